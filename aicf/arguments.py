@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from aicf.errors import AicfError, quoted
+
+T = TypeVar("T")
 
 _PATHS = (str, os.PathLike)
 
@@ -53,3 +55,16 @@ def mapping_from(value: object, kind: type[AicfError], what: str) -> Mapping[str
     for name in entries:
         text_from(name, kind, f"a name in {what}")
     return cast("Mapping[str, Any]", entries)
+
+
+def instance_from(value: object, wanted: type[T], kind: type[AicfError], what: str, source: str) -> T:
+    """An object of a class. Raises `kind` for anything else; `source` says what gives one."""
+    if not isinstance(value, wanted):
+        raise kind(f"{what} is {quoted(value)}; give {source}")
+    return value
+
+
+def check_function(value: object, kind: type[AicfError], what: str) -> None:
+    """Raises `kind` for what cannot be called."""
+    if not callable(value):
+        raise kind(f"{what} is {quoted(value)}; give a function")

@@ -257,7 +257,7 @@ def _read_directory(stream: BinaryIO, path: str) -> tuple[list[zipfile.ZipInfo],
 def _check_layout(
     stream: BinaryIO, path: str, infos: Sequence[zipfile.ZipInfo], directory: int, size: int
 ) -> dict[str, tuple[int, int]]:
-    """Start and end of each entry's data: stored, back to back, nothing before, between or behind."""
+    """Start and end of each entry's data: stored, back to back, nothing before, between or after."""
     spans: dict[str, tuple[int, int]] = {}
     position = 0
     for info in infos:

@@ -200,7 +200,7 @@ class CompiledModel(Executable):
             return self._texts[stage]
         if self.record.logical is None:
             raise InputMismatch(f"there is no IR stage '{stage}': the model was an emit program; it has emit")
-        from aicf.compiler import stage_text
+        from aicf.stages import stage_text
 
         return stage_text(self.record, stage)
 
@@ -377,7 +377,7 @@ def load_program(path: str | Path, offered: Mapping[str, Array], shared: SharedW
 
 @contextmanager
 def _located(path: str | Path) -> Generator[None]:
-    """Puts the file's name in front of what is wrong with it."""
+    """Prefixes errors with the file's name."""
     try:
         yield
     except ArtifactError as error:
@@ -489,7 +489,7 @@ def _read_ledger(file: Artifact) -> tuple[Decision, ...]:
 
 def _rebuilt(file: Artifact) -> _Program:
     """What the IR in the file gives here; neither its plan nor its code is looked at."""
-    from aicf.compiler import rebuild_native
+    from aicf.stages import rebuild_native
 
     return _Program(*rebuild_native(file.text(EMIT), file.path))
 

@@ -18,35 +18,26 @@ from xdsl.passes import ModulePass
 from aicf.arguments import flag_from, text_from
 from aicf.artifact import toolchain_lock
 from aicf.backends.base import MachineBackend
-from aicf.backends.native import NativeCode
 from aicf.backends.registry import get_backend, resolve_target, target_spec
 from aicf.compiled import CompiledModel, Options, Record, SharedWeights
 from aicf.dialects.emit import find_ledger
-from aicf.dialects.logical import ROLE_ATTR
 from aicf.dialects.plain_values import plain_value
-from aicf.dialects.printing import text_of
-from aicf.errors import ArtifactError, InputMismatch, InvalidIR, PolicyError, UnsupportedOp, quoted
-from aicf.explain import Decision, warning_of, wrong_declarations
-from aicf.extensions import Extension, Extensions, Passes, flattened, from_texts
-from aicf.frontends.text import make_context, parse_module, verify_module
-from aicf.passes.aicf_inference import AicfInferencePass, Extend, emit_passes, instruction_passes
-from aicf.passes.aicf_training import AicfTrainingPass, is_training
-from aicf.passes.apply_policy import ApplyPolicyPass
-from aicf.passes.assign_ids import AssignIdsPass
-from aicf.passes.select_kernels import TUNING_KEY
-from aicf.passes.set_target import SetTargetPass
-from aicf.passes.support.collector import collector_paused
-from aicf.passes.support.driver import drive
+from aicf.errors import InvalidIR, PolicyError, UnsupportedOp, quoted
+from aicf.explain import warning_of, wrong_declarations
+from aicf.extensions import Extension, Passes, flattened
+from aicf.frontends.text import make_context, verify_module
+from aicf.passes.kernels.select_kernels import TUNING_KEY
+from aicf.passes.logical.assign_ids import AssignIdsPass
+from aicf.passes.logical.to_evaluation import drawing_metas, trains
+from aicf.passes.pipelines.collector import collector_paused
+from aicf.passes.pipelines.driver import drive
+from aicf.passes.pipelines.text import apply_pass
 from aicf.passes.support.identity import op_id, position_of
 from aicf.passes.support.interface import functions
-from aicf.passes.support.pipeline import apply_pass
-from aicf.passes.support.work import argument_attrs
-from aicf.passes.to_evaluation import drawing_metas, trains
-from aicf.policies.policy import resolve_policy
 from aicf.policies.tuning_table import Header, remeasure, resolve_tuning
 from aicf.progress import Step, progress
 from aicf.runtime.capture_plan import ModulePlan
-from aicf.runtime.plan_from_ir import TARGET, code_units, program_needs, read_module, target_of
+from aicf.runtime.plan_from_ir import TARGET, read_module, target_of
 from aicf.runtime.tensors import Array
 from aicf.runtime.weights import bind_weights
 from aicf.sources import (
@@ -62,15 +53,12 @@ from aicf.sources import (
     tuning_text,
     values_text,
 )
+from aicf.stages import build_native, passes_of, print_module, read_decisions
 from aicf.weight_arrays import Weights, read_weights
 from aicf.whole_numbers import is_whole
 
 DEFAULT_TARGET = "cpu"
 _LOGGER = logging.getLogger("aicf.compiler")
-LOWERED = "lowered"
-"""Stage name of the program in primitive ops, before anything is decided."""
-_LOWERED_PASS = "verify-logical"
-"""Its last run is the boundary that `LOWERED` names."""
 
 
 def compile(
@@ -109,7 +97,7 @@ def compile(
             chooses kernels by predicted times.
         threads: Threads that run the program together.
         meta: Who computes the counters, rates and corrections of a training step: the program (`device`, the default),
-            or the executable in front of each run (`host`). Both give the same numbers.
+            or the executable before each run (`host`). Both give the same numbers.
         check_finite: Whether a training step whose loss or gradients are not all finite changes nothing; its number is
             `Executable.bad_step`.
         memory_budget: Bytes that the arena of a training step may take; where it takes more, what the backward part
@@ -226,7 +214,7 @@ def _compiled(
     plan = read_module(source.module)
     arrays = bind_weights(plan.weights, _weights_of(source, plan, given))
     step("generating code")
-    native = _build(source.module)
+    native = build_native(source.module)
     record = Record(
         name,
         _with_tuning_read(options, source.module),
@@ -342,52 +330,6 @@ def _reject_options(source: Source, own: bool, asked: Options) -> None:
         )
 
 
-def passes_of(
-    source: Source, options: Options, extensions: Sequence[Extension] = ()
-) -> tuple[ModulePass, ...]:
-    """The passes that make a final program of `source`, with those of the caller at their points.
-
-    Raises PolicyError for options that do not fit the program.
-    """
-    extend = Extensions(extensions)
-    passes = _pipeline(source, options, extend.at)
-    extend.check_reached()
-    return passes
-
-
-def _pipeline(source: Source, options: Options, extend: Extend) -> tuple[ModulePass, ...]:
-    if options.memory_budget and not is_training(source.module):
-        raise PolicyError("memory_budget: the program saves nothing for gradients; leave the option out")
-    if options.values and not source.is_onnx:
-        raise PolicyError("values: only inputs of ONNX models are bound to values; leave the option out")
-    if options.meta and not _has_metas(source.module):
-        raise PolicyError("meta: the program has no counter or other meta; leave the option out")
-    if source.is_emit:
-        start = (SetTargetPass(options.target, options.threads),) if options.target else ()
-        policy = (ApplyPolicyPass(options.policy),) if options.policy else ()
-        return (*start, *policy, *instruction_passes(options.tuning, extend))
-    given = (options.target, options.policy, options.dims, options.threads)
-    if options.meta or options.check_finite or is_training(source.module):
-        meta, budget = options.meta or "device", options.memory_budget
-        checks = (options.check_finite, budget)
-        training = AicfTrainingPass(*given, options.tuning, meta, *checks, training=options.training)
-        return training.passes(extend)
-    if options.policy and not source.has_groups:
-        resolve_policy(options.policy).execution.check_saves(())
-    stage = "lowered" if source.has_groups else "logical"
-    modes = options.values, options.strict, options.training
-    return AicfInferencePass(*given, stage, options.tuning, *modes).passes(extend)
-
-
-def _has_metas(module: ModuleOp) -> bool:
-    """Whether a function takes a meta."""
-    return any(
-        argument_attrs(function, argument.index).get(ROLE_ATTR) == StringAttr("meta")
-        for function in functions(module)
-        for argument in function.body.block.args
-    )
-
-
 def logical_text(module: ModuleOp) -> str:
     """The text of a module as executables keep it, see `Record.logical`. The module is left as it is."""
     return _with_ids(module.clone(), make_context())
@@ -411,82 +353,3 @@ def _run(passes: Sequence[ModulePass], module: ModuleOp, context: Context, step:
         apply_pass(module_pass, context, module)
 
     drive(passes, module, apply)
-
-
-def _build(module: ModuleOp) -> NativeCode:
-    target = target_of(module)
-    native = get_backend(target.backend.data).build(module, code_units(module), target)
-    return replace(native, programs=program_needs(module))
-
-
-def print_module(module: ModuleOp) -> str:
-    """The text of a module, which parses back to it."""
-    return text_of(module) + "\n"
-
-
-def read_decisions(module: ModuleOp) -> tuple[Decision, ...]:
-    """The ledger of a module as plain data."""
-    ledger = find_ledger(module)
-    if ledger is None:
-        return ()
-    return tuple(
-        Decision(
-            op.pass_name.data,
-            tuple(subject.data for subject in op.subjects),
-            op.choice.data,
-            op.because.data,
-            {key: plain_value(value) for key, value in op.rejected.data.items()},
-            {key: plain_value(value) for key, value in op.cost.data.items()},
-        )
-        for op in ledger.decisions
-    )
-
-
-# What an executable asks for later
-
-
-def stage_text(record: Record, stage: str) -> str:
-    """The program of `record` after the last run of pass `stage` (or at `LOWERED`), made again.
-
-    Raises:
-        InputMismatch: there is no such stage.
-        PolicyError: a pass of the caller is not installed here.
-        ArtifactError: the passes of this installation make another program.
-    """
-    assert record.logical is not None
-    context = make_context()
-    source = Source(parse_module(record.logical, f"<{record.name}>", context=context), record.name)
-    wanted = _LOWERED_PASS if stage == LOWERED else stage
-    text, names = None, dict.fromkeys(["logical", LOWERED, "emit"])
-
-    def apply(module_pass: ModulePass) -> None:
-        nonlocal text
-        apply_pass(module_pass, context, source.module)
-        names[module_pass.name] = None
-        if module_pass.name == wanted:
-            text = print_module(source.module)
-
-    extensions = record.passes or from_texts(record.options.passes)
-    drive(passes_of(source, record.options, extensions), source.module, apply)
-    if text is None:
-        raise InputMismatch(f"there is no IR stage '{stage}'; it has {', '.join(names)}")
-    if print_module(source.module) != record.emit:
-        made_by = record.toolchain.get("aicf", "another version")
-        raise ArtifactError(
-            f"this AICF makes another program from the logical IR than the one here (made by aicf {made_by}); "
-            "compile the model again to see its stages"
-        )
-    return text
-
-
-def rebuild_native(emit: str, path: str) -> tuple[ModulePlan, tuple[Decision, ...], NativeCode]:
-    """Plan, ledger and code for this machine from final emit IR, whatever machine it was compiled for.
-
-    Raises:
-        ArtifactError: the text is no final program.
-    """
-    with collector_paused():
-        module = parse_module(emit, f"{path}:emit")
-        for module_pass in emit_passes():
-            apply_pass(module_pass, make_context(), module)
-        return read_module(module), read_decisions(module), _build(module)

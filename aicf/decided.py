@@ -12,10 +12,11 @@ from pathlib import Path
 from xdsl.dialects.builtin import ModuleOp
 
 from aicf import artifact
+from aicf.arguments import path_from
 from aicf.compiled import EMIT, Options, options_of
-from aicf.errors import InputMismatch
+from aicf.errors import ArtifactError, InputMismatch
 from aicf.frontends.text import make_context, parse_module
-from aicf.passes.support.decisions import decisions_of
+from aicf.passes.emit.decisions import decisions_of
 from aicf.policies.policy import Policy
 from aicf.runtime.capture_plan import ModulePlan
 from aicf.runtime.plan_from_ir import read_module
@@ -53,8 +54,9 @@ def read_decided(path: str | Path) -> Decided:
         InputMismatch: it is no compiled program.
         PlanError: something in it is undecided; every blocker is listed.
     """
+    path = path_from(path, ArtifactError, "the path of a compiled program")
     name = str(path)
-    if Path(path).suffix == ".mlir":
+    if path.suffix == ".mlir":
         source = read_model(name, make_context())
         if not source.is_emit:
             raise InputMismatch(f"{name} is no compiled program but logical IR; run aicf compile first")

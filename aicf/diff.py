@@ -13,10 +13,12 @@ from typing import cast
 
 from xdsl.dialects.builtin import ModuleOp
 
+from aicf.arguments import instance_from
 from aicf.decided import Decided
 from aicf.dialects.emit import BodyOp, ResolvedOp
+from aicf.errors import InputMismatch
 from aicf.explain import moved_bytes, wrapped
-from aicf.passes.support.decisions import members_by_instruction
+from aicf.passes.emit.decisions import members_by_instruction
 from aicf.passes.support.identity import op_id, sources
 from aicf.passes.support.policy import without_bucket
 from aicf.runtime.capture_plan import CapturePlan, Launch, Place
@@ -296,7 +298,9 @@ def _us(op: ResolvedOp) -> float:
 
 
 def compare(before: Decided, after: Decided) -> Comparison:
-    """Compares two compiled programs."""
+    """Compares two compiled programs. Raises InputMismatch for what is none."""
+    for what, program in (("the first program", before), ("the second program", after)):
+        instance_from(program, Decided, InputMismatch, what, "what aicf.decided.read_decided returns")
     ours, theirs = _instructions(before), _instructions(after)
     plans = [{plan.name: plan for plan in _plans(decided)} for decided in (before, after)]
     both = [name for name in ours if name in theirs]

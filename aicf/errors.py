@@ -7,7 +7,9 @@ are escaped. Nothing here formats tracebacks or decides exit codes; the command 
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Iterable
 
 _MAX_MESSAGE, _MAX_LOCATION, _MAX_QUOTED = 700, 400, 200
 """Characters: of a message, of a place, and of one thing that a message quotes."""
@@ -22,6 +24,12 @@ def quoted(value: object) -> str:
     except Exception:
         text = f"<{type(value).__name__}>"
     return _cut(text, _MAX_QUOTED)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The known names that are most like `name`, as a question; empty if none is like it."""
+    close = difflib.get_close_matches(name[:_MAX_QUOTED], known, n=3)
+    return f"did you mean {' or '.join(repr(match) for match in close)}?" if close else ""
 
 
 def _one_line(text: str, most: int) -> str:

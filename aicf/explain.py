@@ -5,32 +5,17 @@ Plain data and plain text; how a terminal shows it is the command line's affair.
 
 from __future__ import annotations
 
-import difflib
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from aicf.arguments import text_from
-from aicf.errors import InputMismatch
+from aicf.errors import InputMismatch, did_you_mean
+from aicf.pass_files import passes_in
 from aicf.runtime.capture_plan import ARENA, CapturePlan, Launch, ModulePlan, Place
 from aicf.runtime.graph import Bind, HostValue, Node
 from aicf.runtime.tensors import describe, numpy_dtype, span_bytes
-
-FUSES = (
-    "fuse-updates",
-    "fuse-attention",
-    "fuse-gated",
-    "fuse-horizontal",
-    "fuse-prologues",
-    "fuse-norms",
-    "fuse-epilogues",
-    "fuse-casts",
-    "fuse-elementwise",
-    "fuse-multi-output",
-    "sink-casts",
-)
-"""The passes that form instructions of several ops."""
 
 ELIDES = "elide-concats"
 """The pass that makes instructions views of what others write."""
@@ -64,6 +49,11 @@ class Decision:
     because: str
     rejected: dict[str, object]
     cost: dict[str, object]
+
+    @property
+    def is_of_fusion(self) -> bool:
+        """Whether a pass made it that forms instructions of several ops."""
+        return self.made_by in passes_in("fusion")
 
     def lines(self) -> list[str]:
         """The decision in words: a line, then one for each rejected alternative."""
@@ -282,7 +272,7 @@ def _layout_of(name: str, decisions: Sequence[Decision]) -> Iterator[tuple[str, 
 
 def _row(node: Node, launch: Launch, plan: CapturePlan, decisions: Sequence[Decision]) -> InstructionRow:
     own = [decision for decision in decisions if decision.subjects[:1] == (node.name,)]
-    fused = [decision for decision in own if decision.made_by in FUSES]
+    fused = [decision for decision in own if decision.is_of_fusion]
     selected = next((decision for decision in reversed(own) if decision.made_by == _SELECTS), None)
     telling = [*fused, *([selected] if selected else own[:1])]
     laid_out = _layout_of(node.name, decisions)
@@ -326,7 +316,7 @@ def explain_value(plan: ModulePlan, decisions: Sequence[Decision], value: str) -
     text_from(value, InputMismatch, "the name to explain")
     plans = all_plans(plan)
     named = {s for d in decisions for s in d.subjects if stands_for(s, value)}
-    groups = {d.subjects[0] for d in decisions if d.made_by in FUSES and named.intersection(d.subjects)}
+    groups = {d.subjects[0] for d in decisions if d.is_of_fusion and named.intersection(d.subjects)}
     became: list[str] = []
     for program in plans:
         became += _became_bind(program, value)
@@ -371,7 +361,7 @@ def _host_text(host: HostValue) -> str:
         return f"kept by the executable: for the next run what '{host.next}' is in this one"
     of = " and ".join(f"'{operand}'" if isinstance(operand, str) else str(operand) for operand in host.of)
     numbers = "".join(f", {name} {value}" for name, value in host.numbers.items())
-    return f"set by the executable in front of each run: {host.formula} of {of}{numbers}"
+    return f"set by the executable before each run: {host.formula} of {of}{numbers}"
 
 
 def _binding(bind: Bind) -> str:
@@ -400,6 +390,5 @@ def unknown(plans: Sequence[CapturePlan], decisions: Sequence[Decision], value: 
     known |= dict.fromkeys(bind.name for plan in plans for bind in plan.graph.binds)
     known |= dict.fromkeys(node.name for plan in plans for node in plan.graph.nodes)
     known |= dict.fromkeys(subject for decision in decisions for subject in decision.subjects)
-    close = difflib.get_close_matches(value, known, n=3)
-    hint = f"did you mean {' or '.join(close)}?" if close else f"it has {', '.join(list(known)[:24])}"
+    hint = did_you_mean(value, known) or f"it has {', '.join(list(known)[:24])}"
     return InputMismatch(f"the program has no value or op '{value}'; {hint}")

@@ -1,7 +1,7 @@
 """Extension points: where in the pipeline `aicf.compile(..., passes=)` runs passes of the caller, and their checks.
 
 The points are the stable part of the pipeline: passes come and go between them. Which point is where is written in the
-pipelines themselves (`passes/aicf_inference.py`, `passes/aicf_training.py`), which ask for what runs there.
+pipelines themselves (`passes/pipelines`), which ask for what runs there.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from xdsl.universe import XDSL_UNIVERSE, Universe
 from aicf.arguments import text_from
 from aicf.errors import AicfError, PolicyError, quoted
 from aicf.frontends.text import verify_module
-from aicf.passes.assign_ids import AssignIdsPass
-from aicf.passes.support.pipeline import parse_pipeline, suggest
-from aicf.passes.verify_capture_safe import VerifyCaptureSafePass
-from aicf.passes.verify_emit import VerifyEmitPass
-from aicf.passes.verify_logical import VerifyLogicalPass
-from aicf.passes.verify_order import VerifyOrderPass
+from aicf.passes.logical.assign_ids import AssignIdsPass
+from aicf.passes.pipelines.text import parse_pipeline, suggest
+from aicf.passes.verify.verify_capture_safe import VerifyCaptureSafePass
+from aicf.passes.verify.verify_emit import VerifyEmitPass
+from aicf.passes.verify.verify_logical import VerifyLogicalPass
+from aicf.passes.verify.verify_order import VerifyOrderPass
 from aicf.universe import AICF_UNIVERSE
 
 

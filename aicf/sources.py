@@ -168,7 +168,7 @@ def _read_onnx(
         raise BackendUnavailable(
             f"ONNX models are read by package onnx, which is missing: {install('onnx')}"
         ) from error
-    from aicf.passes.support.onnx_ops import find_row
+    from aicf.passes.onnx.ops import find_row
 
     def has_row(domain: str, op_type: str, opset: int) -> bool:
         return find_row(op_type, domain, opset) is not None

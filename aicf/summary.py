@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from aicf.explain import FUSES, Decision, ProgramExplanation, explain_programs
+from aicf.explain import Decision, ProgramExplanation, explain_programs
 from aicf.runtime.capture_plan import ModulePlan
 from aicf.runtime.graph import MUTABLE_ROLES
 
-APART = ("apart", "alone")
+APART = ("not fused", "alone")
 """Choices of fusing passes that leave ops in instructions of their own."""
 
 _MOST_REASONS, _MOST_NAMES = 6, 3
@@ -141,7 +141,7 @@ def _not_fused(decisions: Sequence[Decision]) -> Iterator[NotFused]:
     for decision in decisions:
         if decision.choice == "alone" and joined & {*decision.subjects}:
             continue
-        if decision.made_by in FUSES and decision.choice in APART:
+        if decision.is_of_fusion and decision.choice in APART:
             names = [subject.partition("@")[0] for subject in decision.subjects]
             # A group of one is called after its op, and the op comes second.
             own = names[-1:] if decision.choice == "alone" else names[:2]

@@ -1,13 +1,11 @@
 """What AICF offers to every xDSL tool: its dialects and passes, through the entry point ``xdsl.universe``.
 
 Every xDSL command loads this module, so it imports no dialect, no pass, no NumPy and no Numba: each entry is
-a factory that imports its module when the dialect or pass is first used. A pass registers by being there:
-the file ``passes/some_pass.py`` holds the one ``ModulePass`` whose name is ``some-pass``.
+a factory that imports its module when the dialect or pass is first used.
 """
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Callable
 from importlib import import_module
 
@@ -15,7 +13,7 @@ from xdsl.ir import Dialect
 from xdsl.passes import ModulePass
 from xdsl.universe import Universe
 
-import aicf.passes
+from aicf.pass_files import pass_modules
 
 DIALECTS = {
     "logical": ("aicf.dialects.logical", "Logical"),
@@ -47,12 +45,7 @@ def _pass_factory(module_name: str) -> Callable[[], type[ModulePass]]:
     return load
 
 
-def _pass_files() -> list[str]:
-    """Names of the modules directly in the passes folder; its subpackages hold helpers and analyses."""
-    return sorted(module.name for module in pkgutil.iter_modules(aicf.passes.__path__) if not module.ispkg)
-
-
 AICF_UNIVERSE = Universe(
     all_dialects={name: _dialect_factory(*place) for name, place in DIALECTS.items()},
-    all_passes={name.replace("_", "-"): _pass_factory(f"aicf.passes.{name}") for name in _pass_files()},
+    all_passes={name: _pass_factory(module) for name, module in sorted(pass_modules().items())},
 )

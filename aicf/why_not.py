@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from aicf.arguments import text_from
 from aicf.errors import InputMismatch
-from aicf.explain import ELIDES, FUSES, Decision, all_plans, stands_for, unknown
+from aicf.explain import ELIDES, Decision, all_plans, stands_for, unknown
 from aicf.runtime.capture_plan import CapturePlan, ModulePlan
 from aicf.runtime.graph import Node
 
@@ -90,7 +90,7 @@ def _view(decisions: Sequence[Decision], value: str) -> Decision | None:
 
 def _members(decisions: Sequence[Decision]) -> dict[str, tuple[str, ...]]:
     """The ops of each group by its id, as the pass said that formed it."""
-    return {d.subjects[0]: d.subjects for d in decisions if d.made_by in FUSES and d.choice != "apart"}
+    return {d.subjects[0]: d.subjects for d in decisions if d.is_of_fusion and d.choice != "not fused"}
 
 
 def _computes(node: Node, value: str, groups: Mapping[str, Sequence[str]]) -> bool:
@@ -133,7 +133,7 @@ def _reasons(program: CapturePlan, decisions: Sequence[Decision], one: _Side, ot
     about = [
         d
         for d in decisions
-        if d.made_by in (*FUSES, ELIDES) and all(_is_of(subject, bucket) for subject in d.subjects)
+        if (d.is_of_fusion or d.made_by == ELIDES) and all(_is_of(subject, bucket) for subject in d.subjects)
     ]
     tests = ((one.is_named, other.is_named), (one.is_beside, other.is_beside))
     lines = [[line for d in about for line in _against(d, *pair)] for pair in tests]
@@ -153,7 +153,7 @@ def _against(decision: Decision, is_one: _Test, is_other: _Test) -> Iterator[str
     """The lines of a decision that are against the one with the other."""
     head = f"{decision.made_by} of {decision.subjects[0]}"
     has_one, has_other = (any(map(test, decision.subjects)) for test in (is_one, is_other))
-    if has_one and has_other and decision.choice == "apart":
+    if has_one and has_other and decision.choice == "not fused":
         yield f"{head}: {decision.because}"
     for label, reason in decision.rejected.items():
         tried_one, tried_other = (any(map(test, label.split(" + "))) for test in (is_one, is_other))

@@ -44,8 +44,8 @@ import aicf  # noqa: E402
 from aicf.dialects.logical import LogicalOp  # noqa: E402
 from aicf.dialects.types import tensor_info  # noqa: E402
 from aicf.frontends.text import make_context, parse_module, verify_module  # noqa: E402
-from aicf.passes.aicf_inference import AicfInferencePass, run  # noqa: E402
-from aicf.passes.support.work import argument_attrs  # noqa: E402
+from aicf.passes.bodies.workload import argument_attrs  # noqa: E402
+from aicf.passes.pipelines.aicf_inference import AicfInferencePass, run  # noqa: E402
 
 EXAMPLES = ROOT / "examples"
 FRESH_RUNS = 5

@@ -1,0 +1,1 @@
+"""The dialects: operations, types, attributes and their verifiers."""

@@ -75,7 +75,7 @@ class BindOp(IRDLOperation):
     overwrites. A
     `const` carries its value: a tensor of the buffer's shape, or one element (rank 0) that stands everywhere; the
     `value` of a meta is what it starts with unless the weights have another. `host` says how the executable computes a
-    meta in front of each run, or what it keeps for the next one, see `host_formulas`. A `derived` is what `@prepare`
+    meta before each run, or what it keeps for the next one, see `host_formulas`. A `derived` is what `@prepare`
     makes of parameters: computed, packed in a layout, or both. `counts` says of an output of one i64 for which outputs
     it tells how many slices are there, and along which dimension of each.
     """
@@ -174,7 +174,7 @@ class BindOp(IRDLOperation):
                 f"the executable computes {', '.join(HOST_ELEMENTS)}; '{name}' is {element}"
             )
         if is_computed(self.host) and (self.updated is not None or self.value is not None):
-            raise VerifyException(f"'{name}' is computed in front of each run: nothing updates or starts it")
+            raise VerifyException(f"'{name}' is computed before each run: nothing updates or starts it")
         check_host(self.host)
 
     def _verify_counts(self, type_: BufferType) -> None:

@@ -51,7 +51,8 @@ from aicf.dialects.emit_syntax import (
     print_symbol,
 )
 from aicf.dialects.emit_types import BufferType, EdgeAttr, KernelAttr, alias_pairs, parse_record, print_record
-from aicf.dialects.kinds import KIND_IDS, pack, schema_of, schemas_of, unpack
+from aicf.dialects.kinds import KINDS, number_of, pack, schema_of, schemas_of, unpack
+from aicf.errors import did_you_mean
 
 _BLOB = re.compile(r"0x([0-9a-f]{2})*")
 
@@ -121,7 +122,7 @@ class ResolvedOp(IRDLOperation):
             operands=[list(ins), list(outs), list(ws)],
             properties={
                 "kind": StringAttr(kind),
-                "kind_id": IntegerAttr(KIND_IDS.get(kind, -1) if kind_id is None else kind_id, i64),
+                "kind_id": IntegerAttr(number_of(kind) if kind_id is None else kind_id, i64),
                 "instruction": StringAttr(instruction),
                 "src": ArrayAttr([StringAttr(name) for name in src]),
                 "attrs": DictionaryAttr(attrs),
@@ -170,10 +171,10 @@ class ResolvedOp(IRDLOperation):
 
     def _kind_problem(self) -> str | None:
         kind = self.kind.data
-        if kind not in KIND_IDS:
-            return f"unknown kind '{kind}'; known: {', '.join(KIND_IDS)}"
-        if self.kind_id.value.data != KIND_IDS[kind]:
-            return f"kind '{kind}' has id {KIND_IDS[kind]}, not {self.kind_id.value.data}"
+        if kind not in KINDS:
+            return f"unknown kind '{kind}'; {did_you_mean(kind, KINDS) or 'kinds are words such as gemm or softmax'}"
+        if self.kind_id.value.data != KINDS[kind].number:
+            return f"kind '{kind}' has id {KINDS[kind].number}, not {self.kind_id.value.data}"
         if not self.src.data:
             return "it names no source op (src)"
         return None if self.outs else "it defines nothing"

@@ -61,6 +61,7 @@ from aicf.dialects.emit_scalar_ops import (
 from aicf.dialects.emit_scan import ScanOp, scans_of, verify_scans
 from aicf.dialects.emit_syntax import parse_attributes, parse_integer, parse_integers, print_attributes
 from aicf.dialects.emit_types import scalar_element
+from aicf.dialects.traits import StridedOperands
 
 __all__ = [
     "REDUCTIONS",
@@ -95,7 +96,7 @@ class YieldOp(IRDLOperation):
 
     values = var_operand_def()
 
-    traits = traits_def(IsTerminator(), Pure())
+    traits = traits_def(IsTerminator(), Pure(), StridedOperands())
 
     assembly_format = "attr-dict ($values^ `:` type($values))?"
 

@@ -115,14 +115,14 @@ class ProgramOp(IRDLOperation):
                     raise VerifyException(f"{count} {family} are named '{name}'")
 
     def _verify_metas(self) -> None:
-        """Formulas of the executable read metas in front of them; what it keeps is what one of them gives."""
+        """Formulas of the executable read earlier metas; what it keeps is what a formula gives."""
         seen: set[str] = set()
         computed = {bind.bind_name.data for bind in self.binds if is_computed(bind.host)}
         for bind in (bind for bind in self.binds if bind.role.data == "meta"):
             name, host = bind.bind_name.data, bind.host
             for read in () if host is None else metas_read(host):
                 if read not in (seen if is_computed(host) else computed):
-                    where = "in front of it" if is_computed(host) else "that the executable computes"
+                    where = "before it" if is_computed(host) else "that the executable computes"
                     raise VerifyException(f"meta '{name}' is computed of '{read}', which is no meta {where}")
             seen.add(name)
 

@@ -1,6 +1,6 @@
 """What the executable computes of meta scalars by itself, as data: a formula by name, its operands and its numbers.
 
-    {formula = "learning_rate", of = ["now"], schedule = "cosine", base = 1.0e-3, ...}   set in front of each run
+    {formula = "learning_rate", of = ["now"], schedule = "cosine", base = 1.0e-3, ...}   set before each run
     {next = "now"}                                                                        kept for the next run
 
 Formulas are called like the logical ops that they stand for, with the same attributes. Operands are names of other
@@ -71,7 +71,7 @@ def kept(next_: str) -> DictionaryAttr:
 
 
 def is_computed(host: DictionaryAttr | None) -> bool:
-    """Whether a meta is set in front of each run, and so has no value of its own."""
+    """Whether a meta is set before each run, and so has no value of its own."""
     return host is not None and FORMULA in host.data
 
 

@@ -14,51 +14,76 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import BoolAttr, FloatAttr, IntegerAttr, StringAttr, f64, i1, i64
 from xdsl.ir import Attribute
 
-KIND_IDS: dict[str, int] = {
-    "add": 0,
-    "relu": 1,
-    "gemm": 2,
-    "bias_add": 3,
-    "reduce_sum": 4,
-    "mse_grad": 5,
-    "relu_bwd": 6,
-    "sgd_step": 7,
-    "copy": 8,
-    "grad_zero": 9,
-    "adam_step": 10,
-    "step_inc": 11,
-    "bias_corr": 12,
-    "layernorm_fwd": 13,
-    "layernorm_bwd": 14,
-    "batchnorm_fwd": 15,
-    "batchnorm_bwd": 16,
-    "gemm_epilogue": 17,
-    "softmax": 18,
-    "softmax_bwd": 19,
-    "mse_loss": 20,
-    "cross_entropy_fwd": 21,
-    "cross_entropy_bwd": 22,
-    "gemm_epilogue_bwd": 23,
-    "generated": 24,
-    "concat": 25,
-    "pack": 26,
-    "gemm_gated": 27,
-    "norm_gemm": 28,
-    "attention": 29,
-    "gemm_multi": 30,
-    "norm_gated": 31,
-    "gemm_norm": 32,
-    "last_update": 33,
-    "scatter_combine": 34,
-    "topk_indices": 35,
-    "attention_step": 36,
-    "update": 37,
-    "conv": 38,
-    "pool": 39,
-    "lstm": 40,
-    "non_max_suppression": 41,
+
+@dataclass(frozen=True)
+class Kind:
+    """What is true of all instructions of a kind.
+
+    Args:
+        number: Of the kind in a program; it never changes.
+        needs_code: Whether its kernels need the scalar program that is generated from the body.
+        is_windowed: Whether windows slide along its dimensions: then it runs faster in one order of memory, row-major
+            or channels-last, than in the other.
+        takes_tf32: Whether a policy may round its operands of f32 to TF32.
+    """
+
+    number: int
+    needs_code: bool = True
+    is_windowed: bool = False
+    takes_tf32: bool = False
+
+
+KINDS: dict[str, Kind] = {
+    "add": Kind(0),
+    "relu": Kind(1),
+    "gemm": Kind(2, needs_code=False, takes_tf32=True),
+    "bias_add": Kind(3),
+    "reduce_sum": Kind(4),
+    "mse_grad": Kind(5),
+    "relu_bwd": Kind(6),
+    "sgd_step": Kind(7),
+    "copy": Kind(8, needs_code=False),
+    "grad_zero": Kind(9),
+    "adam_step": Kind(10),
+    "step_inc": Kind(11),
+    "bias_corr": Kind(12),
+    "layernorm_fwd": Kind(13),
+    "layernorm_bwd": Kind(14),
+    "batchnorm_fwd": Kind(15),
+    "batchnorm_bwd": Kind(16),
+    "gemm_epilogue": Kind(17, takes_tf32=True),
+    "softmax": Kind(18),
+    "softmax_bwd": Kind(19),
+    "mse_loss": Kind(20),
+    "cross_entropy_fwd": Kind(21),
+    "cross_entropy_bwd": Kind(22),
+    "gemm_epilogue_bwd": Kind(23),
+    "generated": Kind(24),
+    "concat": Kind(25, needs_code=False),
+    "pack": Kind(26, needs_code=False),
+    "gemm_gated": Kind(27, takes_tf32=True),
+    "norm_gemm": Kind(28),
+    "attention": Kind(29, needs_code=False),
+    "gemm_multi": Kind(30, takes_tf32=True),
+    "norm_gated": Kind(31),
+    "gemm_norm": Kind(32),
+    "last_update": Kind(33, needs_code=False),
+    "scatter_combine": Kind(34, needs_code=False),
+    "topk_indices": Kind(35, needs_code=False),
+    "attention_step": Kind(36, needs_code=False),
+    "update": Kind(37),
+    "conv": Kind(38, is_windowed=True),
+    "pool": Kind(39, is_windowed=True),
+    "lstm": Kind(40, needs_code=False),
+    "non_max_suppression": Kind(41, needs_code=False),
 }
 """Append-only: a number, once given, never changes and is never used again."""
+
+
+def number_of(kind: str) -> int:
+    """The number of a kind; -1 for a word that is none, which verifiers refuse."""
+    return KINDS[kind].number if kind in KINDS else -1
+
 
 ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "sigmoid", "tanh", "generated")
 """Values of the `activation` field, in the order of their packed code. `generated` = see the instruction's code."""

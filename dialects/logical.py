@@ -46,20 +46,7 @@ from aicf.dialects.logical_ops import (
 from aicf.dialects.logical_ops.activations import *
 from aicf.dialects.logical_ops.arithmetic import *
 from aicf.dialects.logical_ops.attention import *
-from aicf.dialects.logical_ops.base import (
-    ID_ATTR,
-    SRC_ATTR,
-    Composite,
-    Contraction,
-    Elementwise,
-    IndexedRead,
-    LogicalOp,
-    Normalization,
-    Reduction,
-    Scan,
-    TypeText,
-    ViewLike,
-)
+from aicf.dialects.logical_ops.base import ID_ATTR, SRC_ATTR, LogicalOp, TypeText
 from aicf.dialects.logical_ops.casts import *
 from aicf.dialects.logical_ops.clipping import *
 from aicf.dialects.logical_ops.comparison import *
@@ -83,6 +70,17 @@ from aicf.dialects.logical_ops.recurrent import *
 from aicf.dialects.logical_ops.reduction import *
 from aicf.dialects.logical_ops.scattering import *
 from aicf.dialects.logical_ops.training import *
+from aicf.dialects.traits import (
+    Composite,
+    Contraction,
+    Elementwise,
+    IndexedRead,
+    Internal,
+    Normalization,
+    Reduction,
+    Scan,
+    ViewLike,
+)
 
 __all__ = [
     "COUNTS_ATTR",
@@ -99,6 +97,7 @@ __all__ = [
     "DimsAttr",
     "Elementwise",
     "IndexedRead",
+    "Internal",
     "Logical",
     "LogicalOp",
     "Normalization",

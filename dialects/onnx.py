@@ -198,7 +198,7 @@ class NodeOp(IRDLOperation):
     """``onnx.node "Gemm" "fc1"(%a, %b) {alpha = 0.5 : f32} : (T, U) -> V``: one node, of any op.
 
     Graphs among the attributes are regions, `bodies {then_branch = {...}}`: their block takes the inputs of the graph
-    and reads values around it directly. The name in the second place is the node's; it may be missing. In front of the
+    and reads values around it directly. The name in the second place is the node's; it may be missing. Before the
     operands stand `domain "com.example"` for an op of another domain than ONNX's own, and `opset 18` for one that came
     from a function with other opsets than the graph has.
     """

@@ -72,7 +72,7 @@ PROGRAMS = {
     "not text": ("\udcff", ":1:1: error: the program is not UTF-8: byte 0xff; save the file as UTF-8 text"),
     "unknown op": (
         program("  %y = logical.rela %x : tensor<2x3xf32>", RETURN),
-        ":2:3: error: unknown operation logical.rela; did you mean logical.relu or ",
+        ":2:3: error: unknown operation logical.rela; did you mean 'logical.relu' or ",
     ),
     "operand of another type": (
         program("  %y = logical.relu %x : tensor<2x4xf32>", RETURN),
@@ -130,7 +130,7 @@ PROGRAMS = {
     "a group that no kernel takes": (
         grouped("", "logical.matmul %1, %w : (tensor<2x3xf32>, tensor<3x3xf32>) -> tensor<2x3xf32>"),
         ":2:3: error: no kernel of target cpu runs group 'two' of kind generated: cpu.generated: it is not one set of "
-        "loops over all elements (two contractions in one body); split the group or choose another target",
+        "loops over all elements (two products in one instruction); split the group or choose another target",
     ),
     "a group whose record is not whole": (
         grouped(
@@ -248,7 +248,7 @@ COMMANDS = {
     "group that no kernel takes": (
         policy_of({"groups": [["fc1.matmul", "fc3.matmul"]]}),
         "groups[0]: its ops form no group together: 'fc1.matmul' in 'fc1@N=1', 'fc3.matmul' in 'fc3.matmul@N=1'; "
-        "no kernel of the target takes them as one: split or drop the entry",
+        "no kernel of the target runs them as one instruction; split or drop the entry",
     ),
     "group that is cut elsewhere": (
         policy_of({"groups": [["fc1.matmul", "fc1.bias", "fc2.matmul"]]}),
@@ -265,7 +265,7 @@ COMMANDS = {
     ),
     "no kernel is left": (
         policy_of({"forbid": ["cpu.generated"]}),
-        "(logical.reduce_max): cpu.generated: forbidden by policy; change the policy or choose another target",
+        "(logical.reduce_max): cpu.generated: forbidden by policy (forbid); change the policy or choose another target",
     ),
     "record that no kernel offers": (
         policy_of({"kernels": {"fc1": "cpu.gemm_portable"}, "records": {"fc1": {"tile_rows": 99}}}),
@@ -514,7 +514,7 @@ EDITS = {
     "unknown kind": (
         r'resolved "softmax"',
         'resolved "softmix"',
-        "instruction 'prob@N=4': unknown kind 'softmix'; known: ",
+        "instruction 'prob@N=4': unknown kind 'softmix'; did you mean 'softmax'",
     ),
     "id of another kind": (r'"softmax" id\(18\)', '"softmax" id(19)', "kind 'softmax' has id 18, not 19"),
     "blob": (

@@ -18,9 +18,9 @@ from aicf.dialects.plain_values import plain_value
 from aicf.dialects.types import tensor_info
 from aicf.errors import PolicyError, UnsupportedOp
 from aicf.frontends.text import make_context
-from aicf.passes.aicf_inference import AicfInferencePass, run
-from aicf.passes.support.decisions import members_by_instruction
-from aicf.passes.support.work import argument_attrs
+from aicf.passes.bodies.workload import argument_attrs
+from aicf.passes.emit.decisions import members_by_instruction
+from aicf.passes.pipelines.aicf_inference import AicfInferencePass, run
 from aicf.policies.kernel_policy import KernelPolicy
 from aicf.policies.policy import Policy
 from tests.gpu.programs import chain
@@ -218,9 +218,8 @@ def test_the_ledger_says_what_it_costs() -> None:
 def test_a_kernel_that_does_not_offer_it_is_refused() -> None:
     with pytest.raises(UnsupportedOp) as error:
         aicf.compile(mlp(1), weights_of("mlp"), "reference", policy=INVARIANT)
-    assert "reference.body: the bits of a row may depend on the batch, the policy wants them not to" in str(
-        error.value
-    )
+    reason = "the bits of a row may depend on the batch, and the policy wants them not to (determinism)"
+    assert f"reference.body: {reason}" in str(error.value)
 
 
 def test_a_pinned_kernel_that_does_not_offer_it_is_refused() -> None:

@@ -18,7 +18,7 @@ import aicf
 from aicf import artifact
 from aicf.compiled import EMIT, LOGICAL, PREPARED, WEIGHTS
 from aicf.frontends.text import parse_module
-from aicf.passes.aicf_inference import emit_passes
+from aicf.passes.pipelines.aicf_inference import emit_passes
 
 Floats = NDArray[np.float32]
 
@@ -247,7 +247,7 @@ def test_explain_says_what_became_of_a_weight_and_an_output(mlp: aicf.CompiledMo
 
 
 def test_explain_of_an_unknown_value_names_the_closest(mlp: aicf.CompiledModel):
-    with pytest.raises(aicf.InputMismatch, match="no value or op 'relu_1'; did you mean relu1"):
+    with pytest.raises(aicf.InputMismatch, match="no value or op 'relu_1'; did you mean 'relu1'"):
         mlp.explain("relu_1")
 
 

@@ -22,8 +22,8 @@ from aicf.diff import Comparison, Difference, compare
 from aicf.errors import PolicyError
 from aicf.explain import WIDTH
 from aicf.frontends.text import make_context, parse_module
-from aicf.passes.aicf_inference import AicfInferencePass, run
-from aicf.passes.support.decisions import decisions_of, members_by_instruction
+from aicf.passes.emit.decisions import decisions_of, members_by_instruction
+from aicf.passes.pipelines.aicf_inference import AicfInferencePass, run
 from aicf.policies.execution_policy import ExecutionPolicy
 from aicf.policies.kernel_policy import Fusion, KernelPolicy
 from aicf.policies.policy import Policy

@@ -23,7 +23,7 @@ from aicf.dialects.emit import BindOp, BufferType, EdgeAttr, ProgramOp, SlotOp, 
 from aicf.dialects.emit_types import KernelAttr
 from aicf.dialects.logical import DispatchOp
 from aicf.frontends.text import make_context, parse_module
-from aicf.passes.support.pipeline import parse_pipeline
+from aicf.passes.pipelines.text import parse_pipeline
 from aicf.universe import AICF_UNIVERSE
 
 TARGETS = ("cpu", "reference")

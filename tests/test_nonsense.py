@@ -17,10 +17,13 @@ import numpy as np
 import pytest
 
 import aicf
-from aicf import compiled, losses, optimizers, schedules
+from aicf import compiled, diff, losses, optimizers, schedules
+from aicf.compiled import Options
+from aicf.decided import read_decided
 from aicf.frontends.builder import Graph
 from aicf.policies.tuning_table import TuningTable
 from aicf.runtime.profiler import Profiler
+from aicf.tuning import candidates, cases, devices, measure
 
 Nonsense = Mapping[str, object]
 MOST = 700
@@ -159,7 +162,10 @@ def things(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     step(X, np.ones((2, 4), np.float32))
     session = aicf.InferenceSession(TEXT, device="reference")
     session.run({"x": X})
-    return SimpleNamespace(folder=folder, exe=exe, step=step, session=session, saved=folder / "m.aicf")
+    saved = folder / "m.aicf"
+    return SimpleNamespace(
+        folder=folder, exe=exe, step=step, session=session, saved=saved, decided=read_decided(saved)
+    )
 
 
 Entry = Callable[[SimpleNamespace, Any], object]
@@ -204,6 +210,8 @@ def _entries() -> Iterator[tuple[str, Entry]]:
     yield from _of_steps()
     yield from _of_training_parts()
     yield from _of_policies()
+    yield from _of_comparisons()
+    yield from _of_tuning()
 
 
 def _of_executables() -> Iterator[tuple[str, Entry]]:
@@ -332,6 +340,38 @@ def _of_policies() -> Iterator[tuple[str, Entry]]:
     yield "TuningTable.load", lambda _, value: TuningTable.load(value)
 
 
+def _of_comparisons() -> Iterator[tuple[str, Entry]]:
+    yield "read_decided", lambda _, value: read_decided(value)
+    yield "diff.compare before", lambda things, value: diff.compare(value, things.decided)
+    yield "diff.compare after", lambda things, value: diff.compare(things.decided, value)
+
+
+def _of_tuning() -> Iterator[tuple[str, Entry]]:
+    options = Options("cpu", "", "", 1)
+
+    def quiet(text: str) -> None: ...
+
+    def prepared() -> cases.Prepared:
+        return candidates.prepare(TEXT, options, 1, quiet)
+
+    def measured(older: Any) -> object:
+        made = prepared()
+        return measure.measure(made, devices.open_device(made), quiet, older)
+
+    yield "prepare model", lambda _, value: candidates.prepare(value, options, 1, quiet)
+    yield "prepare options", lambda _, value: candidates.prepare(TEXT, value, 1, quiet)
+    yield "prepare variants", lambda _, value: candidates.prepare(TEXT, options, value, quiet)
+    yield "prepare step", lambda _, value: candidates.prepare(TEXT, options, 1, _no_function(value))
+    yield "cases.save prepared", lambda things, value: cases.save(value, things.folder / "cases")
+    yield "cases.save folder", lambda things, value: cases.save(prepared(), _inside(things, value))
+    yield "cases.load", lambda _, value: cases.load(value)
+    yield "check_device", lambda _, value: devices.check_device(value)
+    yield "open_device", lambda _, value: devices.open_device(value)
+    yield "measure prepared", lambda _, value: measure.measure(value, devices.open_device(prepared()), quiet)
+    yield "measure device", lambda _, value: measure.measure(prepared(), value, quiet)
+    yield "measure older", lambda _, value: measured(value)
+
+
 SLOW = (
     "compile name",
     "compile training",
@@ -378,6 +418,11 @@ def _values(entry: str) -> Nonsense:
 def _few(value: Any) -> Any:
     """No number that would take long."""
     return 3 if isinstance(value, int) and value > 1000 else value
+
+
+def _no_function(value: Any) -> Any:
+    """Nothing that can be called: what it raises is not for us to catch."""
+    return None if callable(value) else value
 
 
 def _inside(things: SimpleNamespace, value: Any) -> Any:

@@ -71,7 +71,7 @@ _BITS: Mapping[str, Make] = dict.fromkeys(("lhs", "rhs", "x", "bits", "amount"),
 _INDEXED: Mapping[str, Make] = {"indices": WHOLE}
 _NORM: Mapping[str, Make] = dict.fromkeys(("scale", "bias", "mean", "variance"), VECTOR)
 _CONV: Mapping[str, Make] = {"x": IMAGE, "weight": _input((4, 4, 3, 3))}
-_UPDATE: Mapping[str, Make] = {"rate": SCALAR, "step": NUMBER}
+_UPDATE: Mapping[str, Make] = {"learning_rate": SCALAR, "step": NUMBER}
 _STEP: Mapping[str, Make] = {"step": NUMBER}
 _CHOICE: Mapping[str, Make] = {"condition": BOOL}
 BY_METHOD: Mapping[str, Mapping[str, Make]] = {
@@ -88,6 +88,7 @@ BY_METHOD: Mapping[str, Mapping[str, Make]] = {
     "step_rate": {**_STEP, "period": _same(3)},
     **dict.fromkeys(("select", "where"), _CHOICE),
     "attention": dict.fromkeys(("query", "key", "value"), IMAGE),
+    "broadcast": {"dimensions": _same([0, 1])},
     "clamp": {"min": _same(0.0)},
     "clip_factor": {"norm": SCALAR},
     "compare": {"predicate": _same("lt")},
@@ -97,7 +98,7 @@ BY_METHOD: Mapping[str, Mapping[str, Make]] = {
     "lstm": {"x": _input((3, 1, 8)), "weight": _input((8, 2)), "first": _input((2, 1, 2))},
     "non_max_suppression": {"boxes": _input((1, 5, 4)), "scores": _input((1, 2, 5)), "overlap": SCALAR},
     "pad": {"low": _same([0, 1]), "high": _same([1, 0])},
-    "philox_word": {"index": WHOLE},
+    "philox_word": {"seed": _same(3), "offset": NUMBER, "index": WHOLE},
     "scatter": {"indices": _input((4,), "i64")},
     "scatter_nd": {"indices": _input((4, 1), "i64")},
     "slice": {"starts": _same([0, 0]), "sizes": _same([2, 2])},

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from aicf.policies.tuning_table import TuningTable
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "tests" / "plugin_backend"
 
@@ -54,6 +56,32 @@ for name in ("w", "b"):
     assert np.abs(ours - reference).max() < 1e-5 and np.abs(ours - weights[name]).max() > 1e-3
 """
 
+SERVE = """
+import sys
+import numpy as np
+import aicf
+
+rng = np.random.default_rng(2)
+w, x = (rng.normal(0, 1, shape).astype(np.float32) for shape in ((8, 5), (3, 8)))
+MODEL = \'\'\'
+func.func @f(%x : tensor<3x8xf32> {logical.name = "x", logical.role = "input"},
+             %w : tensor<8x5xf32> {logical.name = "w", logical.role = "param"})
+    -> (tensor<3x5xf32> {logical.name = "y"}) {
+  %y = logical.matmul %x, %w : (tensor<3x8xf32>, tensor<8x5xf32>) -> tensor<3x5xf32>
+  func.return %y : tensor<3x5xf32>
+}
+\'\'\'
+for options in ({"device": "cpu", "engine": "numpy"}, {"device": "numpy"}):
+    with aicf.InferenceSession(MODEL, {"w": w}, **options) as session:
+        y = session.run([x])["y"]
+        assert session.engine_name == "numpy:any"
+        assert np.abs(y - x.astype(float) @ w.astype(float)).max() < 1e-5
+try:
+    aicf.InferenceSession(MODEL, {"w": w}, device="cuda", engine="numpy")
+except aicf.PolicyError as error:
+    print(error.message)
+"""
+
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -84,6 +112,22 @@ def test_digits_run_on_the_plug_in(site: Path, tmp_path: Path):
 
 def test_a_training_step_runs_on_the_plug_in(site: Path):
     run([sys.executable, "-c", TRAIN, str(ROOT / "examples" / "sgd" / "step.mlir")], site)
+
+
+def test_sessions_run_on_the_plug_in(site: Path):
+    printed = run([sys.executable, "-c", SERVE], site)
+    assert printed.strip() == "engine: 'numpy' does not run on device 'cuda'; legal: cuda"
+
+
+def test_the_plug_in_is_tuned(site: Path, tmp_path: Path):
+    table = tmp_path / "numpy.json"
+    model = str(ROOT / "examples" / "digits" / "mlp.mlir")
+    tune = [*("tune", model, "-o", str(table)), *("--target", "numpy:any"), *("--dims", "N=2")]
+    run([sys.executable, "-m", "aicf.tools.aicf_cli", *tune], site)
+    works = TuningTable.load(table).works
+    rows = [row for work in works for row in work.rows]
+    assert {row.kernel for row in rows} == {"numpy.matmul_epilogue", "numpy.generated"}
+    assert all(row.cold.median_us > 0 for row in rows)
 
 
 def test_passes_and_tools_know_it(site: Path):

@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 
 from aicf.frontends.text import make_context, parse_module, verify_module
-from aicf.passes.aicf_inference import AicfInferencePass
+from aicf.passes.pipelines.aicf_inference import AicfInferencePass
 from aicf.passes.support.programs import programs
 from aicf.passes.support.works_on import PROGRAMS
 from aicf.tools.aicf_opt import main as aicf_opt
@@ -28,6 +28,11 @@ PAGES = (
     "CONTRIBUTING.md",
     *(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")),
     *(f"docs/tutorial/{page.name}" for page in (ROOT / "docs" / "tutorial").glob("*.md")),
+    *(
+        str(page.relative_to(ROOT))
+        for folder in ("aicf", "passes")
+        for page in (ROOT / folder).rglob("README.md")
+    ),
 )
 FOLDERS = (
     "aicf/",
@@ -40,7 +45,7 @@ FOLDERS = (
     "benchmarks/",
     "docs/",
 )
-INVENTED = ("passes/some_pass.py", "lit_tests/passes/some_pass.mlir", "examples/digits/build")
+INVENTED = ("passes/FOLDER/some_pass.py", "lit_tests/passes/some_pass.mlir", "examples/digits/build")
 """Names in instructions, and what the demo makes."""
 PASS_IMPORTS = {
     imported.__name__: imported
@@ -94,8 +99,38 @@ def test_pages_name_files_that_exist(page: str):
     assert not missing
 
 
+def test_the_architecture_is_a_page_to_read_in_one_sitting():
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    before, picture, after = re.split(r"```text\n|```\n<!-- end", text)
+    assert len(picture.splitlines()) < 80
+    assert len((before + after).splitlines()) <= 250
+
+
 def test_the_architecture_lists_every_pass_of_the_pipeline():
     text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     named = set(re.findall(r"`([a-z]+(?:-[a-z]+)*)`", text))
     passes = {name for name in AICF_UNIVERSE.all_passes if not name.startswith(("aicf-", "test-", "print-"))}
     assert passes - named == set()
+
+
+NAMED = re.compile(r"`((?:[a-z_0-9]+/)*[a-z_0-9]+\.py)`")
+MODULES = sorted(
+    path
+    for folder in ("aicf", "dialects", "passes", "tools")
+    for path in (ROOT / folder).rglob("*.py")
+    if not any(parent.is_symlink() for parent in path.parents)
+)
+
+
+@pytest.mark.parametrize("folder", ["aicf", "dialects", "passes", "tools"])
+def test_docstrings_name_files_that_exist(folder: str):
+    """A file that a module names in backticks is there, under the path that it gives."""
+    known = [f"/{path.relative_to(ROOT)}" for path in MODULES]
+    wrong = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in MODULES
+        if path.is_relative_to(ROOT / folder)
+        for name in NAMED.findall(path.read_text("utf-8"))
+        if not any(each.endswith(f"/{name}") for each in known)
+    ]
+    assert not wrong, wrong

@@ -38,10 +38,10 @@ def test_ops_of_one_instruction(mlp: aicf.CompiledModel) -> None:
 
 
 OF_FC3 = [
-    "fuse-norms of fc3.matmul: fusion of norms behind products is off by policy",
-    "fuse-epilogues of fc3, tried with prob.max: only pointwise ops of the product's shape run on its sums, and it is "
-    "logical.reduce_max",
-    "fuse-epilogues of fc3, tried with prob.sub: it also reads 'prob.max.broadcast', which stays outside",
+    "fuse-norms of fc3.matmul: fusion of norms with products is off by policy (fusion.norm)",
+    "fuse-epilogues of fc3, tried with prob.max: only elementwise ops of the product's shape can be its epilogue, and "
+    "it is reduce_max",
+    "fuse-epilogues of fc3, tried with prob.sub: it also reads 'prob.max.broadcast', which cannot be fused",
 ]
 REFUSALS = [
     ("fc3", "prob", OF_FC3),  # of the two themselves, said once for all buckets
@@ -64,17 +64,18 @@ def test_what_a_pass_decided_on_cost_or_by_policy() -> None:
     weights = {name: a for name, a in arrays.items() if name != "x"}
     exe = aicf.compile(graph, weights, "cpu:x86-64-v3", policy=switches)
     assert list(exe.why_not("matmul0", "matmul1").because) == [
-        "fuse-attention of matmul1: attention fusion is off by policy"
+        "fuse-attention of matmul1: attention fusion is off by policy (fusion.attention)"
     ]
     assert list(exe.why_not("linear0", "linear2").because) == [
-        "fuse-horizontal of linear0.matmul: horizontal fusion is off by policy"
+        "fuse-horizontal of linear0.matmul: horizontal fusion is off by policy (fusion.horizontal)"
     ]
 
 
 def test_a_row_program_and_its_product(block: aicf.CompiledModel) -> None:
     because = block.why_not("layer_norm0", "linear4").because
     assert because[0] == (
-        "fuse-prologues of layer_norm0.bias: 'add1' reads the rows too, so they are written in any case"
+        "fuse-prologues of layer_norm0.bias: 'add1' reads the rows too, so they have to be written to memory in any "
+        "case"
     )
 
 
@@ -88,7 +89,7 @@ def test_ops_that_have_nothing_to_do_with_each_other() -> None:
 
 
 def test_an_unknown_op_names_the_closest(mlp: aicf.CompiledModel) -> None:
-    with pytest.raises(InputMismatch, match="no value or op 'fc9'; did you mean fc3 or fc2 or fc1?"):
+    with pytest.raises(InputMismatch, match="no value or op 'fc9'; did you mean 'fc3' or 'fc2' or 'fc1'?"):
         mlp.why_not("fc1", "fc9")
 
 
@@ -149,7 +150,7 @@ def test_the_summary_groups_what_is_not_fused() -> None:
         MLP, mlp_weights(), "cpu:x86-64-v3", dims="N=1,3", policy={"fusion": {"epilogue": False}}
     )
     (reason,) = (each for each in exe.summary().not_fused if "epilogue" in each.because)
-    assert reason.because == "epilogue fusion is off by policy"
+    assert reason.because == "epilogue fusion is off by policy (fusion.epilogue)"
     assert reason.ops == ("fc1.matmul", "fc2.matmul", "fc3.matmul")
     assert f"    {reason}" in str(exe.summary())
 
@@ -181,7 +182,9 @@ def test_groups_of_several_results() -> None:
     """What is one instruction with two results, and why a sum over rows is not in the one that writes its terms."""
     exe = aicf.compile(several("columns", 64, 256, "f32"), {}, "cpu:x86-64-v3")
     cut, priced = exe.why_not("mul0", "reduce_sum0").because
-    assert cut.startswith("fuse-elementwise of neg0, tried with reduce_sum0: with it the group would have")
+    assert cut.startswith(
+        "fuse-elementwise of neg0, tried with reduce_sum0: with it, the instruction would write"
+    )
     assert priced.startswith("fuse-multi-output of neg0, tried with reduce_sum0: predicted ")
     joined = aicf.compile(several("loss", 64, 256, "f32"), {}, "cpu:x86-64-v3").why_not(
         "sub0", "reduce_mean0"

@@ -1,0 +1,1 @@
+"""The command-line tools, and what generates the reference pages."""

@@ -10,11 +10,12 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
 from aicf.errors import AicfError
+from aicf.tools.cli.any_text import print_any_text
 from aicf.tools.cli.bench_command import bench_command
 from aicf.tools.cli.compile_command import compile_command
 from aicf.tools.cli.devices_command import devices_command
@@ -27,6 +28,10 @@ from aicf.tools.cli.version import print_version
 
 EXIT_ERROR, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 DEBUG = "--debug"
+_UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[1])
+"""The base of what is wrong with a command line, which Typer does not export."""
+_MOST_USAGE = 300
+"""Characters of a line of a usage error; what quotes an argument may be as long as that."""
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "compile": compile_command,
@@ -83,8 +88,14 @@ def _options(  # pyright: ignore[reportUnusedFunction]  # typer calls it
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command (``sys.argv`` by default); the exit status."""
     given = sys.argv[1:] if arguments is None else list(arguments)
+    print_any_text()
     try:
-        app([word for word in given if word != DEBUG], prog_name="aicf")
+        status = app([word for word in given if word != DEBUG], prog_name="aicf", standalone_mode=False)
+        return status if isinstance(status, int) else 0
+    except _UsageError as error:
+        _shorten(error)
+        error.show()
+        return EXIT_USAGE
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else EXIT_USAGE
     except AicfError as error:
@@ -96,7 +107,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (_Interrupted, KeyboardInterrupt):
         sys.stderr.write("aicf: interrupted\n")
         return EXIT_INTERRUPTED
-    return 0
+
+
+def _shorten(error: typer.BadParameter) -> None:
+    """Cuts what a usage error quotes as other errors are cut; texts of many short lines, which are help, stay."""
+    if any(len(line) > _MOST_USAGE for line in error.message.splitlines()):
+        error.message = AicfError(error.message).message
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import sys
 import traceback
 from collections.abc import Callable, Generator, Sequence
 from io import StringIO
-from typing import IO
+from typing import IO, NoReturn
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Dialect
@@ -24,13 +24,15 @@ from xdsl.universe import XDSL_UNIVERSE, Universe
 from xdsl.utils.exceptions import ArgSpecParseError
 from xdsl.xdsl_opt_main import xDSLOptMain
 
+from aicf.arguments import path_from
 from aicf.artifact import toolchain_lock
 from aicf.errors import AicfError, InvalidIR
 from aicf.files import write_whole
 from aicf.frontends.text import location_of, parse_module, verify_module
-from aicf.passes.support.named_pipeline import NamedPipeline
-from aicf.passes.support.pipeline import apply_pass, parse_pipeline
+from aicf.passes.pipelines.named_pipeline import NamedPipeline
+from aicf.passes.pipelines.text import apply_pass, parse_pipeline
 from aicf.passes.support.works_on import nothing_to_do
+from aicf.tools.cli.any_text import print_any_text
 from aicf.tools.pass_listing import HelpFormatter, ListPasses, describe_arguments
 from aicf.tools.pass_trace import PassTrace
 from aicf.universe import AICF_UNIVERSE
@@ -89,6 +91,12 @@ class AicfOptMain(xDSLOptMain):
             help="Print all passes, each with what it does and its options, one a line",
         )
         describe_arguments(arg_parser, self.available_targets)
+        usage_error = arg_parser.error
+
+        def shortened(message: str) -> NoReturn:
+            usage_error(AicfError(message).message)
+
+        arg_parser.error = shortened
 
     def _parse_mlir(self, stream: IO[bytes]) -> ModuleOp:
         return parse_module(
@@ -133,6 +141,9 @@ class AicfOptMain(xDSLOptMain):
 
     def run(self) -> None:
         """Parse, transform and print each chunk of the input."""
+        for what, path in (("the input", self.args.input_file), ("the output", self.args.output_file)):
+            if path is not None:
+                path_from(path, InvalidIR, what)
         chunks, extension = self._open_input()
         buffer = StringIO()
         printed: IO[str] = buffer if self.args.output_file is not None else sys.stdout
@@ -228,6 +239,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the driver on command-line arguments (``sys.argv`` by default); the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in arguments
+    print_any_text()
     try:
         with _restored_verification():
             AicfOptMain(arguments).run()
@@ -238,7 +250,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_ERROR
     except ArgSpecParseError as error:
         # xDSL parses -t/--target as a spec and lets this one, a BaseException, through.
-        sys.stderr.write(f"aicf-opt: error: malformed --target: {str(error).splitlines()[-1].strip(' ^')}\n")
+        reason = AicfError(str(error).splitlines()[-1].strip(" ^")).message
+        sys.stderr.write(f"aicf-opt: error: malformed --target: {reason}\n")
         return EXIT_USAGE
     except KeyboardInterrupt:
         sys.stderr.write("aicf-opt: interrupted\n")

@@ -23,10 +23,10 @@ from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.logical import LogicalOp
 from aicf.dialects.types import ELEMENTS
 from aicf.frontends.text import make_context
-from aicf.passes.assign_ids import AssignIdsPass
-from aicf.passes.lower_logical import LowerLogicalPass
-from aicf.passes.lower_optimizers import LowerOptimizersPass
-from aicf.passes.support.work import GroupWork, legal_kernels, work_of_body
+from aicf.passes.bodies.workload import GroupWorkload, legal_kernels, workload_of_body
+from aicf.passes.legalize.lower_logical import LowerLogicalPass
+from aicf.passes.logical.assign_ids import AssignIdsPass
+from aicf.passes.training.lower_optimizers import LowerOptimizersPass
 from aicf.semantics import SEMANTICS
 from aicf.tools.op_samples import function_of, samples_of
 
@@ -128,9 +128,9 @@ def _parts(sample: LogicalOp) -> tuple[_Part, ...]:
 
 
 @cache
-def _work(part: _Part) -> GroupWork:
+def _work(part: _Part) -> GroupWorkload:
     body = part.body()
-    return work_of_body("op", body, [("input", False)] * len(body.args))
+    return workload_of_body("op", body, [("input", False)] * len(body.args))
 
 
 @cache

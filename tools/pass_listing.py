@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from xdsl.passes import ModulePass
 
-from aicf.passes.support.pipeline import PassTable, pass_options, pass_summary
+from aicf.passes.pipelines.text import PassTable, pass_options, pass_summary
 from aicf.universe import AICF_UNIVERSE
 
 _HELP = {

@@ -1,7 +1,7 @@
 """The contract between the compiler, the runtime and a backend: data classes and protocols, no behaviour.
 
-A backend describes its kernels (`KernelDescriptor`, used by passes), makes native code from units (`CodeUnit`, at
-compile time) and loads it (`native`, at run time). It never decides anything: every choice is in the kernel record.
+A backend describes its kernels (`Kernel`, used by passes), makes native code from units (`CodeUnit`, at compile time)
+and loads it (`native`, at run time). It never decides anything: every choice is in the kernel record.
 """
 
 from __future__ import annotations
@@ -13,238 +13,11 @@ from typing import Protocol, runtime_checkable
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block
 
-from aicf.backends.native import DeviceCode, Entry, LoadedCode, NativeCode, ProfileEntry
+from aicf.backends.common.kernel import AnyKernel
+from aicf.backends.native import DeviceCode, LoadedCode, NativeCode
 from aicf.dialects.emit import ProgramOp
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
-
-__all__ = [
-    "EARLY_READS",
-    "TRIGGERS",
-    "Backend",
-    "BatchInvariantKernel",
-    "BoundaryBackend",
-    "BufferRef",
-    "CachingBackend",
-    "CodeUnit",
-    "ConcurrentBackend",
-    "DeviceCode",
-    "DeviceGivenKernel",
-    "Entry",
-    "FusedKernel",
-    "KernelDescriptor",
-    "Launch",
-    "LibraryBackend",
-    "LoadedCode",
-    "MachineBackend",
-    "NativeCode",
-    "OperandInfo",
-    "ProfileEntry",
-    "SharingKernel",
-    "TunableKernel",
-    "WeighingKernel",
-    "Work",
-]
-
-EARLY_READS = "early_reads"
-"""Entry of the record of a kernel that waits for its predecessors itself: the operands it reads before it does."""
-TRIGGERS = "triggers"
-"""Entry of a record: whether the kernel lets its successors start before it ends."""
-
-
-@dataclass(frozen=True)
-class OperandInfo:
-    """One operand or result of a piece of work, as a kernel sees it.
-
-    Args:
-        role: `input`, `param`, `state`, `meta`, `const`, `derived`, `output` or `temp` (a value of this program).
-        shape: Logical sizes.
-        dtype: Element type name (`f32`, `i1`, ...).
-        strides: Elements between neighbours, one per dimension; 0 where broadcast.
-        updated: Whether the program overwrites it (then it cannot be prepared ahead).
-        offset: Elements from the start of its buffer, which is aligned, to its first element.
-        layout: The physical layout that it was prepared in, None for plain strided memory.
-    """
-
-    role: str
-    shape: tuple[int, ...]
-    dtype: str
-    strides: tuple[int, ...]
-    updated: bool = False
-    offset: int = 0
-    layout: LayoutAttr | None = None
-
-    @property
-    def is_weight(self) -> bool:
-        """Whether it may be packed ahead: a parameter that no program overwrites, or what is made of such alone."""
-        return self.role in ("param", "derived") and not self.updated
-
-
-@dataclass(frozen=True)
-class Work:
-    """What a kernel is asked to run: one group or instruction.
-
-    Args:
-        id: Group id.
-        kind: Opcode name derived from the body.
-        attrs: Attributes of the kind's schema.
-        operands, results: As seen by the kernel (view ops in front are already strides).
-        body: The meaning: primitive logical ops from block arguments (operands) to `emit.yield` (results).
-        code: The generated scalar program, for kinds that have one (epilogues and generated kernels).
-        prologue: The generated row program that makes operand 0 of the product, for kinds that have one.
-        rounding: As in the policy: `fused` lets a value between two ops of the body stay in the type it is computed
-            in, `strict` rounds it to its own.
-        batch_invariant: Whether the bits of a result element may depend on nothing but the terms that it is made of,
-            not on how many other elements there are. Only kernels with that offer are asked to run such work.
-        tf32: Whether its products may round f32 operands to TF32.
-    """
-
-    id: str
-    kind: str
-    attrs: Mapping[str, Attribute]
-    operands: tuple[OperandInfo, ...]
-    results: tuple[OperandInfo, ...]
-    body: Block
-    code: KernelOp | None
-    prologue: KernelOp | None = None
-    rounding: str = "fused"
-    batch_invariant: bool = False
-    tf32: bool = False
-
-
-class KernelDescriptor(Protocol):
-    """One kernel of a backend. Stateless; importing it imports no code generator."""
-
-    @property
-    def id(self) -> str:
-        """Unique, `backend.name`."""
-        ...
-
-    @property
-    def version(self) -> int:
-        """Raised whenever the code or the record's meaning changes."""
-        ...
-
-    @property
-    def kinds(self) -> frozenset[str]:
-        """Opcodes it may run."""
-        ...
-
-    @property
-    def determinism(self) -> str:
-        """`bitwise` (same bits always) or `unordered`."""
-        ...
-
-    @property
-    def simplicity(self) -> int:
-        """Rank that breaks ties: lower is simpler."""
-        ...
-
-    def legal(self, work: Work, target: TargetAttr) -> str | None:
-        """None if it can run `work` on `target`, else the reason in a user's words."""
-        ...
-
-    def cost_us(self, work: Work, target: TargetAttr) -> float:
-        """Predicted microseconds on `target`, of the record that `record` gives. Only for legal work."""
-        ...
-
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
-        """The kernel record without `version` and `determinism`: tile, partition, threads, combination order.
-
-        May hold `layouts`: an array with one entry an operand, `unit` for plain memory or the `LayoutAttr` it needs
-        prepared; `workspace_bytes` (i64); and `may_alias`, an array of [result, operand] pairs that may share bytes.
-        """
-        ...
-
-    def checked_record(
-        self, work: Work, record: Mapping[str, Attribute], target: TargetAttr
-    ) -> Mapping[str, Attribute]:
-        """The record of the decisions that `record` holds, which may have been edited by hand, as `record` writes it.
-
-        Operands that the record reads early have the role `const`; which of them may be is not asked here.
-
-        Raises:
-            PlanError: it cannot run `work` on `target`; the message names the entry and its legal values.
-        """
-        ...
-
-    def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
-        """The kernel record of the instruction that packs `operand` into `layout` (run in `@prepare`)."""
-        ...
-
-
-@runtime_checkable
-class TunableKernel(Protocol):
-    """What a `KernelDescriptor` also offers if it could run a piece of work in several ways."""
-
-    def candidates(self, work: Work, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
-        """The kernel records it could give, the most promising first: the first is what `record` gives.
-
-        All have the same entries. A measurement finds its variant by the entries whose values differ, so the records
-        may only depend on `work` and `target`, and other candidates mean another `version`. Only for legal work.
-        """
-        ...
-
-
-@runtime_checkable
-class SharingKernel(Protocol):
-    """What a `KernelDescriptor` also says if threads may share its work: what that was predicted to gain or lose."""
-
-    def threads_us(self, work: Work, target: TargetAttr) -> Mapping[int, float]:
-        """Predicted microseconds by number of threads, for each number that was weighed: `record` has the best. Only
-        for legal work."""
-        ...
-
-
-@runtime_checkable
-class WeighingKernel(Protocol):
-    """What a `KernelDescriptor` also says if it knows several algorithms: what speaks against those not taken."""
-
-    def against(self, work: Work, record: Mapping[str, Attribute], target: TargetAttr) -> Mapping[str, str]:
-        """The reason against each algorithm but that of `record`, one of those it gives. Only for legal work."""
-        ...
-
-
-@runtime_checkable
-class FusedKernel(Protocol):
-    """What a `KernelDescriptor` also says if a fusion may cost more than its parts: what the parts would cost.
-
-    A fusion that only kernels with this offer is formed if it is predicted to take no longer, one that another kernel
-    takes is formed always.
-    """
-
-    def apart_us(self, work: Work, target: TargetAttr) -> float:
-        """Predicted microseconds of `work` as instructions of their own, infinite where it should never be taken
-        apart. Only for legal work."""
-        ...
-
-
-@runtime_checkable
-class BatchInvariantKernel(Protocol):
-    """What a `KernelDescriptor` also offers if it can keep the bits of a result element apart from the batch.
-
-    For work that is `batch_invariant` every record it gives (`record`, `candidates`) then combines the terms of an
-    element in an order that follows from their number, their types and the target: never from the sizes over which
-    nothing is summed, nor from strides that change with them. Whether it is legal may not depend on these sizes either.
-    """
-
-    def fixed_order(self, work: Work, target: TargetAttr) -> str:
-        """That order in words. Two kernels that say the same give the same bits. Only for legal work."""
-        ...
-
-
-@runtime_checkable
-class DeviceGivenKernel(Protocol):
-    """What a `KernelDescriptor` also says if entries of its record come from the device, by measuring.
-
-    Without a measurement the kernel is not legal. `record` gives the other entries.
-    """
-
-    @property
-    def device_fields(self) -> Mapping[str, Attribute]:
-        """The entries that every measurement of it has, such as the bytes of a library's algorithm; each with what
-        stands in its place until then (for `workspace_bytes` the most it may be)."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -320,7 +93,7 @@ class Backend(Protocol):
         """Libraries of this machine whose kernels may be chosen, with their versions; part of a resolved target."""
         ...
 
-    def kernels(self) -> Sequence[KernelDescriptor]:
+    def kernels(self) -> Sequence[AnyKernel]:
         """All kernels, in a fixed order."""
         ...
 
@@ -393,4 +166,31 @@ class CachingBackend(Protocol):
     @property
     def cache_bytes(self) -> int:
         """Bytes of what one instruction leaves there that the next one finds."""
+        ...
+
+
+@runtime_checkable
+class DeviceBackend(Protocol):
+    """What a `Backend` also says if its programs do not run on the processor, but on a device beside it."""
+
+    @property
+    def device(self) -> str:
+        """What sessions call the device, as `cuda`; several backends may have one."""
+        ...
+
+    def how_to_choose(self, ordinal: int) -> str:
+        """How a user makes device `ordinal`, counted from 0, the one that programs run on; in words."""
+        ...
+
+
+@runtime_checkable
+class TimedBackend(Protocol):
+    """What a `Backend` also says if its instructions can be timed one at a time, as `aicf tune` does."""
+
+    @property
+    def timing(self) -> str:
+        """`module:Class` of the `aicf.tuning.measure.Device` that is made of prepared cases; loaded when it is used.
+
+        Code that runs on the processor is timed by `aicf.tuning.host_device:HostDevice`.
+        """
         ...

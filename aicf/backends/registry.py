@@ -19,7 +19,8 @@ from aicf.errors import BackendUnavailable, PolicyError, quoted
 if TYPE_CHECKING:
     from xdsl.ir import Attribute
 
-    from aicf.backends.base import Backend, KernelDescriptor
+    from aicf.backends.base import Backend
+    from aicf.backends.common.kernel import AnyKernel
     from aicf.dialects.emit_types import TargetAttr
 
 MAX_THREADS = 1024
@@ -34,8 +35,8 @@ _BUILT_IN = {
 }
 
 _LOADERS = {
-    "cpu": "aicf.backends.cpu.loader",
-    "cuda": "aicf.backends.cuda.loader",
+    "cpu": "aicf.backends.cpu.runtime.loader",
+    "cuda": "aicf.backends.cuda.runtime.loader",
     "reference": "aicf.backends.reference.loader",
 }
 """Modules of built-in backends with a function `load_native(NativeCode)`: their `Backend.load` without xDSL."""
@@ -72,7 +73,7 @@ def get_backend(name: str) -> Backend:
 
 
 @cache
-def get_kernels(backend: str) -> dict[str, KernelDescriptor]:
+def get_kernels(backend: str) -> dict[str, AnyKernel]:
     """The kernels of a backend by id, in its order."""
     return {kernel.id: kernel for kernel in get_backend(backend).kernels()}
 

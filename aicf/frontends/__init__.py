@@ -1,0 +1,1 @@
+"""What reads a model: text IR, the Python builder, ONNX files."""

@@ -6,10 +6,11 @@ It words errors that the parser has found, from the source and the position. It 
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
 
 from xdsl.utils.exceptions import ParseError
 from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind
+
+from aicf.errors import did_you_mean
 
 _CLOSERS = {
     MLIRTokenKind.L_BRACE: MLIRTokenKind.R_BRACE,
@@ -74,9 +75,9 @@ def reworded(error: ParseError) -> str | None:
 
 def _similar_types(name: str) -> str:
     if name.lower() in _FOREIGN_TYPES:
-        return f"; did you mean {_FOREIGN_TYPES[name.lower()]}?"
-    close = get_close_matches(name, _TYPES, n=3)
-    return f"; did you mean {' or '.join(close)}?" if close else ""
+        return f"; did you mean '{_FOREIGN_TYPES[name.lower()]}'?"
+    close = did_you_mean(name, _TYPES)
+    return f"; {close}" if close else ""
 
 
 def innermost_open_bracket(lexer: MLIRLexer) -> int | None:

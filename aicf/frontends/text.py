@@ -11,7 +11,6 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib import import_module
 from io import StringIO
 from itertools import islice
@@ -39,7 +38,7 @@ from xdsl.utils.exceptions import ParseError, VerifyException
 from xdsl.utils.lexer import Input, Span
 from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind
 
-from aicf.errors import AicfError, InvalidIR
+from aicf.errors import AicfError, InvalidIR, did_you_mean
 from aicf.frontends.parse_messages import CLOSING, innermost_open_bracket, reworded
 
 _DIALECTS = {
@@ -352,8 +351,8 @@ class LocatedParser(Parser):
         dialect = name.split(".", 1)[0]
         if dialect in self.ctx.registered_dialect_names and "." in name:
             known = [op.name for op in self.ctx.loaded_ops if op.dialect_name() == dialect]
-            close = get_close_matches(name, known, n=3)
-            return f"; did you mean {' or '.join(close)}?" if close else ""
+            close = did_you_mean(name, known)
+            return f"; {close}" if close else ""
         return f"; the dialects are {', '.join(_DIALECTS)}"
 
     def here(self) -> str:
@@ -415,7 +414,20 @@ def _verify_message(error: Exception) -> str:
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, VerifyException):
         cause = cause.__context__
-    return " ".join(str(cause).split()) if cause is not None else f"{type(error).__name__}: {error}"
+    if cause is None:
+        return f"{type(error).__name__}: {error}"
+    message = " ".join(str(cause).split())
+    # xDSL's own text goes on with a print of the operation.
+    return (
+        _FROM_OUTSIDE
+        if message.startswith("Operation using value defined out of its IsolatedFromAbove")
+        else message
+    )
+
+
+_FROM_OUTSIDE = (
+    "an operation in it uses a value from outside of it, which nothing may; give it as an argument or a bind"
+)
 
 
 def _verify_definitions(module: ModuleOp) -> None:

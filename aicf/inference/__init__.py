@@ -1,4 +1,4 @@
-"""Serving compiled models: sessions that pick, make, keep and drop programs by the shapes of their inputs."""
+"""Serving: sessions that find, compile, keep and evict programs by the shapes of inputs."""
 
 from aicf.inference.binding import Binding
 from aicf.inference.placement import Placement

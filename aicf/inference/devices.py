@@ -1,19 +1,21 @@
 """From the device and the engine that a session is asked for to the target that its programs are compiled for.
 
-A device is hardware, an engine the backend that runs programs on it: `cpu` has the engines `cpu` and `reference` and
-those of plug-ins, `cuda` has `cuda`. An engine may name a level, as targets do: `cpu:x86-64-v3`.
+A device is hardware, an engine the backend that runs programs on it. Each backend says which device that is; one that
+says nothing runs on the processor, `cpu`. The name of a backend is also a name of its device, with that engine alone.
+An engine may name a level, as targets do: `cpu:x86-64-v3`.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-from aicf.backends.registry import backend_names
+from aicf.backends.registry import backend_names, get_backend
 from aicf.errors import BackendUnavailable, PolicyError, quoted
 
-CPU, CUDA, REFERENCE = "cpu", "cuda", "reference"
-DEVICES = (CPU, CUDA, "cuda:0", REFERENCE)
-_ORDINAL = re.compile(r"cuda:(\d+)")
+PROCESSOR = "cpu"
+_ORDINAL = re.compile(r"(.+):(\d+)")
+"""Device 0 is the one that programs run on."""
 
 
 def target_for(device: str | None, engine: str | None) -> str | None:
@@ -21,19 +23,19 @@ def target_for(device: str | None, engine: str | None) -> str | None:
 
     Raises:
         PolicyError: there is no such device or engine, or the engine does not run on the device.
-        BackendUnavailable: the device is not the one that programs run on.
+        BackendUnavailable: the device is not the one that programs run on, or the engine does not import here.
     """
     _check_name("device", device)
     _check_name("engine", engine)
-    place = None if device is None else _place_of(device)
+    name = None if device is None else _device_named(device)
     if engine is None:
-        return place
+        return None if name is None else _default_engine(name)
     backend = engine.partition(":")[0]
     if backend not in (known := backend_names()):
         raise PolicyError(f"engine: there is no '{backend}'; registered: {', '.join(known)}")
-    if place is not None and backend not in _engines(place):
+    if name is not None and not _runs_on(backend, name):
         raise PolicyError(
-            f"engine: '{engine}' does not run on device '{device}'; legal: {', '.join(_engines(place))}"
+            f"engine: '{engine}' does not run on device '{device}'; legal: {', '.join(_engines(name))}"
         )
     return engine
 
@@ -42,7 +44,7 @@ def check_device(device: str | None, engine: str | None, backend: str, arch: str
     """Raises PolicyError if a compiled program is not for the device and the engine that are asked for."""
     asked = target_for(device, engine)
     own = f"{backend}:{arch}"
-    if device is not None and backend not in _engines(_place_of(device)):
+    if device is not None and not _runs_on(backend, _device_named(device)):
         raise PolicyError(
             f"device: '{device}' is asked for, the program is compiled for {own}; compile it again"
         )
@@ -54,24 +56,60 @@ def check_device(device: str | None, engine: str | None, backend: str, arch: str
 
 def _check_name(option: str, name: object) -> None:
     if name is not None and not isinstance(name, str):
-        raise PolicyError(f"{option}: {quoted(name)} is no name; legal: {', '.join(DEVICES)}")
+        raise PolicyError(f"{option}: {quoted(name)} is no name; legal: {', '.join(_names())}")
 
 
-def _place_of(device: str) -> str:
-    """The backend that stands for a device."""
-    if (ordinal := _ORDINAL.fullmatch(device)) is not None:
-        if int(ordinal[1]) != 0:
-            raise BackendUnavailable(
-                f"device '{device}': programs run on the first GPU; CUDA_VISIBLE_DEVICES={ordinal[1]} makes it that one"
-            )
-        return CUDA
-    if device not in DEVICES:
-        raise PolicyError(f"device: there is no '{device}'; legal: {', '.join(DEVICES)}")
-    return device
+def _device_named(device: str) -> str:
+    """A device without its number."""
+    found = _ORDINAL.fullmatch(device)
+    name, ordinal = (device, 0) if found is None else (found[1], int(found[2]))
+    # A backend's name is known without loading it: compiled programs are served without the compiler.
+    if name not in backend_names() and not _engines(name):
+        raise PolicyError(f"device: there is no '{device}'; legal: {', '.join(_names())}")
+    if ordinal:
+        raise BackendUnavailable(f"device '{device}': {_how_to_choose(name, ordinal)}")
+    return name
 
 
-def _engines(place: str) -> list[str]:
-    """The backends that run programs on a device."""
-    if place != CPU:
-        return [place]
-    return [name for name in backend_names() if name != CUDA]
+def _how_to_choose(name: str, ordinal: int) -> str:
+    from aicf.backends.base import DeviceBackend
+
+    backend = get_backend(_default_engine(name))
+    return backend.how_to_choose(ordinal) if isinstance(backend, DeviceBackend) else "there is one"
+
+
+def _device_of(backend: str) -> str:
+    """The device that a backend runs programs on. Raises BackendUnavailable if it does not import here."""
+    from aicf.backends.base import DeviceBackend
+
+    found = get_backend(backend)
+    return found.device if isinstance(found, DeviceBackend) else PROCESSOR
+
+
+def _runs_on(backend: str, device: str) -> bool:
+    return device == backend or _device_of(backend) == device
+
+
+def _default_engine(device: str) -> str:
+    """The backend that is called after a device, else the first that runs on it."""
+    return device if device in backend_names() else _engines(device)[0]
+
+
+def _engines(device: str) -> list[str]:
+    """The backends that import here and run programs on a device."""
+    return [name for name, own in _devices() if device in (name, own)]
+
+
+def _names() -> list[str]:
+    """What a device may be called."""
+    names = {name for entry in _devices() for name in entry}
+    return sorted(names | {f"{own}:0" for _, own in _devices() if own != PROCESSOR})
+
+
+def _devices() -> Iterator[tuple[str, str]]:
+    """The backends that import here, each with its device."""
+    for name in backend_names():
+        try:
+            yield name, _device_of(name)
+        except BackendUnavailable:
+            continue

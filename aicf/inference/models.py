@@ -14,10 +14,10 @@ from aicf.dialects.onnx import GraphOp
 from aicf.dialects.types import TensorInfo, element_named, tensor_info
 from aicf.inference.counting import OPEN
 from aicf.inference.interface import UNKNOWN, Interface
-from aicf.passes.specialize_shapes import symbolic_names
+from aicf.passes.logical.specialize_shapes import symbolic_names
+from aicf.passes.logical.to_evaluation import drawing_metas, trains
+from aicf.passes.onnx.values import bind_values, check_inputs, converted
 from aicf.passes.support.interface import Result, argument_entry, results_of
-from aicf.passes.support.onnx_values import bind_values, check_inputs, converted
-from aicf.passes.to_evaluation import drawing_metas, trains
 from aicf.runtime.executable import TensorSpec
 from aicf.runtime.tensors import Array
 from aicf.sources import Source

@@ -112,7 +112,7 @@ class _Made:
         return place.offset + low * size, place.offset + high * size
 
     def _source(self, place: Place) -> object:
-        """What is read: what instructions in front wrote there, in order, and in a bind its weight or constant."""
+        """What is read: what earlier instructions wrote there, in order, and in a bind its weight or constant."""
         start, stop = self._bytes(place)
         written = self._written.get(place.base, ())
         made = [[each.key, each.start - start] for each in written if each.start < stop and start < each.stop]

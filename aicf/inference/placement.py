@@ -33,7 +33,7 @@ class Placed:
         total = sum(self.kernels.values())
         kernels = ", ".join(f"{count} {kernel}" for kernel, count in self.kernels.items())
         listed = f" ({kernels})" if kernels else ""
-        least = "" if self.lower_bound is None else f" (least {self.lower_bound:,})"
+        least = "" if self.lower_bound is None else f" (lower bound {self.lower_bound:,})"
         staged = f", copied: {', '.join(self.staged)}" if self.staged else ""
         return (
             f"@{self.name}: {total} instruction{'s' if total != 1 else ''} on {self.engine}{listed}, "

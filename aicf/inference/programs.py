@@ -18,7 +18,7 @@ import numpy as np
 from aicf.compiled import CompiledModel
 from aicf.errors import InputMismatch, PolicyError, SessionClosed, ValueNeeded
 from aicf.inference.counting import Counts
-from aicf.inference.engines.base import Engine, Made
+from aicf.inference.engines.base import Engine, EngineProgram
 from aicf.inference.interface import Bucket
 from aicf.inference.limits import Limits
 from aicf.inference.packing import common_bytes
@@ -177,7 +177,7 @@ class Programs:
         self._making: dict[Bucket, _Making] = {}
         self._is_closed = False
 
-    def add_ahead(self, made: Made) -> None:
+    def add_ahead(self, made: EngineProgram) -> None:
         """Takes the programs that were given ahead. Raises PolicyError if they exceed the limits."""
         self._report.warn(made.executable.decisions)
         for number, row in enumerate(made.executable.plan.rows):
@@ -313,7 +313,7 @@ class Programs:
         return program
 
     def _program(
-        self, bucket: Bucket, made: Made, name: str, *, is_ahead: bool, with_shared: bool
+        self, bucket: Bucket, made: EngineProgram, name: str, *, is_ahead: bool, with_shared: bool
     ) -> Program:
         executable, label = made.executable, self._engine.interface.label(bucket)
         plan = executable.plan.by_name[name]

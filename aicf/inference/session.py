@@ -18,8 +18,9 @@ from aicf.arguments import flag_from, mapping_from, path_from
 from aicf.compiled import CompiledModel
 from aicf.errors import ArtifactError, InputMismatch, PolicyError, SessionClosed, ValueNeeded
 from aicf.inference.binding import Binding
-from aicf.inference.engines.base import Engine, Made
-from aicf.inference.engines.opening import Asked, open_engine
+from aicf.inference.engines.base import Engine, EngineProgram
+from aicf.inference.engines.opening import open_engine
+from aicf.inference.engines.request import Request
 from aicf.inference.interface import UNKNOWN, Feeds
 from aicf.inference.limits import Limits
 from aicf.inference.packing import common_bytes
@@ -98,7 +99,7 @@ class InferenceSession:
             flag_from(training, PolicyError, "training"),
         )
         folder = None if cache_dir is None else path_from(cache_dir, ArtifactError, "cache_dir")
-        asked = Asked(
+        asked = Request(
             model,
             weights,
             device,
@@ -124,7 +125,7 @@ class InferenceSession:
             seconds, detail = made.seconds, made.detail
         self._report.add(logging.INFO, "opened", "", detail, seconds, f"\n{self.placement()}")
 
-    def _ahead(self) -> Made | None:
+    def _ahead(self) -> EngineProgram | None:
         """What can be made now. Where a program follows from the value of an input, that waits for the first call."""
         try:
             return self._engine.ahead()

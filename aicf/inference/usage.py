@@ -111,7 +111,7 @@ class ProgramMemory:
     requested: int | None
 
     def __str__(self) -> str:
-        least = "" if self.lower_bound is None else f" (least {self.lower_bound:,})"
+        least = "" if self.lower_bound is None else f" (lower bound {self.lower_bound:,})"
         requested = "not run yet" if self.requested is None else f"{self.requested:,} requested"
         return f"{self.program}: arena {self.arena:,} bytes{least}; {self.predicted:,} predicted, {requested}"
 

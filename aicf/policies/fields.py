@@ -7,7 +7,6 @@ A policy is plain JSON values in files and an attribute in modules. Which fields
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, cast
@@ -24,7 +23,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute
 
-from aicf.errors import PolicyError, quoted
+from aicf.errors import PolicyError, did_you_mean, quoted
 
 Reader = Callable[[str, object], Any]
 """Checks the value of a field at a path and gives what the policy holds. Raises PolicyError."""
@@ -34,14 +33,13 @@ _PAST_INTEGERS = 1 << 63
 
 
 def suggest(name: str, legal: Collection[str], intro: str) -> str:
-    """The names close to `name`, and all legal ones behind `intro` as far as they are few."""
-    close = difflib.get_close_matches(name, legal, n=3)
-    hint = f"did you mean {' or '.join(repr(match) for match in close)}? " if close else ""
-    if len(legal) <= _MAX_LISTED or not close:
-        shown = sorted(legal)[:_MAX_LISTED]
-        more = f", and {len(legal) - len(shown)} more" if len(legal) > len(shown) else ""
-        hint += f"{intro}: {', '.join(shown) or 'none'}{more}"
-    return hint.strip()
+    """The names close to `name`, then `intro` and the legal names; close names alone if the legal ones are many."""
+    close = did_you_mean(name, legal)
+    if close and len(legal) > _MAX_LISTED:
+        return close
+    shown = sorted(legal)[:_MAX_LISTED]
+    more = f", and {len(legal) - len(shown)} more" if len(legal) > len(shown) else ""
+    return f"{close} {intro}: {', '.join(shown) or 'none'}{more}".strip()
 
 
 def one_of(path: str, value: str, legal: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from aicf.dialects.kinds import KIND_IDS
+from aicf.dialects.kinds import KINDS
 from aicf.errors import PolicyError
 from aicf.policies.fields import (
     Reader,
@@ -50,9 +50,9 @@ class Fusion:
         attention: Two products with a softmax between them.
         gated: Two products of one left operand whose results meet.
         horizontal: Products of one left operand side by side.
-        prologue: A row program in front of a product.
-        norm: A row program behind a product.
-        epilogue: Pointwise ops behind a product.
+        prologue: A row program before a product.
+        norm: A row program after a product.
+        epilogue: Pointwise ops after a product.
         elementwise: Pointwise ops and row reductions.
         multi_output: Groups of those that read one value, or each other's, with several results.
         concat: Parts of a concatenation, written where they belong by what computes them.
@@ -170,8 +170,8 @@ class KernelPolicy(Section):
         """Raises PolicyError, naming the path, for a key of `kernels` that is neither a group's id nor a kind, and one
         of `records` that is no group's id."""
         for key in self.kernels:
-            if key not in groups and key not in KIND_IDS:
-                hints = f"{suggest(key, groups, 'groups')}; {suggest(key, KIND_IDS, 'kinds')}"
+            if key not in groups and key not in KINDS:
+                hints = f"{suggest(key, groups, 'groups')}; {suggest(key, KINDS, 'kinds')}"
                 raise PolicyError(f"kernels.{key}: no group or kind has that name; {hints}")
         for key in self.records:
             if key not in groups:

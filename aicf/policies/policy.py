@@ -170,7 +170,7 @@ def _has_sections(value: object) -> bool:
 
 
 def _section(name: str, read: Callable[[object], _Section], sections: Mapping[str, object]) -> _Section:
-    """Reads a section. Paths in errors begin with a field, as they do behind the passes, where its name says enough."""
+    """Reads a section. Where a field's name says enough, paths in errors begin with it, as they do after the passes."""
     try:
         return read({} if (given := sections.get(name)) is None else given)
     except PolicyError as error:

@@ -69,7 +69,7 @@ class OperandKey:
 
 
 @dataclass(frozen=True)
-class WorkKey:
+class WorkloadKey:
     """A piece of work without its name: two groups with equal keys take equally long.
 
     Args:
@@ -153,15 +153,15 @@ def _words(spec: Mapping[str, object]) -> str:
 
 
 @dataclass(frozen=True)
-class MeasuredWork:
+class MeasuredWorkload:
     """What was found of one piece of work, variant by variant; `key` is the digest of `work`."""
 
     key: str
-    work: WorkKey
+    work: WorkloadKey
     rows: tuple[Row, ...]
     failed: tuple[Failure, ...] = ()
 
-    def merged(self, newer: MeasuredWork) -> MeasuredWork:
+    def merged(self, newer: MeasuredWorkload) -> MeasuredWorkload:
         """With what `newer` found: of a variant that both have, and of all variants of a kernel that has changed, only
         the newer result stays."""
         results = {_identity(result): result for result in (*newer.rows, *newer.failed)}
@@ -171,7 +171,7 @@ class MeasuredWork:
                 results.setdefault(_identity(result), result)
         rows = tuple(result for result in results.values() if isinstance(result, Row))
         failed = tuple(result for result in results.values() if isinstance(result, Failure))
-        return MeasuredWork(self.key, self.work, rows, failed)
+        return MeasuredWorkload(self.key, self.work, rows, failed)
 
 
 def _identity(result: Row | Failure) -> tuple[str, str]:
@@ -187,7 +187,7 @@ class TuningTable:
     """
 
     header: Header
-    works: tuple[MeasuredWork, ...] = ()
+    works: tuple[MeasuredWorkload, ...] = ()
     format: str = FORMAT
     version: int = VERSION
 
@@ -206,10 +206,10 @@ class TuningTable:
                 )
 
     @cached_property
-    def _by_key(self) -> dict[str, MeasuredWork]:
+    def _by_key(self) -> dict[str, MeasuredWorkload]:
         return {measured.key: measured for measured in self.works}
 
-    def find(self, work: WorkKey) -> MeasuredWork | None:
+    def find(self, work: WorkloadKey) -> MeasuredWorkload | None:
         """What was measured of a piece of work, None if nothing was."""
         return self._by_key.get(work.digest)
 
@@ -217,8 +217,8 @@ class TuningTable:
         """The table without the works that are not named."""
         return TuningTable(self.header, tuple(entry for entry in self.works if entry.key in keys))
 
-    def with_works(self, works: Sequence[MeasuredWork]) -> TuningTable:
-        """The table with what `works` found added, see `MeasuredWork.merged`; sorted."""
+    def with_works(self, works: Sequence[MeasuredWorkload]) -> TuningTable:
+        """The table with what `works` found added, see `MeasuredWorkload.merged`; sorted."""
         merged = dict(self._by_key)
         for entry in works:
             older = merged.get(entry.key)
@@ -293,7 +293,7 @@ class _Stored:
     format: str
     version: int
     header: Header
-    works: tuple[MeasuredWork, ...]
+    works: tuple[MeasuredWorkload, ...]
 
 
 def text_digest(text: str) -> str:
@@ -336,16 +336,16 @@ def check_header(header: Header, backend: str, arch: str, threads: int, librarie
             )
 
 
-def _order(entry: MeasuredWork) -> tuple[str, str]:
+def _order(entry: MeasuredWorkload) -> tuple[str, str]:
     return entry.work.kind, entry.key
 
 
-def _sorted(entry: MeasuredWork) -> MeasuredWork:
+def _sorted(entry: MeasuredWorkload) -> MeasuredWorkload:
     rows = sorted(entry.rows, key=lambda row: (row.cold.median_us, row.kernel, _json(row.spec)))
-    return MeasuredWork(entry.key, entry.work, tuple(rows), tuple(sorted(entry.failed, key=_identity)))
+    return MeasuredWorkload(entry.key, entry.work, tuple(rows), tuple(sorted(entry.failed, key=_identity)))
 
 
-def _work_text(entry: MeasuredWork) -> str:
+def _work_text(entry: MeasuredWorkload) -> str:
     head = f'"key": {_json(entry.key)}, "work": {_json(to_plain(entry.work))}'
     return f'  {{{head}, "rows": {_lines(entry.rows)}, "failed": {_lines(entry.failed)}}}'
 

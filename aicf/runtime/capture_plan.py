@@ -277,7 +277,7 @@ def _check_place(place: Place, launch: str, sizes: Sequence[int]) -> None:
 
 
 def _check_metas(binds: Sequence[Bind]) -> None:
-    """What the executable computes: known formulas, of numbers and of metas in front."""
+    """Checks the metas that the executable computes: each by a known formula of numbers and earlier metas."""
     seen: set[str] = set()
     computed = {bind.name for bind in binds if bind.is_computed}
     for bind in (bind for bind in binds if bind.role == "meta"):

@@ -119,7 +119,7 @@ class _Metas:
         self._rows.upload(row, self._place)
 
     def around(self, run: Callable[[], None]) -> Callable[[], None]:
-        """`run` behind the copy of its metas, and in front of keeping what follows from them."""
+        """A function that queues the copy of the metas, calls `run`, then keeps what follows from the metas."""
 
         def run_with_metas() -> None:
             self.queue()
@@ -130,10 +130,10 @@ class _Metas:
 
 
 @dataclass
-class _Taken:
+class _DeviceResources:
     """What a GraphExec holds on the device; the fields are dropped in this order, users before what they use.
 
-    `replay` and `eagerly` are a run as the graph and instruction by instruction, each behind the copy of its metas.
+    `replay` runs the graph, `eagerly` runs instruction by instruction; both copy the metas first.
     `is_proven`: whether all its instructions have run.
     """
 
@@ -193,7 +193,7 @@ class _CopyingReplay:
         run: The run.
     """
 
-    def __init__(self, taken: _Taken, copies: Sequence[_Copy], run: Callable[[], None]) -> None:
+    def __init__(self, taken: _DeviceResources, copies: Sequence[_Copy], run: Callable[[], None]) -> None:
         self._memory, self._queue = taken.memory, taken.queue
         self._run = run
         self._inputs = [copy for copy in copies if copy.is_input]
@@ -225,13 +225,13 @@ class DeviceGraphExec(GraphExec):
         self._program = program
         self._source = source
         self._device_state = state
-        self._taken: _Taken | None = None
+        self._taken: _DeviceResources | None = None
         self._staging: _Staging | None = None
         self._pointed: set[int] = set()
 
     # Taking and giving back resources
 
-    def _take(self) -> _Taken:
+    def _take(self) -> _DeviceResources:
         """Allocates the block and captures the graph on it."""
         if self._taken is not None:
             return self._taken
@@ -267,7 +267,7 @@ class DeviceGraphExec(GraphExec):
             assert state is not None
             metas = _Metas(plan, state, block[_METAS], queue, memory)
             replay, eagerly = metas.around(replay), metas.around(eagerly)
-        self._taken = _Taken(own, spans, replay, eagerly, metas, graph, block, queue, memory, code)
+        self._taken = _DeviceResources(own, spans, replay, eagerly, metas, graph, block, queue, memory, code)
         return self._taken
 
     def release(self) -> None:
@@ -312,7 +312,7 @@ class DeviceGraphExec(GraphExec):
         if self._taken is not None:
             self._point_at_bound(self._taken)
 
-    def _point_at_bound(self, taken: _Taken) -> None:
+    def _point_at_bound(self, taken: _DeviceResources) -> None:
         """Points the graph at what is bound directly; arrays of the host, and what the plan stages, stay at ours."""
         pointers: dict[int, int] = {}
         for port in self._program.ports:
@@ -332,19 +332,19 @@ class DeviceGraphExec(GraphExec):
         self._run = steady
         return steady
 
-    def _first_then(self, taken: _Taken, steady: Callable[[], None]) -> None:
-        """The first replay of all, see `_Taken.launch`; any other is `steady`."""
+    def _first_then(self, taken: _DeviceResources, steady: Callable[[], None]) -> None:
+        """The first replay of all, see `_DeviceResources.launch`; any other is `steady`."""
         if taken.is_proven:
             steady()
             return
         self._with_copies(taken, taken.prove)()
         self._run = steady
 
-    def _with_copies(self, taken: _Taken, run: Callable[[], None]) -> Callable[[], None]:
+    def _with_copies(self, taken: _DeviceResources, run: Callable[[], None]) -> Callable[[], None]:
         copies = self._copies(taken)
         return _CopyingReplay(taken, copies, run) if copies else run
 
-    def _copies(self, taken: _Taken) -> list[_Copy]:
+    def _copies(self, taken: _DeviceResources) -> list[_Copy]:
         """The copies around a replay: for bound arrays of the host, and for what the plan stages."""
         copies: list[_Copy] = []
         for port in self._program.ports:
@@ -436,7 +436,7 @@ class DeviceGraphExec(GraphExec):
         ]
         if any(source is None for _, source in fed):
             memory.upload(taken.block.address, staging.pinned.address, staging.inputs, stream)
-        for port, source in fed:  # behind that upload, which covers the places of all staged inputs
+        for port, source in fed:  # after that upload, which overwrites all staged inputs
             if isinstance(source, DeviceView) and port.index not in pointers:
                 memory.copy(taken.block[port.index], source.address, port.bind.nbytes, stream)
         behind: list[tuple[DeviceView, Port]] = []
@@ -454,7 +454,7 @@ class DeviceGraphExec(GraphExec):
         del fed
         return results
 
-    def _stage(self, taken: _Taken) -> _Staging:
+    def _stage(self, taken: _DeviceResources) -> _Staging:
         if self._staging is None:
             sizes = [(port.bind.role, padded(port.bind.nbytes)) for port in self._program.pinned]
             inputs, outputs = (
@@ -487,7 +487,7 @@ class DeviceGraphExec(GraphExec):
         return view
 
     def _feed(
-        self, taken: _Taken, staging: _Staging, port: Port, value: object, pointers: dict[int, int]
+        self, taken: _DeviceResources, staging: _Staging, port: Port, value: object, pointers: dict[int, int]
     ) -> DeviceView | Array | None:
         """Stages one input (None), uploads it, or puts its address into `pointers` if the plan binds it directly.
 
@@ -507,7 +507,7 @@ class DeviceGraphExec(GraphExec):
         taken.memory.upload(taken.block[port.index], address(bound), port.bind.nbytes, taken.queue.handle)
         return bound
 
-    def _point(self, taken: _Taken, pointers: Mapping[int, int]) -> None:
+    def _point(self, taken: _DeviceResources, pointers: Mapping[int, int]) -> None:
         """Points the graph at `pointers`, and back at ours what the last call had elsewhere."""
         back = {index: taken.block[index] for index in self._pointed - pointers.keys()}
         if pointers or back:
@@ -515,7 +515,7 @@ class DeviceGraphExec(GraphExec):
             taken.graph.set_pointers({**pointers, **back})
             self._pointed = set(pointers)
 
-    def _collect(self, taken: _Taken, staging: _Staging, out: Mapping[str, Any]) -> dict[str, Any]:
+    def _collect(self, taken: _DeviceResources, staging: _Staging, out: Mapping[str, Any]) -> dict[str, Any]:
         """Copies the outputs to the host where they belong there, waits, and gives them all by name."""
         memory, stream = taken.memory, taken.queue.handle
         results: dict[str, Any] = dict(out)

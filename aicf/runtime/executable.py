@@ -314,8 +314,8 @@ class Executable:
     def bad_step(self) -> int | None:
         """The first step whose loss or gradients were not all finite; None if all were, or the program has no check.
 
-        Since then nothing was updated: the state is as it was in front of that step. It stays so until `set_state`
-        sets `aicf.bad_step` to 0. Waits for the steps in flight.
+        Nothing has been updated since: the state is as it was before that step. It stays so until `set_state` sets
+        `aicf.bad_step` to 0. Waits for the steps in flight.
         """
         if BAD_STEP not in self.weights:
             return None

@@ -18,11 +18,11 @@ MUTABLE_ROLES = ("state", "meta")
 
 @dataclass(frozen=True)
 class HostValue:
-    """How the executable computes a meta: by a formula in front of each run, or as what it keeps for the next.
+    """How the executable computes a meta: by a formula before each run, or as what it keeps for the next.
 
     Args:
         formula: One of `host_formulas.FORMULAS`; None if it is kept.
-        of: Operands of the formula: names of metas in front of this one, and numbers.
+        of: Operands of the formula: names of metas before this one, and numbers.
         numbers: Attributes of the formula.
         next: Of what is kept: the computed meta whose value is that of the next run.
     """
@@ -35,7 +35,7 @@ class HostValue:
 
 @dataclass(frozen=True)
 class Counted:
-    """An output of which another one says how many slices along `axis` are there; what is behind them means nothing."""
+    """An output whose number of valid slices along `axis` is another output; the slices after them mean nothing."""
 
     output: str
     axis: int
@@ -84,12 +84,12 @@ class Bind:
 
     @property
     def is_computed(self) -> bool:
-        """Whether the executable computes it anew in front of each run: it is no weight and no state."""
+        """Whether the executable computes it anew before each run: it is no weight and no state."""
         return self.host is not None and self.host.formula is not None
 
     @property
     def is_host_written(self) -> bool:
-        """Whether the executable writes it in front of each run, and no program does."""
+        """Whether the executable writes it before each run, and no program does."""
         return self.host is not None and not self.updated
 
 

@@ -90,7 +90,7 @@ class _MetaRow:
         self._metas.write(self._row)
 
     def around(self, run: Callable[[], None]) -> Callable[[], None]:
-        """`run` behind the writing of its metas, and in front of keeping what follows from them."""
+        """A function that writes the metas, calls `run`, then keeps what follows from the metas."""
 
         def run_with_metas() -> None:
             self.write()

@@ -1,4 +1,4 @@
-"""Metas that the executable sets in front of each run: their values, from what is kept of the run before.
+"""Metas that the executable sets before each run: it computes their values from what it keeps of the previous run.
 
 Where they lie, and how they come there, is known to those who run the program: `host_exec` and `device_exec`.
 """
@@ -55,7 +55,7 @@ class HostMetas:
         self.nbytes = SLOT_BYTES * len(written)
 
     def _step(self, bind: Bind, at: Mapping[str, int]) -> tuple[Callable[..., Number], tuple[int, ...]]:
-        """What computes a meta, and where its operands are; numbers get places behind the metas."""
+        """The function that computes a meta, and the indices of its operands; numbers are stored after the metas."""
         host = bind.host
         assert host is not None and host.formula is not None
         operands: list[int] = []

@@ -184,7 +184,7 @@ def _huge_block(nbytes: int) -> Array:
 
 
 def allocate_tensor(shape: Sequence[int], strides: Sequence[int], dtype: str, nbytes: int) -> Array:
-    """A zeroed array of our own memory; `strides` in elements, `nbytes` of memory behind it."""
+    """A zeroed array over `nbytes` of our own memory; `strides` are in elements."""
     flat = allocate(nbytes).view(numpy_dtype(dtype)) if nbytes else np.zeros(1, numpy_dtype(dtype))
     return as_strided(flat, tuple(shape), [step * flat.itemsize for step in strides])
 

@@ -20,8 +20,9 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Operation, SSAValue
 
-from aicf.backends.base import BoundaryBackend, BufferRef, CodeUnit, KernelDescriptor
+from aicf.backends.base import BoundaryBackend, BufferRef, CodeUnit
 from aicf.backends.base import Launch as CodeLaunch
+from aicf.backends.common.kernel import AnyKernel
 from aicf.backends.native import ProgramNeeds
 from aicf.backends.registry import get_backend, get_kernels
 from aicf.dialects.body_text import body_text
@@ -416,7 +417,7 @@ def _field_blockers(op: ResolvedOp, table: Mapping[str, Operation]) -> Iterator[
             yield f"instruction '{name}': {field} @{symbol} is no {wanted.name} of this module: define it"
 
 
-def _kernel_blockers(op: ResolvedOp, kernels: Mapping[str, KernelDescriptor], backend: str) -> Iterator[str]:
+def _kernel_blockers(op: ResolvedOp, kernels: Mapping[str, AnyKernel], backend: str) -> Iterator[str]:
     name = op.instruction.data
     if op.kernel is None:
         yield f"instruction '{name}' has no kernel record: run select-kernels"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
@@ -10,15 +9,13 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from aicf.arguments import text_from
-from aicf.errors import InputMismatch
+from aicf.errors import InputMismatch, did_you_mean
 from aicf.runtime.capture_plan import ARENA, CapturePlan
 from aicf.runtime.dlpack import host_array
 from aicf.runtime.graph import Bind
 from aicf.runtime.memory import allocate_tensor
 from aicf.runtime.tensors import Array, dense_strides, describe, element_name, numpy_dtype
 
-_MOST_COMPARED = 200
-"""Characters of a name that is looked for among others."""
 COPY_BYTES = 16384
 """Inputs and outputs up to this size are copied through memory of ours: NumPy takes 0.1-0.4 us to copy them,
 but over 1 us to say where an array lies."""
@@ -160,9 +157,9 @@ def reject_unknown(given: Iterable[str], known: Sequence[str], what: str) -> Non
     for name in given:
         text_from(name, InputMismatch, f"the name of {what}")
         if name not in known:
-            close = difflib.get_close_matches(name[:_MOST_COMPARED], known, n=1)
-            meant = f"did you mean '{close[0]}'? " if close else ""
-            raise InputMismatch(f"there is no {what} '{name}'; {meant}it has {', '.join(known) or 'none'}")
+            has = f"it has {', '.join(known) or 'none'}"
+            hint = " ".join(filter(None, (did_you_mean(name, known), has)))
+            raise InputMismatch(f"there is no {what} '{name}'; {hint}")
 
 
 class Boundary:

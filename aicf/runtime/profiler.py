@@ -30,7 +30,7 @@ class InstructionTime:
     best_us: float
 
 
-Work = Mapping[str, Mapping[str, float]]
+Workload = Mapping[str, Mapping[str, float]]
 """Instruction to source op to how much of the instruction's work it is, in any unit."""
 
 
@@ -45,7 +45,7 @@ class Profile:
     program: str
     instructions: tuple[InstructionTime, ...]
     replay_us: float
-    work: Callable[[], Work] = field(default=dict[str, Mapping[str, float]], compare=False)
+    work: Callable[[], Workload] = field(default=dict[str, Mapping[str, float]], compare=False)
 
     @property
     def total_us(self) -> float:
@@ -60,7 +60,7 @@ class Profile:
         nothing is known of their work, they have equal parts. An instruction without source ops has its own name.
         """
         shared = any(len(instruction.src) > 1 for instruction in self.instructions)
-        work: Work = self.work() if shared else {}
+        work: Workload = self.work() if shared else {}
         totals: dict[str, float] = {}
         for instruction in self.instructions:
             for source, share in _shares(instruction, work.get(instruction.name, {})).items():

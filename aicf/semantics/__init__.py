@@ -1,4 +1,4 @@
-"""The NumPy meaning of every logical op: what ``reference`` runs, and what rewrites and kernels are held to."""
+"""The NumPy meaning of every logical op: the oracle of rewrites and kernels."""
 
 from aicf.semantics.base import Array, coefficient, composite_element
 from aicf.semantics.detection import kept_boxes

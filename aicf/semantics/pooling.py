@@ -10,6 +10,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from xdsl.ir import Operation
 
 from aicf.dialects import logical
+from aicf.dialects.window_counts import elements_found
 from aicf.semantics.base import Array, Meaning, coefficient
 
 
@@ -48,7 +49,7 @@ def _avg_pool(op: logical.AvgPoolOp, operands: Sequence[Array]) -> Array:
     (x,) = operands
     total = np.sum(_windows(op, x, 0), -1, dtype=x.dtype)
     for axis, window in enumerate(op.windows, 2):
-        found = np.array(window.found(padding=op.count_include_pad is not None))
+        found = elements_found(window, padding=op.count_include_pad is not None)
         total = total / found.reshape(-1, *[1] * (x.ndim - 1 - axis))
     return total
 

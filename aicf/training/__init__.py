@@ -1,4 +1,4 @@
-"""Training: a model, a loss and an optimizer become one program that makes a step, and what users hold of it.
+"""Training: a model, a loss and an optimizer become one program, which makes a step.
 
     step = aicf.train_step(model, "cross_entropy", aicf.optimizers.Adam(lr=1e-3))
     for x, y in batches:

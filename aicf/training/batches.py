@@ -28,7 +28,7 @@ class Batches:
     Args:
         graph: Takes the ops.
         forward: The model of one part.
-        loss: Behind the model; None if the model has an output `loss`.
+        loss: Applied to the model's output; None if the model has an output `loss`.
         count: Number of parts, 1 for none.
         values: The arguments of the model by name, and the target; inputs are of the whole batch. What the model
             updates is replaced by its new value.

@@ -15,12 +15,12 @@ from aicf.dialects.logical import NAME_ATTR, ROLE_ATTR, UPDATES_ATTR, LogicalOp
 from aicf.dialects.types import TensorInfo, tensor_info
 from aicf.errors import InvalidIR
 from aicf.frontends.text import make_context
-from aicf.passes.assign_ids import AssignIdsPass
-from aicf.passes.specialize_shapes import SpecializeShapesPass
+from aicf.passes.bodies.workload import argument_attrs, result_attrs
+from aicf.passes.logical.assign_ids import AssignIdsPass
+from aicf.passes.logical.specialize_shapes import SpecializeShapesPass
+from aicf.passes.logical.to_evaluation import drawing_metas
 from aicf.passes.support.identity import op_id, part_id, set_identity, sources
-from aicf.passes.support.work import argument_attrs, result_attrs
-from aicf.passes.to_evaluation import drawing_metas
-from aicf.passes.verify_logical import VerifyLogicalPass
+from aicf.passes.verify.verify_logical import VerifyLogicalPass
 from aicf.runtime.tensors import Array
 from aicf.sources import Model, read_model
 from aicf.training.onnx_forward import lower_forward

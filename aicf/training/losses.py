@@ -1,4 +1,4 @@
-"""Losses that a training step puts behind a model: the classes of `torch.nn` of the same names, as descriptions."""
+"""Losses that a training step applies to a model's output: descriptions named as the classes of `torch.nn`."""
 
 from __future__ import annotations
 

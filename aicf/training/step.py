@@ -47,7 +47,7 @@ class StepLoss:
 
 
 def _number_of(state: Mapping[str, Array]) -> int:
-    """The steps that a state has behind it.
+    """The number of steps that a state has been trained for.
 
     Raises:
         InputMismatch: they are less than none.
@@ -121,7 +121,7 @@ class TrainStep:
 
     Args:
         executable: The compiled step, of `aicf.train_step`.
-        history: Losses of the last steps that its state has behind it, [steps].
+        history: Losses of the last steps before its state, [steps].
     """
 
     def __init__(self, executable: CompiledModel, history: Array | None = None) -> None:

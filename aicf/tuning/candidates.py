@@ -1,7 +1,7 @@
 """What is measured for a model: every kernel and variant that could run each of its groups, compiled alone.
 
 Two groups that do the same work are one case. Which of them runs in the end is decided by `select-kernels`, from the
-times; here nothing is left out but what the policy forbids, and the variants behind the most promising ones.
+times. Left out here are only what the policy forbids, and variants that rank after the most promising ones.
 """
 
 from __future__ import annotations
@@ -15,49 +15,46 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DictionaryAttr, ModuleOp, StringAttr
 from xdsl.ir import Attribute, Block, OpResult, Region, SSAValue
 
+from aicf.arguments import check_function, instance_from
 from aicf.artifact import toolchain_lock
-from aicf.backends.base import (
-    EARLY_READS,
-    TRIGGERS,
-    CodeUnit,
-    DeviceGivenKernel,
-    KernelDescriptor,
-    TunableKernel,
-)
+from aicf.backends.base import CodeUnit
+from aicf.backends.common.kernel import EARLY_READS, TRIGGERS, AnyKernel
 from aicf.backends.registry import get_backend, get_kernels
 from aicf.compiled import Options
-from aicf.compiler import passes_of, resolve_options
+from aicf.compiler import resolve_options
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_types import KernelAttr, TargetAttr
 from aicf.dialects.plain_values import plain_value
-from aicf.errors import PolicyError
+from aicf.errors import PolicyError, quoted
 from aicf.frontends.text import make_context
-from aicf.passes.aicf_inference import emit_passes
-from aicf.passes.generate_kernels import GenerateKernelsPass
-from aicf.passes.lower_to_emit import LowerToEmitPass
-from aicf.passes.select_kernels import SelectKernelsPass
-from aicf.passes.support.measured import libraries_of, records_of, specs_of
-from aicf.passes.support.pipeline import apply_pass
-from aicf.passes.support.places import lies_alone
-from aicf.passes.support.policy import POLICY_ATTR, policy_of
-from aicf.passes.support.records import kernel_record
-from aicf.passes.support.work import (
+from aicf.passes.bodies.buffer_aliasing import lies_alone
+from aicf.passes.bodies.workload import (
     TARGET_ATTR,
-    GroupWork,
+    GroupWorkload,
     legal_kernels,
     origin_of,
     target_of,
-    work_of_group,
+    workload_of,
 )
-from aicf.passes.support.work_key import key_of
-from aicf.policies.tuning_table import WorkKey
+from aicf.passes.emit.lower_to_emit import LowerToEmitPass
+from aicf.passes.emit.records import kernel_record
+from aicf.passes.kernels.generate_kernels import GenerateKernelsPass
+from aicf.passes.kernels.measured import libraries_of, specs_of
+from aicf.passes.kernels.select_kernels import SelectKernelsPass
+from aicf.passes.kernels.workload_key import key_of
+from aicf.passes.pipelines.aicf_inference import emit_passes
+from aicf.passes.pipelines.text import apply_pass
+from aicf.passes.support.policy import POLICY_ATTR, policy_of
+from aicf.policies.tuning_table import WorkloadKey
 from aicf.progress import Step
 from aicf.runtime.capture_plan import CapturePlan
 from aicf.runtime.plan_from_ir import code_units, entry_symbol, programs_of, read_program
 from aicf.sources import Model, read_model
+from aicf.stages import passes_of
 from aicf.tuning.cases import NUMBERS, Case, Memory, Prepared
 from aicf.tuning.index_ranges import index_ranges
+from aicf.whole_numbers import is_whole
 
 _PROGRAM = "tune"
 _FIXED = ("param", "const", "derived")
@@ -69,8 +66,8 @@ class Candidate:
     """A case that is not compiled yet: a group, a kernel and its record."""
 
     group: GroupOp
-    work: WorkKey
-    kernel: KernelDescriptor
+    work: WorkloadKey
+    kernel: AnyKernel
     record: KernelAttr
     spec: dict[str, object]
 
@@ -81,7 +78,7 @@ class Candidate:
 
     def us(self, target: TargetAttr) -> float:
         """Microseconds that the kernel predicts of its best variant."""
-        return self.kernel.cost_us(work_of_group(self.group).work, target)
+        return self.kernel.cost_us(workload_of(self.group).work, target)
 
 
 def candidates(module: ModuleOp, variants: int) -> list[Candidate]:
@@ -99,7 +96,7 @@ def candidates(module: ModuleOp, variants: int) -> list[Candidate]:
     for group in _groups(module):
         if not lies_alone((*group.ins, *group.results)):
             continue
-        group_work = work_of_group(group).under(policy)
+        group_work = workload_of(group).under(policy)
         key = key_of(group_work.work)
         if key.digest in seen:
             continue
@@ -120,20 +117,17 @@ def _groups(module: ModuleOp) -> Iterator[GroupOp]:
 
 def _variants_of(
     group: GroupOp,
-    group_work: GroupWork,
-    key: WorkKey,
-    kernel: KernelDescriptor,
+    group_work: GroupWorkload,
+    key: WorkloadKey,
+    kernel: AnyKernel,
     target: TargetAttr,
     variants: int,
 ) -> list[Candidate]:
-    records = records_of(kernel, group_work.work, target)
+    records = kernel.variants(group_work.work, target)
     specs = specs_of(records)
     pairs = [(specs[place], records[place]) for place in spread(specs, variants)]
-    given: Mapping[str, Attribute] = {}
-    if isinstance(kernel, DeviceGivenKernel):
-        given = kernel.device_fields
     return [
-        Candidate(group, key, kernel, kernel_record(kernel, {**record, **given}), spec)
+        Candidate(group, key, kernel, kernel_record(kernel, {**record, **kernel.device_fields}), spec)
         for spec, record in pairs
     ]
 
@@ -179,7 +173,7 @@ def compiled(candidate: Candidate, module: ModuleOp, context: Context) -> Case:
         kernel.id,
         kernel.version,
         candidate.spec,
-        tuple(kernel.device_fields) if isinstance(kernel, DeviceGivenKernel) else (),
+        tuple(kernel.device_fields),
         _starts_early(candidate.record),
         unit.entry,
         _memory(plan, candidate.group),
@@ -273,9 +267,15 @@ def prepare(model: Model, options: Options, variants: int, step: Step) -> Prepar
         step: Is told what is being done.
 
     Raises:
-        PolicyError: an option is not legal, or the model is an emit program, whose kernels are chosen.
+        PolicyError: an option or argument is not legal, or the model is an emit program, whose kernels are chosen.
         BackendUnavailable: what compiles for the target is missing.
     """
+    instance_from(options, Options, PolicyError, "what to compile with", "aicf.compiled.Options")
+    if not is_whole(variants, 1):
+        raise PolicyError(
+            f"the most variants of a kernel are {quoted(variants)}; give a whole number, 1 or more"
+        )
+    check_function(step, PolicyError, "what is told of progress")
     context = make_context()
     module = grouped(model, options, context, step)
     found = candidates(module, variants)
@@ -312,7 +312,7 @@ def grouped(model: Model, options: Options, context: Context, step: Step) -> Mod
 
 
 def _neighbour(found: Sequence[Candidate], cases: Sequence[Case], target: TargetAttr) -> Case | None:
-    """What stands between two runs where instructions may start before the one in front ends: the cheapest instruction
+    """What runs between two runs where instructions may start before their predecessor ends: the cheapest instruction
     of the model whose kernel has no variants, as a normalisation between two products. Two runs of one large kernel
     next to each other would be in each other's way, as instructions of such a model are not. None if the model has
     none: there large kernels do stand next to each other.
@@ -320,7 +320,7 @@ def _neighbour(found: Sequence[Candidate], cases: Sequence[Case], target: Target
     small = [
         (candidate.us(target), place)
         for place, (candidate, case) in enumerate(zip(found, cases, strict=True))
-        if case.starts_early and not isinstance(candidate.kernel, TunableKernel)
+        if case.starts_early and not candidate.spec
     ]
     if not small or len({case.work.digest for case in cases}) == 1:
         return None

@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
+from aicf.arguments import instance_from, path_from
 from aicf.artifact import digest
 from aicf.backends.native import NativeCode
 from aicf.errors import ArtifactError
 from aicf.files import reason_of, write_whole
 from aicf.plain import from_plain, parse_json, to_plain
-from aicf.policies.tuning_table import WorkKey
+from aicf.policies.tuning_table import WorkloadKey
 
 FORMAT = 4
 INDEX = "cases.json"
@@ -26,7 +27,7 @@ NUMBERS = 2
 
 @dataclass(frozen=True)
 class Memory:
-    """What lies behind one entry of the pointer table.
+    """The memory that one entry of the pointer table points to.
 
     Args:
         nbytes: Its size.
@@ -59,7 +60,7 @@ class Case:
     """
 
     group: str
-    work: WorkKey
+    work: WorkloadKey
     kernel: str
     version: int
     spec: dict[str, object]
@@ -116,7 +117,7 @@ class _StoredCase:
     """A case with its code elsewhere; otherwise the fields of `Case`."""
 
     group: str
-    work: WorkKey
+    work: WorkloadKey
     kernel: str
     version: int
     spec: dict[str, object]
@@ -141,8 +142,14 @@ class _Index:
     neighbour: _StoredCase | None
 
 
+_PREPARED = "what aicf.tuning.candidates.prepare returns"
+_FOLDER = "the folder of prepared cases"
+
+
 def save(prepared: Prepared, folder: Path) -> None:
     """Writes the folder; the index comes last. Raises ArtifactError if that fails."""
+    instance_from(prepared, Prepared, ArtifactError, "what to save", _PREPARED)
+    folder = path_from(folder, ArtifactError, _FOLDER)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         neighbour = prepared.neighbour
@@ -175,6 +182,7 @@ def _stored(case: Case) -> object:
 
 def load(folder: Path) -> Prepared:
     """Reads a folder. Raises ArtifactError if it is none, or damaged."""
+    folder = path_from(folder, ArtifactError, _FOLDER)
     path = folder / INDEX
     try:
         value = parse_json(path.read_text(encoding="utf-8"))

@@ -3,7 +3,7 @@
 Between two runs stands the neighbour, a small instruction of the model, if it has one: it leaves room on the
 multiprocessors, where the next run may begin early. Before a cold launch of the graph the cache is overwritten, and
 each run has weights and constants of its own, which so come from memory; what the program computes stays where the
-instruction in front would have left it. Work without weights has all of its operands for itself. Warm runs share all
+instruction before would have left it. Work without weights has all of its operands for itself. Warm runs share all
 operands. Launches are short and have pauses between: a GPU that works without a break lowers its clock, and what is
 measured last would lose.
 """
@@ -20,9 +20,9 @@ from time import sleep
 
 import numpy as np
 
-from aicf.backends.cuda import library
-from aicf.backends.cuda.device import CudaDevice
-from aicf.backends.cuda.device_program import (
+from aicf.backends.cuda.runtime import library
+from aicf.backends.cuda.runtime.device import CudaDevice
+from aicf.backends.cuda.runtime.device_program import (
     Address,
     Dependency,
     DeviceModule,
@@ -30,10 +30,10 @@ from aicf.backends.cuda.device_program import (
     KernelNode,
     LibraryNode,
 )
-from aicf.backends.cuda.driver import DriverError, version_text
-from aicf.backends.cuda.graph import descriptor_bytes
-from aicf.backends.cuda.loader import CudaCode
-from aicf.backends.cuda.storage import read, stored
+from aicf.backends.cuda.runtime.driver import DriverError, version_text
+from aicf.backends.cuda.runtime.graph import descriptor_bytes
+from aicf.backends.cuda.runtime.loader import CudaCode
+from aicf.backends.cuda.runtime.storage import read, stored
 from aicf.backends.native import NativeCode
 from aicf.errors import BackendUnavailable
 from aicf.runtime.tensors import Array
@@ -112,7 +112,7 @@ class GpuDevice:
         ]
 
     def time(self, case: Case, native: NativeCode) -> Samples:
-        """See `Device`. Behind each run comes the neighbour, if there is one; what it takes alone is not counted."""
+        """See `Device`. The neighbour, if there is one, runs after each run; the time it takes alone is subtracted."""
         link = _Link.read(case, native)
         if self._neighbour is None:
             return self._timed(link)[1]
@@ -205,7 +205,7 @@ class _Timer:
     cleanup: ExitStack
 
     def samples(self, runs: int, sets: int, before: Callable[[], None], launches: int) -> list[float]:
-        """Microseconds of one of `runs` runs, for each launch of the graph; `before` is queued in front, not timed.
+        """Microseconds of one of `runs` runs, for each launch of the graph; `before` is queued first and not timed.
 
         Args:
             sets: Sets of operands that the runs take in turns.
@@ -248,8 +248,8 @@ class _Layout:
     a run has for itself.
 
     Args:
-        places: For each operand, whether it is of a set, and its offset in the set or in front of the sets.
-        shared, own: Bytes in front of the sets, and of one set.
+        places: For each operand, whether it is of a set, and its offset in the set or in the memory before the sets.
+        shared, own: Bytes before the sets, and of one set.
     """
 
     places: tuple[tuple[bool, int], ...]
@@ -296,7 +296,7 @@ class _Link:
     Args:
         program: One run.
         memory: What its pointer table points to.
-        early: Whether it may start before what is in front of it ends, and lets what follows start early.
+        early: Whether it may start before its predecessor ends, and lets its successor start early.
         module, cubins: Its code.
     """
 
@@ -338,7 +338,7 @@ def _repeated(program: DeviceProgram, runs: int, copies: int, early: bool) -> De
     """A program of `runs` runs in a row, on `copies` sets of operands in turn.
 
     Args:
-        early: Whether a run may start before the one in front ends: the kernel waits inside.
+        early: Whether a run may start before the previous one ends: the kernel waits inside.
     """
     kernels: list[KernelNode] = []
     libraries: list[LibraryNode] = []
@@ -360,7 +360,7 @@ def _repeated(program: DeviceProgram, runs: int, copies: int, early: bool) -> De
 def _moved(
     node: KernelNode | LibraryNode, shift: int, after: tuple[Dependency, ...]
 ) -> KernelNode | LibraryNode:
-    """A node on other entries of the pointer table, behind other nodes."""
+    """The node with its pointer table entries shifted, and with other predecessors."""
     addresses = tuple(_shifted(address, shift) for address in node.addresses)
     if isinstance(node, LibraryNode):
         return replace(node, addresses=addresses, after=after)

@@ -1,28 +1,25 @@
-"""Which device times the cases of a backend."""
+"""Which device times the cases of a backend: the one that the backend names."""
 
 from __future__ import annotations
 
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import cast
 
-from aicf.backends.registry import backend_names, resolve_target
+from aicf.arguments import instance_from, text_from
+from aicf.backends.base import TimedBackend
+from aicf.backends.registry import backend_names, get_backend, resolve_target
 from aicf.errors import BackendUnavailable, PolicyError
 from aicf.runtime.device import devices
 from aicf.tuning.cases import Prepared
 from aicf.tuning.measure import Device
 
-_DEVICES = {
-    "cpu": ("aicf.tuning.host_device", "HostDevice"),
-    "cuda": ("aicf.tuning.cuda_device", "GpuDevice"),
-}
-
 
 def check_device(target: str) -> None:
     """Raises as `open_device`, and PolicyError for an unknown target; asked before cases are compiled for minutes."""
-    backend, named, _ = target.partition(":")
+    backend, named, _ = text_from(target, PolicyError, "the target").partition(":")
     if named:
         resolve_target(target)
-    _check_backend(backend)
+    _timing_of(backend)
     reason = f"there is no device of backend '{backend}' here"
     try:
         if devices(backend):
@@ -39,14 +36,26 @@ def open_device(prepared: Prepared) -> Device:
     """The device of this machine that the cases are for.
 
     Raises:
-        PolicyError: programs of that backend cannot be timed one instruction at a time.
+        PolicyError: there is no such backend, or its programs cannot be timed one instruction at a time.
         BackendUnavailable: there is no such device here.
     """
-    _check_backend(prepared.backend)
-    module, name = _DEVICES[prepared.backend]
-    return cast("Device", getattr(import_module(module), name)(prepared))
+    instance_from(prepared, Prepared, PolicyError, "what to measure", "what aicf.tuning.cases.load returns")
+    return cast("Device", resolve_name(_timing_of(prepared.backend))(prepared))
 
 
-def _check_backend(backend: str) -> None:
-    if backend in backend_names() and backend not in _DEVICES:
-        raise PolicyError(f"backend '{backend}' cannot be measured; those that can: {', '.join(_DEVICES)}")
+def _timing_of(backend: str) -> str:
+    found = get_backend(backend)
+    if not isinstance(found, TimedBackend):
+        raise PolicyError(f"backend '{backend}' cannot be measured; those that can: {', '.join(_timed())}")
+    return found.timing
+
+
+def _timed() -> list[str]:
+    """The backends that import here and can be measured."""
+    names: list[str] = []
+    for name in backend_names():
+        try:
+            names += [name] if isinstance(get_backend(name), TimedBackend) else []
+        except BackendUnavailable:
+            continue
+    return names

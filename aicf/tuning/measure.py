@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median, quantiles
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from aicf.arguments import check_function, instance_from
 from aicf.backends.native import NativeCode
 from aicf.errors import AicfError, CaptureError, PolicyError
-from aicf.policies.tuning_table import Failure, Header, MeasuredWork, Row, Timing, TuningTable
+from aicf.policies.tuning_table import Failure, Header, MeasuredWorkload, Row, Timing, TuningTable
 from aicf.progress import Step
 from aicf.tuning.cases import Case, Prepared
 
@@ -38,6 +39,7 @@ class Samples:
     warm: Sequence[float]
 
 
+@runtime_checkable
 class Device(Protocol):
     """What times cases."""
 
@@ -83,8 +85,15 @@ def measure(prepared: Prepared, device: Device, step: Step, older: TuningTable |
         older: A table of the same device; what it has is not measured again.
 
     Raises:
-        PolicyError: `older` is of another device, driver or library.
+        PolicyError: `older` is of another device, driver or library, or an argument is of another kind.
     """
+    instance_from(prepared, Prepared, PolicyError, "what to measure", "what aicf.tuning.cases.load returns")
+    instance_from(
+        device, Device, PolicyError, "what measures", "what aicf.tuning.devices.open_device returns"
+    )
+    if older is not None:
+        instance_from(older, TuningTable, PolicyError, "the older table", "a TuningTable")
+    check_function(step, PolicyError, "what is told of progress")
     header = Header(
         prepared.backend,
         prepared.arch,
@@ -96,7 +105,7 @@ def measure(prepared: Prepared, device: Device, step: Step, older: TuningTable |
     )
     if older is not None:
         _check_together(header, older.header)
-    found: dict[str, MeasuredWork] = {}
+    found: dict[str, MeasuredWorkload] = {}
     for number, case in enumerate(prepared.cases, 1):
         if device.lost:
             break
@@ -116,7 +125,7 @@ def _has(table: TuningTable, case: Case) -> bool:
     return any(case.device_fields or result.spec == case.spec for result in own)
 
 
-def _measured(case: Case, device: Device) -> MeasuredWork:
+def _measured(case: Case, device: Device) -> MeasuredWorkload:
     """A case alone: its rows, or the reasons why there are none."""
     rows: list[Row] = []
     failed: list[Failure] = []
@@ -130,7 +139,7 @@ def _measured(case: Case, device: Device) -> MeasuredWork:
             rows.append(_row(case, variant, device))
         except AicfError as error:
             failed.append(Failure(case.kernel, case.version, variant.spec, error.message))
-    return MeasuredWork(case.work.digest, case.work, tuple(rows), tuple(failed))
+    return MeasuredWorkload(case.work.digest, case.work, tuple(rows), tuple(failed))
 
 
 def _variants(case: Case, device: Device) -> Sequence[Variant]:

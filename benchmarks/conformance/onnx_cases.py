@@ -33,7 +33,7 @@ class OnnxCase:
     """One model with its data.
 
     Attributes:
-        op: What is tested: an op type, in front of it the domain if it is not the default one; the name of the network
+        op: What is tested: an op type, after its domain if that is not the default one; the name of the network
             for light models.
         expanded: Whether the op is given by the body of its function.
         inputs, outputs: In order of the graph; an array, a list of arrays (sequence), or None (empty optional).

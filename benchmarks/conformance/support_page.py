@@ -54,7 +54,7 @@ def page(result: Mapping[str, Any]) -> str:
             "## In all\n",
             *_totals(rivals),
             "\n## Node cases by op\n",
-            "Passed of all, with the peers beside it; an op with its domain in front is no op of the default one.\n",
+            "Passed of all, with the peers beside it; ops outside of the default domain have it before their name.\n",
             *_ops(rivals),
             "",
             _BOUND,

@@ -38,7 +38,7 @@ def machine(commit: str) -> dict[str, object]:
 
 
 def commit_here() -> str:
-    """Of this tree, with `-dirty` behind it if files differ; "unknown" outside of a repository.
+    """Of this tree, with `-dirty` after it if files differ; "unknown" outside of a repository.
 
     Asked where artifacts are compiled: where they run may be a copy without history.
     """

@@ -18,7 +18,7 @@ from xdsl.dialects.func import FuncOp
 from aicf import Graph, Value
 from aicf.dialects.logical import ScatterMode
 from aicf.dialects.types import tensor_info
-from aicf.passes.support.work import argument_attrs
+from aicf.passes.bodies.workload import argument_attrs
 from aicf.runtime.tensors import numpy_dtype
 
 

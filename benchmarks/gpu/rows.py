@@ -21,7 +21,7 @@ import torch
 from turns import PAUSES, Run, host_time, in_turns
 
 import aicf
-from aicf.backends.cuda.storage import read
+from aicf.backends.cuda.runtime.storage import read
 
 COOL_SECONDS = 3.0
 """Idle time before the first sample: what prepared a rival, as autotuning does, has heated the board for all."""
@@ -33,7 +33,7 @@ HOST_TIMED = ("aicf", "torch_graph")
 
 
 @dataclass
-class Work:
+class Workload:
     """A row on the GPU.
 
     Args:
@@ -96,7 +96,7 @@ def _release() -> None:
     torch.cuda.empty_cache()
 
 
-def _prepared(name: str) -> Work:
+def _prepared(name: str) -> Workload:
     peer = peers.PEERS[name]
     module = peer.module().to("cuda", peer.dtype).eval()
     for parameter in module.parameters():
@@ -106,10 +106,10 @@ def _prepared(name: str) -> Work:
     exact = peer.module().to("cuda", torch.float64).eval()
     exact.load_state_dict({key: value.double() for key, value in module.state_dict().items()})
     row = {"error": {}, "compile_seconds": {}, "not_run": {}}
-    return Work(name, module, x, exact(x.double()), row)
+    return Workload(name, module, x, exact(x.double()), row)
 
 
-def _add_ours(work: Work, label: str, path: Path) -> None:
+def _add_ours(work: Workload, label: str, path: Path) -> None:
     """Our program; what it does not write stays NaN."""
     model = aicf.load(path, weights={key: to_numpy(value) for key, value in work.module.weights().items()})
     y = work.x.new_full(work.wanted.shape, torch.nan)
@@ -123,27 +123,27 @@ def _add_ours(work: Work, label: str, path: Path) -> None:
         work.row["nodes"] = len(program.order)
 
 
-def _buffers(work: Work) -> dict[str, torch.Tensor]:
+def _buffers(work: Workload) -> dict[str, torch.Tensor]:
     """What the program takes beside x, by name."""
     return {name: work.module.get_buffer(name) for name in peers.PEERS[work.name].buffers}
 
 
-def _add_eager(work: Work) -> None:
+def _add_eager(work: Workload) -> None:
     work.add("torch_eager", lambda: work.module(work.x), work.module(work.x))
 
 
-def _add_graph(work: Work) -> None:
+def _add_graph(work: Workload) -> None:
     work.add("torch_graph", *peers.captured(work.module, work.x))
 
 
-def _add_compiled(work: Work) -> None:
+def _add_compiled(work: Workload) -> None:
     started = time.perf_counter()
     compiled = torch.compile(work.module, mode="max-autotune-no-cudagraphs")
     work.add("torch_compile", *peers.captured(compiled, work.x))
     work.row["compile_seconds"]["torch_compile"] = round(time.perf_counter() - started, 1)
 
 
-def _add_jax(work: Work) -> None:
+def _add_jax(work: Workload) -> None:
     import jax_peers
 
     given = {**work.module.weights(), **_buffers(work)}
@@ -155,7 +155,7 @@ def _add_jax(work: Work) -> None:
     work.add("jax", run, torch.from_dlpack(run()))
 
 
-RIVALS: dict[str, Callable[[Work], None]] = {
+RIVALS: dict[str, Callable[[Workload], None]] = {
     "torch_eager": _add_eager,
     "torch_graph": _add_graph,
     "torch_compile": _add_compiled,
@@ -164,7 +164,7 @@ RIVALS: dict[str, Callable[[Work], None]] = {
 """What adds each to a row."""
 
 
-def _failure(add: Callable[[Work], None], work: Work) -> str:
+def _failure(add: Callable[[Workload], None], work: Workload) -> str:
     """Why a rival cannot be added; "" if it was."""
     try:
         add(work)

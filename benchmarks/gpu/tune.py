@@ -75,7 +75,7 @@ def measure_all(options: argparse.Namespace) -> None:
         for cases in folders:
             of_work = tuple(case for case in cases.cases if case.work.digest == key)
             if of_work and measure_work(replace(cases, cases=of_work), device, options.output):
-                # A kernel broke the GPU for this process; the next one goes on behind it.
+                # A kernel broke the GPU for this process; the next one resumes after it.
                 os.execv(sys.executable, [sys.executable, *sys.argv])
 
 

@@ -15,12 +15,12 @@ Run = Callable[[], object]
 SAMPLE_SECONDS = 4e-3
 ROUNDS = 25
 PAUSES = 5
-"""Idle time behind a paused sample, in samples."""
+"""Idle time after a paused sample, in samples."""
 HOST_CALLS = 200
 
 
 def in_turns(rivals: Mapping[str, Run], synchronize: Run, pauses: int = 0) -> dict[str, float]:
-    """Median microseconds of one call of each; behind each sample the device idles for `pauses` times its length."""
+    """Median microseconds of one call of each; after each sample the device idles for `pauses` times its length."""
     counts = {name: _calls(run, synchronize) for name, run in rivals.items()}
     samples: dict[str, list[float]] = {name: [] for name in rivals}
     for _ in range(ROUNDS):

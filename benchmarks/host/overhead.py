@@ -10,7 +10,7 @@ import numpy as np
 from timing import interleaved
 
 import aicf
-from aicf.backends.cpu.loader import load_object
+from aicf.backends.cpu.runtime.loader import load_object
 
 ELEMENTS = 64
 LOOPS = 1000

@@ -111,7 +111,7 @@ def vit(layers: int, width: int, heads: int, size: int, patch: int = 16) -> Arch
 
 
 def bert(layers: int, width: int, heads: int, tokens: int, batch: int = 1) -> Architecture:
-    """A BERT encoder, with padding behind the second sequence if there are two."""
+    """A BERT encoder; every sequence but the first ends in padding."""
     config = BertConfig(
         vocab_size=1000,
         hidden_size=width,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
-from works import Array, Work, random_batch
+from works import Array, Workload, random_batch
 
 STEPS = 20
 """Whose losses are compared, each step with a batch of its own."""
@@ -39,7 +39,7 @@ class Contestant:
     loss: Callable[[], float]
 
 
-def losses_of(contestant: Contestant, work: Work) -> list[float]:
+def losses_of(contestant: Contestant, work: Workload) -> list[float]:
     """Of the first steps, f32 or better."""
     contestant.restart()
     losses: list[float] = []

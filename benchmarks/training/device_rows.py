@@ -19,7 +19,7 @@ import torch_rivals
 from contest import Contestant, error_of, in_turns, losses_of
 from steps import artifacts, first_values, predicted_bytes, reason_file
 from torch_rivals import Trainer, contestant, trainer
-from works import WORKS, Array, Work, random_parameters
+from works import WORKS, Array, Workload, random_parameters
 
 import aicf
 from aicf.runtime import reset_peak, shutdown, statistics
@@ -39,7 +39,7 @@ class Race:
         contestants: What is timed.
     """
 
-    work: Work
+    work: Workload
     row: dict[str, Any]
     parameters: dict[str, Array]
     exact: list[float] = field(default_factory=list[float])

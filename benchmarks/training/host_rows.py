@@ -12,7 +12,7 @@ import torch_rivals
 from contest import Contestant, error_of, in_turns, losses_of
 from steps import compiled_step
 from torch_rivals import Trainer, contestant, trainer
-from works import WORKS, Array, Work, random_parameters
+from works import WORKS, Array, Workload, random_parameters
 
 Parameters = dict[str, Array]
 
@@ -29,7 +29,7 @@ def measured(name: str) -> dict[str, Any]:
     return {"error": errors, "us": in_turns(contestants), "load": load}
 
 
-def _ours(work: Work, parameters: Parameters) -> Contestant:
+def _ours(work: Workload, parameters: Parameters) -> Contestant:
     step = compiled_step(work, "cpu")
     start = step.state_dict()
     x, y = np.zeros(work.x_shape, np.float32), np.zeros(work.x_shape[0], np.int64)
@@ -44,21 +44,21 @@ def _ours(work: Work, parameters: Parameters) -> Contestant:
     )
 
 
-def _eager(work: Work, parameters: Parameters, **options: Any) -> Contestant:
+def _eager(work: Workload, parameters: Parameters, **options: Any) -> Contestant:
     return _torch(torch_rivals.eager, work, parameters, **options)
 
 
-def _fused(work: Work, parameters: Parameters) -> Contestant:
+def _fused(work: Workload, parameters: Parameters) -> Contestant:
     return _eager(work, parameters, fused=True)
 
 
-def _compiled(work: Work, parameters: Parameters) -> Contestant:
+def _compiled(work: Workload, parameters: Parameters) -> Contestant:
     return _torch(lambda made: torch_rivals.compiled(made, "max-autotune"), work, parameters)
 
 
 def _torch(
     step_of: Callable[[Trainer], Callable[[], torch.Tensor]],
-    work: Work,
+    work: Workload,
     parameters: Parameters,
     **options: Any,
 ) -> Contestant:
@@ -74,7 +74,7 @@ def _torch(
     return contestant(made, parameters, keeping, lambda: loss)
 
 
-RIVALS: dict[str, Callable[[Work, Parameters], Contestant]] = {
+RIVALS: dict[str, Callable[[Workload, Parameters], Contestant]] = {
     "aicf": _ours,
     "torch_eager": _eager,
     "torch_fused": _fused,

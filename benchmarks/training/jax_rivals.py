@@ -11,7 +11,7 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 import jax
 import jax.numpy as jnp
-from works import LEARNING_RATE, Array, EncoderConfig, Work
+from works import LEARNING_RATE, Array, EncoderConfig, Workload
 
 Weights = Mapping[str, jax.Array]
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
@@ -50,7 +50,7 @@ def _encoder(weights: Weights, x: jax.Array, config: EncoderConfig) -> jax.Array
     return _linear(weights, "head", x.mean(1))
 
 
-def _loss(weights: Weights, x: jax.Array, y: jax.Array, work: Work) -> jax.Array:
+def _loss(weights: Weights, x: jax.Array, y: jax.Array, work: Workload) -> jax.Array:
     if isinstance(work.config, EncoderConfig):
         low = {name: value.astype(x.dtype) for name, value in weights.items()}
         logits = _encoder(low, x, work.config).astype(jnp.float32)
@@ -68,7 +68,7 @@ class JaxTrainer:
         parameters: What it starts with.
     """
 
-    def __init__(self, work: Work, parameters: Mapping[str, Array]) -> None:
+    def __init__(self, work: Workload, parameters: Mapping[str, Array]) -> None:
         self.work = work
         self.step_of = jax.jit(lambda state, x, y: _stepped(work, state, x, y), donate_argnums=0)
         self.restart(parameters)
@@ -95,7 +95,7 @@ class JaxTrainer:
         jax.block_until_ready((self.state, self.loss))
 
 
-def _stepped(work: Work, state: Any, x: jax.Array, y: jax.Array) -> tuple[Any, jax.Array]:
+def _stepped(work: Workload, state: Any, x: jax.Array, y: jax.Array) -> tuple[Any, jax.Array]:
     weights, means, squares, count = state
     loss, gradients = jax.value_and_grad(_loss)(weights, x, y, work)
     count = count + 1

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from works import LEARNING_RATE, WORKS, Array, Work, random_parameters
+from works import LEARNING_RATE, WORKS, Array, Workload, random_parameters
 
 import aicf
 from aicf import Graph, PlanError
@@ -23,7 +23,7 @@ BUDGET = 0.6
 """Of the peak without one; what is no arena, such as the state, takes its part of that."""
 
 
-def forward(work: Work) -> Graph:
+def forward(work: Workload) -> Graph:
     """x to f32 logits."""
     graph = Graph("network")
     x = graph.input("x", tuple(work.x_shape), work.x_dtype)
@@ -33,7 +33,7 @@ def forward(work: Work) -> Graph:
     return graph
 
 
-def compiled_step(work: Work, target: str, **options: Any) -> aicf.TrainStep:
+def compiled_step(work: Workload, target: str, **options: Any) -> aicf.TrainStep:
     """The step of a work, with its first parameters. Options as of `aicf.train_step`."""
     if work.tf32:
         options["policy"] = {"kernel": {"tf32": True}}

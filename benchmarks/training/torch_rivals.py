@@ -11,7 +11,7 @@ import torch
 from contest import Contestant
 from torch import Tensor, nn
 from torch.nn import functional
-from works import LEARNING_RATE, Array, EncoderConfig, Work
+from works import LEARNING_RATE, Array, EncoderConfig, Workload
 
 Step = Callable[[], object]
 WARM_UPS = 3
@@ -35,7 +35,7 @@ class Classifier(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Attention and GELU layers, each behind a norm and added to its input."""
+    """Attention and GELU layers, each after a norm and added to its input."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -108,7 +108,11 @@ class Trainer:
 
 
 def trainer(
-    work: Work, parameters: Mapping[str, Array], device: str, dtype: torch.dtype | None = None, **options: Any
+    work: Workload,
+    parameters: Mapping[str, Array],
+    device: str,
+    dtype: torch.dtype | None = None,
+    **options: Any,
 ) -> Trainer:
     """A module that trains on a device, with options of the optimizer.
 
@@ -129,7 +133,7 @@ def trainer(
     return made
 
 
-def _module(work: Work) -> nn.Module:
+def _module(work: Workload) -> nn.Module:
     config = work.config
     return Encoder(config) if isinstance(config, EncoderConfig) else Classifier(*config)
 

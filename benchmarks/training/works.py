@@ -42,7 +42,7 @@ ENCODER = EncoderConfig()
 
 
 @dataclass(frozen=True)
-class Work:
+class Workload:
     """A network with the data of one step.
 
     Args:
@@ -146,17 +146,17 @@ MLP = (784, 512, 512, 10)
 DIGITS = (64, 128, 64, 10)
 
 
-def _mlp(sizes: Sequence[int], batch: int, **options: Any) -> Work:
-    return Work(
+def _mlp(sizes: Sequence[int], batch: int, **options: Any) -> Workload:
+    return Workload(
         classifier(sizes), sizes, classifier_parameters(sizes), (batch, sizes[0]), sizes[-1], **options
     )
 
 
-WORKS: dict[str, Work] = {
+WORKS: dict[str, Workload] = {
     "digits": _mlp(DIGITS, 64),
     "mlp_64": _mlp(MLP, 64, tf32=True),
     "mlp_1024": _mlp(MLP, 1024, tf32=True),
-    "encoder": Work(
+    "encoder": Workload(
         encoder(ENCODER),
         ENCODER,
         encoder_parameters(ENCODER),
@@ -169,7 +169,7 @@ WORKS: dict[str, Work] = {
 """The rows of the benchmark by name."""
 
 
-def random_parameters(work: Work, seed: int = 0) -> dict[str, Array]:
+def random_parameters(work: Workload, seed: int = 0) -> dict[str, Array]:
     """What training starts with: uniform within the root of the inputs' reciprocal, norms and biases near 1 and 0."""
     random = np.random.default_rng(seed)
     values: dict[str, Array] = {}
@@ -181,7 +181,7 @@ def random_parameters(work: Work, seed: int = 0) -> dict[str, Array]:
     return values
 
 
-def random_batch(work: Work, seed: int) -> tuple[Array, Array]:
+def random_batch(work: Workload, seed: int) -> tuple[Array, Array]:
     """x, f32, and labels of it that can be learned, i64 [batch]: classes have means of their own, apart by what
     the means over the dimensions between leave of the noise."""
     random = np.random.default_rng([seed, 1])

@@ -14,9 +14,10 @@ from xdsl.irdl import irdl_op_definition, prop_def, traits_def
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from aicf.dialects.logical_ops.base import Composite, Elementwise, Operand
+from aicf.dialects.logical_ops.base import Operand
 from aicf.dialects.logical_ops.elementwise import ParametricOp, UnaryOp
 from aicf.dialects.logical_ops.properties import Properties, float_value
+from aicf.dialects.traits import Composite, Elementwise
 from aicf.dialects.types import AnyTensor
 
 __all__ = [

@@ -9,19 +9,21 @@ from __future__ import annotations
 import math
 from abc import ABC
 from collections.abc import Sequence
+from numbers import Integral
 from typing import ClassVar
 
 import numpy as np
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, opt_prop_def, traits_def
 from xdsl.traits import Commutative, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from aicf.dialects.logical_ops.base import Composite, Elementwise, Operand, require_float, same_types
+from aicf.dialects.logical_ops.base import Operand, require_float, same_types
 from aicf.dialects.logical_ops.elementwise import BinaryOp, IntegerBinaryOp, UnaryOp
 from aicf.dialects.logical_ops.properties import Properties, float_value, int_value
-from aicf.dialects.types import AnyTensor, ElementType, element_of
+from aicf.dialects.traits import Composite, Elementwise, Expensive
+from aicf.dialects.types import AnyTensor, ElementType, TensorInfo, element_of, tensor_info
 
 __all__ = [
     "AbsOp",
@@ -69,7 +71,7 @@ class DivOp(BinaryOp):
     """``lhs / rhs``; integers truncate toward zero, and x / 0 is 0."""
 
     name = "logical.div"
-    traits = traits_def(Pure(), Elementwise())
+    traits = traits_def(Pure(), Elementwise(), Expensive())
 
 
 class ExtremumOp(BinaryOp, ABC):
@@ -133,7 +135,7 @@ class PowOp(BinaryOp):
     """
 
     name = "logical.pow"
-    traits = traits_def(Pure(), Elementwise())
+    traits = traits_def(Pure(), Elementwise(), Expensive())
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -172,8 +174,9 @@ class ClampOp(UnaryOp):
     max = opt_prop_def(FloatAttr | IntegerAttr)
     traits = traits_def(Pure(), Elementwise(), Composite())
 
-    def __init__(self, operand: Operand, min: float | int | None = None, max: float | int | None = None):
-        super().__init__(operand, min=min, max=max)
+    def __init__(self, operand: Operand, min: float | None = None, max: float | None = None):
+        info = tensor_info(SSAValue.get(operand).type)
+        super().__init__(operand, min=_bound(min, info), max=_bound(max, info))
 
     @property
     def bounds(self) -> tuple[float | int | None, float | int | None]:
@@ -191,6 +194,11 @@ class ClampOp(UnaryOp):
         for name, bound in bounds:
             _check_bound(name, bound, element_of(type_))
         return type_
+
+
+def _bound(bound: float | None, info: TensorInfo) -> float | None:
+    """A bound of floats as a float, so that ``clamp(x, 0, 6)`` is what it looks like."""
+    return float(bound) if isinstance(bound, Integral) and info.element.is_float else bound
 
 
 def _number(bound: Attribute | None, element: ElementType) -> float | int | None:

@@ -10,8 +10,9 @@ from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, opt_prop
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from aicf.dialects.logical_ops.base import Composite, Contraction, LogicalOp, Operand, require_float
+from aicf.dialects.logical_ops.base import LogicalOp, Operand, require_float
 from aicf.dialects.logical_ops.properties import Properties, int_value
+from aicf.dialects.traits import Composite, Contraction
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor_info
 
 __all__ = ["AttentionOp"]
@@ -25,9 +26,9 @@ class AttentionOp(LogicalOp):
     each of the G heads of keys and values serves the H / G heads of queries that follow each other (Ainslie et al.,
     GQA, 2023). ``scale`` is 1 / sqrt(D) if it is not stated.
 
-    ``causal``: query i sees keys 0 to i + ``past`` alone, ``past`` being the number of keys in front of the first
-    query. The mask is added to the scores, or if it is i1 says which keys are seen; its shape is ``[M, N]`` with any of
-    the dimensions in front, each of size 1 or the scores'. A query that sees no key gives NaN. Vaswani et al., 2017.
+    ``causal``: query i sees keys 0 to i + ``past`` alone, ``past`` being the number of keys before the first
+    query. The mask is added to the scores, or if it is i1 says which keys are seen; its shape is ``[M, N]``, after any
+    of the leading dimensions, each of size 1 or the scores'. A query that sees no key gives NaN. Vaswani et al., 2017.
     """
 
     name = "logical.attention"
@@ -104,9 +105,7 @@ def _check_properties(properties: Properties) -> None:
     if isinstance(scale, FloatAttr) and not 0.0 < abs(scale.value.data) < float("inf"):
         raise VerifyException(f"scale is {scale.value.data}; it is finite and not 0")
     if past < 0:
-        raise VerifyException(
-            f"past is {past}; it is the number of keys in front of the first query, 0 or more"
-        )
+        raise VerifyException(f"past is {past}; it is the number of keys before the first query, 0 or more")
     if past and "causal" not in properties:
         raise VerifyException("past without causal has no meaning; add causal or drop past")
 

@@ -11,7 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
-from typing import ClassVar, Self, cast
+from numbers import Integral
+from typing import ClassVar, Self, TypeAlias, cast
 
 from xdsl.dialects.builtin import (
     I64,
@@ -25,44 +26,11 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import IRDLOperation, result_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.traits import OpTrait
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
 from aicf.dialects.logical_ops.properties import Properties, check_property, ints, is_ints, properties_of
 from aicf.dialects.types import AnyTensor, TensorInfo, check_filled, element_named, tensor_info
-
-
-class Elementwise(OpTrait):
-    """Element i of the result depends on element i of each operand only; all shapes are equal."""
-
-
-class Reduction(OpTrait):
-    """Combines elements along its ``axes``."""
-
-
-class Scan(OpTrait):
-    """Combines the elements up to each one along its ``axis``."""
-
-
-class Contraction(OpTrait):
-    """A sum of products over a contracted dimension."""
-
-
-class ViewLike(OpTrait):
-    """Moves or repeats elements and computes nothing."""
-
-
-class IndexedRead(OpTrait):
-    """Reads operand 0, which lies in memory, at places that depend on coordinates and on the other operands."""
-
-
-class Composite(OpTrait):
-    """Defined as several primitive ops; ``lower-logical`` expands it."""
-
-
-class Normalization(Composite):
-    """A composite that normalises along dimensions: softmax, layer_norm."""
 
 
 class TypeText(Enum):
@@ -80,6 +48,8 @@ ID_ATTR = "aicf.id"
 SRC_ATTR = "aicf.src"
 
 Operand = SSAValue | Operation
+OwnKind: TypeAlias = "tuple[str, Mapping[str, Attribute]]"
+"""A kind of `kinds.KINDS` and its attributes."""
 
 
 def _is_strings(attr: Attribute) -> bool:
@@ -139,7 +109,7 @@ class LogicalOp(IRDLOperation, ABC):
 
     @classmethod
     def infer_more(cls, operands: Sequence[Attribute], properties: Properties) -> Sequence[Attribute] | None:
-        """The types of the results behind the first, of an op that has such; None of all others."""
+        """The types of the results after the first; None of an op that never has any."""
         return None
 
     @classmethod
@@ -159,6 +129,10 @@ class LogicalOp(IRDLOperation, ABC):
     def info(self) -> TensorInfo:
         """Sizes and element type of the result."""
         return tensor_info(self.result.type)
+
+    def kind_alone(self) -> OwnKind | None:
+        """Kind of an instruction whose body is this op alone; None where bodies are matched as a whole."""
+        return None
 
     def verify_(self) -> None:
         try:
@@ -344,6 +318,21 @@ def checked_axis(axis: int, rank: int, name: str = "axis") -> int:
     if not 0 <= axis < rank:
         raise VerifyException(f"{name} {axis} is out of range for rank {rank}; write 0 to {rank - 1}")
     return axis
+
+
+def counted_axis(axis: int, operand: Operand) -> int:
+    """The axis counted from the first dimension of the operand; -1 is the last. What is no axis stays as it is."""
+    if not isinstance(axis, Integral) or axis >= 0:
+        return axis
+    rank = tensor_info(SSAValue.get(operand).type).rank
+    return axis + rank if -rank <= axis else axis
+
+
+def counted_axes(axes: Sequence[int], operand: Operand) -> Sequence[int]:
+    """The axes counted from the first dimension of the operand, in rising order."""
+    if not all(isinstance(axis, Integral) for axis in axes):
+        return axes
+    return sorted(counted_axis(axis, operand) for axis in axes)
 
 
 def require_numeric(info: TensorInfo, hint: str) -> None:

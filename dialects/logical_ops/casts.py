@@ -10,8 +10,9 @@ from xdsl.irdl import irdl_op_definition, operand_def, traits_def
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from aicf.dialects.logical_ops.base import Elementwise, LogicalOp, Operand, TypeText
+from aicf.dialects.logical_ops.base import LogicalOp, Operand, TypeText
 from aicf.dialects.logical_ops.properties import Properties
+from aicf.dialects.traits import Elementwise
 from aicf.dialects.types import AnyTensor, ElementType, tensor, tensor_info
 
 __all__ = ["BitcastOp", "CastOp"]

@@ -14,8 +14,9 @@ from xdsl.irdl import irdl_op_definition, operand_def, prop_def, traits_def, var
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from aicf.dialects.logical_ops.base import Composite, LogicalOp, Operand, TypeText, require_float
+from aicf.dialects.logical_ops.base import LogicalOp, Operand, TypeText, require_float
 from aicf.dialects.logical_ops.properties import Properties, float_value
+from aicf.dialects.traits import Composite
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor_info
 
 __all__ = ["ClipFactorOp", "GlobalNormOp"]

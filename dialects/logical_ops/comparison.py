@@ -13,16 +13,9 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from aicf.dialects.logical_ops.base import (
-    Composite,
-    Elementwise,
-    LogicalOp,
-    Operand,
-    TypeText,
-    require_float,
-    same_types,
-)
+from aicf.dialects.logical_ops.base import LogicalOp, Operand, TypeText, require_float, same_types
 from aicf.dialects.logical_ops.properties import Properties
+from aicf.dialects.traits import Composite, Elementwise
 from aicf.dialects.types import AnyTensor, tensor, tensor_info
 
 __all__ = ["PREDICATES", "CompareOp", "IsNanOp", "Predicate", "SelectOp"]

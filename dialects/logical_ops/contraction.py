@@ -16,8 +16,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.dims import Size
 from aicf.dialects.logical_ops.base import (
-    Composite,
-    Contraction,
     LogicalOp,
     Operand,
     check_elements,
@@ -25,6 +23,7 @@ from aicf.dialects.logical_ops.base import (
     sums_like,
 )
 from aicf.dialects.logical_ops.properties import Properties
+from aicf.dialects.traits import Composite, Contraction, MatrixKernels, PositionalOperands
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor_info
 
 __all__ = ["LinearOp", "MatmulOp"]
@@ -45,7 +44,7 @@ class MatmulOp(LogicalOp):
     transpose_a = opt_prop_def(UnitAttr)
     transpose_b = opt_prop_def(UnitAttr)
     widening = opt_prop_def(UnitAttr)
-    traits = traits_def(Pure(), Contraction())
+    traits = traits_def(Pure(), Contraction(), PositionalOperands(), MatrixKernels())
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Convolutions along any number of dimensions, and their transposes; channels lie in front of those: [N, C, S1..Sk].
+"""Convolutions along any number of dimensions, and their transposes; channels come before those: [N, C, S1..Sk].
 
 f16 and bf16 accumulate in f32; integers wrap around, in i32 where a convolution of short ones widens. Which algorithm
 computes one is no business of this file.
@@ -9,21 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import I64, DenseArrayBase, IntegerAttr, UnitAttr
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, opt_prop_def, prop_def, traits_def
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from aicf.dialects.logical_ops.base import (
-    Composite,
-    Contraction,
-    LogicalOp,
-    Operand,
-    check_elements,
-    plural,
-    sums_like,
-)
+from aicf.dialects.logical_ops.base import LogicalOp, Operand, check_elements, plural, sums_like
 from aicf.dialects.logical_ops.properties import Properties, int_value, int_values
+from aicf.dialects.traits import Composite, Contraction, PositionalOperands
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor_info
 
 __all__ = ["ConvOp", "ConvTransposeOp"]
@@ -36,8 +29,9 @@ class ConvOp(LogicalOp):
     Operand [N, C, S1..Sk], weight [M, C / groups, K1..Kk], bias [M], result [N, M, O1..Ok]: ``low`` and ``high``
     zeros lie around, a window is K elements, ``dilations`` apart, and windows are ``strides`` apart, so
     O = (S + low + high - (K - 1) * dilation - 1) / stride + 1, rounded down. Output channel m sees the channels of
-    group m / (M / groups) alone. With ``widening`` operand and weight are integers of at most 16 bits, of one type or
-    two, and bias and result are i32: the exact sums.
+    group m / (M / groups) alone. By default ``strides`` and ``dilations`` are 1, ``low`` is 0 and ``high`` is ``low``.
+    With ``widening`` operand and weight are integers of at most 16 bits, of one type or two, and bias and result are
+    i32: the exact sums.
     """
 
     name = "logical.conv"
@@ -50,7 +44,7 @@ class ConvOp(LogicalOp):
     dilations = prop_def(DenseArrayBase[I64])
     groups = prop_def(IntegerAttr[I64])
     widening = opt_prop_def(UnitAttr)
-    traits = traits_def(Pure(), Composite(), Contraction())
+    traits = traits_def(Pure(), Composite(), Contraction(), PositionalOperands())
 
     def __init__(
         self,
@@ -58,19 +52,20 @@ class ConvOp(LogicalOp):
         weight: Operand,
         bias: Operand | None = None,
         *,
-        strides: Sequence[int],
-        low: Sequence[int],
-        high: Sequence[int],
-        dilations: Sequence[int],
+        strides: Sequence[int] | None = None,
+        low: Sequence[int] | None = None,
+        high: Sequence[int] | None = None,
+        dilations: Sequence[int] | None = None,
         groups: int = 1,
         widening: bool = False,
     ):
+        low = _each(operand, low, 0)
         super().__init__(
             *(operand, weight, bias),
-            strides=strides,
+            strides=_each(operand, strides, 1),
             low=low,
-            high=high,
-            dilations=dilations,
+            high=low if high is None else high,
+            dilations=_each(operand, dilations, 1),
             groups=groups,
             widening=widening,
         )
@@ -95,8 +90,8 @@ class ConvTransposeOp(LogicalOp):
 
     Operand [N, C, S1..Sk], weight [C, M / groups, K1..Kk], bias [M], result [N, M, O1..Ok]: windows of K elements,
     ``dilations`` apart, are added up ``strides`` apart; then ``low`` and ``high`` elements are cut off and ``extra``
-    zeros added behind: O = (S - 1) * stride + (K - 1) * dilation + 1 - low - high + extra. The channels of group g of
-    the operand reach group g of the result alone.
+    zeros added at the end: O = (S - 1) * stride + (K - 1) * dilation + 1 - low - high + extra. The channels of group g
+    of the operand reach group g of the result alone. Defaults are those of ``conv``, and no ``extra``.
     """
 
     name = "logical.conv_transpose"
@@ -117,20 +112,21 @@ class ConvTransposeOp(LogicalOp):
         weight: Operand,
         bias: Operand | None = None,
         *,
-        strides: Sequence[int],
-        low: Sequence[int],
-        high: Sequence[int],
-        extra: Sequence[int],
-        dilations: Sequence[int],
+        strides: Sequence[int] | None = None,
+        low: Sequence[int] | None = None,
+        high: Sequence[int] | None = None,
+        extra: Sequence[int] | None = None,
+        dilations: Sequence[int] | None = None,
         groups: int = 1,
     ):
+        low = _each(operand, low, 0)
         super().__init__(
             *(operand, weight, bias),
-            strides=strides,
+            strides=_each(operand, strides, 1),
             low=low,
-            high=high,
-            extra=extra,
-            dilations=dilations,
+            high=low if high is None else high,
+            extra=_each(operand, extra, 0),
+            dilations=_each(operand, dilations, 1),
             groups=groups,
         )
 
@@ -155,6 +151,13 @@ class ConvTransposeOp(LogicalOp):
             if size < 1:
                 raise VerifyException(f"dimension {dim} of the result has {size} elements; cut off less")
         return x.with_sizes([x.sizes[0], outputs, *sizes])
+
+
+def _each(operand: Operand, values: Sequence[int] | None, default: int) -> Sequence[int]:
+    """The values, or the default for each dimension of a window."""
+    if values is not None:
+        return values
+    return [default] * max(tensor_info(SSAValue.get(operand).type).rank - 2, 0)
 
 
 def _check_operands(
@@ -184,7 +187,7 @@ def _check_operands(
 
 
 def _dims(x: TensorInfo) -> list[int]:
-    """The sizes behind the channels, of an operand that was checked."""
+    """The sizes after the channels, of an operand that was checked."""
     return [size for size in x.sizes[2:] if isinstance(size, int)]
 
 
@@ -214,7 +217,7 @@ def _list(x: TensorInfo, properties: Properties, name: str, least: int) -> tuple
     if len(values) != x.rank - 2:
         raise VerifyException(
             f"{name} {list(values)} has {plural(len(values), 'value')} for the "
-            f"{plural(x.rank - 2, 'dimension')} behind the channels of {x.shape_text}"
+            f"{plural(x.rank - 2, 'dimension')} after the channels of {x.shape_text}"
         )
     if any(value < least for value in values):
         raise VerifyException(f"{name} {list(values)} are at least {least} each")

@@ -16,8 +16,17 @@ from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects import dims
 from aicf.dialects.dims import Size
-from aicf.dialects.logical_ops.base import LogicalOp, Operand, TypeText, ViewLike, checked_axis, plural
+from aicf.dialects.logical_ops.base import (
+    LogicalOp,
+    Operand,
+    OwnKind,
+    TypeText,
+    checked_axis,
+    counted_axis,
+    plural,
+)
 from aicf.dialects.logical_ops.properties import Properties, int_value, int_values
+from aicf.dialects.traits import PositionalOperands, Rearrangement, StridedView, ViewLike
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor_info
 
 __all__ = ["WHOLE", "BroadcastOp", "ConcatOp", "ReshapeOp", "SliceOp", "TransposeOp", "WindowOp"]
@@ -42,7 +51,7 @@ class ReshapeOp(LogicalOp):
     TYPE_TEXT: ClassVar[TypeText] = TypeText.ARROW
 
     operand = operand_def()
-    traits = traits_def(Pure(), ViewLike())
+    traits = traits_def(Pure(), Rearrangement())
 
     def __init__(self, operand: Operand, sizes: Sequence[Size]):
         result = tensor_info(SSAValue.get(operand).type).with_sizes(sizes)
@@ -75,7 +84,7 @@ class TransposeOp(LogicalOp):
 
     operand = operand_def()
     permutation = prop_def(DenseArrayBase[I64])
-    traits = traits_def(Pure(), ViewLike())
+    traits = traits_def(Pure(), Rearrangement())
 
     def __init__(self, operand: Operand, permutation: Sequence[int]):
         super().__init__(operand, permutation=permutation)
@@ -102,7 +111,7 @@ class BroadcastOp(LogicalOp):
 
     operand = operand_def()
     dimensions = prop_def(DenseArrayBase[I64])
-    traits = traits_def(Pure(), ViewLike())
+    traits = traits_def(Pure(), StridedView())
 
     def __init__(self, operand: Operand, dimensions: Sequence[int], sizes: Sequence[Size]):
         result = tensor_info(SSAValue.get(operand).type).with_sizes(sizes)
@@ -148,7 +157,7 @@ class SliceOp(LogicalOp):
     starts = prop_def(DenseArrayBase[I64])
     sizes = prop_def(DenseArrayBase[I64])
     strides = prop_def(DenseArrayBase[I64])
-    traits = traits_def(Pure(), ViewLike())
+    traits = traits_def(Pure(), StridedView())
 
     def __init__(
         self,
@@ -213,7 +222,7 @@ class WindowOp(LogicalOp):
     sizes = prop_def(DenseArrayBase[I64])
     strides = prop_def(DenseArrayBase[I64])
     dilations = prop_def(DenseArrayBase[I64])
-    traits = traits_def(Pure(), ViewLike())
+    traits = traits_def(Pure(), StridedView())
 
     def __init__(
         self,
@@ -232,7 +241,7 @@ class WindowOp(LogicalOp):
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
-        """The operand's type with counts of windows, and the sizes of one behind them."""
+        """The operand's type with the counts of windows, then the sizes of one window."""
         info = tensor_info(operands[0])
         sizes, strides, dilations = window_values(info, properties)
         lead = info.rank - len(sizes)
@@ -286,10 +295,10 @@ class ConcatOp(LogicalOp):
     name = "logical.concat"
     parts = var_operand_def()
     axis = prop_def(IntegerAttr[I64])
-    traits = traits_def(Pure(), ViewLike())
+    traits = traits_def(Pure(), ViewLike(), PositionalOperands())
 
     def __init__(self, parts: Sequence[Operand], axis: int):
-        super().__init__(parts, axis=axis)
+        super().__init__(parts, axis=counted_axis(axis, parts[0]) if parts else axis)
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -303,6 +312,10 @@ class ConcatOp(LogicalOp):
             _check_part(first, info, index, axis)
         joined = dims.add(*(info.sizes[axis] for info in infos))
         return first.with_sizes([*first.sizes[:axis], joined, *first.sizes[axis + 1 :]])
+
+    def kind_alone(self) -> OwnKind | None:
+        """`concat`, with its axis."""
+        return "concat", {"axis": self.axis}
 
 
 def _check_part(first: TensorInfo, info: TensorInfo, index: int, axis: int) -> None:

@@ -10,8 +10,10 @@ from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, opt_prop
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from aicf.dialects.logical_ops.base import LogicalOp, Operand, require_float
+from aicf.dialects.kinds import FLAGS
+from aicf.dialects.logical_ops.base import LogicalOp, Operand, OwnKind, require_float
 from aicf.dialects.logical_ops.properties import Properties, int_value
+from aicf.dialects.traits import PositionalOperands
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor, tensor_info
 
 __all__ = ["NonMaxSuppressionOp"]
@@ -19,7 +21,7 @@ __all__ = ["NonMaxSuppressionOp"]
 
 @irdl_op_definition
 class NonMaxSuppressionOp(LogicalOp):
-    """The boxes that are kept of each class, best first, as numbers (i64); behind the last one -1.
+    """The boxes that are kept of each class, best first, as numbers (i64); -1 after the last one.
 
     boxes: ``[B, N, 4]``, two opposite corners of each; with ``centred`` its centre and its size. scores:
     ``[B, C, N]``, in the type of the boxes, f32 or f64. The result is ``[B, C, min(N, limit)]``: again and again the
@@ -38,7 +40,7 @@ class NonMaxSuppressionOp(LogicalOp):
     floor = opt_operand_def()
     limit = prop_def(IntegerAttr[I64])
     centred = opt_prop_def(UnitAttr)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), PositionalOperands())
 
     def __init__(
         self,
@@ -79,6 +81,10 @@ class NonMaxSuppressionOp(LogicalOp):
         if limit < 1:
             raise VerifyException(f"limit is {limit}; it is at least 1")
         return tensor([batch, scores.sizes[1], min(count, limit)], "i64")
+
+    def kind_alone(self) -> OwnKind | None:
+        """`non_max_suppression`, with the form of its boxes."""
+        return "non_max_suppression", {"centred": FLAGS[self.centred is not None]}
 
 
 def _check_number(name: str, number: TensorInfo, boxes: TensorInfo) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from xdsl.irdl import irdl_op_definition, traits_def
 from xdsl.traits import Pure
 
-from aicf.dialects.logical_ops.base import Composite, Elementwise
 from aicf.dialects.logical_ops.elementwise import UnaryOp
+from aicf.dialects.traits import Composite, Elementwise, Expensive
 
 __all__ = [
     "AcosOp",
@@ -41,7 +41,7 @@ class ExpOp(UnaryOp):
     """``e ** x``."""
 
     name = "logical.exp"
-    traits = traits_def(Pure(), Elementwise())
+    traits = traits_def(Pure(), Elementwise(), Expensive())
 
 
 @irdl_op_definition
@@ -49,7 +49,7 @@ class LogOp(UnaryOp):
     """The natural logarithm; -inf at 0, NaN below."""
 
     name = "logical.log"
-    traits = traits_def(Pure(), Elementwise())
+    traits = traits_def(Pure(), Elementwise(), Expensive())
 
 
 @irdl_op_definition
@@ -57,7 +57,7 @@ class SqrtOp(UnaryOp):
     """The square root; NaN below 0."""
 
     name = "logical.sqrt"
-    traits = traits_def(Pure(), Elementwise())
+    traits = traits_def(Pure(), Elementwise(), Expensive())
 
 
 @irdl_op_definition
@@ -65,7 +65,7 @@ class RsqrtOp(UnaryOp):
     """``1 / sqrt(x)``."""
 
     name = "logical.rsqrt"
-    traits = traits_def(Pure(), Elementwise())
+    traits = traits_def(Pure(), Elementwise(), Expensive())
 
 
 @irdl_op_definition
@@ -73,7 +73,7 @@ class TanhOp(UnaryOp):
     """The hyperbolic tangent."""
 
     name = "logical.tanh"
-    traits = traits_def(Pure(), Elementwise())
+    traits = traits_def(Pure(), Elementwise(), Expensive())
 
 
 @irdl_op_definition
@@ -81,7 +81,7 @@ class ErfOp(UnaryOp):
     """The error function."""
 
     name = "logical.erf"
-    traits = traits_def(Pure(), Elementwise())
+    traits = traits_def(Pure(), Elementwise(), Expensive())
 
 
 @irdl_op_definition
@@ -89,7 +89,7 @@ class SigmoidOp(UnaryOp):
     """``1 / (1 + exp(-x))``."""
 
     name = "logical.sigmoid"
-    traits = traits_def(Pure(), Elementwise())
+    traits = traits_def(Pure(), Elementwise(), Expensive())
 
 
 @irdl_op_definition
@@ -97,7 +97,7 @@ class Expm1Op(UnaryOp):
     """``e ** x - 1``, without the cancellation near 0."""
 
     name = "logical.expm1"
-    traits = traits_def(Pure(), Elementwise())
+    traits = traits_def(Pure(), Elementwise(), Expensive())
 
 
 @irdl_op_definition
@@ -105,7 +105,7 @@ class Log1pOp(UnaryOp):
     """``log(1 + x)``, without rounding ``1 + x``; -inf at -1, NaN below."""
 
     name = "logical.log1p"
-    traits = traits_def(Pure(), Elementwise())
+    traits = traits_def(Pure(), Elementwise(), Expensive())
 
 
 @irdl_op_definition
@@ -113,7 +113,7 @@ class SinOp(UnaryOp):
     """The sine, of radians; NaN of an infinity."""
 
     name = "logical.sin"
-    traits = traits_def(Pure(), Elementwise())
+    traits = traits_def(Pure(), Elementwise(), Expensive())
 
 
 @irdl_op_definition
@@ -121,7 +121,7 @@ class CosOp(UnaryOp):
     """The cosine, of radians; NaN of an infinity."""
 
     name = "logical.cos"
-    traits = traits_def(Pure(), Elementwise())
+    traits = traits_def(Pure(), Elementwise(), Expensive())
 
 
 @irdl_op_definition
@@ -153,7 +153,7 @@ class AtanOp(UnaryOp):
     """The arc tangent, in radians, from -pi/2 to pi/2."""
 
     name = "logical.atan"
-    traits = traits_def(Pure(), Elementwise())
+    traits = traits_def(Pure(), Elementwise(), Expensive())
 
 
 @irdl_op_definition

@@ -19,17 +19,19 @@ from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects import dims
 from aicf.dialects.dims import Size
+from aicf.dialects.kinds import FLAGS
 from aicf.dialects.logical_ops.base import (
-    Composite,
-    Elementwise,
-    IndexedRead,
     LogicalOp,
     Operand,
+    OwnKind,
     checked_axis,
+    counted_axes,
+    counted_axis,
     plural,
     require_numeric,
 )
 from aicf.dialects.logical_ops.properties import Properties, int_value, int_values
+from aicf.dialects.traits import Composite, Elementwise, IndexedRead, PositionalOperands
 from aicf.dialects.types import AnyTensor, ElementType, TensorInfo, tensor, tensor_info
 
 __all__ = [
@@ -97,7 +99,7 @@ class IotaOp(LogicalOp):
 
 @irdl_op_definition
 class PadOp(LogicalOp):
-    """The operand with ``low[i]`` elements in front and ``high[i]`` behind along dimension i, all of them ``value``."""
+    """The operand with ``low[i]`` elements before and ``high[i]`` after along dimension i, all of them ``value``."""
 
     name = "logical.pad"
     operand = operand_def()
@@ -149,8 +151,8 @@ class GatherOp(LogicalOp):
     axis = prop_def(IntegerAttr[I64])
     traits = traits_def(Pure(), IndexedRead())
 
-    def __init__(self, operand: Operand, indices: Operand, axis: int):
-        super().__init__(operand, indices, axis=axis)
+    def __init__(self, operand: Operand, indices: Operand, axis: int = 0):
+        super().__init__(operand, indices, axis=counted_axis(axis, operand))
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -175,7 +177,7 @@ class GatherElementsOp(LogicalOp):
     traits = traits_def(Pure(), IndexedRead())
 
     def __init__(self, operand: Operand, indices: Operand, axis: int):
-        super().__init__(operand, indices, axis=axis)
+        super().__init__(operand, indices, axis=counted_axis(axis, operand))
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -211,7 +213,7 @@ class FlipOp(LogicalOp):
     traits = traits_def(Pure(), IndexedRead())
 
     def __init__(self, operand: Operand, axes: Sequence[int]):
-        super().__init__(operand, axes=axes)
+        super().__init__(operand, axes=counted_axes(axes, operand))
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -305,10 +307,10 @@ class TopkIndicesOp(LogicalOp):
     axis = prop_def(IntegerAttr[I64])
     k = prop_def(IntegerAttr[I64])
     smallest = opt_prop_def(UnitAttr)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), PositionalOperands())
 
     def __init__(self, operand: Operand, axis: int, k: int, *, smallest: bool = False):
-        super().__init__(operand, axis=axis, k=k, smallest=smallest)
+        super().__init__(operand, axis=counted_axis(axis, operand), k=k, smallest=smallest)
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -323,3 +325,7 @@ class TopkIndicesOp(LogicalOp):
         if not 1 <= k <= size:
             raise VerifyException(f"k is {k}; dimension {axis} of {info.shape_text} allows 1 to {size}")
         return tensor([*info.sizes[:axis], k, *info.sizes[axis + 1 :]], "i64")
+
+    def kind_alone(self) -> OwnKind | None:
+        """`topk_indices`, with its axis and order."""
+        return "topk_indices", {"axis": self.axis, "smallest": FLAGS[self.smallest is not None]}

@@ -10,9 +10,10 @@ from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, traits_def
 from xdsl.traits import Commutative, Pure
 
-from aicf.dialects.logical_ops.base import Elementwise, require_integer
+from aicf.dialects.logical_ops.base import require_integer
 from aicf.dialects.logical_ops.elementwise import IntegerBinaryOp, UnaryOp
 from aicf.dialects.logical_ops.properties import Properties
+from aicf.dialects.traits import Elementwise
 from aicf.dialects.types import AnyTensor, tensor_info
 
 __all__ = ["AndOp", "NotOp", "OrOp", "ShiftLeftOp", "ShiftRightOp", "XorOp"]

@@ -11,21 +11,22 @@ from typing import Literal
 
 import numpy as np
 from xdsl.dialects.builtin import I64, FloatAttr, IntegerAttr, StringAttr, f64, i64
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, traits_def
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.dims import Size
 from aicf.dialects.logical_ops.base import (
-    Composite,
     LogicalOp,
     Operand,
     checked_axis,
+    counted_axis,
     require_float,
     same_types,
 )
 from aicf.dialects.logical_ops.properties import Properties, float_value, int_value
+from aicf.dialects.traits import Composite
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor_info
 
 __all__ = [
@@ -122,6 +123,7 @@ class BceWithLogitsOp(_ElementLossOp):
 class CrossEntropyOp(LossOp):
     """``-log_softmax(x)`` at the label along ``axis``: x ``[..., C, ...]``, labels of its sizes without the axis.
 
+    By default ``axis`` is dimension 1, or 0 of a single sample.
     ``label_smoothing`` s gives the label the weight ``1 - s`` and spreads s over all C classes (Szegedy et al., 2016).
     A sample with the label ``ignore_index`` counts nothing, for the mean neither; any other label outside 0 to C - 1
     gives NaN.
@@ -138,15 +140,17 @@ class CrossEntropyOp(LossOp):
         self,
         operand: Operand,
         labels: Operand,
-        axis: int,
+        axis: int | None = None,
         reduction: LossReduction = "mean",
         ignore_index: int = IGNORE_INDEX,
         label_smoothing: float = 0.0,
     ):
+        if axis is None:
+            axis = min(1, tensor_info(SSAValue.get(operand).type).rank - 1)
         super().__init__(
             operand,
             labels,
-            axis=axis,
+            axis=counted_axis(axis, operand),
             reduction=reduction,
             ignore_index=ignore_index,
             label_smoothing=label_smoothing,

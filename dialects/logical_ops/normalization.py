@@ -14,13 +14,14 @@ from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.logical_ops.base import (
     LogicalOp,
-    Normalization,
     Operand,
     TypeText,
     checked_axis,
+    counted_axis,
     require_float,
 )
 from aicf.dialects.logical_ops.properties import Properties, int_value
+from aicf.dialects.traits import Normalization
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor_info
 
 __all__ = [
@@ -47,8 +48,8 @@ class _AlongAxisOp(LogicalOp, ABC):
     axis = prop_def(IntegerAttr[I64])
     traits = traits_def(Pure(), Normalization())
 
-    def __init__(self, operand: Operand, axis: int):
-        super().__init__(operand, axis=axis)
+    def __init__(self, operand: Operand, axis: int = -1):
+        super().__init__(operand, axis=counted_axis(axis, operand))
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -94,10 +95,10 @@ class LayerNormOp(LogicalOp):
         operand: Operand,
         scale: Operand,
         bias: Operand,
-        axis: int,
+        axis: int = -1,
         epsilon: float = DEFAULT_EPSILON,
     ):
-        super().__init__(operand, scale, bias, axis=axis, epsilon=epsilon)
+        super().__init__(operand, scale, bias, axis=counted_axis(axis, operand), epsilon=epsilon)
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -129,10 +130,10 @@ class RmsNormOp(LogicalOp):
         self,
         operand: Operand,
         scale: Operand,
-        axis: int,
+        axis: int = -1,
         epsilon: float = DEFAULT_EPSILON,
     ):
-        super().__init__(operand, scale, axis=axis, epsilon=epsilon)
+        super().__init__(operand, scale, axis=counted_axis(axis, operand), epsilon=epsilon)
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:

@@ -28,6 +28,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.logical_ops.base import LogicalOp, Operand, plural, require_float
 from aicf.dialects.logical_ops.properties import Properties, float_value
+from aicf.dialects.traits import TrainingOnly
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor_info
 
 _NUMBERS = ("momentum", "dampening", "weight_decay", "beta1", "beta2", "epsilon")
@@ -49,9 +50,9 @@ class OptimizerOp(LogicalOp, ABC):
     learning_rate = operand_def()
     step = operand_def()
     states = var_operand_def()
-    result = result_def()  # again, so that it stands in front of the states
+    result = result_def()  # again, so that it comes before the states
     new_states = var_result_def()
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), TrainingOnly("lower-optimizers"))
 
     @classmethod
     @abstractmethod
@@ -227,3 +228,23 @@ class AdamwOp(_MomentsOp):
     """
 
     name = "logical.adamw"
+
+    def __init__(
+        self,
+        parameter: Operand,
+        gradient: Operand,
+        learning_rate: Operand,
+        step: Operand,
+        states: Sequence[Operand],
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        weight_decay: float = 0.01,
+        *,
+        amsgrad: bool = False,
+    ):
+        super().__init__(
+            *(parameter, gradient, learning_rate, step, states),
+            *(beta1, beta2, epsilon, weight_decay),
+            amsgrad=amsgrad,
+        )

@@ -1,8 +1,8 @@
 """Pooling: windows that slide along the spatial dimensions of ``[N, C, S1..Sk]``, each combined to one element.
 
-All take the window's ``sizes``, ``strides`` and ``dilations`` and the padding ``low`` in front and ``high`` behind, one
+All take the window's ``sizes``, ``strides`` and ``dilations`` and the padding ``low`` before and ``high`` after, one
 value each for a spatial dimension. A window that leaves the padded operand is left out. With ``ceil_mode`` the count of
-windows is rounded up instead, without the last one if that would start behind the operand; beyond the padding a window
+windows is rounded up instead, without the last one if that would start after the operand; beyond the padding a window
 finds nothing.
 """
 
@@ -13,28 +13,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xdsl.dialects.builtin import I64, DenseArrayBase, IntegerAttr, UnitAttr
+from xdsl.dialects.builtin import I64, DenseArrayBase, IntegerAttr, StringAttr, UnitAttr, i64
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, traits_def
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from aicf.dialects.kinds import CONV_DIMS, FLAGS
 from aicf.dialects.logical_ops.base import (
-    Composite,
     LogicalOp,
     Operand,
+    OwnKind,
     TypeText,
     plural,
     require_float,
     require_numeric,
 )
 from aicf.dialects.logical_ops.properties import Properties, int_value, int_values
+from aicf.dialects.traits import Composite, StridedOperands
 from aicf.dialects.types import AnyTensor, ElementType, TensorInfo, element_named, tensor, tensor_info
 
 __all__ = ["AvgPoolOp", "LpPoolOp", "MaxPoolIndicesOp", "MaxPoolOp", "PoolOp", "PoolWindow"]
 
 LEADING = 2
-"""Dimensions in front of the spatial ones: batch and channels."""
+"""Dimensions before the spatial ones: batch and channels."""
 
 
 @dataclass(frozen=True)
@@ -66,16 +68,8 @@ class PoolWindow:
 
     @property
     def reach(self) -> int:
-        """Elements behind the operand that windows reach, the padding or more."""
+        """How many elements after the operand the windows reach; with `ceil_mode` this may exceed `high`."""
         return max(0, (self.count - 1) * self.stride + self.extent - self.whole - self.low)
-
-    def found(self, *, padding: bool) -> list[int]:
-        """How many elements of the operand each window finds, or of it and its padding."""
-        first, last = (-self.low, self.whole + self.high) if padding else (0, self.whole)
-        starts = [place * self.stride - self.low for place in range(self.count)]
-        return [
-            sum(first <= start + step * self.dilation < last for step in range(self.size)) for start in starts
-        ]
 
 
 class PoolOp(LogicalOp, ABC):
@@ -169,6 +163,18 @@ def _windows(info: TensorInfo, properties: Properties) -> list[PoolWindow]:
     ]
 
 
+def _pool_kind(mode: str, windows: Sequence[PoolWindow], include_pad: bool = False) -> OwnKind | None:
+    """Kind `pool`; none of more dimensions than its attributes have room for."""
+    if len(windows) > CONV_DIMS:
+        return None
+    attrs: dict[str, Attribute] = {"mode": StringAttr(mode), "count_include_pad": FLAGS[include_pad]}
+    for name, absent in (("size", 1), ("stride", 1), ("dilation", 1), ("low", 0), ("high", 0)):
+        for dim in range(CONV_DIMS):
+            value = getattr(windows[dim], name) if dim < len(windows) else absent
+            attrs[f"{name}_{dim}"] = IntegerAttr(value, i64)
+    return "pool", attrs
+
+
 def _values(name: str, properties: Properties, spatial: int, least: int) -> Sequence[int]:
     values = int_values(properties.get(name))
     if len(values) != spatial:
@@ -195,12 +201,16 @@ class MaxPoolOp(PoolOp):
     """The largest element of each window; NaN if it holds one. Padding is smaller than every number."""
 
     name = "logical.max_pool"
-    traits = traits_def(Pure(), Composite())
+    traits = traits_def(Pure(), Composite(), StridedOperands())
 
     @classmethod
     def check_element(cls, info: TensorInfo) -> None:
         """Floats and integers."""
         require_numeric(info, "cast to a number first")
+
+    def kind_alone(self) -> OwnKind | None:
+        """`pool`, of the largest element."""
+        return _pool_kind("max", self.windows)
 
 
 @irdl_op_definition
@@ -232,7 +242,7 @@ class AvgPoolOp(PoolOp):
 
     name = "logical.avg_pool"
     count_include_pad = opt_prop_def(UnitAttr)
-    traits = traits_def(Pure(), Composite())
+    traits = traits_def(Pure(), Composite(), StridedOperands())
 
     def __init__(
         self,
@@ -252,6 +262,10 @@ class AvgPoolOp(PoolOp):
             ceil_mode=ceil_mode,
             count_include_pad=count_include_pad,
         )
+
+    def kind_alone(self) -> OwnKind | None:
+        """`pool`, of the mean."""
+        return _pool_kind("avg", self.windows, self.count_include_pad is not None)
 
 
 @irdl_op_definition

@@ -2,14 +2,14 @@
 
 Salmon, Moraes, Dror and Shaw, Parallel Random Numbers: As Easy as 1, 2, 3, 2011. The seed is the key. The counter is
 ``offset + i/4`` modulo 2^64 for element i in row-major order, whatever the layout, and the element takes word i mod 4
-of the four that Philox makes of it. So a tensor of n elements uses (n + 3)/4 counters; what is random next starts
-behind them.
+of the four that Philox makes of it. So a tensor of n elements uses (n + 3)/4 counters; the next random tensor
+starts after them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeAlias
 
 from xdsl.dialects.builtin import FloatAttr, StringAttr
 from xdsl.ir import Attribute
@@ -18,21 +18,16 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.dims import Size
-from aicf.dialects.logical_ops.base import (
-    Composite,
-    Elementwise,
-    LogicalOp,
-    Operand,
-    TypeText,
-    require_float,
-    same_types,
-)
+from aicf.dialects.logical_ops.base import LogicalOp, Operand, TypeText, require_float, same_types
 from aicf.dialects.logical_ops.properties import Properties, float_value
+from aicf.dialects.traits import Composite, Elementwise, Expensive, RandomNumbers
 from aicf.dialects.types import AnyTensor, ElementType, tensor, tensor_info
 
 __all__ = ["PHILOX_FORMS", "DropoutOp", "PhiloxForm", "PhiloxOp", "PhiloxWordOp"]
 
 PhiloxForm = Literal["bits", "uniform", "normal"]
+Counter: TypeAlias = Operand
+"""An operand that is one i64 of rank 0, for which the builder takes a Python integer as well."""
 PHILOX_FORMS: tuple[PhiloxForm, ...] = ("bits", "uniform", "normal")
 
 
@@ -60,16 +55,17 @@ class PhiloxOp(LogicalOp):
     seed = operand_def()
     offset = operand_def()
     form = prop_def(StringAttr)
-    traits = traits_def(Pure(), Composite())
+    traits = traits_def(Pure(), Composite(), RandomNumbers())
 
     def __init__(
         self,
-        seed: Operand,
-        offset: Operand,
-        form: PhiloxForm,
+        seed: Counter,
+        offset: Counter,
         sizes: Sequence[Size],
-        element: str | ElementType,
+        form: PhiloxForm = "uniform",
+        element: ElementType | str | None = None,
     ):
+        element = element or ("i32" if form == "bits" else "f32")
         super().__init__(seed, offset, result=tensor(sizes, element), form=form)
 
     @classmethod
@@ -103,7 +99,7 @@ class PhiloxWordOp(LogicalOp):
     offset = operand_def()
     index = operand_def()
     TYPE_TEXT: ClassVar[TypeText] = TypeText.ARROW
-    traits = traits_def(Pure(), Elementwise())
+    traits = traits_def(Pure(), Elementwise(), Expensive(), RandomNumbers())
 
     def __init__(self, seed: Operand, offset: Operand, index: Operand):
         super().__init__(seed, offset, index)
@@ -135,8 +131,8 @@ class DropoutOp(LogicalOp):
     def __init__(
         self,
         operand: Operand,
-        seed: Operand,
-        offset: Operand,
+        seed: Counter,
+        offset: Counter,
         rate: float,
     ):
         super().__init__(operand, seed, offset, rate=rate)

@@ -14,8 +14,10 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.dims import Size
-from aicf.dialects.logical_ops.base import LogicalOp, Operand, require_float
+from aicf.dialects.kinds import FLAGS
+from aicf.dialects.logical_ops.base import LogicalOp, Operand, OwnKind, require_float
 from aicf.dialects.logical_ops.properties import Properties
+from aicf.dialects.traits import MatrixKernels, PositionalOperands
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor_info
 
 __all__ = ["LSTM_GATES", "LstmOp"]
@@ -30,7 +32,7 @@ class LstmOp(LogicalOp):
 
     With ``z = x + h @ weight.T``, ``i``, ``o`` and ``f`` are the sigmoid of their part of z and ``g`` is tanh of its
     own; the parts lie side by side in the order i, o, f, g. x: ``[S, B, 4 * H]``, what the gates have of the input;
-    weight: ``[4 * H, H]``; first: ``[2, B, H]``, h and c in front of the first step. The result ``[2, S, B, H]`` is
+    weight: ``[4 * H, H]``; first: ``[2, B, H]``, h and c before the first step. The result ``[2, S, B, H]`` is
     all h, then all c. ``reverse`` goes from the last step to the first. Hochreiter and Schmidhuber, 1997.
     """
 
@@ -39,7 +41,7 @@ class LstmOp(LogicalOp):
     weight = operand_def()
     first = operand_def()
     reverse = opt_prop_def(UnitAttr)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), PositionalOperands(), MatrixKernels())
 
     def __init__(self, operand: Operand, weight: Operand, first: Operand, *, reverse: bool = False):
         super().__init__(operand, weight, first, reverse=reverse)
@@ -66,6 +68,10 @@ class LstmOp(LogicalOp):
         _check_type("weight", weight, weight.sizes, x)
         _check_type("first", first, (2, batch, hidden), x)
         return x.with_sizes([2, steps, batch, hidden])
+
+    def kind_alone(self) -> OwnKind | None:
+        """`lstm`, with its direction."""
+        return "lstm", {"reverse": FLAGS[self.reverse is not None]}
 
 
 def _check_rank(name: str, info: TensorInfo, rank: int, what: str) -> None:

@@ -23,17 +23,17 @@ from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.dims import Size
 from aicf.dialects.logical_ops.base import (
-    Composite,
     LogicalOp,
     Operand,
-    Reduction,
-    Scan,
     TypeText,
     checked_axis,
+    counted_axes,
+    counted_axis,
     require_float,
     require_numeric,
 )
 from aicf.dialects.logical_ops.properties import Properties, int_value, int_values
+from aicf.dialects.traits import Composite, PrimitiveReduction, Reduction, Scan
 from aicf.dialects.types import AnyTensor, ElementType, TensorInfo, element_named, tensor, tensor_info
 
 __all__ = [
@@ -64,7 +64,7 @@ class ReduceOp(LogicalOp, ABC):
     keepdims = opt_prop_def(UnitAttr)
 
     def __init__(self, operand: Operand, axes: Sequence[int], *, keepdims: bool = False):
-        super().__init__(operand, axes=axes, keepdims=keepdims)
+        super().__init__(operand, axes=counted_axes(axes, operand), keepdims=keepdims)
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -108,7 +108,7 @@ class ReduceSumOp(ReduceOp):
     """The sum along the axes."""
 
     name = "logical.reduce_sum"
-    traits = traits_def(Pure(), Reduction())
+    traits = traits_def(Pure(), PrimitiveReduction("sum"))
 
 
 @irdl_op_definition
@@ -129,7 +129,7 @@ class ReduceMaxOp(ReduceOp):
     """The largest element along the axes; the or of i1."""
 
     name = "logical.reduce_max"
-    traits = traits_def(Pure(), Reduction())
+    traits = traits_def(Pure(), PrimitiveReduction("max"))
 
     @classmethod
     def check_element(cls, info: TensorInfo) -> None:
@@ -141,7 +141,7 @@ class ReduceMinOp(ReduceOp):
     """The smallest element along the axes; the and of i1."""
 
     name = "logical.reduce_min"
-    traits = traits_def(Pure(), Reduction())
+    traits = traits_def(Pure(), PrimitiveReduction("min"))
 
     @classmethod
     def check_element(cls, info: TensorInfo) -> None:
@@ -153,7 +153,7 @@ class ReduceProdOp(ReduceOp):
     """The product along the axes."""
 
     name = "logical.reduce_prod"
-    traits = traits_def(Pure(), Reduction())
+    traits = traits_def(Pure(), PrimitiveReduction("prod"))
 
 
 @irdl_op_definition
@@ -228,8 +228,8 @@ class CumsumOp(LogicalOp):
     reverse = opt_prop_def(UnitAttr)
     traits = traits_def(Pure(), Scan())
 
-    def __init__(self, operand: Operand, axis: int, *, exclusive: bool = False, reverse: bool = False):
-        super().__init__(operand, axis=axis, exclusive=exclusive, reverse=reverse)
+    def __init__(self, operand: Operand, axis: int = -1, *, exclusive: bool = False, reverse: bool = False):
+        super().__init__(operand, axis=counted_axis(axis, operand), exclusive=exclusive, reverse=reverse)
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -250,8 +250,8 @@ class ArgOp(LogicalOp, ABC):
     keepdims = opt_prop_def(UnitAttr)
     traits = traits_def(Pure(), Reduction(), Composite())
 
-    def __init__(self, operand: Operand, axis: int, *, keepdims: bool = False):
-        super().__init__(operand, axis=axis, keepdims=keepdims)
+    def __init__(self, operand: Operand, axis: int = -1, *, keepdims: bool = False):
+        super().__init__(operand, axis=counted_axis(axis, operand), keepdims=keepdims)
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:

@@ -16,9 +16,10 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.dims import Size
-from aicf.dialects.logical_ops.base import Composite, IndexedRead, LogicalOp, Operand, require_numeric
+from aicf.dialects.logical_ops.base import LogicalOp, Operand, OwnKind, counted_axis, require_numeric
 from aicf.dialects.logical_ops.indexing import axis_of, check_beside, indices_info
 from aicf.dialects.logical_ops.properties import Properties, int_value
+from aicf.dialects.traits import Composite, IndexedRead, Internal, PositionalOperands
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor, tensor_info
 
 __all__ = [
@@ -113,7 +114,7 @@ class ScatterCombineOp(_Scatter):
     """``logical.scatter`` with mode ``add``, ``max``, ``min`` or ``mul``, as a primitive op."""
 
     name = "logical.scatter_combine"
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), PositionalOperands(), Internal())
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -121,6 +122,10 @@ class ScatterCombineOp(_Scatter):
         if properties.get("mode") == StringAttr("set"):
             raise VerifyException("mode is set, which combines nothing; use logical.scatter")
         return ScatterOp.infer(operands, properties)
+
+    def kind_alone(self) -> OwnKind | None:
+        """`scatter_combine`, with its mode."""
+        return "scatter_combine", {"mode": self.mode}
 
 
 @irdl_op_definition
@@ -142,7 +147,7 @@ class ScatterElementsOp(_Scatter):
         axis: int,
         mode: ScatterMode = "set",
     ):
-        super().__init__(operand, indices, updates, mode, axis=axis)
+        super().__init__(operand, indices, updates, mode, axis=counted_axis(axis, operand))
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -187,7 +192,7 @@ class LastUpdateOp(LogicalOp):
     name = "logical.last_update"
     indices = operand_def()
     rows = prop_def(IntegerAttr[I64])
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), PositionalOperands(), Internal())
 
     def __init__(self, indices: Operand, rows: int):
         super().__init__(indices, rows=rows)
@@ -201,6 +206,10 @@ class LastUpdateOp(LogicalOp):
         if rows < 1:
             raise VerifyException(f"rows is {rows}; it is at least 1")
         return tensor([rows], "i32")
+
+    def kind_alone(self) -> OwnKind | None:
+        """`last_update`."""
+        return "last_update", {}
 
 
 @irdl_op_definition
@@ -216,7 +225,7 @@ class WriteRowOp(LogicalOp):
     index = operand_def()
     operand = operand_def()
     axis = prop_def(IntegerAttr[I64])
-    traits = traits_def(Pure(), IndexedRead())
+    traits = traits_def(Pure(), IndexedRead(), Internal())
 
     def __init__(
         self,

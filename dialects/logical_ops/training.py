@@ -12,8 +12,9 @@ from xdsl.irdl import irdl_op_definition, operand_def, prop_def, traits_def
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from aicf.dialects.logical_ops.base import Composite, LogicalOp, Operand, TypeText
+from aicf.dialects.logical_ops.base import LogicalOp, Operand, TypeText
 from aicf.dialects.logical_ops.properties import Properties, float_value, int_value, int_values
+from aicf.dialects.traits import Composite, Internal, TrainingOnly
 from aicf.dialects.types import AnyTensor, ElementType, TensorInfo, tensor, tensor_info
 
 __all__ = [
@@ -41,13 +42,13 @@ ANNEALS: tuple[Anneal, ...] = ("linear", "cosine")
 class GradientOp(LogicalOp):
     """The derivative of a loss, one float of rank 0, by a value: of its type.
 
-    It stands behind the loss. `differentiate` replaces all gradients of one loss at once; until then nothing runs them.
+    It comes after the loss. `differentiate` replaces all gradients of one loss at once; until then nothing runs them.
     """
 
     name = "logical.gradient"
     loss = operand_def()
     by = operand_def()
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), TrainingOnly("differentiate"))
 
     def __init__(self, loss: Operand, by: Operand):
         super().__init__(loss, by)
@@ -89,7 +90,7 @@ class SaveOp(_Marked):
     """
 
     name = "logical.save"
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), TrainingOnly("eliminate-saves"), Internal())
 
 
 @irdl_op_definition

@@ -5,19 +5,19 @@
 // RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{inplace: false}"},decide-inplace' | filecheck %s --check-prefix=APART
 
 // CHECK: emit.decision "decide-inplace" ["decay", "s"] choice "write 's' in place" because "every other reader of the old value ends before, and the kernel reads each element before it writes it" rejected {copy = "32 bytes through a slot of their own"}
-// CHECK-NEXT: emit.decision "decide-inplace" ["s.update", "s"] choice "keep the copy" because "'late' still reads the old value"
-// CHECK-NEXT: emit.decision "decide-inplace" ["s.update", "s"] choice "keep the copy" because "kernel cpu.generated may not overwrite what it reads"
+// CHECK-NEXT: emit.decision "decide-inplace" ["s.update", "s"] choice "keep the copy" because "'late' reads the old value, and may run after '{{.*}}' writes the new one"
+// CHECK-NEXT: emit.decision "decide-inplace" ["s.update", "s"] choice "keep the copy" because "'{{.*}}' reads the old value, and its kernel cpu.generated may not overwrite what it reads"
 // CHECK-NEXT: emit.decision "decide-inplace" ["s.update", "s"] choice "keep the copy" because "the new value is part of a larger buffer"
-// CHECK-NEXT: emit.decision "decide-inplace" ["a.update", "a"] choice "keep the copy" because "'to_b' still reads the old value"
+// CHECK-NEXT: emit.decision "decide-inplace" ["a.update", "a"] choice "keep the copy" because "'to_b' reads the old value, and may run after '{{.*}}' writes the new one"
 // CHECK-NEXT: emit.decision "decide-inplace" ["to_b", "b"] choice "write 'b' in place"
 // CHECK-NEXT: emit.decision "decide-inplace" ["middle"] choice "result 0 overwrites operand 0" because "nothing else uses the operand afterwards; saves 32 bytes"
-// CHECK-NEXT: emit.decision "decide-inplace" ["middle"] choice "a slot of its own" because "'other' still uses operand 0"
-// CHECK-NEXT: emit.decision "decide-inplace" ["middle"] choice "a slot of its own" because "'side' still uses operand 0"
+// CHECK-NEXT: emit.decision "decide-inplace" ["middle"] choice "a slot of its own" because "'other' uses operand 0 too, and may run later"
+// CHECK-NEXT: emit.decision "decide-inplace" ["middle"] choice "a slot of its own" because "'side' uses operand 0 too, and may run later"
 // CHECK-NEXT: emit.decision "decide-inplace" ["two"] choice "result 0 overwrites operand 0"
 // CHECK-NEXT: emit.decision "decide-inplace" ["three"] choice "result 0 overwrites operand 0"
 // CHECK-NEXT: }
 
-// APART: emit.decision "decide-inplace" ["state"] choice "every result has memory of its own" because "the policy allows no overwriting"
+// APART: emit.decision "decide-inplace" ["state"] choice "every result has memory of its own" because "in-place updates are off by policy (inplace)"
 // APART-NOT: overwrites
 // APART: name("s.update")
 

@@ -80,7 +80,7 @@ func.func @long(%x : tensor<4xf32> {logical.name = "x", logical.role = "param"})
 
 // -----
 
-// CHECK: logical.sgd 's' has no gradient; take the derivative by values behind it
+// CHECK: logical.sgd 's' has no gradient; take the derivative by values computed after it
 func.func @optimizer(
     %x : tensor<4xf32> {logical.name = "x", logical.role = "param"},
     %lr : tensor<f32> {logical.name = "lr", logical.role = "input"},

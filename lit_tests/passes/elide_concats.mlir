@@ -4,12 +4,12 @@
 // RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},fuse-elementwise,elide-concats,select-kernels,generate-kernels,lower-to-emit' | filecheck %s --check-prefix=EMIT
 
 // CHECK: emit.decision "elide-concats" ["both", "left", "right"] choice "2 of 2 parts written in place" because "the kernels are legal there; 160 bytes are not copied"
-// CHECK: emit.decision "elide-concats" ["mixed", "c.exp", "c.next"] choice "1 of 5 parts written in place" because "the kernels are legal there; 48 bytes are not copied" rejected {"c.exp (part 1)" = "the value is given twice", x = "it is an argument: no instruction computes it", c.half = "it is a constant", c.whole = "it is not all of the value that is computed"}
-// CHECK: emit.decision "elide-concats" ["shown"] choice "a copy of its parts" because "none of its parts can be written where it belongs" rejected {r.own = "it is a result, and results own their memory", y = "it is an argument: no instruction computes it"}
+// CHECK: emit.decision "elide-concats" ["mixed", "c.exp", "c.next"] choice "1 of 5 parts written in place" because "the kernels are legal there; 48 bytes are not copied" rejected {"c.exp (part 1)" = "the concatenation has it twice, and it is written once", x = "it is an input or parameter, which no instruction writes", c.half = "it is a constant, which no instruction writes", c.whole = "it is a part or a repetition of a computed value, and instructions write values whole"}
+// CHECK: emit.decision "elide-concats" ["shown"] choice "a copy of its parts" because "none of its parts can be written in place" rejected {r.own = "the program returns it too, and what it returns has memory of its own", y = "it is an input or parameter, which no instruction writes"}
 // CHECK: emit.decision "elide-concats" ["rows", "n.exp"] choice "1 of 2 parts written in place"
 // CHECK: emit.decision "elide-concats" ["nested", "n.exp", "rows.copy3", "n.neg"] choice "2 of 2 parts written in place"
-// OFF: emit.decision "elide-concats" ["both"] choice "a copy of its parts" because "the policy has every part copied"
-// PINNED: emit.decision "elide-concats" ["both"] choice "a copy of its parts" because "the policy asks for an instruction of its own"
+// OFF: emit.decision "elide-concats" ["both"] choice "a copy of its parts" because "fusion of concatenations is off by policy (fusion.concat)"
+// PINNED: emit.decision "elide-concats" ["both"] choice "a copy of its parts" because "the policy names it in its kernels or groups, so it is an instruction"
 
 // Two branches side by side: the concatenation is a view of what both write, columns each.
 // CHECK-LABEL: func.func @columns

@@ -6,7 +6,7 @@
 // CUDA: emit.decision "elide-concats" ["beside", "context", "grown"] choice "2 of 2 parts written in place"
 
 // Behind a view that strides cannot express where it would lie, a part is copied too.
-// CHECK: emit.decision "elide-concats" ["flat", "wide"] choice "1 of 2 parts written in place" {{.*}} rejected {folded = "strides cannot say where it lies behind the views in front of it"}
+// CHECK: emit.decision "elide-concats" ["flat", "wide"] choice "1 of 2 parts written in place" {{.*}} rejected {folded = "strides cannot express its reshapes and transposes inside of the concatenation"}
 
 func.func @attention(
     %q : tensor<2x8x16xf32> {logical.name = "q", logical.role = "input"},

@@ -6,16 +6,16 @@
 // CHECK: emit.decision "fuse-attention" ["heads", "heads.scale", "heads.mask", "sm.max", "sm.mb", "sm.sub", "sm.exp", "sm.sum", "sm.ub", "sm", "heads.out", "heads.rows", "heads.flat"] choice "one kernel for 13 ops" because "scores and probabilities stay on chip, and no head is moved"
 // CHECK-NEXT: emit.decision "fuse-attention" ["plain"{{.*}}"plain.out"] choice "one kernel for 9 ops"
 // CHECK-NEXT: emit.decision "fuse-attention" ["half"{{.*}}"half.out"] choice "one kernel for 11 ops"
-// CHECK-NEXT: emit.decision "fuse-attention" ["read.out", "read"] choice "apart" because "'read.abs' reads what is between the products, so it is written in any case"
-// CHECK-NEXT: emit.decision "fuse-attention" ["given.out", "given"] choice "apart" because "the program gives what is between the products, so it is written in any case"
+// CHECK-NEXT: emit.decision "fuse-attention" ["read.out", "read"] choice "not fused" because "'read.abs' reads what is computed between the products, so it has to be written to memory in any case"
+// CHECK-NEXT: emit.decision "fuse-attention" ["given.out", "given"] choice "not fused" because "the program returns what is computed between the products, so it has to be written to memory in any case"
 // CHECK-NEXT: }
 
-// OFF: emit.decision "fuse-attention" ["heads.out", "heads"] choice "apart" because "attention fusion is off by policy"
+// OFF: emit.decision "fuse-attention" ["heads.out", "heads"] choice "not fused" because "attention fusion is off by policy (fusion.attention)"
 // OFF-LABEL: func.func @heads
 // OFF-NOT: emit.group
 // Few queries are predicted to pay for the packing of keys and values.
-// CPU: emit.decision "fuse-attention" ["heads.out", "heads"] choice "apart" because "no kernel of the target gains by taking it as one" rejected {"heads.out + heads.rows + heads.flat" = "predicted 0.883 us, and 0.871 us apart"
-// CPU-NEXT: emit.decision "fuse-attention" ["plain.out", "plain"] choice "apart"{{.*}} rejected {plain.out = "predicted 0.144 us, and 0.143 us apart"}
+// CPU: emit.decision "fuse-attention" ["heads.out", "heads"] choice "not fused" because "fusing them is illegal or not predicted to be faster on this target" rejected {"heads.out + heads.rows + heads.flat" = "predicted 0.883 us fused and 0.871 us unfused; {{.*}}"
+// CPU-NEXT: emit.decision "fuse-attention" ["plain.out", "plain"] choice "not fused"{{.*}} rejected {plain.out = "predicted 0.144 us fused and 0.143 us unfused; {{.*}}"}
 // CPU-NEXT: emit.decision "fuse-attention" ["half"{{.*}}"half.out"] choice "one kernel for 11 ops"
 // CPU-LABEL: func.func @heads
 // CPU-NOT: emit.group

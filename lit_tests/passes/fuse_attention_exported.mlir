@@ -87,7 +87,7 @@ func.func @zeros(
 // CHECK: %[[M:.*]] = logical.add %mask, %bias {aicf.id = "masked", aicf.src = ["masked", "again"]}
 // CHECK: emit.group {{.*}} = %[[M]] :
 // CHECK: emit.group {{.*}} = %[[M]] :
-// STRICT: emit.decision "fuse-attention" ["y_2", "s_2"] choice "apart" because "'masked' (add) is between the product and its softmax: attention adds one mask; add up the masks first"
+// STRICT: emit.decision "fuse-attention" ["y_2", "s_2"] choice "not fused" because "'masked' (add) is between the product and its softmax: attention adds one mask; add up the masks first"
 func.func @two_masks(
     %q : tensor<2x3x5x4xf32> {logical.name = "q", logical.role = "input"},
     %k : tensor<2x3x4x7xf32> {logical.name = "k", logical.role = "input"},

@@ -4,7 +4,7 @@
 // behind it. The predicted times are in the ledger.
 // CHECK: emit.decision "fuse-casts" ["w.low", "v.low", "v.twice"]
 // CHECK-SAME: choice "one instruction computes what is read of 2 parameters"
-// CHECK-SAME: cost {parts = 2 : i64, apart_us = {{.*}} : f64, whole_us = {{.*}} : f64}
+// CHECK-SAME: cost {parts = 2 : i64, unfused_us = {{.*}} : f64, fused_us = {{.*}} : f64}
 // CHECK-LABEL: func.func @casts
 // CHECK-NEXT: logical.constant
 // CHECK-NEXT: %w.low, %v.twice = emit.group "w.low" from ["w.low", "v.low", "v.twice"]

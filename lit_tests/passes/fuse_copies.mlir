@@ -1,7 +1,7 @@
 // RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},materialize-views,fuse-epilogues' | filecheck %s
 // RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"kernels\": {\"heads.t\": \"cpu.copy\"}}"},materialize-views,fuse-epilogues' | filecheck %s --check-prefix=PINNED
 
-// CHECK: emit.decision "fuse-epilogues" ["heads", "heads.t"] choice "one kernel with the copy" because "its rows are written where they belong, and never copied"
+// CHECK: emit.decision "fuse-epilogues" ["heads", "heads.t"] choice "one kernel with the copy" because "its rows are written where the copy would put them, so no copy runs"
 // CHECK-NEXT: emit.decision "fuse-epilogues" ["columns"] choice "alone"
 // CHECK-NEXT: emit.decision "fuse-epilogues" ["twice"] choice "alone"
 // CHECK-NEXT: }

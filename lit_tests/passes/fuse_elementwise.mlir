@@ -4,7 +4,7 @@
 
 // A chain of pointwise ops is one kernel; the constant is cloned in.
 // CHECK: emit.decision "fuse-elementwise" ["exp", "neg", "half"] choice "one kernel for 3 ops" because "intermediates stay in registers or a row of cache instead of memory"
-// CHECK: emit.decision "fuse-elementwise" ["rows"] choice "alone" because "no kernel takes a larger set" rejected {"rows + all" = "cpu.generated: {{.*}} (reductions over different axes)"}
+// CHECK: emit.decision "fuse-elementwise" ["rows"] choice "alone" because "no kernel of the target runs it fused with its consumers" rejected {"rows + all" = "cpu.generated: {{.*}} (reductions over different axes)"}
 // CHECK-LABEL: func.func @chain
 // CHECK-NEXT: %y = emit.group "exp" from ["exp", "neg", "half"] ins(%x_1 = %x : tensor<4x8xf32>) -> (tensor<4x8xf32>) {
 // CHECK-NEXT:   logical.exp %x_1

@@ -6,14 +6,14 @@
 // Windows in a pad read its operand where they reach it and the border elsewhere: no padded copy is written.
 
 // CHECK: emit.decision "fuse-elementwise" ["p", "w", "m"] choice "one kernel for 3 ops"
-// CHECK-NEXT: emit.decision "fuse-elementwise" ["kept"] choice "alone" because "what reads it does not join"
-// CHECK-NEXT: emit.decision "fuse-elementwise" ["around"] choice "alone" because "what reads it does not join" rejected {v_1 = {{.*}}a wider one to write"
+// CHECK-NEXT: emit.decision "fuse-elementwise" ["kept"] choice "alone" because "its consumers cannot be fused with it"
+// CHECK-NEXT: emit.decision "fuse-elementwise" ["around"] choice "alone" because "its consumers cannot be fused with it" rejected {v_1 = {{.*}}one of a wider type"
 // CHECK: emit.kernel @p.code parallel [2, 3, 5, 6] reduce [3, 2] ins [indexed] outs
 // CHECK: %[[IN:.*]] = arith.andi %{{.*}}, %{{.*}} : i1
 // CHECK-NEXT: %[[READ:.*]] = emit.load %x[%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}] if %[[IN]] else %{{.*}} : memref<2x3x9x11xf32>, i32
 // CHECK-NEXT: emit.reduce "max" %[[READ]] : f32
 // On the CPU whole vectors are read in a padded copy.
-// CPU: emit.decision "fuse-elementwise" ["p"] choice "alone" {{.*}}rejected {"p + w + m" = "predicted {{.*}} us, and {{.*}} us apart"
+// CPU: emit.decision "fuse-elementwise" ["p"] choice "alone" {{.*}}rejected {"p + w + m" = "predicted {{.*}} us fused and {{.*}} us unfused; {{.*}}"
 // CPU-LABEL: func.func @pooled
 // CPU: emit.group "p"
 // CPU: %{{.*}} = logical.window

@@ -3,15 +3,15 @@
 // RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"groups\": [[\"fc.act\"]]}"},fuse-epilogues' | filecheck %s --check-prefix=PINNED
 
 // CHECK: emit.decision "fuse-epilogues" ["fc", "fc.matmul", "fc.bias", "fc.act", "fc.residual"] choice "one kernel for 4 ops" because "the pointwise ops run on the accumulator, so the product is written once and never read back"
-// CHECK-NEXT: emit.decision "fuse-epilogues" ["shared"] choice "alone" because "the pointwise ops behind it have more than one result that others read" rejected {{{.*}}"with it the group would have more than one result that others read, or a wider one to write"
-// CHECK-NEXT: emit.decision "fuse-epilogues" ["first"] choice "alone" because "nothing pointwise reads it alone"
+// CHECK-NEXT: emit.decision "fuse-epilogues" ["shared"] choice "alone" because "the elementwise ops after it have several results with other consumers, and an epilogue writes one" rejected {{{.*}}"with it, the instruction would write several results, or one of a wider type"
+// CHECK-NEXT: emit.decision "fuse-epilogues" ["first"] choice "alone" because "no elementwise op is its only consumer"
 // CHECK-NEXT: emit.decision "fuse-epilogues" ["second", "second.act"] choice "one kernel for 2 ops"
-// CHECK-NEXT: emit.decision "fuse-epilogues" ["rows"] choice "alone" because "nothing pointwise reads it alone"
+// CHECK-NEXT: emit.decision "fuse-epilogues" ["rows"] choice "alone" because "no elementwise op is its only consumer"
 // CHECK-NEXT: emit.decision "fuse-epilogues" ["gate", "square", "gate.sigmoid", "gate.product", "gate.sum"] choice "one kernel for 5 ops"
 // CHECK-NEXT: emit.decision "fuse-epilogues" ["post", "post.residual"] choice "one kernel for 2 ops"
 // CHECK-NEXT: }
 
-// OFF: emit.decision "fuse-epilogues" ["fc", "fc.matmul"] choice "alone" because "epilogue fusion is off by policy"
+// OFF: emit.decision "fuse-epilogues" ["fc", "fc.matmul"] choice "alone" because "epilogue fusion is off by policy (fusion.epilogue)"
 // PINNED: emit.decision "fuse-epilogues" ["fc", "fc.matmul", "fc.bias"] choice "one kernel for 2 ops"
 
 // Bias, activation and residual join; the broadcast that feeds the bias is cloned into the group.

@@ -7,7 +7,7 @@
 // CHECK: emit.decision "fuse-gated" ["gate", "gate.bias", "up", "act.sigmoid", "act", "y"] choice "one kernel for 6 ops" because "the left operand is read once, and only what is made of both products is written"
 // CHECK-NEXT: emit.decision "fuse-gated" ["ngate", "n.square"{{.*}}"ny"] choice "one kernel for 11 ops" because "the left operand is read once, and only what is made of both products is written; its rows are computed on the way in"
 // CHECK-NEXT: }
-// OFF: emit.decision "fuse-gated" ["gate", "up"] choice "apart" because "gated fusion is off by policy"
+// OFF: emit.decision "fuse-gated" ["gate", "up"] choice "not fused" because "gated fusion is off by policy (fusion.gated)"
 // CPU: emit.decision "fuse-gated" ["gate", "gate.bias", "up", "act.sigmoid", "act", "y"] choice "one kernel for 6 ops"
 // CPU-NEXT: emit.decision "fuse-gated" ["ngate", {{.*}}, "ny"] choice "one kernel for 11 ops"
 // PLAIN: emit.decision "fuse-gated" ["ngate", "nup", "nact.sigmoid", "nact", "ny"] choice "one kernel for 5 ops"

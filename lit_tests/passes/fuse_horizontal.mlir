@@ -6,13 +6,13 @@
 
 // CHECK: emit.decision "fuse-horizontal" ["q", "q.bias", "k", "k.bias", "v", "v.bias"] choice "one kernel for 3 products, 6 ops" because "the left operand is read once, and one launch fills the machine"
 // CHECK-NEXT: emit.decision "fuse-horizontal" ["a", "b"] choice "one kernel for 2 products, 2 ops"{{.*}} rejected {"a + a.act + b + b.act" = "'a.act' (relu) and 'b.act' (tanh) differ: products side by side have the same ops after them (gemm_multi has no code for it)"}
-// CHECK-NEXT: emit.decision "fuse-horizontal" ["chain", "next"] choice "apart" because "no kernel of the target gains by taking the products together" rejected {"chain + next" = "one of them needs the result of another"}
-// CHECK: emit.decision "fuse-horizontal" ["early", "later"] choice "apart" because "'meanwhile' between them reads the first: what the second gives would be kept meanwhile"
-// OFF: emit.decision "fuse-horizontal" ["q", "k", "v"] choice "apart" because "horizontal fusion is off by policy"
+// CHECK-NEXT: emit.decision "fuse-horizontal" ["chain", "next"] choice "not fused" because "fusing them is illegal or not predicted to be faster on this target" rejected {"chain + next" = "one of them reads the result of another, directly or through other ops"}
+// CHECK: emit.decision "fuse-horizontal" ["early", "later"] choice "not fused" because "'meanwhile', a product between them, follows from the first: the second one's result would be kept in memory while it runs; {{.*}}"
+// OFF: emit.decision "fuse-horizontal" ["q", "k", "v"] choice "not fused" because "horizontal fusion is off by policy (fusion.horizontal)"
 // PINNED: emit.decision "fuse-horizontal" ["q", "q.bias", "v", "v.bias"] choice "one kernel for 2 products, 4 ops"
 // On a CPU a product's own activation is worth more than a left operand that is read once.
 // CPU: emit.decision "fuse-horizontal" ["q", "q.bias", "k", "k.bias", "v", "v.bias"] choice "one kernel for 3 products, 6 ops"
-// CPU-NEXT: emit.decision "fuse-horizontal" ["a", "b"] choice "apart" because "no kernel of the target gains by taking the products together" rejected {"a + a.act + b + b.act" = "'a.act' (relu) and 'b.act' (tanh) differ: products side by side have the same ops after them (gemm_multi has no code for it)", "a + b" = "'a.act' would be left behind, which a product alone takes along"}
+// CPU-NEXT: emit.decision "fuse-horizontal" ["a", "b"] choice "not fused" because "fusing them is illegal or not predicted to be faster on this target" rejected {"a + a.act + b + b.act" = "'a.act' (relu) and 'b.act' (tanh) differ: products side by side have the same ops after them (gemm_multi has no code for it)", "a + b" = "it leaves out 'a.act', which is fused with the product alone"}
 
 // Three products with a bias each: three results. What reads a result moves behind the group.
 // CHECK-LABEL: func.func @qkv

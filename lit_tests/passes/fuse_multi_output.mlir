@@ -8,21 +8,21 @@
 // RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"groups\": [[\"twin.second\"], [\"twin.first\"]]}"},fuse-elementwise,fuse-multi-output' | filecheck %s --check-prefix=LISTED
 // RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},fuse-elementwise,fuse-multi-output,select-kernels,generate-kernels,lower-to-emit,schedule,decide-inplace' | filecheck %s --check-prefix=EMIT
 
-// CHECK: emit.decision "fuse-multi-output" ["sum", "square", "total", "root", "norm"] choice "one kernel for 5 ops, 2 results" because "what is kept of earlier ops is in registers when later ops read it" cost {saved_bytes = 512 : i64, apart_us = {{.*}}, whole_us = {{.*}}}
-// CHECK: emit.decision "fuse-multi-output" ["wide.exp", "wide.neg"] choice "one kernel for 2 ops, 2 results" because "what several ops read is read once" cost {saved_bytes = 512 : i64, apart_us = {{.*}}, whole_us = {{.*}}}
+// CHECK: emit.decision "fuse-multi-output" ["sum", "square", "total", "root", "norm"] choice "one kernel for 5 ops, 2 results" because "what is kept of earlier ops is in registers when later ops read it" cost {saved_bytes = 512 : i64, unfused_us = {{.*}}, fused_us = {{.*}}}
+// CHECK: emit.decision "fuse-multi-output" ["wide.exp", "wide.neg"] choice "one kernel for 2 ops, 2 results" because "what several ops read is read once" cost {saved_bytes = 512 : i64, unfused_us = {{.*}}, fused_us = {{.*}}}
 // CHECK: emit.decision "fuse-multi-output" ["max", "shifted", "exp", "all", "quotient"] choice "one kernel for 5 ops, 3 results"
-// CHECK: emit.decision "fuse-multi-output" ["first"] choice "apart" because "no other group joins it" rejected {last = "it also reads 'product', which reads the first: each would wait for the other"}
-// CHECK: emit.decision "fuse-multi-output" ["f0", "f1", "f2", "f3"] choice "one kernel for 4 ops, 4 results" {{.*}} rejected {f4 = "together they have 5 results that others read, and a group has at most 4"}
-// CHECK: emit.decision "fuse-multi-output" ["across"] choice "apart" {{.*}} rejected {down = "cpu.generated: it is not one set of loops over all elements (reductions over different axes)"}
-// CHECK: emit.decision "fuse-multi-output" ["gradient"] choice "apart" {{.*}} rejected {bias = "predicted {{.*}} us, and {{.*}} us apart"}
-// CHECK: emit.decision "fuse-multi-output" ["near"] choice "apart" {{.*}} rejected {late = "what it gives would be kept from before 'far.product' on: 512 bytes more"}
-// OFF: emit.decision "fuse-multi-output" ["sum"{{.*}}] choice "apart" {{.*}} = "fusion to several results is off by policy"
+// CHECK: emit.decision "fuse-multi-output" ["first"] choice "not fused" because "no other instruction can be fused with it" rejected {last = "it also reads 'product', which reads the first: fused, they would wait for '{{.*}}', and it for them"}
+// CHECK: emit.decision "fuse-multi-output" ["f0", "f1", "f2", "f3"] choice "one kernel for 4 ops, 4 results" {{.*}} rejected {f4 = "fused, they have 5 results with other consumers, more than 4; {{.*}}"}
+// CHECK: emit.decision "fuse-multi-output" ["across"] choice "not fused" {{.*}} rejected {down = "cpu.generated: it is not one set of loops over all elements (reductions over different axes)"}
+// CHECK: emit.decision "fuse-multi-output" ["gradient"] choice "not fused" {{.*}} rejected {bias = "predicted {{.*}} us fused and {{.*}} us unfused; {{.*}}"}
+// CHECK: emit.decision "fuse-multi-output" ["near"] choice "not fused" {{.*}} rejected {late = "its results would be kept in memory while 'far.product' runs, 512 bytes more; {{.*}}"}
+// OFF: emit.decision "fuse-multi-output" ["sum"{{.*}}] choice "not fused" {{.*}} = "fusion into several results is off by policy (fusion: elementwise, multi_output, epilogue)"
 // OFF-NOT: {{one kernel for [0-9]+ ops, }}
-// BATCH: emit.decision "fuse-multi-output" ["sum"] choice "apart" {{.*}} = "what is one instruction may not depend on the batch, and what pays does"
+// BATCH: emit.decision "fuse-multi-output" ["sum"] choice "not fused" {{.*}} = "results may not depend on the batch (determinism), and whether this fusion pays does; {{.*}}"
 // BATCH-NOT: {{one kernel for [0-9]+ ops, }}
 // EMIT: emit.decision "decide-inplace" ["error.neg"] choice "result 0 overwrites operand 0"
-// PINNED: emit.decision "fuse-multi-output" ["sum"] choice "apart" {{.*}} = "the policy pins them to different groups"
-// PINNED: emit.decision "fuse-multi-output" ["wide.exp"] choice "apart" {{.*}} rejected {wide.neg = "the policy names 'wide.neg', which would not be an instruction"}
+// PINNED: emit.decision "fuse-multi-output" ["sum"] choice "not fused" {{.*}} = "the policy's groups keep them in different instructions"
+// PINNED: emit.decision "fuse-multi-output" ["wide.exp"] choice "not fused" {{.*}} rejected {wide.neg = "the policy gives a kernel or record to 'wide.neg', which would be no instruction of its own: drop that entry"}
 
 // A sum that is kept for the next residual, and the norm of it: one kernel that writes both. The scale is no result.
 // CHECK-LABEL: func.func @residual

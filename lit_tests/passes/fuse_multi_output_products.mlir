@@ -6,14 +6,14 @@
 // RUN: aicf-opt %s -p 'set-target{target="cuda:sm_90a"},apply-policy{policy="{\"fusion\": {\"multi_output\": false}}"},fuse-epilogues,fuse-elementwise,fuse-multi-output' | filecheck %s --check-prefix=OFF
 // RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},fuse-epilogues,fuse-elementwise,fuse-multi-output' | filecheck %s --check-prefix=CPU
 
-// CHECK: emit.decision "fuse-multi-output" ["up", "up.act"] choice "one kernel for 2 ops, 2 results" because "what is kept of earlier ops is in registers when later ops read it" cost {saved_bytes = 8388608 : i64, apart_us = {{.*}}, whole_us = {{.*}}}
-// CHECK: emit.decision "fuse-multi-output" ["few"] choice "apart" because "no other group joins it" rejected {few.act = "predicted {{.*}} us, and {{.*}} us apart"}
-// CHECK: emit.decision "fuse-multi-output" ["odd"] choice "apart" {{.*}} cuda.gemm_wgmma: several results of a product are written here as lines of whole 16 bytes of f16 or bf16; {{.*}} cuda.gemm_mma: a product has several results;
+// CHECK: emit.decision "fuse-multi-output" ["up", "up.act"] choice "one kernel for 2 ops, 2 results" because "what is kept of earlier ops is in registers when later ops read it" cost {saved_bytes = 8388608 : i64, unfused_us = {{.*}}, fused_us = {{.*}}}
+// CHECK: emit.decision "fuse-multi-output" ["few"] choice "not fused" because "no other instruction can be fused with it" rejected {few.act = "predicted {{.*}} us fused and {{.*}} us unfused; {{.*}}"}
+// CHECK: emit.decision "fuse-multi-output" ["odd"] choice "not fused" {{.*}} cuda.gemm_wgmma: several results of a product are written here as lines of whole 16 bytes of f16 or bf16; {{.*}} cuda.gemm_mma: a product has several results;
 // CHECK-NOT: emit.decision "fuse-multi-output" ["sums"
-// PINNED: emit.decision "fuse-multi-output" ["up"] choice "apart" {{.*}} rejected {up.act = "the policy pins them to different groups"}
-// KIND: emit.decision "fuse-multi-output" ["up"] choice "apart" {{.*}} rejected {up.act = "the policy pins 'cuda.gemm_mma' for products of its kind"}
-// OFF: emit.decision "fuse-multi-output" ["up"] choice "apart" {{.*}} rejected {up.act = "fusion to several results is off by policy"}
-// CPU: emit.decision "fuse-multi-output" ["up"] choice "apart" {{.*}}cpu.gemm_avx2: a product has several results
+// PINNED: emit.decision "fuse-multi-output" ["up"] choice "not fused" {{.*}} rejected {up.act = "the policy's groups keep them in different instructions"}
+// KIND: emit.decision "fuse-multi-output" ["up"] choice "not fused" {{.*}} rejected {up.act = "the policy pins kernel cuda.gemm_mma for products of its kind, and that cannot run them fused"}
+// OFF: emit.decision "fuse-multi-output" ["up"] choice "not fused" {{.*}} rejected {up.act = "fusion into several results is off by policy (fusion: elementwise, multi_output, epilogue)"}
+// CPU: emit.decision "fuse-multi-output" ["up"] choice "not fused" {{.*}}cpu.gemm_avx2: a product has several results
 
 // A product that others read, and what is computed of each of its elements: one kernel that writes both.
 // CHECK-LABEL: func.func @kept

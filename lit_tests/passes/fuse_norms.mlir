@@ -7,16 +7,16 @@
 
 // CHECK: emit.decision "fuse-norms" ["fc", "fc.residual", "n.widen", "n.square", "n.sum", "n.rsqrt", "n.rb", "n.scaled", "n.g", "n.gb", "n.weighted", "n"] choice "one kernel for 12 ops" because "its rows stay in registers until they are normed"
 // CHECK-NEXT: emit.decision "fuse-norms" ["fc.1", {{.*}}] choice "one kernel for 8 ops" because "its rows stay in registers until they are normed, and are written once for others to read"
-// OFF: emit.decision "fuse-norms" ["fc", "n.sum"] choice "apart" because "fusion of norms behind products is off by policy"
+// OFF: emit.decision "fuse-norms" ["fc", "n.sum"] choice "not fused" because "fusion of norms with products is off by policy (fusion.norm)"
 // Nothing is gained on a CPU.
-// CPU: emit.decision "fuse-norms" ["fc", "n.sum"] choice "apart" {{.*}} "predicted {{.*}} us, and {{.*}} us apart
-// CPU-NEXT: emit.decision "fuse-norms" ["fc", "n.sum"] choice "apart" because "no kernel of the target gains by working on the rows behind the product" rejected {"fc + fc.residual + n.square + n.sum + n.rsqrt + n.rb + n.scaled + n" = "predicted {{.*}} us, and {{.*}} us apart"}
+// CPU: emit.decision "fuse-norms" ["fc", "n.sum"] choice "not fused" {{.*}} "predicted {{.*}} us fused and {{.*}} us unfused
+// CPU-NEXT: emit.decision "fuse-norms" ["fc", "n.sum"] choice "not fused" because "fusing them is illegal or not predicted to be faster on this target" rejected {"fc + fc.residual + n.square + n.sum + n.rsqrt + n.rb + n.scaled + n" = "predicted {{.*}} us fused and {{.*}} us unfused; {{.*}}"}
 // CUDA: emit.decision "fuse-norms" ["fc", "fc.residual", {{.*}}] choice "one kernel for 12 ops"
 // PINNED: emit.decision "fuse-norms" ["fc", "fc.residual", {{.*}}] choice "one kernel for 12 ops"
 // PINNED: emit.decision "fuse-norms" ["fc.1", "fc", "fc.residual", {{.*}}] choice "one kernel for 12 ops"
-// CUDA-NEXT: emit.decision "fuse-norms" ["fc", "n.sum"] choice "apart" {{.*}} "cuda.gemm_norm: warpgroup products take f16 and bf16 here, A is f32"
-// CUDA-NEXT: emit.decision "fuse-norms" ["fc", "n.sum"] choice "apart" {{.*}} = "predicted {{.*}} us, and {{.*}} us apart", {{.*}} = "'n.g' would be left behind, which the rows alone take along"}
-// CUDA-NEXT: emit.decision "fuse-norms" ["fc", "n.sum"] choice "apart" {{.*}} "cuda.gemm_norm: a row of 4096 columns does not fit in the registers of a cluster of 8 blocks"
+// CUDA-NEXT: emit.decision "fuse-norms" ["fc", "n.sum"] choice "not fused" {{.*}} "cuda.gemm_norm: warpgroup products take f16 and bf16 here, A is f32"
+// CUDA-NEXT: emit.decision "fuse-norms" ["fc", "n.sum"] choice "not fused" {{.*}} = "predicted {{.*}} us fused and {{.*}} us unfused; {{.*}}", {{.*}} = "it leaves out 'n.g', which is fused with the norm if the product is not"}
+// CUDA-NEXT: emit.decision "fuse-norms" ["fc", "n.sum"] choice "not fused" {{.*}} "cuda.gemm_norm: a row of 4096 columns does not fit in the registers of a cluster of 8 blocks"
 
 // A norm by the root of the sum of squares, also the cast of its scale, joins the product and its residual. What is normed
 // is computed in the first phase and kept.

@@ -6,12 +6,12 @@
 // CHECK: emit.decision "fuse-prologues" ["fc", "n.widen", "n.w", "n.square", "n.sum", "n.rsqrt", "n.rb", "n.scaled", "n.wb", "n.weighted", "n", "fc.bias", "fc.residual"] choice "one kernel for 13 ops" because "its rows are computed where the product reads them, and never written"
 // CHECK-NEXT: emit.decision "fuse-prologues" ["a"{{.*}}] choice "one kernel for 6 ops"
 // CHECK-NEXT: emit.decision "fuse-prologues" ["b", "s.exp.b", "s.sum.b", "s.rb.b", "s.b"{{.*}}] choice "one kernel for 5 ops"
-// CHECK-NEXT: emit.decision "fuse-prologues" ["t", {{.*}}] choice "apart" because "'t.read' reads the rows too, so they are written in any case"
+// CHECK-NEXT: emit.decision "fuse-prologues" ["t", {{.*}}] choice "not fused" because "'t.read' reads the rows too, so they have to be written to memory in any case"
 // CHECK-NEXT: }
-// OFF: emit.decision "fuse-prologues" ["n", {{.*}}] choice "apart" because "prologue fusion is off by policy"
+// OFF: emit.decision "fuse-prologues" ["n", {{.*}}] choice "not fused" because "prologue fusion is off by policy (fusion.prologue)"
 // Rows are not computed twice on a CPU.
 // CPU: emit.decision "fuse-prologues" ["fc", {{.*}}] choice "one kernel for 13 ops"
-// CPU-NEXT: emit.decision "fuse-prologues" ["s", {{.*}}] choice "apart"{{.*}} rejected {"s + a + a.act" = "each of 2 products would compute the rows"
+// CPU-NEXT: emit.decision "fuse-prologues" ["s", {{.*}}] choice "not fused"{{.*}} rejected {"s + a + a.act" = "each of 2 products would compute the rows again"
 
 // A norm of half precision: casts, also that of its scale, are of the row program; bias and residual stay behind the
 // product. The residual is x again, an operand of its own.

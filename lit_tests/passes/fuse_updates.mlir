@@ -70,7 +70,7 @@ func.func @gradients(
 
 // A chain that reads elements in another order stays outside, and one whose new value another chain needs; a number
 // that another op reads is an operand.
-// CHECK: rejected {turned.new = "it reads 'turned', whose elements lie in another order", a.new = "what reads the new value is needed for another one"}
+// CHECK: rejected {turned.new = "it reads 'turned', whose elements are in another order in memory than those of the parameter (transpose): copy them into that order", a.new = "another update needs what is computed from its new value, and would wait for it"}
 // CHECK-LABEL: func.func @outside
 // CHECK: logical.add %step
 // CHECK: logical.sub %w, %turned
@@ -115,7 +115,7 @@ func.func @alone(
 // -----
 
 // A ring of losses, each at its place, is a part that counts its elements; places along several dims stay outside.
-// CHECK: choice "one instruction updates 3 tensors, 3 results" {{.*}} rejected {grid.new = "it reads 'columns', whose elements follow from places along several dims"}
+// CHECK: choice "one instruction updates 3 tensors, 3 results" {{.*}} rejected {grid.new = "it reads 'columns', whose elements follow from coordinates along several dimensions, and an update knows one; flatten it"}
 // CHECK-LABEL: func.func @ring
 // CHECK: emit.group "a.new" from ["a.new", "b.new", "is", "ring.new"]
 // CHECK: logical.iota {axis = 0

@@ -3,19 +3,19 @@
 // RUN: aicf-opt %t.once > %t.twice
 // RUN: diff %t.once %t.twice
 
-// CHECK: emit.decision "materialize-views" ["strided.t"] choice "copy" because "'strided.r' needs its elements in row-major order" rejected {strides = "cannot express it"}
-// CHECK-NEXT: emit.decision "materialize-views" ["a.copy"] choice "copy" because "the result is a view or a constant, and results own their memory"
-// CHECK-NEXT: emit.decision "materialize-views" ["c.copy"] choice "copy" because "two results never share memory"
-// CHECK-NEXT: emit.decision "materialize-views" ["d.copy"] choice "copy" because "a result never shares memory with an argument"
-// CHECK-NEXT: emit.decision "materialize-views" ["e.copy"] choice "copy" because "the result is a view or a constant, and results own their memory"
-// CHECK-NEXT: emit.decision "materialize-views" ["w.copy"] choice "copy" because "the new value is not computed by an instruction"
+// CHECK: emit.decision "materialize-views" ["strided.t"] choice "copy" because "'strided.r' needs its elements in row-major order in memory" rejected {strides = "they cannot express both views"}
+// CHECK-NEXT: emit.decision "materialize-views" ["a.copy"] choice "copy" because "the program returns a view or a constant, and what it returns has memory of its own"
+// CHECK-NEXT: emit.decision "materialize-views" ["c.copy"] choice "copy" because "the program returns one value twice, and each result has memory of its own"
+// CHECK-NEXT: emit.decision "materialize-views" ["d.copy"] choice "copy" because "the program returns an input or parameter, and what it returns has memory of its own"
+// CHECK-NEXT: emit.decision "materialize-views" ["e.copy"] choice "copy" because "the program returns a view or a constant, and what it returns has memory of its own"
+// CHECK-NEXT: emit.decision "materialize-views" ["w.copy"] choice "copy" because "the new value of 'w' is a view, a constant or an argument: no instruction computes it"
 // CHECK-NEXT: emit.decision "materialize-views" ["bucket.a.copy"]
 // CHECK-NEXT: emit.decision "materialize-views" ["a.copy@N=2"]
-// CHECK-NEXT: emit.decision "materialize-views" ["i"] choice "copy" because "'m' takes it as it lies in memory" rejected {"computed where it is read" = "it takes no elements there"}
-// CHECK-NEXT: emit.decision "materialize-views" ["j"] choice "copy" because "'jr' takes it as it lies in memory" rejected {{.*}}
-// CHECK-NEXT: emit.decision "materialize-views" ["pc", "pt.part0", "pt.part1"] choice "transposed parts" because "'pr' needs its elements in row-major order" rejected {strides = "cannot express it"}
+// CHECK-NEXT: emit.decision "materialize-views" ["i"] choice "copy" because "'m' reads it from memory" rejected {"computed by its consumer" = "that reads its operand from memory alone"}
+// CHECK-NEXT: emit.decision "materialize-views" ["j"] choice "copy" because "'jr' reads it from memory" rejected {{.*}}
+// CHECK-NEXT: emit.decision "materialize-views" ["pc", "pt.part0", "pt.part1"] choice "transposed parts" because "'pr' needs its elements in row-major order in memory" rejected {strides = "they cannot express both views"}
 // CHECK-NEXT: emit.decision "materialize-views" ["qt"] choice "copy"
-// CHECK-NEXT: emit.decision "materialize-views" ["ks", "ks.view0"] choice "strides" because "strides express what is read in the end, though not what the views join on the way" rejected {copy = "the elements can be read where they are"}
+// CHECK-NEXT: emit.decision "materialize-views" ["ks", "ks.view0"] choice "strides" because "strides express what is read in the end, though not each view on the way" rejected {copy = "the elements can be read where they are"}
 // CHECK-NEXT: emit.decision "materialize-views" ["kv", "kv.view0", "kv.view1"] choice "strides"
 // CHECK-NEXT: emit.decision "materialize-views" ["lt"] choice "copy"
 // CHECK-NEXT: }

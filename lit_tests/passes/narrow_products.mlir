@@ -5,19 +5,19 @@
 // RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v4"},apply-policy{policy="{groups: [[c], [t.integers]]}"},assign-ids,narrow-products,logical-dce' | filecheck %s --check-prefix=LISTED
 // RUN: aicf-opt %s -p 'aicf-inference{target="cpu:x86-64-v4"}' | filecheck %s --check-prefix=FINAL
 
-// STRICT-COUNT-6: emit.decision "narrow-products" {{.*}}choice "in f32" because "sums of integers round otherwise than those of f32, and the policy wants strict rounding"
+// STRICT-COUNT-6: emit.decision "narrow-products" {{.*}}choice "in f32" because "integer sums round differently from f32 sums, and the policy wants strict rounding (rounding)"
 // STRICT-NOT: widening
-// BATCH-COUNT-6: choice "in f32" because "which of the two takes less depends on the batch, and the policy wants results that do not"
+// BATCH-COUNT-6: choice "in f32" because "which of the two is faster depends on the batch, and results may not (determinism)"
 // BATCH-NOT: widening
-// CUDA: emit.decision "narrow-products" ["c"] choice "in f32" because "the target has no kernel of kind conv"
+// CUDA: emit.decision "narrow-products" ["c"] choice "in f32" because "no kernel of the target runs a conv of these types"
 // CUDA: emit.decision "narrow-products" ["m"] choice "in f32" because "{{.*}}cuda.gemm_simt: {{.+}}"
 // CUDA-NOT: widening
-// CHECK: emit.decision "narrow-products" ["c"] choice "of integers: i16 and i8" because "predicted {{.*}} us as a product of integers, and {{.*}} us in f32" cost {narrow_us = {{.*}}, wide_us = {{.*}}}
+// CHECK: emit.decision "narrow-products" ["c"] choice "of integers: i16 and i8" because "predicted {{.*}} us as a product of integers and {{.*}} us in f32" cost {narrow_us = {{.*}}, wide_us = {{.*}}}
 // CHECK: emit.decision "narrow-products" ["m"] choice "of integers: i16 and i8"
 // CHECK: emit.decision "narrow-products" ["g"] choice "of integers: i8 and i8"
-// CHECK: emit.decision "narrow-products" ["t"] choice "in f32" because "predicted {{.*}} us as a product of integers, and {{.*}} us in f32"
-// CHECK: emit.decision "narrow-products" ["long"] choice "in f32" because "a sum of 70000 products may be {{[0-9]+}}, which i32 does not hold"
-// CHECK: emit.decision "narrow-products" ["k"] choice "in f32" because "a scale is neither one number nor one for each row, column or output channel"
+// CHECK: emit.decision "narrow-products" ["t"] choice "in f32" because "predicted {{.*}} us as a product of integers and {{.*}} us in f32"
+// CHECK: emit.decision "narrow-products" ["long"] choice "in f32" because "a sum of 70000 products may reach {{[0-9]+}}, which i32 does not hold: split the sum"
+// CHECK: emit.decision "narrow-products" ["k"] choice "in f32" because "a scale is neither per tensor nor per row, column or output channel"
 // LISTED: emit.decision "narrow-products" ["c"] choice "in f32" because "the policy lists it so"
 // LISTED: emit.decision "narrow-products" ["t"] choice "of integers: u8 and i8" because "the policy lists it so"
 

@@ -9,10 +9,10 @@
 
 // Instructions that no pass can complete, each with the way out.
 
-// KIND: unknown_kind.mlir:{{.*}}instruction 'act': unknown kind 'swish'; known: add, relu, gemm
+// KIND: unknown_kind.mlir:{{.*}}instruction 'act': unknown kind 'swish'; kinds are words such as gemm or softmax
 // SCHEMA: wrong_schema.mlir:{{.*}}instruction 'act': kind 'relu' has schema "", not "gemm.v1"
 // SHAPES: other_shapes.mlir:{{.*}}instruction 'act' (from act): its body is for other shapes or types than its buffers
-// BACKEND: other_backend.mlir:{{.*}}instruction 'act' (from act): backend cpu has no kernel 'reference.body'; it has cpu.gemm_avx512
+// BACKEND: other_backend.mlir:{{.*}}instruction 'act' (from act): backend cpu has no kernel 'reference.body'; it has cpu.gemm_blas
 // EPILOGUE: open_epilogue.mlir:{{.*}}instruction 'fc' has no body: a residual and activation 'relu' do not say which comes first; give body(@symbol)
 // GRID: no kernel of target cuda runs instruction 'fc' of kind gemm: {{.*}}cuda.gemm_simt: 70000 matrices are more than a grid has room for
 // TARGET: the module has no target; run set-target

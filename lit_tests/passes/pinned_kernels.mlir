@@ -5,14 +5,14 @@
 // RUN: not aicf-opt %s -p 'aicf-inference{target="cpu:x86-64-v3" policy="{groups: [[fc, act]]}"}' 2>&1 | filecheck %s --check-prefix=GROUP
 
 // A pinned kernel decides which group of that name forms: the largest that it runs, whatever that is predicted to cost.
-// SMALLER: emit.decision "fuse-norms" {{.*}} choice "apart" {{.*}} = "the policy pins cpu.gemm_portable: it runs no gemm_norm"
+// SMALLER: emit.decision "fuse-norms" {{.*}} choice "not fused" {{.*}} = "the policy pins kernel cpu.gemm_portable for it, which cannot run it: it does not run instructions of kind gemm_norm"
 // SMALLER: emit.decision "select-kernels" ["fc"] choice "cpu.gemm_portable" because "policy pins it for 'fc'"
 // SMALLER: graphs = {{\[\[}}"fc", "prob"]]
 // WHOLE: emit.decision "fuse-norms" {{.*}} choice "one kernel for 10 ops"
 // WHOLE: graphs = {{\[\[}}"fc"]]
 
 // One that runs none of them is an error at the op, and so is a policy that came along from another target.
-// NONE: pinned_kernels.mlir:[[# @LINE + 9]]:3: error: no kernel of target cpu runs 'fc.matmul' (logical.matmul): the policy pins cpu.gemm_avx512: needs cpu level x86-64-v4 (512-bit vectors), the target is x86-64-v3
+// NONE: pinned_kernels.mlir:[[# @LINE + 9]]:3: error: no kernel of target cpu runs 'fc.matmul' (logical.matmul): the policy pins kernel cpu.gemm_avx512 for it, which cannot run it: needs cpu level x86-64-v4 (512-bit vectors), the target is x86-64-v3
 // TARGET: error: kernels.fc: backend 'cpu' has no kernel 'reference.body'
 
 // A group names lowered ops; the error lists what the program has, and not what passes might copy.

@@ -5,7 +5,7 @@
 // What follows from parameters is computed once, and programs read it as arguments; constants go along.
 // CHECK-DAG: emit.decision "prepare-parameters" ["w:scaled", "scaled"] choice "computed once" because "it follows from w, s, which no program updates" rejected {"at every call" = "it would be the same each time"} cost {bytes = 2048 : i64}
 // CHECK-DAG: emit.decision "prepare-parameters" ["w:scaled", "again"] choice "computed once, as for another program"
-// CHECK-DAG: emit.decision "prepare-parameters" ["large"] choice "at every call" because "its 262144 bytes are made of 1024: it is computed where it is read"
+// CHECK-DAG: emit.decision "prepare-parameters" ["large"] choice "at every call" because "it has 262144 bytes and follows from 1024 bytes of parameters, which are less to read"
 // CHECK-LABEL: func.func @prepare(%w: tensor<16x32xi8> {logical.name = "w", logical.role = "param"}, %s: tensor<16xf32> {logical.name = "s", logical.role = "param"}, %v: tensor<32x16xf16> {logical.name = "halves", logical.role = "param"}) -> (tensor<16x32xf32> {logical.name = "w:scaled"}, tensor<32x16xf32> {logical.name = "halves:factors"}) {
 // CHECK-NEXT: %wide = logical.cast %w
 // CHECK-NEXT: logical.broadcast %s
@@ -52,7 +52,7 @@
 // CHECK: func.return
 
 // A policy that groups an op with others is followed.
-// PINNED-DAG: emit.decision "prepare-parameters" ["again"] choice "at every call" because "the policy groups it with what reads it"
+// PINNED-DAG: emit.decision "prepare-parameters" ["again"] choice "at every call" because "the policy lists it in one group with its consumers"
 // PINNED-LABEL: func.func @shared
 // PINNED: logical.mul
 

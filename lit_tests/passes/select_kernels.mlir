@@ -38,14 +38,14 @@
 // BUCKET: ["fc@N=64"] choice "cpu.gemm_avx2" because "lowest predicted time
 // KIND: ["fc@N=4"] choice "cpu.gemm_portable" because "policy pins it for 'gemm'"
 // FORBID: ["fc@N=4"] choice "cpu.gemm_portable"
-// FORBID-SAME: cpu.gemm_avx2 = "forbidden by policy"
+// FORBID-SAME: cpu.gemm_avx2 = "forbidden by policy (forbid)"
 
 // What a policy names must be there, and must be possible.
 // UNKNOWN: error: kernels.kepd: no group or kind has that name; did you mean 'kept'
 // NOBUCKET: error: kernels.fc@N=5: no group or kind has that name; did you mean 'fc@N=4' or
-// APART: error: groups[0]: its ops form no group together: 'fc.matmul' in 'fc@N=4', 'exp' in 'exp'; no kernel of the target takes them as one: split or drop the entry
+// APART: error: groups[0]: its ops form no group together: 'fc.matmul' in 'fc@N=4', 'exp' in 'exp'; no kernel of the target runs them as one instruction; split or drop the entry
 // ILLEGAL: error: kernels.fc: 'cpu.gemm_avx512' cannot run it: needs cpu level x86-64-v4 (512-bit vectors), the target is x86-64-v3; legal: cpu.gemm_avx2, cpu.gemm_portable
-// NONE: error: no kernel of target cpu runs group 'exp' of kind generated: cpu.generated: forbidden by policy; split the group or choose another target
+// NONE: error: no kernel of target cpu runs group 'exp' of kind generated: cpu.generated: forbidden by policy (forbid); split the group or choose another target
 
 // A record is narrowed to what the policy states of it, of what kernels offer.
 // RECORD: emit.group "fc@N=4" {{.*}}tile_rows = 4 : i64
@@ -55,7 +55,7 @@
 // INVARIANT: ["fc@N=4"] {{.*}} cost {expected_us = {{.*}} : f64, free_us = {{.*}} : f64}
 // INVARIANT: emit.group "fc@N=4" {{.*}}k_split = 1 : i64{{.*}}combination_order = "ascending k"
 // INVARIANT: emit.group "fc@N=64" {{.*}}k_split = 1 : i64{{.*}}combination_order = "ascending k"
-// VARIANT: error: no kernel of target reference runs group 'fc@N=4' of kind gemm: reference.body: the bits of a row may depend on the batch, the policy wants them not to
+// VARIANT: error: no kernel of target reference runs group 'fc@N=4' of kind gemm: reference.body: the bits of a row may depend on the batch, and the policy wants them not to (determinism)
 func.func @"f@N=4"(
     %x : tensor<4x8xf32> {logical.name = "x", logical.role = "input"},
     %w : tensor<8x8xf32> {logical.name = "w", logical.role = "param"}) -> (tensor<4x8xf32> {logical.name = "y"}, tensor<4x8xf32> {logical.name = "z"}) {

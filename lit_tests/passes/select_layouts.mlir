@@ -9,13 +9,13 @@
 // RUN: not aicf-opt %s -p 'aicf-inference{target="cpu:x86-64-v3" policy="{layouts: {frist: channels_last}}"}' 2>&1 | filecheck %s --check-prefix=UNKNOWN
 
 // CHECK: emit.decision "select-layouts" ["c", "y.copy"] choice "channels_last for 1 of 1 instruction" because "predicted {{.*}} us for all 2 that touch one, not {{.*}}; 1 transpose saved: 'y.copy'" rejected {row_major = "predicted {{.*}} us, not {{.*}}"} cost {{{.*}}transposes_saved = 1 : i64}
-// CHECK: emit.decision "select-layouts" ["first", "second"] choice "row_major for 2 of 2 instructions" because "predicted {{.*}} us, and no other order saves 2 us" rejected {second = "'fc' cannot run there: strides cannot express its views of that", channels_last = "predicted {{.*}} us where kernels take it"}
+// CHECK: emit.decision "select-layouts" ["first", "second"] choice "row_major for 2 of 2 instructions" because "predicted {{.*}} us, and no other order saves 2 us" rejected {second = "'fc' cannot run there: strides cannot express the views through which it is read or written", channels_last = "predicted {{.*}} us where kernels take it"}
 // LAST: emit.decision "select-layouts" ["first"] choice "channels_last for 1 of 2 instructions" because "the policy says so of all"
-// LAST: emit.decision "select-layouts" ["second"] choice "row_major for 1 of 2 instructions" because "kernels do not take the other" rejected {second = "'fc' cannot run there: strides cannot express its views of that"}
+// LAST: emit.decision "select-layouts" ["second"] choice "row_major for 1 of 2 instructions" because "kernels do not take the other" rejected {second = "'fc' cannot run there: strides cannot express the views through which it is read or written"}
 // ONE: emit.decision "select-layouts" ["c"] choice "row_major for 1 of 1 instruction" because "the policy says so of all"
 // ONE: emit.decision "select-layouts" ["first"] choice "channels_last for 1 of 2 instructions" because "the policy says so of each"
 // INVARIANT: emit.decision "select-layouts" ["c"] choice "row_major for 1 of 1 instruction" because "predicted times depend on the batch, the policy wants results that do not"
-// REFUSED: error: layouts.second: 'fc' cannot run with it channels_last: strides cannot express its views of that; say row_major, or leave it out
+// REFUSED: error: layouts.second: 'fc' cannot run with it channels_last: strides cannot express the views through which it is read or written; say row_major, or leave it out
 // UNKNOWN: error: layouts.frist: no group of that name has results that may lie either way; did you mean 'first'? these have: c, first, second
 // A target without kernels of convolutions has nothing to choose.
 // CUDA-NOT: "select-layouts"
@@ -67,7 +67,7 @@ func.func @back(
 // EMIT: emit.resolved "conv" {{.*}} name("second")
 func.func @block(
     %x : tensor<1x8x6x6xf32> {logical.name = "x", logical.role = "input"},
-    %w : tensor<8x8x3x3xf32> {logical.name = "w", logical.role = "param"},
+    %w : tensor<8x8x3x3xf32> {logical.name = "w3", logical.role = "param"},
     %v : tensor<8x8x3x3xf32> {logical.name = "v", logical.role = "param"},
     %m : tensor<288x4xf32> {logical.name = "m", logical.role = "param"}) -> (tensor<1x4xf32> {logical.name = "y"}) {
   %first = logical.conv %x, %w {strides = [1, 1], low = [1, 1], high = [1, 1], dilations = [1, 1], groups = 1} : (tensor<1x8x6x6xf32>, tensor<8x8x3x3xf32>) -> tensor<1x8x6x6xf32>

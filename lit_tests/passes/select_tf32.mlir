@@ -13,7 +13,7 @@
 // Nothing rounds f32 by itself, nor because its kernel is asked for.
 // IEEE: emit.decision "select-kernels" ["y"] choice "cuda.gemm_simt" {{.*}}cuda.gemm_mma_tf32 = "it rounds f32 operands to TF32, the policy has not allowed that (tf32: true)"
 // IEEE-NOT: math =
-// PINNED: error: no kernel of target cuda runs 'y' (logical.matmul): the policy pins cuda.gemm_mma_tf32: it rounds f32 operands to TF32, the policy has not allowed that (tf32: true)
+// PINNED: error: no kernel of target cuda runs 'y' (logical.matmul): the policy pins kernel cuda.gemm_mma_tf32 for it, which cannot run it: it rounds f32 operands to TF32, the policy has not allowed that (tf32: true)
 func.func @f(
     %a : tensor<64x784xf32> {logical.name = "a", logical.role = "input"},
     %b : tensor<512x784xf32> {logical.name = "b", logical.role = "param"},

@@ -10,8 +10,8 @@
 // DEVICE: return %{{.*}}, %{{.*}}, %{{.*}}, %now :
 
 // What follows from metas and numbers alone becomes metas with formulas, each once; the counter is kept and no result.
-// CHECK: emit.decision "separate-meta" ["offset"] choice "host: set in front of each run" because "mul of metas and numbers; option meta=host"
-// CHECK: emit.decision "separate-meta" ["now"] choice "host: set in front of each run" because "step_inc of metas and numbers; option meta=host"
+// CHECK: emit.decision "separate-meta" ["offset"] choice "host: set before each run" because "mul of metas and numbers; option meta=host"
+// CHECK: emit.decision "separate-meta" ["now"] choice "host: set before each run" because "step_inc of metas and numbers; option meta=host"
 // CHECK: emit.decision "separate-meta" ["rate.meta"] choice "host
 // CHECK: emit.decision "separate-meta" ["correction"] choice "host
 // CHECK-NOT: "separate-meta" ["again"]

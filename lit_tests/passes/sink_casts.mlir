@@ -6,11 +6,11 @@
 // RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"groups\": [[\"wide.scale\", \"scale\", \"scale.sum\"], [\"wide.shift\", \"shift\"]]}"},fuse-elementwise,sink-casts' | filecheck %s --check-prefix=LISTED
 // RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"kernels\": {\"scale\": \"cpu.generated\"}}"},fuse-elementwise,sink-casts' | filecheck %s --check-prefix=NAMED
 
-// CHECK: emit.decision "sink-casts" ["wide", "wide.shift"] choice "done by each of its 2 readers" because "a cast in registers is for nothing, and the wider values need no memory" cost {apart_us = {{.*}}, whole_us = {{.*}}}
+// CHECK: emit.decision "sink-casts" ["wide", "wide.shift"] choice "done by each of its 2 consumers" because "a cast in registers costs next to nothing, and the wider values need no memory" cost {unfused_us = {{.*}}, fused_us = {{.*}}}
 // CHECK-NOT: emit.decision "sink-casts" ["{{kept|low|product}}
-// JOINED: emit.decision "sink-casts" ["rest.wide", "rest.wide.shared.sum"] choice "done by its reader"
-// PINNED: emit.decision "sink-casts" ["wide"] choice "apart" because "the policy pins them to different groups"
-// NAMED: emit.decision "sink-casts" ["wide"] choice "apart" because "the policy names 'scale', which would not be an instruction"
+// JOINED: emit.decision "sink-casts" ["rest.wide", "rest.wide.shared.sum"] choice "done by its consumer"
+// PINNED: emit.decision "sink-casts" ["wide"] choice "not fused" because "the policy's groups keep them in different instructions"
+// NAMED: emit.decision "sink-casts" ["wide"] choice "not fused" because "the policy gives a kernel or record to 'scale', which would be no instruction of its own: drop that entry"
 
 // Both sums of a norm's backward part read the gradient: each widens it, and the wide one is nowhere in memory.
 // CHECK-LABEL: func.func @gradients

@@ -1,7 +1,7 @@
 // RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},sink-casts' | filecheck %s
 
 // A reader that takes a cast in is another group from then on, which keeps the cast that it gives itself.
-// CHECK: emit.decision "sink-casts" ["first"] choice "done by its reader"
+// CHECK: emit.decision "sink-casts" ["first"] choice "done by its consumer"
 // CHECK: %v, %r = emit.group "first" from ["first", "second", "sum"]
 // CHECK: %t = emit.group "third" from ["third"] ins(%{{.*}} = %v : tensor<64x32xf32>)
 func.func @chain(%x : tensor<64x32xbf16> {logical.name = "x", logical.role = "input"}, %u : tensor<64x32xbf16> {logical.name = "u", logical.role = "input"})

@@ -229,3 +229,14 @@ func.func @f(%x : tensor<3xi64> {logical.name = "x", logical.role = "input"}, %n
     -> (tensor<3xi64> {logical.name = "y"}, tensor<i64> {logical.name = "c", aicf.counts = {y = 1}}) {
   func.return %x, %n : tensor<3xi64>, tensor<i64>
 }
+
+// -----
+
+// Functions of a module share parameters and states by name.
+// CHECK: error: @g: param 'w' is a tensor<6xf32>, and a tensor<4xf32> in @f: functions of a module share what has one name; give it another name
+func.func @f(%w : tensor<4xf32> {logical.name = "w", logical.role = "param"}) -> (tensor<4xf32> {logical.name = "y"}) {
+  func.return %w : tensor<4xf32>
+}
+func.func @g(%w : tensor<6xf32> {logical.name = "w", logical.role = "param"}) -> (tensor<6xf32> {logical.name = "z"}) {
+  func.return %w : tensor<6xf32>
+}

@@ -48,7 +48,7 @@ func.func @two_types(%a : i32) -> i32 {
 
 // -----
 
-// CHECK: diagnostics.mlir:[[# @LINE + 1]]:30: error: unknown type 'f33'; did you mean f32?
+// CHECK: diagnostics.mlir:[[# @LINE + 1]]:30: error: unknown type 'f33'; did you mean 'f32'?
 func.func @unknown_type(%a : f33) {
   func.return
 }

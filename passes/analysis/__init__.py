@@ -1,0 +1,1 @@
+"""Facts about emit programs: order, liveness, hazards, accesses, cost."""

@@ -1,6 +1,6 @@
 """What a piece of work takes whatever kernel runs it: arithmetic operations, and bytes that must be read and written.
 
-Predicted times are the kernels' own business (`KernelDescriptor.cost_us`); this is what they can be compared with.
+Predicted times are the kernels' own business (`Kernel.cost_us`); this is what they can be compared with.
 """
 
 from __future__ import annotations

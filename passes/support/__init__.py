@@ -1,0 +1,1 @@
+"""What every pass may use: identity of ops, the ledger, policies, rewriting."""

@@ -1,8 +1,7 @@
-"""A worklist driver for rewrite patterns that neither folds nor removes ops behind the patterns' back.
+"""A worklist driver for rewrite patterns that folds and removes no op by itself.
 
-xDSL's greedy applier deletes unused pure ops and has no limit; here a pattern alone changes the program, an
-op is looked at again only when something around it changed, and a set of patterns that never settles is an
-error.
+xDSL's greedy applier deletes unused pure ops and has no limit. Here only the patterns change the program, an op is
+looked at again only when something around it changed, and a set of patterns that never settles is an error.
 """
 
 from __future__ import annotations

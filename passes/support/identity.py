@@ -98,10 +98,9 @@ def replace_with_value(rewriter: PatternRewriter, old: Operation, value: SSAValu
 
 
 class Expansion:
-    """Writes the ops that one op expands into, in front of it, and then takes it out.
+    """Inserts the ops that one op expands into before that op, and then erases the op.
 
-    The op called ``fc1`` expands into ops called ``fc1.<suffix>``; all stand for what it stood for, where it
-    stood.
+    The op called ``fc1`` expands into ops called ``fc1.<suffix>``, each with its sources and its location.
     """
 
     def __init__(self, rewriter: PatternRewriter, op: Operation, ids: IdTable) -> None:

@@ -13,7 +13,7 @@ from xdsl.ir import Attribute
 from aicf.dialects.emit import DecisionOp, LedgerOp, find_ledger
 
 
-def record(
+def record_decision(
     module: ModuleOp,
     pass_name: str,
     subjects: Sequence[str],

@@ -20,7 +20,7 @@ from aicf.backends.registry import get_kernels
 from aicf.compiled import Options
 from aicf.dialects.emit import ResolvedOp
 from aicf.frontends.text import make_context, parse_module
-from aicf.passes.aicf_training import AicfTrainingPass
+from aicf.passes.pipelines.aicf_training import AicfTrainingPass
 from aicf.tuning.candidates import candidates, grouped
 from tests.backends.cpu.programs import lower
 from tests.gpu.cases import CASES

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aicf.backends.lanes import LaneSteps
-from aicf.backends.nests import load_ops, nest_of
+from aicf.backends.common.lanes import LaneSteps
+from aicf.backends.common.loop_nest import load_ops, nest_of
 from aicf.dialects.emit_kernels import PhiloxOp
 from tests.backends.cpu.kernels_text import parse_kernel
 

@@ -21,7 +21,7 @@ from aicf.dialects.emit import (
     emit_resolved,
     root_buffer,
 )
-from aicf.dialects.kinds import KIND_IDS, SCHEMAS, pack, schema_of, schemas_of, unpack
+from aicf.dialects.kinds import KINDS, SCHEMAS, pack, schema_of, schemas_of, unpack
 from aicf.frontends.text import parse_module
 
 # Buffers
@@ -78,7 +78,7 @@ def test_views_that_see_each_other_have_no_root() -> None:
 
 
 def test_every_schema_belongs_to_a_kind() -> None:
-    assert {schema for kind in KIND_IDS for schema in schemas_of(kind)} == SCHEMAS.keys()
+    assert {schema for kind in KINDS for schema in schemas_of(kind)} == SCHEMAS.keys()
 
 
 def test_the_newest_schema_of_a_kind_is_current(monkeypatch: pytest.MonkeyPatch) -> None:

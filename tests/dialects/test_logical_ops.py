@@ -13,10 +13,21 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects import logical
+from aicf.dialects.traits import (
+    Expensive,
+    MatrixKernels,
+    PositionalOperands,
+    PrimitiveReduction,
+    RandomNumbers,
+    Rearrangement,
+    StridedOperands,
+    StridedView,
+    TrainingOnly,
+)
 from aicf.dialects.types import ELEMENTS, tensor, tensor_info
 from aicf.errors import InvalidIR
 from aicf.frontends.text import make_context, parse_module, verify_module
-from aicf.passes.support.lowerings import FORMULAS
+from aicf.passes.logical.lowerings import FORMULAS
 from tests.support.op_coverage import OF_TRAINING, assert_holds_every_op
 from tests.support.random_graphs import assert_same_results, random_program, run_program
 
@@ -117,6 +128,16 @@ def test_traits_say_what_kind_of_op_it_is() -> None:
             *("softmax", "layer_norm", "log_softmax", "rms_norm", "batch_norm", "group_norm"),
         },
         logical.IndexedRead: {"pad", "gather", "gather_elements", "flip", "write_row"},
+        Expensive: {
+            *("exp", "log", "tanh", "erf", "sigmoid", "sqrt", "rsqrt", "div", "expm1", "log1p", "sin", "cos"),
+            *("atan", "pow", "philox_word", "pad", "gather", "gather_elements", "flip", "write_row"),
+        },
+        MatrixKernels: {"matmul", "lstm"},
+        StridedView: {"reshape", "transpose", "broadcast", "slice", "window"},
+        Rearrangement: {"reshape", "transpose"},
+        PrimitiveReduction: {"reduce_sum", "reduce_max", "reduce_min", "reduce_prod"},
+        RandomNumbers: {"philox", "philox_word"},
+        TrainingOnly: {"gradient", "save", "sgd", "adam", "adamw"},
     }
     ops = {op.name.removeprefix("logical."): op for op in logical.Logical.operations}
     for trait, names in kinds.items():
@@ -124,6 +145,15 @@ def test_traits_say_what_kind_of_op_it_is() -> None:
         assert names <= found, trait
         if trait is not logical.Elementwise:
             assert names == found, trait
+
+
+def test_an_op_with_a_kind_of_its_own_reads_operands_where_they_lie() -> None:
+    ops = [op for op in logical.Logical.operations if issubclass(op, logical.LogicalOp)]
+    own = {op for op in ops if op.kind_alone is not logical.LogicalOp.kind_alone}
+    assert {logical.LstmOp, logical.ConcatOp, logical.AvgPoolOp} <= own
+    assert all(op.has_trait(StridedOperands) for op in own)
+    positional = {op for op in ops if op.has_trait(PositionalOperands)}
+    assert {logical.MatmulOp, logical.ConvOp} == positional - own
 
 
 VALID = str(random_program(3).module)

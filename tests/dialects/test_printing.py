@@ -7,7 +7,7 @@ from xdsl.dialects.builtin import ArrayAttr, FloatAttr, ModuleOp, StringAttr, f3
 
 from aicf.dialects.printing import text_of
 from aicf.frontends.text import make_context
-from aicf.passes.aicf_inference import AicfInferencePass
+from aicf.passes.pipelines.aicf_inference import AicfInferencePass
 from tests.support.random_graphs import random_program
 
 

@@ -14,7 +14,7 @@ from aicf.dialects.logical import LogicalOp
 from aicf.errors import InvalidIR
 from aicf.frontends.builder import Graph, Value
 from aicf.frontends.text import make_context, parse_module, verify_module
-from aicf.passes.verify_logical import VerifyLogicalPass
+from aicf.passes.verify.verify_logical import VerifyLogicalPass
 from tests.support.random_graphs import run_program
 
 THIS_FILE = re.escape(__file__.rsplit("/", 1)[1])
@@ -245,7 +245,7 @@ def test_errors_say_where_and_what() -> None:
         graph.broadcast_to(graph.constant(1.0), (1 << 30, 1 << 30))
     with fail('a value of graph "other" cannot be used in graph "g"'):
         graph.exp(other.input("x", (2,)))
-    with fail("add: both operands are Python numbers; make one a constant of the graph"):
+    with fail("add: all operands are Python numbers; make one a constant of the graph"):
         graph.add(1, 2)
     with fail("constant: 0.5 is no i32"):
         graph.cast(x, "i32") * 0.5
@@ -261,7 +261,7 @@ def test_errors_say_where_and_what() -> None:
         graph.softplus(x, 0.0)
     with fail("mod: not defined for f32; cast to an integer type first"):
         x % 2
-    with fail("concat: nothing to concatenate; give at least one value"):
+    with fail("concat: nothing to concatenate; give at least one operand"):
         graph.concat([], 0)
     with fail("element types differ: lhs f32, rhs f64"):
         graph.matmul(x, graph.constant(0.0, (3, 3), "f64"))
@@ -269,8 +269,10 @@ def test_errors_say_where_and_what() -> None:
         graph.matmul(graph.constant(0.0, (2, 4)), y, transpose_b=True)
     with fail("reduce_any: axis 2 is out of range for rank 2; write 0 to 1"):
         graph.reduce_any(x, [2])
-    with fail("argmax: axis -1 is out of range for rank 2; write 0 to 1"):
+    with fail("argmax: axis -3 is out of range for rank 2; write 0 to 1"):
         graph.argmax(x, -3)
+    with fail("expand_dims: axis -4 is out of range"):
+        graph.stack([x, x], -4)
     with fail("cumsum: not defined for i1; cast to a number first"):
         graph.cumsum(graph.compare("gt", x, 0.0))
     with fail("rms_norm: scale is 4xf32, but dimensions 1 to 1 of 2x3xf32 need 3xf32"):

@@ -77,7 +77,7 @@ def test_dialects_are_imported_when_mentioned():
         ("", "m.mlir:1:1: the program is empty: expected a builtin.module or a func.func"),
         ("// nothing\n", "m.mlir:2:1: the program is empty"),
         ("func.func @f( {", "m.mlir:1:15: expected argument or type, found '{'"),
-        ("logical.mtmul", "m.mlir:1:1: unknown operation logical.mtmul; did you mean logical.matmul"),
+        ("logical.mtmul", "m.mlir:1:1: unknown operation logical.mtmul; did you mean 'logical.matmul'"),
         (
             "tf.matmul",
             "m.mlir:1:1: unknown operation tf.matmul; the dialects are builtin, func, arith, math, logical",
@@ -105,9 +105,9 @@ def test_dialects_are_imported_when_mentioned():
         (PROGRAM.replace("2x3xf32", "2x3xq7"), "m.mlir:1:29: unknown type 'q7'"),
         (
             PROGRAM.replace("2x3xf32", "2x3xFloat32", 1),
-            "m.mlir:1:29: unknown type 'Float32'; did you mean f32?",
+            "m.mlir:1:29: unknown type 'Float32'; did you mean 'f32'?",
         ),
-        (PROGRAM.replace("tensor", "tensr", 1), "m.mlir:1:18: unknown type 'tensr'; did you mean tensor?"),
+        (PROGRAM.replace("tensor", "tensr", 1), "m.mlir:1:18: unknown type 'tensr'; did you mean 'tensor'?"),
         (
             PROGRAM.replace("2x3xf32", "2x3", 1),
             "m.mlir:1:28: expected 'x' and then a size or the element type, as in tensor<2x3xf32>",
@@ -161,6 +161,15 @@ def test_the_search_for_an_open_bracket_is_linear():
 def test_an_operand_from_another_function_is_not_visible():
     text = "func.func @f(%x: i32) {\n  func.return\n}\nfunc.func @g() -> i32 {\n  func.return %x : i32\n}"
     assert message(text) == "m.mlir:5:15: %x is used but not defined"
+
+
+def test_a_value_from_outside_of_a_function_is_refused_without_a_print():
+    text = '%c = "arith.constant"() {value = 1 : i32} : () -> i32\nfunc.func @f() -> i32 {\n  func.return %c : i32\n}'
+    with pytest.raises(
+        InvalidIR, match="2:1: func.func: an operation in it uses a value from outside of it"
+    ) as caught:
+        parse_module(text, "m.mlir")
+    assert len(str(caught.value)) < 200
 
 
 def test_a_value_of_a_nested_region_is_not_visible():

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import cast
 
 import aicf
-from aicf.backends.cuda import library
-from aicf.backends.cuda.device import CudaDevice
-from aicf.backends.cuda.device_program import DeviceModule, DeviceProgram, LibraryNode
-from aicf.backends.cuda.storage import read, stored
+from aicf.backends.cuda.runtime import library
+from aicf.backends.cuda.runtime.device import CudaDevice
+from aicf.backends.cuda.runtime.device_program import DeviceModule, DeviceProgram, LibraryNode
+from aicf.backends.cuda.runtime.storage import read, stored
 from aicf.compiled import CompiledModel, Options
 from aicf.dialects.plain_values import plain_value
 from aicf.frontends.text import make_context
-from aicf.policies.tuning_table import Header, MeasuredWork, Row, Timing, TuningTable
+from aicf.policies.tuning_table import Header, MeasuredWorkload, Row, Timing, TuningTable
 from aicf.tuning.candidates import Candidate, candidates, grouped
 from aicf.tuning.cuda_device import offered
 from tests.gpu.cases import CASES, ROOT, TARGET, Case
@@ -112,7 +112,7 @@ def _table_of(case: Case) -> TuningTable:
     row = Row(found.kernel.id, found.kernel.version, found.spec, given, timing, timing)
     backend, _, arch = case.target.partition(":")
     header = Header(backend, arch, 1, "none: a test's choice", "", {}, {})
-    return TuningTable(header).with_works([MeasuredWork(found.work.digest, found.work, (row,))])
+    return TuningTable(header).with_works([MeasuredWorkload(found.work.digest, found.work, (row,))])
 
 
 def _silent(what: str) -> None:

@@ -19,8 +19,8 @@ from xdsl.dialects.func import FuncOp
 
 from aicf.frontends.builder import Graph
 from aicf.frontends.text import parse_module
-from aicf.passes.assign_ids import AssignIdsPass
-from aicf.passes.differentiate import DifferentiatePass
+from aicf.passes.logical.assign_ids import AssignIdsPass
+from aicf.passes.training.differentiate import DifferentiatePass
 from aicf.policies.kernel_policy import Fusion
 from tests.gpu import programs
 from tests.gpu.drawn import DRAWN
@@ -71,6 +71,10 @@ class Case:
     depth: int = 1
     target: str = TARGET
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+DROPPING: Mapping[str, Any] = {"training": True}
+"""Options of programs that may hold a dropout, which compiled models drop by default."""
 
 
 def _built(name: str, build: Callable[[], Graph]) -> Callable[[], Program]:
@@ -124,7 +128,7 @@ def _graphs() -> dict[str, Case]:
     for family, (build, dtypes, kernels) in table.items():
         for dtype in dtypes:
             name = f"{family}-{dtype}"
-            options = {"training": True} if family == "philox" else {}
+            options = DROPPING if family == "philox" else {}
             cases[name] = Case(_built(name, partial(build, dtype)), kernels, options=options)
     return cases
 
@@ -564,7 +568,9 @@ def _random() -> dict[str, Case]:
     cases: dict[str, Case] = {}
     for dtype, seeds in (("f32", (0, 1, 2)), ("f16", (3, 4)), ("bf16", (5,)), ("f64", (6,))):
         for seed in seeds:
-            cases[f"random-{dtype}-{seed}"] = Case(partial(_random_program, dtype, seed), (), depth=4)
+            cases[f"random-{dtype}-{seed}"] = Case(
+                partial(_random_program, dtype, seed), (), depth=4, options=DROPPING
+            )
     for seed, family in enumerate(FAMILIES):
         for dtype in ("f32", "f16"):
             cases[f"fused-{family}-{dtype}"] = Case(partial(_fused_program, family, seed, dtype), (), depth=4)
@@ -667,7 +673,9 @@ TRAINING_CASES: dict[str, Case] = {
 }
 """Steps that update parameters, states and counters; looked at by `test_training`."""
 
-DRAWN_CASES: dict[str, Case] = {name: Case(drawn.program, (), depth=4) for name, drawn in DRAWN.items()}
+DRAWN_CASES: dict[str, Case] = {
+    name: Case(drawn.program, (), depth=4, options=DROPPING) for name, drawn in DRAWN.items()
+}
 """Looked at by `test_every_op`."""
 
 CASES: dict[str, Case] = {

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from unittest.mock import patch
 
 from aicf.backends.base import Launch
-from aicf.backends.cuda import build
-from aicf.backends.cuda.device_program import DeviceProgram
-from aicf.backends.cuda.launches import Emit, KernelLaunch, LibraryCall
+from aicf.backends.cuda.compiler import build
+from aicf.backends.cuda.compiler.launches import Emit, KernelLaunch, LibraryCall
+from aicf.backends.cuda.runtime.device_program import DeviceProgram
 from aicf.compiled import CompiledModel
 from tests.gpu.artifacts import changed, compiled, from_folder, obtained
 

@@ -23,7 +23,7 @@ from aicf.dialects.logical import REDUCTIONS as REDUCED
 from aicf.dialects.types import TensorInfo, tensor_info
 from aicf.frontends.builder import Graph, Value
 from aicf.frontends.text import parse_module
-from aicf.passes.support.work import argument_attrs
+from aicf.passes.bodies.workload import argument_attrs
 from aicf.runtime.tensors import numpy_dtype
 
 Array = NDArray[Any]

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import aicf
-from aicf.backends.cuda.device_program import DeviceProgram
-from aicf.backends.cuda.storage import read
+from aicf.backends.cuda.runtime.device_program import DeviceProgram
+from aicf.backends.cuda.runtime.storage import read
 from aicf.compiled import CompiledModel
 from aicf.errors import AicfError, BackendUnavailable, CaptureError
 from aicf.runtime import Profiler

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aicf.backends.cuda.code import Cubin
-from aicf.backends.cuda.storage import read
+from aicf.backends.cuda.compiler.code import Cubin
+from aicf.backends.cuda.runtime.storage import read
 from aicf.compiled import CompiledModel
 from tests.backends.cuda.sass import opcodes
 from tests.gpu.artifacts import compiled

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from aicf import InferenceSession, runtime
-from aicf.backends.cuda.toolchain import toolchain_lock
+from aicf.backends.cuda.compiler.toolchain import toolchain_lock
 from aicf.errors import BackendUnavailable
 from tests.gpu.artifacts import obtained
 from tests.gpu.harness import assert_right, program

@@ -22,5 +22,5 @@ def test_a_program_gives_the_same_on_every_target(name: str) -> None:
     made = program(name)
     assert_right(name, executable(name).run(made.inputs))
     for target in ("reference", "cpu"):
-        model = aicf.compile(made.module, made.weights, target)
+        model = aicf.compile(made.module, made.weights, target, **CASES[name].options)
         assert_right(name, model.run(made.inputs))

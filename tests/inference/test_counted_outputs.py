@@ -11,7 +11,7 @@ import aicf
 from aicf import InferenceSession
 from aicf.errors import InputMismatch
 from aicf.frontends.text import make_context, parse_module
-from aicf.passes.raise_emit import RaiseEmitPass
+from aicf.passes.emit.raise_emit import RaiseEmitPass
 
 TEXT = """
 func.func @f(%x : tensor<5x3xf32> {logical.name = "x", logical.role = "input"},

@@ -18,7 +18,10 @@ import pytest
 
 import aicf
 from aicf import InferenceSession
+from aicf.backends.reference.backend import ReferenceBackend
+from aicf.backends.registry import get_backend
 from aicf.errors import ArtifactError, BackendUnavailable, InputMismatch, PolicyError, SessionClosed
+from aicf.inference import devices
 from aicf.inference.interface import Bucket
 from tests.inference.models import (
     SCORES,
@@ -264,7 +267,7 @@ def test_the_placement_is_said_when_it_opens(caplog: pytest.LogCaptureFixture) -
     assert sum(program.kernels.values()) == len(launches)
     assert f"classifier on {placement.engine}: N=5; others are made on first use" in said
     assert "x: f32[N, 24] -> logits: f32[N, 10], probabilities: f32[N, 10]" in said
-    assert f"arena {program.arena:,} bytes (least {program.lower_bound:,})" in said
+    assert f"arena {program.arena:,} bytes (lower bound {program.lower_bound:,})" in said
 
 
 def test_without_logging_it_is_said_on_standard_error(
@@ -584,6 +587,35 @@ def test_the_reference_is_a_device_and_an_engine_of_the_cpu() -> None:
         with InferenceSession(classifier(), WEIGHTS, **options) as session:
             assert session.engine_name == "reference:typed"
             assert_classified(session.run([x]), x)
+
+
+class _Accelerator(ReferenceBackend):
+    """The reference backend on a device of its own."""
+
+    name = "accelerator"
+    device = "npu"
+
+    def how_to_choose(self, ordinal: int) -> str:
+        return f"NPU={ordinal} makes it the first"
+
+
+def test_a_backend_says_which_device_it_runs_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    registered = {"accelerator": _Accelerator()}
+    monkeypatch.setattr(devices, "backend_names", lambda: ["cpu", *registered])
+    monkeypatch.setattr(devices, "get_backend", lambda name: registered.get(name) or get_backend(name))
+    assert [devices.target_for(name, None) for name in ("npu", "npu:0", "accelerator", "cpu")] == [
+        *("accelerator", "accelerator", "accelerator", "cpu")
+    ]
+    assert devices.target_for("npu", "accelerator:typed") == "accelerator:typed"
+    with pytest.raises(BackendUnavailable, match="device 'npu:2': NPU=2 makes it the first"):
+        devices.target_for("npu:2", None)
+    with pytest.raises(PolicyError, match="'accelerator' does not run on device 'cpu'; legal: cpu"):
+        devices.target_for("cpu", "accelerator")
+    with pytest.raises(PolicyError, match="no 'cuda'; legal: accelerator, cpu, npu, npu:0"):
+        devices.target_for("cuda", None)
+    devices.check_device("npu", None, "accelerator", "typed")
+    with pytest.raises(PolicyError, match="'npu' is asked for, the program is compiled for cpu:x86-64-v3"):
+        devices.check_device("npu", None, "cpu", "x86-64-v3")
 
 
 def test_an_engine_may_name_a_level() -> None:

@@ -12,6 +12,7 @@ import pytest
 from xdsl.passes import ModulePass
 from xdsl.universe import XDSL_UNIVERSE
 
+from aicf.pass_files import passes_in
 from aicf.universe import AICF_UNIVERSE
 
 ROOT = Path(__file__).parents[2]
@@ -19,35 +20,12 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 LINKS = ("dialects", "passes", "tools")
 
 
-def packages_on_disk() -> set[str]:
-    found: set[str] = set()
+def test_every_folder_of_modules_is_a_package():
+    """`setup.py` finds packages by their `__init__.py`."""
     for top in ("aicf", *LINKS):
         for folder, names, files in os.walk(ROOT / top, followlinks=False):
-            names[:] = [
-                name for name in names if not (Path(folder) / name).is_symlink() and name != "__pycache__"
-            ]
-            if any(name.endswith(".py") for name in files):
-                parts = Path(folder).relative_to(ROOT).parts
-                found.add(".".join(parts if parts[0] == "aicf" else ("aicf", *parts)))
-    return found
-
-
-def test_every_package_is_listed():
-    assert set(PROJECT["tool"]["setuptools"]["packages"]) == packages_on_disk()
-
-
-def test_every_listed_package_has_an_init():
-    folders = PROJECT["tool"]["setuptools"]["package-dir"]
-    for package in PROJECT["tool"]["setuptools"]["packages"]:
-        top, rest = max(
-            (
-                (prefix, package[len(prefix) :])
-                for prefix in folders
-                if f"{package}.".startswith(f"{prefix}.")
-            ),
-            key=lambda pair: len(pair[0]),
-        )
-        assert (ROOT / folders[top] / rest.strip(".").replace(".", "/") / "__init__.py").is_file(), package
+            names[:] = [name for name in names if not (Path(folder) / name).is_symlink()]
+            assert "__init__.py" in files or not any(name.endswith(".py") for name in files), folder
 
 
 @pytest.mark.parametrize("name", LINKS)
@@ -100,6 +78,26 @@ def test_every_pass_is_named_as_its_file(name: str):
         and member.__module__ == module_pass.__module__
     ]
     assert passes == [module_pass], "one file, one pass"
+
+
+def test_every_pass_is_found():
+    """The universe reads files as text: it must find each class that is a pass."""
+    classes = re.compile(r"^class (\w+Pass)\((?:ModulePass|NamedPipeline)\)", re.MULTILINE)
+    written = {
+        name for path in (ROOT / "passes").rglob("*.py") for name in classes.findall(path.read_text("utf-8"))
+    }
+    assert written == {factory().__name__ for factory in AICF_UNIVERSE.all_passes.values()}
+
+
+def test_passes_that_fuse_are_in_one_folder():
+    """`aicf explain` takes what a pass in this folder decides for a decision about fusion, and nothing else."""
+    fusing = {
+        path.stem.replace("_", "-")
+        for path in (ROOT / "passes").rglob("*.py")
+        if '"not fused"' in path.read_text("utf-8")
+    }
+    assert "fuse-elementwise" in passes_in("fusion") and "sink-casts" in fusing
+    assert fusing & AICF_UNIVERSE.all_passes.keys() <= passes_in("fusion") < AICF_UNIVERSE.all_passes.keys()
 
 
 @pytest.mark.parametrize("name", AICF_UNIVERSE.all_dialects)

@@ -20,10 +20,10 @@ from aicf import Graph, Value
 from aicf.dialects.emit import PREPARE
 from aicf.errors import AicfError
 from aicf.frontends.text import make_context, parse_module
-from aicf.passes.aicf_inference import AicfInferencePass
+from aicf.passes.pipelines.aicf_inference import AicfInferencePass
 from aicf.passes.support.programs import programs
-from aicf.passes.verify_emit import VerifyEmitPass
-from aicf.passes.verify_order import VerifyOrderPass
+from aicf.passes.verify.verify_emit import VerifyEmitPass
+from aicf.passes.verify.verify_order import VerifyOrderPass
 from tests.support.plan_mutations import Mutation, Original, mutations, put_buffers_first
 from tests.support.race_simulator import find_race
 from tests.support.random_graphs import random_program

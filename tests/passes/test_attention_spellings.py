@@ -16,7 +16,7 @@ from aicf.backends.reference.interpreter import run_module
 from aicf.dialects.emit import PREPARE, ProgramOp
 from aicf.frontends.builder import Graph
 from aicf.frontends.text import make_context
-from aicf.passes.aicf_inference import AicfInferencePass
+from aicf.passes.pipelines.aicf_inference import AicfInferencePass
 from tests.support.attention_spellings import HEADS, SCALE, SIZE, SPELLINGS, D, NumpyOps
 
 Array = NDArray[Any]

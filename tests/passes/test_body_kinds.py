@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr, i1
 
-from aicf.passes.support.body_kinds import derive_kind
+from aicf.passes.bodies.kinds import derive_kind
 from tests.passes.bodies import body
 
 M, ROW, COL = "tensor<4x6xf32>", "tensor<6xf32>", "tensor<4x1xf32>"

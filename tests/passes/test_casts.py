@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 import aicf
 from aicf import Graph
 from aicf.frontends.text import make_context, parse_module
-from aicf.passes.aicf_inference import AicfInferencePass
-from aicf.passes.aicf_training import AicfTrainingPass
-from aicf.passes.raise_emit import RaiseEmitPass
+from aicf.passes.emit.raise_emit import RaiseEmitPass
+from aicf.passes.pipelines.aicf_inference import AicfInferencePass
+from aicf.passes.pipelines.aicf_training import AicfTrainingPass
 from tests.passes.test_raise_emit import stripped
 
 RATE = 0.25

@@ -9,9 +9,9 @@ from xdsl.dialects.builtin import ModuleOp
 import aicf
 from aicf.errors import InvalidIR
 from aicf.frontends.text import make_context, parse_module
-from aicf.passes.aicf_inference import AicfInferencePass, run
-from aicf.passes.lower_to_emit import LowerToEmitPass
-from aicf.passes.raise_emit import RaiseEmitPass
+from aicf.passes.emit.lower_to_emit import LowerToEmitPass
+from aicf.passes.emit.raise_emit import RaiseEmitPass
+from aicf.passes.pipelines.aicf_inference import AicfInferencePass, run
 from tests.passes.test_pipeline_prefixes import TARGETS, check_prefixes
 from tests.passes.test_raise_emit import compiled, stripped
 from tests.support.concat_programs import PROGRAMS, ConcatProgram, drawn

@@ -16,9 +16,9 @@ from xdsl.dialects.builtin import ModuleOp
 from aicf.dialects import logical
 from aicf.frontends.builder import Graph
 from aicf.frontends.text import verify_module
-from aicf.passes.assign_ids import AssignIdsPass
-from aicf.passes.differentiate import DifferentiatePass
-from aicf.passes.support.gradients import GRADIENTS
+from aicf.passes.logical.assign_ids import AssignIdsPass
+from aicf.passes.training.differentiate import DifferentiatePass
+from aicf.passes.training.gradients import GRADIENTS
 from tests.support.elementwise_ops import OPS
 from tests.support.gradient_programs import SMOOTH_OPS, SMOOTH_ROWS, smooth, with_loss
 from tests.support.op_coverage import assert_holds_every_op
@@ -126,4 +126,4 @@ def test_slices_of_one_value(windows: list[tuple[tuple[int, int], tuple[int, int
 def test_every_op_says_what_it_passes_back() -> None:
     """All but steps of optimizers, behind which nothing is learned."""
     optimizers = [op for op in logical.Logical.operations if issubclass(op, logical.OptimizerOp)]
-    assert_holds_every_op(GRADIENTS, "passes/support/gradients/", besides=optimizers)
+    assert_holds_every_op(GRADIENTS, "passes/training/gradients/", besides=optimizers)

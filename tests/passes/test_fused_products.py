@@ -13,9 +13,9 @@ from xdsl.dialects.builtin import ModuleOp
 from aicf.backends.reference.interpreter import run_module
 from aicf.dialects.emit import ProgramOp
 from aicf.frontends.text import make_context, parse_module, verify_module
-from aicf.passes.aicf_inference import AicfInferencePass, run
-from aicf.passes.raise_emit import RaiseEmitPass
-from aicf.passes.set_target import SetTargetPass
+from aicf.passes.emit.raise_emit import RaiseEmitPass
+from aicf.passes.logical.set_target import SetTargetPass
+from aicf.passes.pipelines.aicf_inference import AicfInferencePass, run
 from tests.passes.test_pipeline_prefixes import WHOLE, assert_close, check_prefixes, reference_run
 from tests.passes.test_raise_emit import compiled, stripped
 from tests.support.fused_graphs import FAMILIES, fused_program

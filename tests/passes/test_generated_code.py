@@ -21,8 +21,8 @@ from aicf.dialects.emit_scalar_ops import SCALAR_OPS
 from aicf.dialects.emit_updates import is_update
 from aicf.frontends.builder import Graph
 from aicf.frontends.text import make_context, parse_module
-from aicf.passes.aicf_training import AicfTrainingPass
-from aicf.passes.lower_to_emit import LowerToEmitPass
+from aicf.passes.emit.lower_to_emit import LowerToEmitPass
+from aicf.passes.pipelines.aicf_training import AicfTrainingPass
 from tests.gpu.drawn import DRAWN
 from tests.support.generated_code import check_codes
 from tests.support.meta_programs import regression_batch, regression_program, regression_start

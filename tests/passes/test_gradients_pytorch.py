@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
-from aicf.passes.differentiate import DifferentiatePass
+from aicf.passes.training.differentiate import DifferentiatePass
 from tests.support.elementwise_ops import OPS
 from tests.support.gradient_programs import SMOOTH_OPS, SMOOTH_ROWS, Array, smooth, with_loss
 from tests.support.op_rows.row import Row, is_float, program

@@ -6,7 +6,7 @@ import pytest
 from xdsl.ir.affine import AffineMap
 
 from aicf.dialects.emit_kernels import KernelOp
-from aicf.passes.support.kernel_code import NoCode, derive_code
+from aicf.passes.bodies.kernel_code import NoCode, derive_code
 from tests.passes.bodies import body
 
 M = "tensor<4x6xf32>"
@@ -161,7 +161,7 @@ def test_what_is_normed_behind_a_product_is_computed_once() -> None:
                 f"%2 = logical.transpose %1 {{permutation = [1, 0]}} : {M} -> tensor<6x4xf32>",
                 "emit.yield %2 : tensor<6x4xf32>",
             ],
-            "logical.transpose in the middle of a body moves elements",
+            "logical.transpose moves elements between ops of one instruction",
             id="transposition_behind",
         ),
         pytest.param(
@@ -171,7 +171,7 @@ def test_what_is_normed_behind_a_product_is_computed_once() -> None:
                 "%2 = logical.transpose %1 {permutation = [1, 0]} : tensor<4x4xf32> -> tensor<4x4xf32>",
                 "emit.yield %2 : tensor<4x4xf32>",
             ],
-            "logical.transpose in the middle of a body moves elements",
+            "logical.transpose moves elements between ops of one instruction",
             id="square_transposition",
         ),
         pytest.param(
@@ -203,7 +203,7 @@ def test_what_is_normed_behind_a_product_is_computed_once() -> None:
                 "%3 = logical.sub %x, %2 : tensor<4x4xf32>",
                 "emit.yield %3 : tensor<4x4xf32>",
             ],
-            "reads a value at another index than it is computed or read elsewhere",
+            "reads a value at other indices than another op computes or reads it",
             id="row_sums_along_columns",
         ),
         pytest.param(
@@ -214,7 +214,7 @@ def test_what_is_normed_behind_a_product_is_computed_once() -> None:
                 "%3 = logical.mul %1, %2 : tensor<4x4xf32>",
                 "emit.yield %3 : tensor<4x4xf32>",
             ],
-            "reads a value at another index than it is computed or read elsewhere",
+            "reads a value at other indices than another op computes or reads it",
             id="outer_product_of_one_value",
         ),
         pytest.param(
@@ -224,7 +224,7 @@ def test_what_is_normed_behind_a_product_is_computed_once() -> None:
                 "%2 = logical.reduce_sum %1 {axes = [1]} : tensor<4x4xf32> -> tensor<4xf32>",
                 "emit.yield %2 : tensor<4xf32>",
             ],
-            "a reduction behind a contraction",
+            "a reduction after a product",
             id="reduced_product",
         ),
         pytest.param(
@@ -234,7 +234,7 @@ def test_what_is_normed_behind_a_product_is_computed_once() -> None:
                 "%2 = logical.matmul %1, %b : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>",
                 "emit.yield %2 : tensor<4x4xf32>",
             ],
-            "two contractions in one body",
+            "two products in one instruction",
             id="two_products",
         ),
         pytest.param(
@@ -244,7 +244,7 @@ def test_what_is_normed_behind_a_product_is_computed_once() -> None:
                 "%1 = logical.add %x, %c : tensor<2xf32>",
                 "emit.yield %1 : tensor<2xf32>",
             ],
-            "a constant with different elements",
+            "a constant whose elements differ",
             id="table",
         ),
         pytest.param(

@@ -11,8 +11,8 @@ from xdsl.dialects.builtin import BoolAttr, FloatAttr, IntegerAttr, StringAttr, 
 from xdsl.ir import Attribute
 
 from aicf.dialects.types import element_named, tensor
-from aicf.passes.support.body_kinds import derive_kind
-from aicf.passes.support.kind_bodies import NoBody, Request, kind_body
+from aicf.passes.bodies.kinds import derive_kind
+from aicf.passes.kernels.kind_definitions import NoBody, Request, kind_body
 from aicf.semantics import evaluate_block
 
 Shapes = list[tuple[int, ...]]

@@ -15,9 +15,9 @@ from xdsl.passes import ModulePass
 from aicf.dialects.emit import ResolvedOp, find_ledger
 from aicf.dialects.printing import text_of
 from aicf.frontends.text import make_context
-from aicf.passes.aicf_inference import AicfInferencePass
-from aicf.passes.aicf_training import AicfTrainingPass
-from aicf.passes.support.driver import drive
+from aicf.passes.pipelines.aicf_inference import AicfInferencePass
+from aicf.passes.pipelines.aicf_training import AicfTrainingPass
+from aicf.passes.pipelines.driver import drive
 from tests.support import concat_programs, meta_programs, multi_output_programs, training_graphs
 from tests.support.fused_graphs import FAMILIES, fused_program
 from tests.support.indexing_programs import PROGRAMS as INDEXING

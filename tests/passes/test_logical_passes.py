@@ -15,11 +15,11 @@ from aicf.dialects.logical import ConstantOp, ExpOp, LogicalOp, NegOp, ReshapeOp
 from aicf.errors import AicfError, PolicyError
 from aicf.frontends.builder import Graph
 from aicf.frontends.text import make_context, parse_module
-from aicf.passes.logical_canonicalize import PATTERNS
-from aicf.passes.specialize_shapes import SpecializeShapesPass, parse_dims
+from aicf.passes.logical.logical_canonicalize import PATTERNS
+from aicf.passes.logical.specialize_shapes import SpecializeShapesPass, parse_dims
+from aicf.passes.pipelines.text import parse_pipeline
 from aicf.passes.support.greedy import apply_patterns
 from aicf.passes.support.identity import IdTable, derived_id, op_id, sources
-from aicf.passes.support.pipeline import parse_pipeline
 from aicf.semantics import evaluate_block
 from aicf.universe import AICF_UNIVERSE
 from tests.support.random_graphs import random_program, run_program

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aicf.frontends.text import make_context, parse_module, verify_module
-from aicf.passes.support.pipeline import parse_pipeline
+from aicf.passes.pipelines.text import parse_pipeline
 from aicf.universe import AICF_UNIVERSE
 from tests.support.module_state import state_of
 from tests.support.random_graphs import assert_same_results, random_program, run_program

@@ -14,8 +14,8 @@ from xdsl.ir import Block, Region
 from aicf.dialects import logical
 from aicf.dialects.types import tensor
 from aicf.frontends.text import verify_module
-from aicf.passes.lower_logical import LowerLogicalPass
-from aicf.passes.lower_optimizers import LowerOptimizersPass
+from aicf.passes.legalize.lower_logical import LowerLogicalPass
+from aicf.passes.training.lower_optimizers import LowerOptimizersPass
 from tests.support.optimizer_programs import CASES, SHAPE, program, run, trajectory
 
 

@@ -20,7 +20,7 @@ from aicf.passes.analysis.liveness import (
     lower_bound,
     slot_lifetimes,
 )
-from aicf.passes.plan_memory import place
+from aicf.passes.emit.plan_memory import place
 
 
 @dataclass

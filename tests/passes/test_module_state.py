@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aicf.frontends.text import make_context
-from aicf.passes.aicf_inference import AicfInferencePass
+from aicf.passes.pipelines.aicf_inference import AicfInferencePass
 from tests.support.module_state import state_of
 from tests.support.random_graphs import random_program
 

@@ -16,7 +16,7 @@ from onnx import helper, numpy_helper
 import aicf
 from aicf.compiled import CompiledModel
 from aicf.decided import read_decided
-from aicf.passes.support.narrow_prices import ProductPrices
+from aicf.passes.legalize.narrow_prices import ProductPrices
 from tests.backends.cpu.test_conv import LEVELS_HERE
 
 Array = NDArray[Any]
@@ -297,7 +297,7 @@ def test_scores_of_attention_stay_in_f32() -> None:
     exe, (got,) = run(model, {"y": v}, LEVELS[-1])
     weights = np.exp(q @ k - (q @ k).max(-1, keepdims=True))
     np.testing.assert_allclose(got, weights / weights.sum(-1, keepdims=True) @ v, rtol=1e-4, atol=1e-4)
-    assert decided(exe) == {"s": ("in f32", "attention takes it along, in f32")}
+    assert decided(exe) == {"s": ("in f32", "it can be fused into attention, whose kernels read floats")}
 
 
 WRAPPING = {

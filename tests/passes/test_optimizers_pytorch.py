@@ -13,8 +13,8 @@ from xdsl.ir import Block
 from aicf.dialects import logical
 from aicf.dialects.types import tensor
 from aicf.frontends.builder import Graph
-from aicf.passes.lower_logical import LowerLogicalPass
-from aicf.passes.lower_optimizers import LowerOptimizersPass
+from aicf.passes.legalize.lower_logical import LowerLogicalPass
+from aicf.passes.training.lower_optimizers import LowerOptimizersPass
 from aicf.semantics import evaluate
 from tests.support.optimizer_programs import CASES, SHAPE, Case, program, trajectory
 from tests.support.random_graphs import run_program

@@ -21,9 +21,9 @@ from xdsl.dialects.func import FuncOp
 from aicf.backends.reference.interpreter import Results, run_module
 from aicf.dialects.emit import ProgramOp
 from aicf.frontends.text import make_context, parse_module, verify_module
-from aicf.passes.aicf_inference import AicfInferencePass
-from aicf.passes.lower_to_emit import LowerToEmitPass
-from aicf.passes.specialize_shapes import SpecializeShapesPass
+from aicf.passes.emit.lower_to_emit import LowerToEmitPass
+from aicf.passes.logical.specialize_shapes import SpecializeShapesPass
+from aicf.passes.pipelines.aicf_inference import AicfInferencePass
 from aicf.semantics import evaluate
 from tests.support.generated_code import check_codes
 from tests.support.module_state import state_of

@@ -12,9 +12,9 @@ from aicf.backends.reference.interpreter import run_module
 from aicf.dialects.emit import find_ledger
 from aicf.errors import PolicyError
 from aicf.frontends.text import make_context, parse_module, verify_module
-from aicf.passes.aicf_inference import AicfInferencePass, run
-from aicf.passes.aicf_training import AicfTrainingPass
-from aicf.passes.raise_emit import RaiseEmitPass
+from aicf.passes.emit.raise_emit import RaiseEmitPass
+from aicf.passes.pipelines.aicf_inference import AicfInferencePass, run
+from aicf.passes.pipelines.aicf_training import AicfTrainingPass
 from tests.support.random_graphs import RandomProgram, random_program
 from tests.support.random_training import random_training_program
 

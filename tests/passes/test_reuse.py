@@ -10,8 +10,8 @@ from xdsl.dialects.builtin import ModuleOp
 import aicf
 from aicf.dialects.emit_ledger import DecisionOp
 from aicf.frontends.text import make_context, parse_module, verify_module
-from aicf.passes.raise_emit import RaiseEmitPass
-from aicf.passes.support.reuse import MOST_READERS, Cache, Step, memory_bytes, reuse_order
+from aicf.passes.emit.raise_emit import RaiseEmitPass
+from aicf.passes.emit.reuse import MOST_READERS, Cache, Step, memory_bytes, reuse_order
 from tests.passes.test_raise_emit import TARGET, compiled, stripped
 
 

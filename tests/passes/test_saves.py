@@ -17,10 +17,10 @@ from aicf.dialects import logical
 from aicf.dialects.emit import ProgramOp
 from aicf.errors import PlanError, PolicyError
 from aicf.frontends.text import make_context
-from aicf.passes.aicf_inference import run
-from aicf.passes.aicf_training import AicfTrainingPass
-from aicf.passes.eliminate_saves import EliminateSavesPass
-from aicf.passes.support.decisions import decisions_of
+from aicf.passes.emit.decisions import decisions_of
+from aicf.passes.pipelines.aicf_inference import run
+from aicf.passes.pipelines.aicf_training import AicfTrainingPass
+from aicf.passes.training.eliminate_saves import EliminateSavesPass
 from tests.passes.test_pipeline_prefixes import PLACED, TARGETS, assert_close, check_orders
 from tests.passes.test_raise_emit import stripped
 from tests.support.module_state import state_of

@@ -18,11 +18,11 @@ from aicf.dialects.emit import GroupOp, find_ledger
 from aicf.errors import PolicyError
 from aicf.frontends.builder import Graph
 from aicf.frontends.text import make_context
-from aicf.passes.aicf_inference import AicfInferencePass, run
-from aicf.passes.raise_emit import RaiseEmitPass
-from aicf.passes.select_kernels import SelectKernelsPass
-from aicf.passes.support import layout_search
-from aicf.passes.support.decisions import decisions_of
+from aicf.passes.emit.decisions import decisions_of
+from aicf.passes.emit.raise_emit import RaiseEmitPass
+from aicf.passes.kernels.select_kernels import SelectKernelsPass
+from aicf.passes.layout import search as layout_search
+from aicf.passes.pipelines.aicf_inference import AicfInferencePass, run
 from tests.gpu.programs import random_arrays
 from tests.passes.test_raise_emit import stripped
 from tests.support.random_convnets import random_convnet

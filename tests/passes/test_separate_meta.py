@@ -18,10 +18,10 @@ from aicf.dialects.step_names import BAD_STEP
 from aicf.dialects.types import element_named
 from aicf.errors import PolicyError
 from aicf.frontends.text import make_context
-from aicf.passes.aicf_training import AicfTrainingPass
-from aicf.passes.differentiate import DifferentiatePass
-from aicf.passes.separate_meta import SeparateMetaPass
+from aicf.passes.pipelines.aicf_training import AicfTrainingPass
 from aicf.passes.support.interface import argument_entry, meta_attrs
+from aicf.passes.training.differentiate import DifferentiatePass
+from aicf.passes.training.separate_meta import SeparateMetaPass
 from aicf.runtime.host_formulas import FORMULAS
 from aicf.runtime.tensors import Array
 from aicf.semantics.random import philox_word, uniform

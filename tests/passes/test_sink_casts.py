@@ -13,10 +13,10 @@ from aicf.dialects.emit import GroupOp, find_ledger
 from aicf.dialects.logical import CastOp
 from aicf.dialects.types import byte_count
 from aicf.frontends.text import make_context
-from aicf.passes.aicf_inference import run
-from aicf.passes.aicf_training import AicfTrainingPass
-from aicf.passes.select_kernels import SelectKernelsPass
-from aicf.passes.support.peeling import yielded
+from aicf.passes.bodies.view_folding import yielded
+from aicf.passes.kernels.select_kernels import SelectKernelsPass
+from aicf.passes.pipelines.aicf_inference import run
+from aicf.passes.pipelines.aicf_training import AicfTrainingPass
 from tests.gpu.training import TRAININGS
 
 TARGETS = ("cuda:sm_90a", "cpu:x86-64-v3")
@@ -47,9 +47,9 @@ def test_no_group_of_loops_gives_what_its_readers_could_widen(target: str) -> No
     ledger = find_ledger(module)
     assert ledger is not None
     sunk = [op for op in ledger.decisions if op.pass_name.data == "sink-casts"]
-    apart = {op.subjects.data[0].data for op in sunk if op.choice.data == "apart"}
+    apart = {op.subjects.data[0].data for op in sunk if op.choice.data == "not fused"}
     assert {cast.attributes["aicf.id"].data for cast in widened} <= apart  # pyright: ignore
-    assert any("reader" in op.choice.data for op in sunk) == target.startswith(
+    assert any("consumer" in op.choice.data for op in sunk) == target.startswith(
         "cuda"
     )  # small ones stay on a CPU
 

@@ -10,8 +10,8 @@ import aicf
 from aicf.dialects.emit import ResolvedOp
 from aicf.dialects.emit_ledger import DecisionOp
 from aicf.frontends.text import make_context
-from aicf.passes.aicf_inference import AicfInferencePass
-from aicf.passes.support.streams import Step, predicted_us
+from aicf.passes.emit.streams import Step, predicted_us
+from aicf.passes.pipelines.aicf_inference import AicfInferencePass
 
 
 def test_a_chain_takes_the_sum() -> None:

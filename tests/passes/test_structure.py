@@ -9,9 +9,9 @@ import pytest
 from xdsl.ir import Block
 from xdsl.printer import Printer
 
-from aicf.passes.support.structure import structure_of_body, structure_of_code
-from aicf.passes.support.templates import WorkTemplate
-from aicf.passes.support.work import GroupWork, work_of_body
+from aicf.passes.bodies.structure import structure_of_body, structure_of_code
+from aicf.passes.bodies.workload import GroupWorkload, workload_of_body
+from aicf.passes.fusion.workload_templates import WorkTemplate
 from tests.passes.bodies import body
 
 ROWS = 4
@@ -35,7 +35,7 @@ def dense(name: str, *, rows: int = ROWS, activation: str = "relu", number: str 
     )
 
 
-def text(work: GroupWork) -> str:
+def text(work: GroupWorkload) -> str:
     """The body and the program of a work with locations and names."""
     out = StringIO()
     printer = Printer(out, print_debuginfo=True)
@@ -48,7 +48,7 @@ def text(work: GroupWork) -> str:
 def test_a_copied_work_is_the_derived_one_with_its_own_names() -> None:
     own = dense("two")
     copied = WorkTemplate.of(dense("one"), ORIGINS).named("g", own)
-    derived = work_of_body("g", own, ORIGINS)
+    derived = workload_of_body("g", own, ORIGINS)
     assert text(copied) == text(derived)
     assert "two.m" in text(copied) and "one" not in text(copied)
     assert copied.operands == derived.operands and copied.results == derived.results
@@ -61,7 +61,7 @@ def test_a_copied_work_is_the_derived_one_with_its_own_names() -> None:
 
 def test_structures_leave_out_names() -> None:
     assert structure_of_body(dense("one")) == structure_of_body(dense("two"))
-    codes = [work_of_body(name, dense(name), ORIGINS).work.code for name in ("one", "two")]
+    codes = [workload_of_body(name, dense(name), ORIGINS).work.code for name in ("one", "two")]
     assert structure_of_code(codes[0]) == structure_of_code(codes[1]) != ()
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from aicf.backends.reference.interpreter import run_module
 from aicf.frontends.text import make_context, parse_module, verify_module
-from aicf.passes.aicf_training import AicfTrainingPass
-from aicf.passes.differentiate import DifferentiatePass
-from aicf.passes.lower_to_emit import LowerToEmitPass
+from aicf.passes.emit.lower_to_emit import LowerToEmitPass
+from aicf.passes.pipelines.aicf_training import AicfTrainingPass
+from aicf.passes.training.differentiate import DifferentiatePass
 from tests.passes.test_pipeline_prefixes import (
     PHASE_ENDS,
     PLACED,

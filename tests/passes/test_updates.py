@@ -12,9 +12,9 @@ import pytest
 import aicf
 from aicf.dialects.emit import BindOp, ResolvedOp
 from aicf.frontends.text import make_context, parse_module
-from aicf.passes.aicf_inference import AicfInferencePass
-from aicf.passes.aicf_training import AicfTrainingPass
-from aicf.passes.raise_emit import RaiseEmitPass
+from aicf.passes.emit.raise_emit import RaiseEmitPass
+from aicf.passes.pipelines.aicf_inference import AicfInferencePass
+from aicf.passes.pipelines.aicf_training import AicfTrainingPass
 from tests.passes.test_raise_emit import stripped
 from tests.support.update_programs import Array, Program, Tensor, adam, drawn, momentum, sgd
 

@@ -17,11 +17,11 @@ from xdsl.dialects.builtin import ModuleOp
 
 from aicf.errors import InvalidIR
 from aicf.frontends.text import make_context, parse_module
-from aicf.passes.aicf_inference import AicfInferencePass
-from aicf.passes.aicf_training import AicfTrainingPass
 from aicf.passes.analysis.strided import StridedBytes
+from aicf.passes.pipelines.aicf_inference import AicfInferencePass
+from aicf.passes.pipelines.aicf_training import AicfTrainingPass
 from aicf.passes.support.programs import programs
-from aicf.passes.verify_order import VerifyOrderPass
+from aicf.passes.verify.verify_order import VerifyOrderPass
 from tests.support.concat_programs import PROGRAMS as CONCATS
 from tests.support.plan_mutations import Original, put_buffers_first, value_mutations
 from tests.support.race_simulator import find_race

@@ -12,9 +12,9 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from aicf.dialects.logical import BroadcastOp, ReshapeOp, SliceOp, TransposeOp
 from aicf.dialects.types import tensor, tensor_info
-from aicf.passes.support.factored_views import strided
-from aicf.passes.support.unviewing import view_ops
-from aicf.passes.support.views import View
+from aicf.passes.bodies.factored_views import strided
+from aicf.passes.bodies.view_reconstruction import view_ops
+from aicf.passes.bodies.views import View
 
 Array = NDArray[np.int64]
 

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aicf.dialects.kinds import KIND_IDS
+from aicf.dialects.kinds import KINDS
 from aicf.errors import PolicyError
 from aicf.policies.kernel_policy import (
     DETERMINISM,
@@ -202,4 +202,4 @@ def test_right_names_pass() -> None:
     FULL.check_kernel_keys(["fc1.matmul"])
     FULL.check_groups(["a", "b", "c"])
     FULL.check_layout_keys(["a"])
-    assert "softmax" in KIND_IDS
+    assert "softmax" in KINDS

@@ -11,12 +11,12 @@ from aicf.errors import PolicyError
 from aicf.policies.tuning_table import (
     Failure,
     Header,
-    MeasuredWork,
+    MeasuredWorkload,
     OperandKey,
     Row,
     Timing,
     TuningTable,
-    WorkKey,
+    WorkloadKey,
     check_header,
     resolve_tuning,
 )
@@ -24,9 +24,9 @@ from aicf.policies.tuning_table import (
 HEADER = Header("cuda", "sm_90a", 1, "NVIDIA H100", "580.95", {"cublasLt": "13.0.2"}, {"numba-cuda": "0.30"})
 
 
-def work(m: int) -> WorkKey:
+def work(m: int) -> WorkloadKey:
     operand = OperandKey("data", "f16", (m, 64), (64, 1), 256)
-    return WorkKey("gemm", {"transpose_a": False}, "0123456789abcdef", (operand, operand), (operand,))
+    return WorkloadKey("gemm", {"transpose_a": False}, "0123456789abcdef", (operand, operand), (operand,))
 
 
 def row(kernel: str, cold: float, **spec: object) -> Row:
@@ -35,7 +35,7 @@ def row(kernel: str, cold: float, **spec: object) -> Row:
 
 def table() -> TuningTable:
     found = [
-        MeasuredWork(work(m).digest, work(m), (row("cuda.b", 3.5, tile=[64, 64]), row("cuda.a", 2.25)))
+        MeasuredWorkload(work(m).digest, work(m), (row("cuda.b", 3.5, tile=[64, 64]), row("cuda.a", 2.25)))
         for m in (32, 16)
     ]
     return TuningTable(HEADER).with_works(found)
@@ -67,7 +67,7 @@ def test_works_are_found_by_everything_that_decides_their_time():
 def test_a_table_can_be_narrowed_and_extended():
     key = work(16).digest
     assert [entry.key for entry in table().only({key}).works] == [key]
-    faster = MeasuredWork(key, work(16), (row("cuda.c", 1.0),))
+    faster = MeasuredWorkload(key, work(16), (row("cuda.c", 1.0),))
     grown = table().with_works([faster])
     found = grown.find(work(16))
     assert len(grown.works) == 2 and found is not None
@@ -78,13 +78,13 @@ def test_of_a_variant_that_was_measured_again_the_newer_result_stays():
     """A time replaces a time or a failure and the other way round; rows of other variants stay, unless their kernel
     has another version now."""
     key = work(16).digest
-    older = MeasuredWork(
+    older = MeasuredWorkload(
         key,
         work(16),
         (row("cuda.a", 2.0), row("cuda.b", 3.0, tile=64), row("cuda.b", 4.0, tile=32)),
         (Failure("cuda.c", 2, {}, "too large"), Failure("cuda.d", 1, {}, "it is old")),
     )
-    newer = MeasuredWork(
+    newer = MeasuredWorkload(
         key,
         work(16),
         (row("cuda.c", 1.0), row("cuda.d", 6.0, tile=64)),

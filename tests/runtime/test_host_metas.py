@@ -86,7 +86,7 @@ def test_an_artifact_computes_them_without_the_compiler(host: CompiledModel, tmp
     first = [float(value) for value in loaded(np.float32(1))]
     np.testing.assert_allclose(first, [scalars(1)[spec.name] for spec in loaded.outputs], rtol=1e-7)
     assert loaded.state()["step"] == 1
-    assert "set by the executable in front of each run: bias_corr of 'now', beta 0.9" in str(
+    assert "set by the executable before each run: bias_corr of 'now', beta 0.9" in str(
         loaded.explain("fast.meta")
     )
     assert "kept by the executable: for the next run what 'now' is in this one" in str(loaded.explain("step"))

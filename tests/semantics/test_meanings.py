@@ -715,7 +715,7 @@ def test_philox_has_the_known_answers(counter: str, key: str, words: str) -> Non
 
 def philox(form: logical.PhiloxForm, shape: tuple[int, ...], element: str, seed: int, offset: int) -> Array:
     key = (np.array(seed, np.int64), np.array(offset, np.int64))
-    return run(lambda s, o: logical.PhiloxOp(s, o, form, shape, element), *key)
+    return run(lambda s, o: logical.PhiloxOp(s, o, shape, form, element), *key)
 
 
 def test_philox_numbers_elements_in_row_major_order() -> None:
@@ -876,7 +876,11 @@ def test_steps_by_moments() -> None:
     shrunk = run_all(lambda *a: logical.AdamwOp(*a[:4], a[4:], 0.5, 0.75, 1.0, 0.5), *given, zero, zero)
     close(shrunk[0], np.array([0.75 - 0.5 * 2 / 3]))
     largest = run_all(
-        lambda *a: logical.AdamwOp(*a[:4], a[4:], 0.5, 0.75, 0.0, amsgrad=True), *given, zero, zero, 4 + zero
+        lambda *a: logical.AdamwOp(*a[:4], a[4:], 0.5, 0.75, 0.0, 0.0, amsgrad=True),
+        *given,
+        zero,
+        zero,
+        4 + zero,
     )
     assert largest[1:] == (1.0, 1.0, 4.0)
     close(largest[0], np.array([1 - 0.5 * 2 / 4]))

@@ -14,9 +14,9 @@ from xdsl.ir import SSAValue
 
 from aicf.dialects import logical
 from aicf.dialects.types import element_of, tensor_info
-from aicf.passes.assign_ids import AssignIdsPass
-from aicf.passes.support.gradients import GRADIENTS
-from aicf.passes.support.gradients.base import STEPS
+from aicf.passes.logical.assign_ids import AssignIdsPass
+from aicf.passes.training.gradients import GRADIENTS
+from aicf.passes.training.gradients.base import STEPS
 from tests.support.elementwise_ops import OPS
 from tests.support.op_rows import ROWS
 from tests.support.op_rows.row import is_float

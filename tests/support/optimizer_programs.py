@@ -15,7 +15,7 @@ from xdsl.ir import Block, Region
 
 from aicf.dialects import logical
 from aicf.dialects.types import tensor
-from aicf.passes.assign_ids import AssignIdsPass
+from aicf.passes.logical.assign_ids import AssignIdsPass
 from aicf.semantics import evaluate_block
 from aicf.semantics.evaluate import Mode
 

@@ -19,7 +19,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from aicf.backends.base import EARLY_READS
+from aicf.backends.common.kernel import EARLY_READS
 from aicf.dialects.emit import (
     BindOp,
     EdgeAttr,

@@ -19,8 +19,8 @@ from aicf.dialects import logical
 from aicf.dialects.logical import NAME_ATTR, ROLE_ATTR, UPDATES_ATTR, LogicalOp
 from aicf.dialects.types import tensor, tensor_info
 from aicf.errors import InvalidIR
-from aicf.passes.assign_ids import AssignIdsPass
-from aicf.passes.differentiate import DifferentiatePass
+from aicf.passes.logical.assign_ids import AssignIdsPass
+from aicf.passes.training.differentiate import DifferentiatePass
 from tests.support.optimizer_programs import CASES, Case
 from tests.support.random_graphs import RandomProgram, grown
 from tests.support.random_steps import STEPS

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 
 from xdsl.ir import Attribute
 
-from aicf.backends.base import KernelDescriptor, Work
+from aicf.backends.common.kernel import AnyKernel
+from aicf.backends.common.workload import Workload
 from aicf.dialects.emit_types import TargetAttr
 from aicf.errors import PlanError
 
 
 def record_reason(
-    kernel: KernelDescriptor, work: Work, record: Mapping[str, Attribute], target: TargetAttr
+    kernel: AnyKernel, work: Workload, record: Mapping[str, Attribute], target: TargetAttr
 ) -> str | None:
     """Why a record cannot run `work`, None if it can."""
     try:

@@ -20,8 +20,8 @@ from xdsl.utils.exceptions import PassFailedException
 
 from aicf.dialects.emit import PHASES
 from aicf.frontends.text import make_context
-from aicf.passes.logical_cse import LogicalCsePass
-from aicf.passes.support.pipeline import pass_summary
+from aicf.passes.logical.logical_cse import LogicalCsePass
+from aicf.passes.pipelines.text import pass_summary
 from aicf.passes.support.works_on import WorksOn
 from aicf.tools import aicf_opt
 from aicf.tools.aicf_opt import main

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from xdsl.dialects.builtin import I64, ArrayAttr, IntegerAttr, StringAttr
@@ -18,13 +19,32 @@ def test_pages_are_current(capsys: pytest.CaptureFixture[str]):
     assert docgen.main(["--check"]) == 0, capsys.readouterr().err
 
 
-def test_a_stale_page_is_named(tmp_path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def test_a_stale_page_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    page = tmp_path / "architecture.md"
+    page.write_text(docgen.with_picture(docgen.ARCHITECTURE.read_text("utf-8"), "+---+\n"), "utf-8")
     monkeypatch.setattr(docgen, "PAGES", tmp_path)
     monkeypatch.setattr(docgen, "ROOT", tmp_path)
+    monkeypatch.setattr(docgen, "ARCHITECTURE", page)
+    monkeypatch.setattr(docgen, "STUB", tmp_path / "derived.pyi")
     assert docgen.main(["--check"]) == 1
-    assert "passes.md: error: differs from the code; run `make docs`" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    for name in ("passes.md", "architecture.md", "derived.pyi"):
+        assert f"{name}: error: differs from the code; run `make docs`" in said
     assert docgen.main([]) == 0
     assert docgen.main(["--check"]) == 0
+
+
+def test_a_page_without_room_for_the_picture_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    page = tmp_path / "architecture.md"
+    page.write_text("# Architecture\n", "utf-8")
+    monkeypatch.setattr(docgen, "ARCHITECTURE", page)
+    assert docgen.main([]) == 1
+    assert "docgen: error: no place for the picture" in capsys.readouterr().err
+    assert page.read_text("utf-8") == "# Architecture\n"
 
 
 @pytest.mark.parametrize("name", AICF_UNIVERSE.all_dialects)

@@ -9,7 +9,7 @@ from aicf.backends.registry import backend_names
 from aicf.dialects import logical
 from aicf.errors import UnsupportedOp
 from aicf.frontends.text import make_context
-from aicf.passes.aicf_inference import AicfInferencePass
+from aicf.passes.pipelines.aicf_inference import AicfInferencePass
 from aicf.semantics import SEMANTICS
 from aicf.tools.op_samples import function_of, samples
 from aicf.tools.op_table import TARGETS, is_run, rows_of

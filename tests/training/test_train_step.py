@@ -14,7 +14,7 @@ import aicf
 from aicf import Graph, InputMismatch, InvalidIR, PlanError
 from aicf.dialects.emit import ProgramOp, find_ledger
 from aicf.frontends.text import make_context
-from aicf.passes.aicf_training import AicfTrainingPass
+from aicf.passes.pipelines.aicf_training import AicfTrainingPass
 from aicf.training import initial_weights
 from aicf.training.forward import read_forward
 from aicf.training.step_graph import Recipe, write_step

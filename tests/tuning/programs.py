@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, i64
 from xdsl.ir import Attribute
 
 from aicf.backends import registry
-from aicf.backends.base import KernelDescriptor, Work
+from aicf.backends.common.kernel import AnyKernel, Kernel, kernels_below
+from aicf.backends.common.record import Record
+from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.backend import CpuBackend
-from aicf.backends.cpu.gemm_kernels import GemmKernel
-from aicf.backends.cpu.kernels import KERNELS
+from aicf.backends.cpu.families.gemm.kernel import GemmKernel
 from aicf.backends.native import NativeCode
 from aicf.compiled import Options
-from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
-from aicf.errors import PlanError
+from aicf.dialects.emit_types import TargetAttr
 from aicf.policies.tuning_table import TuningTable
 from aicf.tuning.candidates import prepare
 from aicf.tuning.cases import Case, Prepared
@@ -74,7 +74,7 @@ def measured(times: Mapping[str, float], model: str = TWO_PRODUCTS) -> TuningTab
 
 
 @dataclass(frozen=True)
-class TiledKernel:
+class TiledKernel(Kernel[Record]):
     """A kernel of products with three tiles; what it would do is never built."""
 
     id: str = "cpu.tiled"
@@ -83,20 +83,23 @@ class TiledKernel:
     simplicity: int = 9
     kinds: frozenset[str] = frozenset({"gemm"})
 
-    def legal(self, work: Work, target: TargetAttr) -> str | None:
+    def legal(self, work: Workload, target: TargetAttr) -> str | None:
         return None
 
-    def cost_us(self, work: Work, target: TargetAttr) -> float:
+    def cost_us(self, work: Workload, target: TargetAttr) -> float:
         return 1e6
 
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
-        return dict(self.candidates(work, target)[0])
+    def schedule(self, work: Workload, target: TargetAttr) -> Record:
+        return self.variants(work, target)[0]
 
-    def candidates(self, work: Work, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
+    def record_of(self, work: Workload, target: TargetAttr, schedule: Record) -> dict[str, Attribute]:
+        return dict(schedule)
+
+    def read(self, work: Workload, record: Record, target: TargetAttr) -> Record:
+        return record
+
+    def variants(self, work: Workload, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
         return [{"tile": IntegerAttr(tile, i64), "stages": IntegerAttr(4, i64)} for tile in (64, 128, 256)]
-
-    def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
-        raise PlanError("it asks for no layout")
 
 
 @dataclass(frozen=True)
@@ -105,24 +108,26 @@ class LibraryKernel(TiledKernel):
 
     id: str = "cpu.library"
 
-    @property
-    def device_fields(self) -> Mapping[str, Attribute]:
-        return {"algorithm": StringAttr(""), "workspace_bytes": IntegerAttr(4096, i64)}
+    device_fields: Mapping[str, Attribute] = field(
+        default_factory=lambda: {"algorithm": StringAttr(""), "workspace_bytes": IntegerAttr(4096, i64)}
+    )
 
-    def candidates(self, work: Work, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
+    def variants(self, work: Workload, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
         return [{"order": IntegerAttr(1, i64)}]
 
 
-def register(monkeypatch: pytest.MonkeyPatch, *kernels: KernelDescriptor) -> None:
+def register(monkeypatch: pytest.MonkeyPatch, *kernels: AnyKernel) -> None:
     """Adds kernels to backend `cpu` for one test."""
-    monkeypatch.setattr(CpuBackend, "kernels", lambda self: (*KERNELS, *kernels))
+    monkeypatch.setattr(
+        CpuBackend, "kernels", lambda self: (*kernels_below("aicf.backends.cpu.families"), *kernels)
+    )
     registry.get_kernels.cache_clear()
 
 
 @pytest.fixture(autouse=True)
 def fresh_kernels(monkeypatch: pytest.MonkeyPatch):
     """No test sees the kernels of another. Products have one variant each here: tables are tested, not tiles."""
-    monkeypatch.setattr(GemmKernel, "candidates", lambda self, *asked: [self.record(*asked)])
+    monkeypatch.setattr(GemmKernel, "variants", lambda self, *asked: [self.record(*asked)])
     registry.get_kernels.cache_clear()
     yield
     registry.get_kernels.cache_clear()

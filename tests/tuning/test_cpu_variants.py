@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import StringAttr
 
-from aicf.backends.cpu.gemm_kernels import VARIANTS
+from aicf.backends.cpu.families.gemm.kernel import VARIANTS
 from aicf.backends.host import processor_name
 from aicf.backends.registry import resolve_target
 from aicf.compiled import Options
 from aicf.compiler import compile
 from aicf.errors import PolicyError
 from aicf.frontends.text import make_context
-from aicf.policies.tuning_table import Header, MeasuredWork, Row, Timing, TuningTable
+from aicf.policies.tuning_table import Header, MeasuredWorkload, Row, Timing, TuningTable
 from aicf.tuning.candidates import Candidate, candidates, grouped
 
 from .programs import TWO_PRODUCTS, silent
@@ -34,7 +34,7 @@ def table_for(chosen: Candidate, header: Header = HEADER) -> TuningTable:
     """A table that finds one variant fast."""
     fast = Timing(0.01, 0.0)
     row = Row(KERNEL, chosen.kernel.version, chosen.spec, {}, fast, fast)
-    return TuningTable(header).with_works([MeasuredWork(chosen.work.digest, chosen.work, (row,))])
+    return TuningTable(header).with_works([MeasuredWorkload(chosen.work.digest, chosen.work, (row,))])
 
 
 def test_products_offer_tiles_sources_and_threads():

@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from aicf.backends.cuda import library
-from aicf.backends.cuda.device_program import (
+from aicf.backends.cuda.runtime import library
+from aicf.backends.cuda.runtime.device_program import (
     Address,
     Dependency,
     DeviceProgram,
@@ -19,10 +19,10 @@ from aicf.backends.cuda.device_program import (
     Scalar,
     TensorMap,
 )
-from aicf.backends.cuda.storage import read
+from aicf.backends.cuda.runtime.storage import read
 from aicf.backends.native import NativeCode
 from aicf.errors import BackendUnavailable
-from aicf.policies.tuning_table import WorkKey
+from aicf.policies.tuning_table import WorkloadKey
 from aicf.tuning import cuda_device
 from aicf.tuning.cases import Case, Memory, Prepared
 from aicf.tuning.cuda_device import LAUNCHES, RUNS, WARM_UP, GpuDevice
@@ -46,7 +46,16 @@ def kernel(*after: Dependency) -> KernelNode:
 
 def case(program: DeviceProgram, early: bool = False) -> Case:
     return Case(
-        "add", WorkKey("add", {}, "", (), ()), "cuda.add", 1, {}, (), early, "p", MEMORY, cuda_code([program])
+        "add",
+        WorkloadKey("add", {}, "", (), ()),
+        "cuda.add",
+        1,
+        {},
+        (),
+        early,
+        "p",
+        MEMORY,
+        cuda_code([program]),
     )
 
 

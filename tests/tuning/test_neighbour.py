@@ -8,7 +8,7 @@ import pytest
 
 from aicf.compiled import Options
 from aicf.frontends.text import make_context
-from aicf.passes.support.work import target_of
+from aicf.passes.bodies.workload import target_of
 from aicf.tuning.candidates import _neighbour, candidates, grouped  # pyright: ignore[reportPrivateUsage]
 
 from .programs import silent

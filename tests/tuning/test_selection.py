@@ -12,17 +12,18 @@ from xdsl.dialects.builtin import ModuleOp
 
 from aicf.backends.registry import get_kernels
 from aicf.compiled import Options
-from aicf.compiler import compile, passes_of, read_decisions, stage_text
+from aicf.compiler import compile
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_types import KernelAttr
 from aicf.dialects.plain_values import plain_value
 from aicf.errors import PolicyError
 from aicf.explain import Decision
 from aicf.frontends.text import make_context
-from aicf.passes.select_kernels import SelectKernelsPass
-from aicf.passes.support.pipeline import apply_pass
-from aicf.policies.tuning_table import Failure, Header, MeasuredWork, Row, Timing, TuningTable
+from aicf.passes.kernels.select_kernels import SelectKernelsPass
+from aicf.passes.pipelines.text import apply_pass
+from aicf.policies.tuning_table import Failure, Header, MeasuredWorkload, Row, Timing, TuningTable
 from aicf.sources import read_model
+from aicf.stages import passes_of, read_decisions, stage_text
 from aicf.tools.aicf_cli import main
 from aicf.tuning.candidates import candidates
 
@@ -89,7 +90,7 @@ def table_of(*rows: Row, only: str = "first") -> TuningTable:
     """A table with these rows for one group of `TWO_PRODUCTS`."""
     module, _ = before_selection()
     found = {candidate.group.id.data: candidate.work for candidate in candidates(module, 16)}
-    return TuningTable(HEADER).with_works([MeasuredWork(found[only].digest, found[only], rows)])
+    return TuningTable(HEADER).with_works([MeasuredWorkload(found[only].digest, found[only], rows)])
 
 
 def test_the_fastest_measured_kernel_runs():
@@ -190,7 +191,7 @@ def test_a_variant_that_failed_is_not_taken_although_it_is_legal(monkeypatch: py
     )
     tiled = row("cpu.tiled", 3.0, version=3, tile=128)
     for rows, best in (((tiled,), "cpu.tiled"), ((), "cpu.gemm_portable")):
-        works = [MeasuredWork(key.key, key.work, rows, failed)]
+        works = [MeasuredWorkload(key.key, key.work, rows, failed)]
         decision = select(TuningTable(HEADER).with_works(works)).decisions["first"]
         assert decision.choice == best
         wanted = "failed when it was measured: it touches foreign memory"
@@ -244,7 +245,7 @@ def test_an_executable_keeps_the_rows_that_it_read():
     """Stages are made again from what it keeps; rows of other programs are not part of it."""
     table = measured(FAST_PORTABLE)
     foreign = replace(table.works[0].work, kind="softmax")
-    grown = table.with_works([MeasuredWork(foreign.digest, foreign, table.works[0].rows)])
+    grown = table.with_works([MeasuredWorkload(foreign.digest, foreign, table.works[0].rows)])
     first, second = (compile(TWO_PRODUCTS, target=TARGET, tuning=t) for t in (table, grown))
     assert first.record.emit == second.record.emit
     assert first.record.options == second.record.options

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from aicf.compiled import Options
-from aicf.compiler import passes_of, read_decisions
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_types import KernelAttr
 from aicf.dialects.plain_values import plain_value
 from aicf.explain import Decision
 from aicf.frontends.text import make_context
-from aicf.passes.select_kernels import SelectKernelsPass
-from aicf.passes.support.pipeline import apply_pass
-from aicf.policies.tuning_table import MeasuredWork, Row, Timing, TuningTable
+from aicf.passes.kernels.select_kernels import SelectKernelsPass
+from aicf.passes.pipelines.text import apply_pass
+from aicf.policies.tuning_table import MeasuredWorkload, Row, Timing, TuningTable
 from aicf.sources import read_model
+from aicf.stages import passes_of, read_decisions
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 TABLE = TuningTable.load(BENCHMARKS / "tuning" / "h100.json")
@@ -124,7 +124,7 @@ def test_an_edit_of_one_row_changes_exactly_that_kernel():
     assert entry is not None
     slowest = max(entry.rows, key=lambda row: row.cold.median_us)
     edited = replace(slowest, cold=Timing(0.5, 0.0))
-    after = select("bert_1x128", TABLE.with_works([MeasuredWork(entry.key, entry.work, (edited,))]))
+    after = select("bert_1x128", TABLE.with_works([MeasuredWorkload(entry.key, entry.work, (edited,))]))
     changed = [name for name, kernel in before.kernels.items() if after.kernels[name] != kernel]
     assert changed == [group] and len(before.kernels) == 7
     assert after.decisions[group].cost["expected_us"] == 0.5

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from aicf.compiled import Options
-from aicf.compiler import compile, print_module
+from aicf.compiler import compile
 from aicf.errors import ArtifactError, BackendUnavailable, CaptureError, PolicyError
 from aicf.policies.tuning_table import TuningTable
+from aicf.stages import print_module
 from aicf.tools.aicf_cli import main
 from aicf.training.forward import read_forward
 from aicf.training.losses import MSELoss

@@ -59,8 +59,8 @@ class MetaManager(Enum):
 Meta = Annotated[
     MetaManager | None,
     typer.Option(
-        help="Who computes the counters and rates of a training step: the program, by default, or the executable in "
-        "front of each run.",
+        help="Who computes the counters and rates of a training step: the program, by default, or the executable "
+        "before each run.",
         show_default=False,
     ),
 ]
@@ -101,7 +101,7 @@ def joined_dims(dims: Sequence[str] | None) -> str:
     """What `--dims` said, each time that it was given, as one text. Raises PolicyError if one cannot be read."""
     if dims is None or len(dims) <= 1:
         return "".join(dims or ())
-    from aicf.passes.specialize_shapes import parse_dims
+    from aicf.passes.logical.specialize_shapes import parse_dims
 
     sizes: dict[str, list[int]] = {}
     for text in dims:

@@ -47,7 +47,7 @@ def explain_command(
 ) -> None:
     """Show what was decided, and why.
 
-    Every instruction with the decision behind it, what one value became, or why two ops are not one instruction.
+    Every instruction with the decision that led to it, what one value became, or why two ops are not one instruction.
     """
     if (value is not None or rejected) and (why_not is not None or names):
         option, takes = ("--list", "") if names else ("--why-not", " two ops, and")

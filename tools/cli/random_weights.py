@@ -10,8 +10,8 @@ from xdsl.dialects.builtin import ModuleOp
 
 from aicf.dialects.logical import NAME_ATTR, ROLE_ATTR, START_ATTR
 from aicf.dialects.types import TensorInfo, tensor_info
+from aicf.passes.bodies.workload import argument_attrs
 from aicf.passes.support.interface import functions
-from aicf.passes.support.work import argument_attrs
 from aicf.runtime.tensors import Array, numpy_dtype
 
 

@@ -168,5 +168,5 @@ def _measure(prepared: Prepared, output: Path, older: TuningTable | None) -> Non
     if device.lost:
         raise CaptureError(
             f"'{failures[-1].label}' left {device.name} useless to this process: run the command again with --add, "
-            "which goes on behind it"
+            "which resumes after it"
         )

@@ -1,1 +1,1 @@
-"""What the kernels of every backend have in common: how they are described, and how their records are read."""
+"""What the kernels of all backends share: their base class, records and problems."""

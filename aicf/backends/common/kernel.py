@@ -6,15 +6,18 @@ a record (`record_of`), and reads them from a record (`read`), which may have be
 
 from __future__ import annotations
 
+import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Generic, TypeVar
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from xdsl.ir import Attribute
 
-from aicf.backends.base import TunableKernel, Work
 from aicf.backends.common.record import ROUNDINGS, Record, RecordError, contradiction, read_entry, unoffered
+from aicf.backends.common.workload import Workload
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 from aicf.errors import PlanError
 
@@ -35,21 +38,30 @@ class Kernel(ABC, Generic[Schedule]):
     """Rank that breaks ties: lower is simpler."""
     determinism: str
     """`bitwise` (the same bits always) or `unordered`."""
+    device_fields: Mapping[str, Attribute] = MappingProxyType({})
+    """The entries of its record that only a device can give, by measuring, such as the bytes of a library's algorithm;
+    each with what stands in its place until then (for `workspace_bytes` the most it may be). A kernel with such entries
+    is not legal without a measurement. `record` gives the other entries."""
+
+    @property
+    def code_generator(self) -> str:
+        """The module that turns its record into code, `codegen` beside it; loaded when code is made."""
+        return f"{type(self).__module__.rpartition('.')[0]}.codegen"
 
     @abstractmethod
-    def legal(self, work: Work, target: TargetAttr) -> str | None:
+    def legal(self, work: Workload, target: TargetAttr) -> str | None:
         """None if it can run `work` on `target`, else the reason in a user's words."""
 
     @abstractmethod
-    def cost_us(self, work: Work, target: TargetAttr) -> float:
+    def cost_us(self, work: Workload, target: TargetAttr) -> float:
         """Predicted microseconds on `target`, of the record that `record` gives. Only for legal work."""
 
     @abstractmethod
-    def schedule(self, work: Work, target: TargetAttr) -> Schedule:
+    def schedule(self, work: Workload, target: TargetAttr) -> Schedule:
         """The decisions that are predicted to take least. Only for legal work."""
 
     @abstractmethod
-    def record_of(self, work: Work, target: TargetAttr, schedule: Schedule) -> dict[str, Attribute]:
+    def record_of(self, work: Workload, target: TargetAttr, schedule: Schedule) -> dict[str, Attribute]:
         """The record of decisions, without `version` and `determinism`: all that a launch needs.
 
         May hold `layouts`: an array with one entry an operand, `unit` for plain memory or the `LayoutAttr` it needs
@@ -57,10 +69,10 @@ class Kernel(ABC, Generic[Schedule]):
         """
 
     @abstractmethod
-    def read(self, work: Work, record: Record, target: TargetAttr) -> Schedule:
+    def read(self, work: Workload, record: Record, target: TargetAttr) -> Schedule:
         """The decisions of a record. Raises RecordError that names the entry and its legal values if it holds none."""
 
-    def schedule_reason(self, work: Work, target: TargetAttr, schedule: Schedule) -> str | None:
+    def schedule_reason(self, work: Workload, target: TargetAttr, schedule: Schedule) -> str | None:
         """Why decisions that were read cannot be carried out for `work` on `target`; None if they can."""
         return None
 
@@ -68,11 +80,11 @@ class Kernel(ABC, Generic[Schedule]):
         """Whether entry `key` of a record, which follows from its decisions, may be other than it is in `expected`."""
         return False
 
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
+    def record(self, work: Workload, target: TargetAttr) -> dict[str, Attribute]:
         """The record of the decisions that are predicted to take least."""
         return self.record_of(work, target, self.schedule(work, target))
 
-    def checked_record(self, work: Work, record: Record, target: TargetAttr) -> dict[str, Attribute]:
+    def checked_record(self, work: Workload, record: Record, target: TargetAttr) -> dict[str, Attribute]:
         """The record of the decisions that `record` holds, as this kernel writes it.
 
         Operands that the record reads early have the role `const`; which of them may be is not asked here.
@@ -97,15 +109,64 @@ class Kernel(ABC, Generic[Schedule]):
             raise RecordError(wrong)
         return expected
 
-    def variants(self, work: Work, target: TargetAttr) -> Sequence[Record]:
-        """The records that it offers for `work`, the most promising first. Only for legal work."""
-        if isinstance(self, TunableKernel):
-            return self.candidates(work, target)
+    def variants(self, work: Workload, target: TargetAttr) -> Sequence[Record]:
+        """The records that it offers for `work`, the most promising first: the first is what `record` gives.
+
+        All have the same entries. A measurement finds its variant by the entries whose values differ, so the records
+        may only depend on `work` and `target`, and other variants mean another `version`. Only for legal work.
+        """
         return [self.record(work, target)]
 
-    def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
+    def threads_us(self, work: Workload, target: TargetAttr) -> Mapping[int, float]:
+        """Predicted microseconds by number of threads, for each number that was weighed; `record` has the best. Empty
+        if threads do not share its work. Only for legal work."""
+        return {}
+
+    def other_algorithms(self, work: Workload, record: Record, target: TargetAttr) -> Mapping[str, str]:
+        """The reason against each algorithm but that of `record`, one of those it gives; empty if it knows one alone.
+        Only for legal work."""
+        return {}
+
+    def unfused_us(self, work: Workload, target: TargetAttr) -> float | None:
+        """Predicted microseconds of `work` as instructions of their own, infinite where it is always fused.
+
+        A fusion is formed if it is predicted to take no longer than its parts. None is for kernels of which every
+        fusion is formed. Only for legal work.
+        """
+        return None
+
+    def fixed_order(self, work: Workload, target: TargetAttr) -> str | None:
+        """In which order it combines the terms of a result element, whatever the batch; None if that may vary.
+
+        For work that is `batch_invariant` every record of a kernel that gives an order combines terms in it: it follows
+        from their number, their types and the target, never from the sizes over which nothing is summed, nor from
+        strides that change with them. Whether the kernel is legal may not depend on these sizes either. Two kernels
+        with the same order give the same bits. Only for legal work.
+        """
+        return None
+
+    def prepare(self, work: Workload, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
         """The record of the instruction that packs `operand` into `layout`, in `@prepare`.
 
         Raises PlanError: this kernel reads plain memory.
         """
         raise PlanError(f"kernel '{self.id}' reads plain memory: its record must not ask for a layout")
+
+
+AnyKernel: TypeAlias = Kernel[Any]
+"""A kernel whatever its decisions are."""
+
+EARLY_READS = "early_reads"
+"""Entry of the record of a kernel that waits for its predecessors itself: the operands it reads before it does."""
+TRIGGERS = "triggers"
+"""Entry of a record: whether the kernel lets its successors start before it ends."""
+
+
+def kernels_below(package: str) -> tuple[AnyKernel, ...]:
+    """The kernels of a backend: those in `KERNELS` of every module named `kernel` below a package, the most special
+    first."""
+    found: list[AnyKernel] = []
+    for module in pkgutil.walk_packages(import_module(package).__path__, f"{package}."):
+        if module.name.endswith(".kernel"):
+            found += import_module(module.name).KERNELS
+    return tuple(sorted(found, key=lambda kernel: (-kernel.simplicity, kernel.id)))

@@ -7,6 +7,8 @@ A data class says of each decision that goes into the record which values are le
         problem: Problem                                        # not in the record
         rows: Annotated[int, Entry(Whole(1, 14), "tile_rows")]
         source: Annotated[Source, Entry()]                      # a Literal: its values
+        warps_m: Annotated[int, Entry(Whole(1, 8), "warps")]    # the entry is [warps_m, warps_n]
+        warps_n: Annotated[int, Entry(Whole(1, 8), "warps")]
 
 `RecordCodec(Tile)` writes the entries and reads them again. A record may have been edited by hand, so reading checks
 every value, and `contradiction` compares what was not decided but follows from the decisions.
@@ -80,19 +82,22 @@ class Legal(Protocol):
 
 @dataclass(frozen=True)
 class Whole:
-    """Whole numbers from `least` to `most`, both included; no upper bound if `most` is None."""
+    """Whole numbers from `least` in steps up to `most`, both included; no upper bound if `most` is None."""
 
     least: int
     most: int | None = None
+    step: int = 1
 
     def holds(self, value: object) -> bool:
         """See `Legal`."""
         if not isinstance(value, int) or isinstance(value, bool):
             return False
-        return self.least <= value and (self.most is None or value <= self.most)
+        inside = self.least <= value and (self.most is None or value <= self.most)
+        return inside and (value - self.least) % self.step == 0
 
     def __str__(self) -> str:
-        return f"{self.least} or more" if self.most is None else f"{self.least} to {self.most}"
+        bounds = f"{self.least} or more" if self.most is None else f"{self.least} to {self.most}"
+        return bounds if self.step == 1 else f"{bounds} in steps of {self.step}"
 
 
 @dataclass(frozen=True)
@@ -107,6 +112,34 @@ class OneOf:
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.values))
+
+
+@dataclass(frozen=True)
+class Each:
+    """Lists of any length whose values are all legal; a field has them as a tuple."""
+
+    legal: Legal
+
+    def holds(self, value: object) -> bool:
+        """See `Legal`."""
+        return isinstance(value, list) and all(map(self.legal.holds, cast("list[object]", value)))
+
+    def __str__(self) -> str:
+        return f"a list, each value {self.legal}"
+
+
+@dataclass(frozen=True)
+class Text:
+    """Any text; `what` describes it."""
+
+    what: str
+
+    def holds(self, value: object) -> bool:
+        """See `Legal`."""
+        return isinstance(value, str)
+
+    def __str__(self) -> str:
+        return self.what
 
 
 def powers_of_two(least: int, most: int) -> OneOf:
@@ -138,6 +171,23 @@ def read_entry(record: Record, key: str, legal: Legal) -> Any:
     return value
 
 
+def read_list(record: Record, key: str, legal: Sequence[Legal]) -> list[Any]:
+    """The plain values of an entry that is a list, for each of them what is legal.
+
+    Raises RecordError if the record lacks the entry, or a value is missing or not legal.
+    """
+    if key not in record:
+        raise RecordError(f"it lacks '{key}', legal: {len(legal)} values")
+    found = plain_value(record[key])
+    values = cast("list[object]", found) if isinstance(found, list) else []
+    if len(values) != len(legal):
+        raise RecordError(f"its {illegal(key, record[key], f'{len(legal)} values')}")
+    for number, (value, each) in enumerate(zip(values, legal, strict=True)):
+        if not each.holds(value):
+            raise RecordError(f"its {illegal(f'{key}[{number}]', value, each)}")
+    return values
+
+
 @lru_cache(maxsize=4096, typed=True)
 def integer(value: int) -> IntegerAttr:
     """An i64 attribute; each is made once."""
@@ -147,7 +197,10 @@ def integer(value: int) -> IntegerAttr:
 _FLAGS = {value: BoolAttr.from_bool(value) for value in (False, True)}
 
 
-def _attribute(value: bool | int | str) -> Attribute:
+Value = bool | int | str | Sequence["Value"]
+
+
+def _attribute(value: Value) -> Attribute:
     match value:
         case bool():
             return _FLAGS[value]
@@ -155,11 +208,13 @@ def _attribute(value: bool | int | str) -> Attribute:
             return integer(value)
         case str():
             return StringAttr(value)
+        case _:
+            return ArrayAttr([_attribute(each) for each in value])
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Marks a field of a data class as an entry of the record.
+    """Marks a field of a data class as an entry of the record. Fields of one key are one entry, a list in their order.
 
     Args:
         legal: Its legal values; None for those of its type, a Literal or bool.
@@ -178,17 +233,37 @@ class RecordCodec(Generic[Decisions]):
 
     def __init__(self, decisions: type[Decisions]):
         hints = get_type_hints(decisions, include_extras=True)
-        found = ((field.name, _entry(hints[field.name])) for field in fields(cast("Any", decisions)))
-        marked = [(name, entry) for name, entry in found if entry is not None]
-        self._entries = [(name, entry.key or name, cast("Legal", entry.legal)) for name, entry in marked]
+        self._decisions = decisions
+        self._entries: dict[str, list[tuple[str, Legal]]] = {}
+        for field in fields(cast("Any", decisions)):
+            if (entry := _entry(hints[field.name])) is not None:
+                legal = cast("Legal", entry.legal)
+                self._entries.setdefault(entry.key or field.name, []).append((field.name, legal))
 
     def entries(self, decisions: Decisions) -> dict[str, Attribute]:
         """The decisions as entries, in the order of the fields."""
-        return {key: _attribute(getattr(decisions, name)) for name, key, _ in self._entries}
+        found: dict[str, Attribute] = {}
+        for key, marked in self._entries.items():
+            values = [getattr(decisions, name) for name, _ in marked]
+            found[key] = _attribute(values if len(values) > 1 else values[0])
+        return found
 
     def values(self, record: Record) -> dict[str, Any]:
         """The decisions by the names of the fields. Raises RecordError for an entry that is missing or not legal."""
-        return {name: read_entry(record, key, legal) for name, key, legal in self._entries}
+        found: dict[str, Any] = {}
+        for key, marked in self._entries.items():
+            if len(marked) > 1:
+                values = read_list(record, key, [legal for _, legal in marked])
+                found |= {name: value for (name, _), value in zip(marked, values, strict=True)}
+            else:
+                name, legal = marked[0]
+                value = read_entry(record, key, legal)
+                found[name] = tuple(value) if isinstance(legal, Each) else value
+        return found
+
+    def read(self, record: Record, **others: Any) -> Decisions:
+        """The decisions, with the fields that are no entries. Raises RecordError as `values`."""
+        return self._decisions(**self.values(record), **others)
 
 
 def _entry(hint: Any) -> Entry | None:
@@ -206,7 +281,7 @@ def _entry(hint: Any) -> Entry | None:
 
 
 ROUNDINGS = OneOf(("fused", "strict"))
-"""Where values of f16 and bf16 are rounded, see `Work`; a record that does not say has none."""
+"""Where values of f16 and bf16 are rounded, see `Workload`; a record that does not say has none."""
 
 
 # Parts of records
@@ -280,13 +355,16 @@ def _records_in(value: Attribute) -> Sequence[Record]:
 
 
 def unoffered(record: Record, variants: Sequence[Record]) -> str | None:
-    """The first entry of a record whose value none of the offered `variants` has, with the values that these have; None
-    if there is none."""
-    offers = [_flat(variant) for variant in variants]
-    for key, value in _flat(record).items():
+    """The first entry of a record whose value none of the offered `variants` has, with the values that these have; else
+    the first in which it differs from the nearest of them; None if it is one of them."""
+    offers, own = [_flat(variant) for variant in variants], _flat(record)
+    for key, value in own.items():
         values = dict.fromkeys(shown(offer[key]) for offer in offers if key in offer)
         if values and shown(value) not in values:
             return f"'{key}' is {shown(value)}, legal: {', '.join(list(values)[:_MOST_VALUES])}"
+    other = ([(key, offer[key]) for key in own if offer.get(key, own[key]) != own[key]] for offer in offers)
+    for key, value in min(other, key=len) if offers else ():
+        return f"{illegal(key, own[key], shown(value))} as in the nearest variant"
     return None
 
 

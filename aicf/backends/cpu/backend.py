@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from xdsl.dialects.builtin import ModuleOp
 
-from aicf.backends.base import CodeUnit, KernelDescriptor, LoadedCode, NativeCode
-from aicf.backends.cpu.blas import LIBRARY, host_libraries
-from aicf.backends.cpu.gemm_spec import L2_BYTES
-from aicf.backends.cpu.kernels import KERNELS
-from aicf.backends.cpu.loader import LEVEL_FEATURE, load_native
+from aicf.backends.base import CodeUnit
+from aicf.backends.common.kernel import AnyKernel, kernels_below
+from aicf.backends.cpu.families.gemm.schedule import L2_BYTES
+from aicf.backends.cpu.runtime.blas import LIBRARY, host_libraries
+from aicf.backends.cpu.runtime.loader import LEVEL_FEATURE, load_native
 from aicf.backends.cpu.target import host_level, level_named
 from aicf.backends.host import memory_text, processor_name
+from aicf.backends.native import LoadedCode, NativeCode
 from aicf.dialects.emit_types import TargetAttr
 
 
@@ -22,6 +23,7 @@ class CpuBackend:
     name = "cpu"
     library_names = (LIBRARY,)
     cache_bytes = L2_BYTES
+    timing = "aicf.tuning.host_device:HostDevice"
 
     def resolve_arch(self, arch: str | None) -> str:
         """The level `arch`, or this machine's. Raises PolicyError with the legal ones."""
@@ -31,13 +33,13 @@ class CpuBackend:
         """Libraries of this machine that a target may list, with version and core."""
         return host_libraries()
 
-    def kernels(self) -> Sequence[KernelDescriptor]:
+    def kernels(self) -> Sequence[AnyKernel]:
         """All kernels, in a fixed order."""
-        return KERNELS
+        return kernels_below("aicf.backends.cpu.families")
 
     def build(self, module: ModuleOp, units: Sequence[CodeUnit], target: TargetAttr) -> NativeCode:
         """Code for all units."""
-        from aicf.backends.cpu.build import build_object
+        from aicf.backends.cpu.compiler.build import build_object
 
         level = level_named(target.arch.data)
         code, functions = build_object("aicf", units, level)

@@ -9,9 +9,9 @@ from typing import cast
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, ModuleOp
 from xdsl.ir import Attribute
 
-from aicf.backends.base import CodeUnit, KernelDescriptor
-from aicf.backends.cuda.kernels import KERNELS
-from aicf.backends.cuda.storage import read
+from aicf.backends.base import CodeUnit
+from aicf.backends.common.kernel import AnyKernel, kernels_below
+from aicf.backends.cuda.runtime.storage import read
 from aicf.backends.cuda.target import arch_named
 from aicf.backends.native import DeviceCode, NativeCode
 from aicf.dialects.emit_types import KernelAttr, TargetAttr
@@ -22,6 +22,8 @@ class CudaBackend:
     """Cubins for NVIDIA GPUs, launched with library calls inside one CUDA Graph."""
 
     name = "cuda"
+    device = "cuda"
+    timing = "aicf.tuning.cuda_device:GpuDevice"
     library_names = ("cublasLt",)
     bind_align = 16
     """Kernels load 16 bytes at once, and TMA descriptors take no other addresses."""
@@ -35,7 +37,7 @@ class CudaBackend:
         """
         if arch is not None:
             return arch_named(arch).name
-        from aicf.backends.cuda.driver import host_arch
+        from aicf.backends.cuda.runtime.driver import host_arch
 
         try:
             return host_arch()
@@ -44,9 +46,13 @@ class CudaBackend:
                 f"{error.message}, or name an architecture to compile for, as in cuda:sm_90a"
             ) from None
 
+    def how_to_choose(self, ordinal: int) -> str:
+        """See `DeviceBackend`: the driver's own variable."""
+        return f"programs run on the first GPU; CUDA_VISIBLE_DEVICES={ordinal} makes it that one"
+
     def libraries(self) -> Mapping[str, str]:
         """cublasLt, if it loads here: a table measured with another version is refused for this machine."""
-        from aicf.backends.cuda import library
+        from aicf.backends.cuda.runtime import library
 
         try:
             return {"cublasLt": library.version()}
@@ -57,14 +63,14 @@ class CudaBackend:
         """See `BoundaryBackend`: a node of its own, reading and writing memory at 80 % of its bandwidth."""
         return 2.0 + 2 * nbytes / (0.8e3 * arch_named(target.arch.data).bandwidth_gbs)
 
-    def kernels(self) -> Sequence[KernelDescriptor]:
+    def kernels(self) -> Sequence[AnyKernel]:
         """All kernels, in a fixed order."""
-        return KERNELS
+        return kernels_below("aicf.backends.cuda.families")
 
     def build(self, module: ModuleOp, units: Sequence[CodeUnit], target: TargetAttr) -> NativeCode:
         """Code for all units; needs no GPU."""
-        from aicf.backends.cuda.build import build_module
-        from aicf.backends.cuda.loader import reserves
+        from aicf.backends.cuda.compiler.build import build_module
+        from aicf.backends.cuda.runtime.loader import reserves
 
         arch = arch_named(target.arch.data)
         code = build_module(units, arch)
@@ -72,7 +78,7 @@ class CudaBackend:
 
     def load(self, native: NativeCode) -> DeviceCode:
         """Loads code onto this machine's GPU."""
-        from aicf.backends.cuda.loader import load_native
+        from aicf.backends.cuda.runtime.loader import load_native
 
         return load_native(native)
 
@@ -83,7 +89,7 @@ class CudaBackend:
 
     def devices(self) -> Sequence[Mapping[str, str]]:
         """This machine's GPUs."""
-        from aicf.backends.cuda.driver import describe_devices
+        from aicf.backends.cuda.runtime.driver import describe_devices
 
         return describe_devices()
 

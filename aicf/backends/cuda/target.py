@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from aicf.errors import PolicyError
 
+PIECE_BYTES = 16
+"""Most bytes of one load or store of a thread."""
 ELEMENT_BYTES: dict[str, int] = {
     **{"f64": 8, "f32": 4, "f16": 2, "bf16": 2},
     **{"i64": 8, "i32": 4, "i16": 2, "i8": 1, "u8": 1, "i1": 1},
@@ -30,7 +32,7 @@ class GpuArch:
         bandwidth_gbs, copy_l2_gbs: Memory and L2 throughput, for cost priors.
         tensor_tflops: Dense f16 and bf16 products.
         f32_tflops: IEEE f32 outside tensor cores.
-        has_programmatic_launch: Kernels start before the one in front has ended, and wait inside.
+        has_programmatic_launch: Kernels start before the previous one has ended, and wait inside.
         has_clusters: Blocks in clusters, which read each other's shared memory.
         has_tma: Bulk tensor copies out of descriptors.
         has_wgmma: Warpgroup products, which the `a` feature set of Hopper adds.

@@ -12,14 +12,16 @@ from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, StringAttr, 
 from xdsl.ir import Attribute
 from xdsl.printer import Printer
 
-from aicf.backends.base import CodeUnit, KernelDescriptor, NativeCode, Work
-from aicf.backends.common.kernel import Kernel
+from aicf.backends.base import CodeUnit
+from aicf.backends.common.kernel import AnyKernel, Kernel
 from aicf.backends.common.record import Record
+from aicf.backends.common.workload import Workload
 from aicf.backends.host import memory_text, processor_name
+from aicf.backends.native import NativeCode
 from aicf.backends.reference.loader import ENTRY_ATTR, MODE, ReferenceCode, load_native
 from aicf.dialects.emit import ProgramOp, symbols
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
-from aicf.dialects.kinds import KIND_IDS
+from aicf.dialects.kinds import KINDS
 from aicf.errors import PolicyError, UnsupportedOp
 
 
@@ -28,25 +30,25 @@ class BodyKernel(Kernel[None]):
 
     id = "reference.body"
     version = 1
-    kinds = frozenset(KIND_IDS)
+    kinds = frozenset(KINDS)
     determinism = "bitwise"
     simplicity = 0
 
-    def legal(self, work: Work, target: TargetAttr) -> str | None:
+    def legal(self, work: Workload, target: TargetAttr) -> str | None:
         """Always: every body can be evaluated."""
         return None
 
-    def cost_us(self, work: Work, target: TargetAttr) -> float:
+    def cost_us(self, work: Workload, target: TargetAttr) -> float:
         """The same for everything: there is nothing to choose from."""
         return 1.0
 
-    def schedule(self, work: Work, target: TargetAttr) -> None:
+    def schedule(self, work: Workload, target: TargetAttr) -> None:
         """There is nothing to decide."""
 
-    def read(self, work: Work, record: Record, target: TargetAttr) -> None:
+    def read(self, work: Workload, record: Record, target: TargetAttr) -> None:
         """There is nothing to read."""
 
-    def record_of(self, work: Work, target: TargetAttr, schedule: None) -> dict[str, Attribute]:
+    def record_of(self, work: Workload, target: TargetAttr, schedule: None) -> dict[str, Attribute]:
         """Which results may take the bytes of an operand of the same type: all, operands are read first."""
         pairs = [
             ArrayAttr([IntegerAttr(result, i64), IntegerAttr(operand, i64)])
@@ -56,7 +58,7 @@ class BodyKernel(Kernel[None]):
         ]
         return {"may_alias": ArrayAttr(pairs)} if pairs else {}
 
-    def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
+    def prepare(self, work: Workload, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
         """Raises UnsupportedOp: this kernel asks for no layout."""
         raise UnsupportedOp(
             f"'{work.id}': {self.id} reads plain memory and prepares no '{layout.layout.data}'"
@@ -78,7 +80,7 @@ class ReferenceBackend:
         """None."""
         return {}
 
-    def kernels(self) -> Sequence[KernelDescriptor]:
+    def kernels(self) -> Sequence[AnyKernel]:
         """The one kernel."""
         return (BodyKernel(),)
 

@@ -10,7 +10,8 @@ Operands of elementwise ops are broadcast by NumPy's rules, as explicit ops; Pyt
 of the other operand's type. Each op carries the place in the Python source that asked for it. Nothing is
 computed and no weight is held.
 
-A family of ops has a file with its methods.
+Most methods are derived from the constructors of the ops (`constructors.py`, `derived.py`). Those that do more than
+make one op are in the other files.
 """
 
 from aicf.frontends.builder.core import Operand, Shape, Value

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from operator import index
-from typing import Any, SupportsIndex, cast
+from typing import Any, Literal, SupportsIndex, cast, get_origin
 
 import numpy as np
 from xdsl.dialects.func import FuncOp
@@ -40,19 +40,9 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
-_NAMES = (
-    "str",
-    "Anneal",
-    "Approximation",
-    "LossReduction",
-    "PadMode",
-    "PhiloxForm",
-    "Predicate",
-    "ScatterMode",
-    "Schedule",
-)
+_TEXT = (_is_text, "a string")
 CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
-    **dict.fromkeys(_NAMES, (_is_text, "a string")),
+    "str": _TEXT,
     "bool": (lambda value: isinstance(value, bool | np.bool_), "True or False"),
     "float": (_is_number, "a number"),
     "int": (_is_whole, "an integer of 64 bits"),
@@ -63,19 +53,41 @@ CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
 _OR_NONE = " | None"
 
 
+def argument_check(
+    method: str, signature: inspect.Signature, names: Mapping[str, object]
+) -> Callable[[Any, Mapping[str, object]], None]:
+    """What refuses arguments of other types than the signature of a method states, by `refuse` and `check_value`.
+
+    Args:
+        names: What the annotations may name: one that is a `Literal` is of strings.
+    """
+    stated = {name: str(parameter.annotation) for name, parameter in signature.parameters.items()}
+    required = {name: text.removesuffix(_OR_NONE) for name, text in stated.items()}
+    values = {name for name, text in required.items() if text == "Value"}
+    checks = {
+        name: _TEXT if get_origin(names.get(text)) is Literal else CHECKS[text]
+        for name, text in required.items()
+        if text in CHECKS or get_origin(names.get(text)) is Literal
+    }
+
+    def check(graph: Any, arguments: Mapping[str, object]) -> None:
+        for name, value in arguments.items():
+            if value is None and stated[name].endswith(_OR_NONE):
+                continue
+            if name in values:
+                graph.check_value(value)
+            if name in checks:
+                holds, what = checks[name]
+                if not holds(value):
+                    graph.refuse(f"{method}: {name} is {quoted(value)}; it is {what}")
+
+    return check
+
+
 def checked(method: Callable[..., Any]) -> Callable[..., Any]:
     """A method that refuses arguments of other types than it states: its object has `refuse` and `check_value`."""
     signature = inspect.signature(method)
-    values = {
-        name: str(parameter.annotation).endswith(_OR_NONE)
-        for name, parameter in signature.parameters.items()
-        if str(parameter.annotation).removesuffix(_OR_NONE) == "Value"
-    }
-    checks = {
-        name: (*CHECKS[stated], str(parameter.annotation).endswith(_OR_NONE))
-        for name, parameter in signature.parameters.items()
-        if (stated := str(parameter.annotation).removesuffix(_OR_NONE)) in CHECKS
-    }
+    check = argument_check(method.__name__, signature, method.__globals__)
 
     @functools.wraps(method)
     def call(self: Any, *given: Any, **named: Any) -> Any:
@@ -83,13 +95,7 @@ def checked(method: Callable[..., Any]) -> Callable[..., Any]:
             arguments = signature.bind(self, *given, **named).arguments
         except TypeError:
             return method(self, *given, **named)  # which says it in Python's own words
-        for name, value in arguments.items():
-            if name in values and not (values[name] and value is None):
-                self.check_value(value)
-            if name in checks:
-                holds, what, may_be_none = checks[name]
-                if not (holds(value) or (may_be_none and value is None)):
-                    self.refuse(f"{method.__name__}: {name} is {quoted(value)}; it is {what}")
+        check(self, arguments)
         return method(self, *given, **named)
 
     return call

@@ -1,13 +1,14 @@
-"""Matrix products of the builder."""
+"""The matrix product of the builder, of vectors too."""
 
 from __future__ import annotations
 
 from aicf.dialects import logical
-from aicf.frontends.builder.core import GraphCore, Value
+from aicf.frontends.builder.core import Value
+from aicf.frontends.builder.derived import DerivedOps
 
 
-class ContractionOps(GraphCore):
-    """One method an op."""
+class ContractionOps(DerivedOps):
+    """`matmul`, as NumPy defines it."""
 
     def matmul(
         self,
@@ -21,7 +22,7 @@ class ContractionOps(GraphCore):
     ) -> Value:
         """The matrix product over the last two dimensions, as NumPy defines it.
 
-        The dimensions in front of those broadcast. A vector is a row on the left and a column on the right, without
+        The dimensions before those broadcast. A vector is a row on the left and a column on the right, without
         that dimension in the result. With `widening` it is of integers of at most 16 bits, and its sums are i32.
 
         Raises:
@@ -45,23 +46,15 @@ class ContractionOps(GraphCore):
                 widening=widening,
             ),
         )
-        *batch, rows, columns = made.info.sizes
+        *batch, rows, columns = made.shape
         kept = [size for size, value in ((rows, lhs), (columns, rhs)) if value.rank != 1]
         if len(kept) == 2:
             return made
-        return self._insert("reshape", None, lambda: logical.ReshapeOp(self._own(made), [*batch, *kept]))
+        return self.reshape(made, [*batch, *kept])
 
     def _as_matrix(self, value: Value, ones: tuple[int, int]) -> Value:
-        """A vector with a dimension of size 1 more, in front or behind; anything else as it is."""
+        """A vector with one more dimension of size 1, before or after its own; anything else as it is."""
         if value.rank != 1:
             return value
         before, behind = ones
-        sizes = [*[1] * before, *value.info.sizes, *[1] * behind]
-        return self._insert("reshape", None, lambda: logical.ReshapeOp(self._own(value), sizes))
-
-    def linear(self, x: Value, weight: Value, bias: Value | None = None, *, name: str | None = None) -> Value:
-        """``x @ weight.T + bias``; weight is ``[outputs, inputs]``."""
-        own_bias = None if bias is None else self._own(bias)
-        return self._insert(
-            "linear", name, lambda: logical.LinearOp(self._own(x), self._own(weight), own_bias)
-        )
+        return self.reshape(value, [*[1] * before, *value.shape, *[1] * behind])

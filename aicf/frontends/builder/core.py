@@ -343,15 +343,15 @@ class GraphCore:
     def _value(self, ssa: SSAValue) -> Value:
         return Value(cast("Graph", self), ssa)
 
-    def _broadcast_together(self, what: str, lhs: Operand, rhs: Operand) -> tuple[Value, Value]:
-        like = lhs if isinstance(lhs, Value) else rhs
-        if not isinstance(like, Value):
-            raise self._error(f"{what}: both operands are Python numbers; make one a constant of the graph")
+    def _broadcast_together(self, what: str, operands: Sequence[Operand]) -> list[Value]:
+        like = next((operand for operand in operands if isinstance(operand, Value)), None)
+        if like is None:
+            raise self._error(f"{what}: all operands are Python numbers; make one a constant of the graph")
         values = [
-            operand if isinstance(operand, Value) else self._number(operand, like) for operand in (lhs, rhs)
+            operand if isinstance(operand, Value) else self._number(operand, like) for operand in operands
         ]
         sizes = self._joint_sizes(what, values)
-        return self._broadcast(values[0], sizes), self._broadcast(values[1], sizes)
+        return [self._broadcast(value, sizes) for value in values]
 
     def _number(self, number: float, like: Value) -> Value:
         return self._insert("constant", None, lambda: logical.ConstantOp(number, like.ssa.type))
@@ -424,17 +424,16 @@ class GraphCore:
 
 
 def positive_axis(axis: int, rank: int) -> int:
-    """The axis counted from the first; -1 is the last. Raises InvalidIR with the caller's line if it is no integer."""
+    """The axis counted from the first; -1 is the last, and one out of range stays as it is.
+
+    Raises:
+        InvalidIR: it is no integer, with the caller's line.
+    """
     try:
         at = index(axis)
     except TypeError as error:
         raise _error_here(f"axis is {quoted(axis)}; it is an integer") from error
-    return at + rank if at < 0 else at
-
-
-def positive_axes(axes: Sequence[int], rank: int) -> list[int]:
-    """Axes counted from the first, in rising order. Raises InvalidIR with the caller's line for what is no list."""
-    return sorted(positive_axis(axis, rank) for axis in integers("axes", axes))
+    return at + rank if -rank <= at < 0 else at
 
 
 def integers(what: str, values: Sequence[int]) -> list[int]:

@@ -1,4 +1,4 @@
-"""The ONNX frontend: a model file to a module of the onnx dialect, and the weights that stay outside of it.
+"""The ONNX frontend: turns a file into a module of the onnx dialect, and its weights.
 
 Nothing is computed or lowered here; sizes stay symbolic. What is wrong with a model leaves as one line that names the
 file and the node.

@@ -63,15 +63,15 @@ def check_model(model: onnx.ModelProto) -> None:
 
 def _check_defined_once(graph: onnx.GraphProto) -> None:
     """The checker says this too, but not of which nodes."""
-    givers: dict[str, str] = {}
+    producers: dict[str, str] = {}
     for node in graph.node:
         for output in filter(None, node.output):
             what = f"{node.op_type} '{node.name or output}'"
-            if output in givers:
+            if output in producers:
                 raise InvalidIR(
-                    f"{what} gives '{output}', which {givers[output]} gives too; every value has one name"
+                    f"{what} gives '{output}', which {producers[output]} gives too; every value has one name"
                 )
-            givers[output] = what
+            producers[output] = what
 
 
 def _check_outputs(graph: onnx.GraphProto) -> None:

@@ -28,7 +28,7 @@ _WAYS_OUT = {
 class Functions:
     """Which nodes are calls of functions, and what they call.
 
-    `prefix` is put in front of the names of nodes: the calls that are being read, `outer/inner/`.
+    `prefix` precedes the names of nodes: it lists the calls that are being read, `outer/inner/`.
     """
 
     def __init__(self, model: onnx.ModelProto, opsets: Mapping[str, int], has_row: HasRow) -> None:

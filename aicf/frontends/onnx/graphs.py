@@ -305,7 +305,7 @@ class _Reader:
             if name in scope.values:
                 return scope.values[name]
         raise InvalidIR(
-            f"{reader} reads '{name}', which nothing in front of it gives: the name is wrong, or the graph has a cycle"
+            f"{reader} reads '{name}', which nothing before it produces: the name is wrong, or the graph has a cycle"
         )
 
     def _operand(self, operand: str, reader: str, what: str) -> SSAValue:

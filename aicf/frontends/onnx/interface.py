@@ -35,7 +35,7 @@ def result_names(graph: onnx.GraphProto) -> dict[str, str]:
 
 
 def unused(stem: str, taken: Collection[str]) -> str:
-    """The stem, with the first number behind it that makes it no name that is taken."""
+    """The stem, or the stem followed by the first number that makes it a name that is not taken."""
     name, number = stem, 0
     while name in taken:
         number += 1

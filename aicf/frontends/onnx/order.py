@@ -11,7 +11,7 @@ import onnx
 
 
 def order_nodes(model: onnx.ModelProto) -> None:
-    """Puts every node behind those whose results it or a graph inside of it reads, in all graphs and functions.
+    """Puts every node after the producers of what it or a graph inside it reads, in all graphs and functions.
 
     Nodes that may stay where they are do. Nodes in a cycle have no such order and are left for the checker to refuse.
     """
@@ -24,9 +24,9 @@ def _order(nodes: MutableSequence[onnx.NodeProto]) -> None:
     for node in nodes:
         for graph in _graphs_of(node):
             _order(graph.node)
-    givers = {output: index for index, node in enumerate(nodes) for output in filter(None, node.output)}
-    needs = [{givers[name] for name in _reads(node) if name in givers} for node in nodes]
-    if all(giver < index for index, needed in enumerate(needs) for giver in needed):
+    producers = {output: index for index, node in enumerate(nodes) for output in filter(None, node.output)}
+    needs = [{producers[name] for name in _reads(node) if name in producers} for node in nodes]
+    if all(producer < index for index, needed in enumerate(needs) for producer in needed):
         return
     order = _topological(needs)
     if len(order) == len(nodes):
@@ -40,15 +40,15 @@ def _topological(needs: Sequence[set[int]]) -> list[int]:
     """Indices in an order of their needs, the first first where that leaves a choice; without those of a cycle."""
     readers: list[list[int]] = [[] for _ in needs]
     for index, needed in enumerate(needs):
-        for giver in needed:
-            readers[giver].append(index)
+        for producer in needed:
+            readers[producer].append(index)
     missing = [len(needed) for needed in needs]
     ready = [index for index, count in enumerate(missing) if count == 0]
     order: list[int] = []
     while ready:
-        giver = heapq.heappop(ready)
-        order.append(giver)
-        for reader in readers[giver]:
+        producer = heapq.heappop(ready)
+        order.append(producer)
+        for reader in readers[producer]:
             missing[reader] -= 1
             if missing[reader] == 0:
                 heapq.heappush(ready, reader)

@@ -1,1 +1,1 @@
-"""What gives a session its programs: one compiled model as it is, or a model that is compiled as shapes come."""
+"""Where a session gets programs: one compiled model, or a model compiled shape by shape."""

@@ -14,7 +14,7 @@ GIVEN, COMPILED, LOADED = "given", "compiled", "loaded"
 
 
 @dataclass(frozen=True)
-class Made:
+class EngineProgram:
     """An executable, where it comes from, and the seconds that took.
 
     Args:
@@ -58,7 +58,7 @@ class Engine(Protocol):
         """What the model takes and gives."""
         ...
 
-    def ahead(self) -> Made | None:
+    def ahead(self) -> EngineProgram | None:
         """The executable of all sizes that were given ahead; None if they were not, or not for all dimensions."""
         ...
 
@@ -70,6 +70,6 @@ class Engine(Protocol):
         """Why no program can be made for a bucket, with the way out; None if one can."""
         ...
 
-    def make(self, bucket: Bucket) -> Made:
+    def make(self, bucket: Bucket) -> EngineProgram:
         """The executable of one program. Raises ValueNeeded if the bucket must have more values."""
         ...

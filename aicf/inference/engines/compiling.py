@@ -17,17 +17,17 @@ from aicf.extensions import Extension, source_stamp
 from aicf.frontends.text import make_context
 from aicf.inference.cache import ProgramCache
 from aicf.inference.devices import target_for
-from aicf.inference.engines.base import COMPILED, LOADED, Engine, Made
+from aicf.inference.engines.base import COMPILED, LOADED, Engine, EngineProgram
 from aicf.inference.engines.fixed import FixedEngine
-from aicf.inference.engines.opening import Asked
+from aicf.inference.engines.request import Request
 from aicf.inference.interface import Bucket, Interface
 from aicf.inference.models import interface_of
 from aicf.inference.packing import ModelWeights
 from aicf.inference.policies import compile_text
 from aicf.inference.report import Report
 from aicf.inference.usage import Meter
-from aicf.passes.specialize_shapes import parse_dims
-from aicf.passes.support.onnx_values import parse_values
+from aicf.passes.logical.specialize_shapes import parse_dims
+from aicf.passes.onnx.values import parse_values
 from aicf.runtime.plan_from_ir import target_of
 from aicf.runtime.tensors import Array
 from aicf.sources import Source, dims_text, read_weighted, tuning_text, values_text
@@ -37,24 +37,24 @@ _COMPILING = threading.Lock()
 """One compile at a time: the passes and the code generator are for one thread."""
 
 
-def open_model(asked: Asked, report: Report) -> Engine:
+def open_model(request: Request, report: Report) -> Engine:
     """The engine of a model that is not compiled yet.
 
     A model that keeps state, one of several functions and an emit program are compiled at once and as a whole: the
     programs of one executable share its state.
     """
-    assert not isinstance(asked.model, CompiledModel)
-    source, weights = read_weighted(asked.model, read_weights(asked.weights), make_context())
-    target = target_for(asked.device, asked.engine) or ""
-    threads = 1 if asked.threads is None else asked.threads
-    texts = compile_text(asked.policy), "", threads, tuning_text(asked.tuning)
-    named = tuple(each.text for each in asked.passes)
-    wanted = Options(target, *texts, strict=asked.strict, passes=named, training=asked.training)
+    assert not isinstance(request.model, CompiledModel)
+    source, weights = read_weighted(request.model, read_weights(request.weights), make_context())
+    target = target_for(request.device, request.engine) or ""
+    threads = 1 if request.threads is None else request.threads
+    texts = compile_text(request.policy), "", threads, tuning_text(request.tuning)
+    named = tuple(each.text for each in request.passes)
+    wanted = Options(target, *texts, strict=request.strict, passes=named, training=request.training)
     options = resolve_options(source, wanted)
-    cache = None if asked.cache_dir is None else ProgramCache(asked.cache_dir, report)
-    compiler = _Compiler(source, weights, options, cache, asked.passes)
-    dims = dims_text(asked.dims)
-    values = values_text(asked.values)
+    cache = None if request.cache_dir is None else ProgramCache(request.cache_dir, report)
+    compiler = _Compiler(source, weights, options, cache, request.passes)
+    dims = dims_text(request.dims)
+    values = values_text(request.values)
     interface = interface_of(source, parse_values(values), training=options.training)
     if source.is_emit or interface is None:
         return FixedEngine(compiler.make(dims, values, dims))
@@ -95,7 +95,7 @@ class _Compiler:
         spec = self.options.target or target_spec(target_of(self.source.module))
         return spec.partition("+")[0]
 
-    def make(self, dims: str, values: str, label: str = "") -> Made:
+    def make(self, dims: str, values: str, label: str = "") -> EngineProgram:
         """The executable for these dims and values, out of the cache if it is there."""
         started, meter = perf_counter(), Meter()
         options = replace(self.options, dims=dims, values=values)
@@ -105,7 +105,7 @@ class _Compiler:
             else:
                 executable, origin, detail = self._cached(self._cache, options, label)
         self._shared.keep(executable)
-        return Made(executable, origin, detail, perf_counter() - started, meter)
+        return EngineProgram(executable, origin, detail, perf_counter() - started, meter)
 
     def _cached(self, cache: ProgramCache, options: Options, label: str) -> tuple[CompiledModel, str, str]:
         weights = {**self.source.weights, **self._weights}
@@ -146,7 +146,7 @@ class CompilingEngine:
                 f"dims: the program has no symbolic dimension {unknown[0]}; its dimensions are: {listed}"
             )
 
-    def ahead(self) -> Made | None:
+    def ahead(self) -> EngineProgram | None:
         """See `Engine`."""
         if any(name not in self._sizes for name in self.interface.open_dims):
             return None
@@ -163,7 +163,7 @@ class CompilingEngine:
         empty = [name for name, size in zip(self.interface.dims, bucket.sizes, strict=True) if size < 1]
         return f"{empty[0]} must be at least 1" if empty else None
 
-    def make(self, bucket: Bucket) -> Made:
+    def make(self, bucket: Bucket) -> EngineProgram:
         """See `Engine`."""
         interface = self.interface
         dims = ";".join(f"{name}={size}" for name, size in zip(interface.dims, bucket.sizes, strict=True))

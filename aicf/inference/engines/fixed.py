@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aicf.inference.counting import Counts
-from aicf.inference.engines.base import Made
+from aicf.inference.engines.base import EngineProgram
 from aicf.inference.interface import Bucket, Interface
 
 
@@ -19,7 +19,7 @@ class FixedEngine:
 
     makes_programs = False
 
-    def __init__(self, made: Made) -> None:
+    def __init__(self, made: EngineProgram) -> None:
         self._made = made
         executable, plan = made.executable, made.executable.plan
         self.model = executable.name
@@ -28,7 +28,7 @@ class FixedEngine:
         outputs = Counts.read(plan.programs[0].graph).visible(executable.outputs)
         self.interface = Interface(executable.inputs, outputs, plan.dims)
 
-    def ahead(self) -> Made:
+    def ahead(self) -> EngineProgram:
         """See `Engine`."""
         return self._made
 
@@ -40,6 +40,6 @@ class FixedEngine:
         """See `Engine`."""
         return "it is compiled already; compile the model for these sizes too"
 
-    def make(self, bucket: Bucket) -> Made:
+    def make(self, bucket: Bucket) -> EngineProgram:
         """See `Engine`; never called, for `refusal` always has a reason."""
         raise AssertionError(self.refusal(bucket))

@@ -1,9 +1,7 @@
-"""From what a session is asked for to its engine. Artifacts and compiled models are opened without the compiler."""
+"""From the request of a session to its engine. Artifacts and compiled models are opened without the compiler."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -11,79 +9,58 @@ from typing import TYPE_CHECKING
 from aicf.compiled import CompiledModel, load
 from aicf.errors import PolicyError
 from aicf.inference.devices import check_device
-from aicf.inference.engines.base import GIVEN, Engine, Made
+from aicf.inference.engines.base import GIVEN, Engine, EngineProgram
 from aicf.inference.engines.fixed import FixedEngine
+from aicf.inference.engines.request import Request
 from aicf.inference.report import Report
 from aicf.inference.usage import Meter
 
 if TYPE_CHECKING:
-    from aicf.extensions import Extension
     from aicf.policies.policy import Policy
-    from aicf.sources import Dims, Model, Tuning, Values
-    from aicf.weight_arrays import Weights
 
 ARTIFACT = ".aicf"
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What a session was asked for; see `InferenceSession`."""
-
-    model: Model | CompiledModel
-    weights: Weights | None
-    device: str | None
-    engine: str | None
-    policy: Policy | None
-    cache_dir: Path | None
-    dims: Dims | None
-    values: Values | None
-    threads: int | None
-    tuning: Tuning | None
-    strict: bool = False
-    passes: Sequence[Extension] = ()
-    training: bool = False
-
-
-def open_engine(asked: Asked, report: Report) -> Engine:
+def open_engine(request: Request, report: Report) -> Engine:
     """The engine of a session. Raises as `InferenceSession`."""
-    model = asked.model
+    model = request.model
     if isinstance(model, CompiledModel):
-        _reject_options(asked, "weights")
-        return _fixed(asked, Made(model, GIVEN, "the compiled model that was given", 0.0, None))
+        _reject_options(request, "weights")
+        return _fixed(request, EngineProgram(model, GIVEN, "the compiled model that was given", 0.0, None))
     if isinstance(model, str | Path) and Path(model).suffix == ARTIFACT:
-        _reject_options(asked)
-        return _fixed(asked, _loaded(asked, Path(model)))
+        _reject_options(request)
+        return _fixed(request, _loaded(request, Path(model)))
     from aicf.inference.engines.compiling import open_model
 
-    return open_model(asked, report)
+    return open_model(request, report)
 
 
-def _loaded(asked: Asked, path: Path) -> Made:
+def _loaded(request: Request, path: Path) -> EngineProgram:
     from aicf.weight_arrays import read_weights
 
     started, meter = perf_counter(), Meter()
     with meter.open():
-        executable = load(path, weights=None if asked.weights is None else read_weights(asked.weights))
-    return Made(executable, GIVEN, f"loaded {path}", perf_counter() - started, meter)
+        executable = load(path, weights=None if request.weights is None else read_weights(request.weights))
+    return EngineProgram(executable, GIVEN, f"loaded {path}", perf_counter() - started, meter)
 
 
-def _fixed(asked: Asked, made: Made) -> Engine:
+def _fixed(request: Request, made: EngineProgram) -> Engine:
     plan = made.executable.plan
-    check_device(asked.device, asked.engine, plan.backend, plan.arch)
+    check_device(request.device, request.engine, plan.backend, plan.arch)
     return FixedEngine(made)
 
 
-def _reject_options(asked: Asked, *more: str) -> None:
+def _reject_options(request: Request, *more: str) -> None:
     """Raises PolicyError for an option that only a compile could follow: none is ignored."""
     given = {
-        **_stated(asked.policy),
-        "strict": asked.strict,
-        "passes": bool(asked.passes),
+        **_stated(request.policy),
+        "strict": request.strict,
+        "passes": bool(request.passes),
         **{
-            name: getattr(asked, name) is not None
+            name: getattr(request, name) is not None
             for name in ("cache_dir", "dims", "values", "threads", "tuning", *more)
         },
-        "training": asked.training,
+        "training": request.training,
     }
     if wrong := [name for name, is_given in given.items() if is_given]:
         raise PolicyError(

@@ -386,7 +386,7 @@ emit.program @p attributes {phase = "bufferized"} {
 // Instructions
 
 // A kind is one of the table.
-// CHECK: error: emit.resolved: instruction 'a': unknown kind 'rule'; known: add, relu, gemm, bias_add, reduce_sum, mse_grad, relu_bwd, sgd_step, copy, grad_zero, adam_step, step_inc, bias_corr, layernorm_fwd, layernorm_bwd, batchnorm_fwd, batchnorm_bwd, gemm_epilogue, softmax, softmax_bwd, mse_loss, cross_entropy_fwd, cross_entropy_bwd, gemm_epilogue_bwd, generated, concat, pack
+// CHECK: error: emit.resolved: instruction 'a': unknown kind 'rule'; kinds are words such as gemm or softmax
 emit.program @p attributes {phase = "bufferized"} {
   %h = emit.slot : !emit.buffer<8xf32, arena>
   emit.resolved "rule" id(1) name("a") src(["a"]) ins(%h : !emit.buffer<8xf32, arena>) outs(%h : !emit.buffer<8xf32, arena>)
@@ -1623,7 +1623,7 @@ emit.program @p attributes {phase = "bufferized"} {
 
 // -----
 
-// CHECK: error: emit.bind: 'x' is computed in front of each run: nothing updates or starts it
+// CHECK: error: emit.bind: 'x' is computed before each run: nothing updates or starts it
 emit.program @p attributes {phase = "bufferized"} {
   %x = emit.bind meta "x" updated host({formula = "step_inc", of = ["x"]}) : !emit.buffer<i64, bound>
 }
@@ -1665,7 +1665,7 @@ emit.program @p attributes {phase = "bufferized"} {
 
 // -----
 
-// CHECK: error: emit.program: meta 'x' is computed of 'y', which is no meta in front of it
+// CHECK: error: emit.program: meta 'x' is computed of 'y', which is no meta before it
 emit.program @p attributes {phase = "bufferized"} {
   %x = emit.bind meta "x" host({formula = "step_inc", of = ["y"]}) : !emit.buffer<i64, bound>
   %y = emit.bind meta "y" : !emit.buffer<i64, bound>

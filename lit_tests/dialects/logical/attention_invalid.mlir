@@ -65,7 +65,7 @@ func.func @scale(%q : tensor<1x5x8xf32>) {
 // -----
 
 func.func @past(%q : tensor<1x5x8xf32>) {
-  // CHECK: error: logical.attention: past is -1; it is the number of keys in front of the first query, 0 or more
+  // CHECK: error: logical.attention: past is -1; it is the number of keys before the first query, 0 or more
   %0 = logical.attention %q, %q, %q {causal, past = -1} : (tensor<1x5x8xf32>, tensor<1x5x8xf32>, tensor<1x5x8xf32>) -> tensor<1x5x8xf32>
   func.return
 }

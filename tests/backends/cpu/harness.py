@@ -11,9 +11,9 @@ import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
 
-from aicf.backends.cpu.ir_builder import I64, PTR, VOID, Emitter
-from aicf.backends.cpu.loader import LoadedObject, load_object
-from aicf.backends.cpu.module import compile_module, new_module
+from aicf.backends.cpu.codegen.ir_builder import I64, PTR, VOID, Emitter
+from aicf.backends.cpu.compiler.module import compile_module, new_module
+from aicf.backends.cpu.runtime.loader import LoadedObject, load_object
 from aicf.backends.cpu.target import LEVELS, CpuLevel, check_host
 from aicf.dialects.types import ELEMENTS
 from aicf.errors import BackendUnavailable

@@ -13,21 +13,23 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import ArrayAttr, UnitAttr
 from xdsl.ir import Attribute
 
-from aicf.backends.base import BufferRef, CodeUnit, KernelDescriptor, Launch, Work
-from aicf.backends.cpu.build import build_object
-from aicf.backends.cpu.gemm_kernels import PACKED_B
-from aicf.backends.cpu.loader import load_object
-from aicf.backends.cpu.records import get_int, get_text
+from aicf.backends.base import BufferRef, CodeUnit, Launch
+from aicf.backends.common.kernel import AnyKernel
+from aicf.backends.common.workload import Workload
+from aicf.backends.cpu.compiler.build import build_object
+from aicf.backends.cpu.families.conv.winograd.kernel import WINOGRAD_WEIGHT
+from aicf.backends.cpu.families.conv.winograd.matrices import transforms
+from aicf.backends.cpu.families.gemm.pack.kernel import PACKED_B
+from aicf.backends.cpu.families.records import get_int, get_text
+from aicf.backends.cpu.runtime.loader import load_object
 from aicf.backends.cpu.target import level_named
-from aicf.backends.cpu.winograd_kernels import WINOGRAD_WEIGHT
-from aicf.backends.cpu.winograd_transforms import transforms
 from aicf.backends.registry import get_kernels
 from aicf.compiled import Options
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_types import LayoutAttr, TargetAttr
 from aicf.frontends.builder import Graph
 from aicf.frontends.text import make_context
-from aicf.passes.support.work import target_of, work_of_group
+from aicf.passes.bodies.workload import target_of, workload_of
 from aicf.runtime.plan_from_ir import code_units
 from aicf.tuning.candidates import grouped
 from tests.backends.cpu.harness import NUMPY, Poisoned
@@ -49,18 +51,18 @@ def element_strides(array: Array) -> tuple[int, ...]:
     return tuple(step // array.itemsize for step in array.strides)
 
 
-def work_in(graph: Graph, prefix: str, target: str, threads: int = 1) -> tuple[Work, TargetAttr]:
+def work_in(graph: Graph, prefix: str, target: str, threads: int = 1) -> tuple[Workload, TargetAttr]:
     """The work of the one group of a graph that a kernel whose id starts so takes, and the target."""
     module = grouped(
         graph.module(), Options(target, json.dumps({}), "", threads), make_context(), lambda _: None
     )
     kinds = {kind for kernel in kernels_named(prefix) for kind in getattr(kernel, "kinds", ())}
-    works = [work_of_group(op).work for op in module.walk() if isinstance(op, GroupOp)]
+    works = [workload_of(op).work for op in module.walk() if isinstance(op, GroupOp)]
     (work,) = (work for work in works if work.kind in kinds)
     return work, target_of(module)
 
 
-def kernels_named(prefix: str) -> list[KernelDescriptor]:
+def kernels_named(prefix: str) -> list[AnyKernel]:
     """Kernels of the CPU whose id starts so."""
     return [kernel for name, kernel in get_kernels("cpu").items() if name.startswith(prefix)]
 

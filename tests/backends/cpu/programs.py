@@ -12,11 +12,11 @@ from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp, StringA
 from xdsl.parser import Parser
 
 from aicf.backends.cpu.backend import CpuBackend
-from aicf.backends.cpu.blas import LIBRARY
+from aicf.backends.cpu.runtime.blas import LIBRARY
 from aicf.backends.native import NativeCode
 from aicf.dialects.emit import ProgramOp
 from aicf.dialects.emit_types import TargetAttr
-from aicf.passes.support.pipeline import parse_pipeline
+from aicf.passes.pipelines.text import parse_pipeline
 from aicf.runtime.executable import Executable
 from aicf.runtime.plan_from_ir import code_units, read_module
 from aicf.universe import AICF_UNIVERSE
@@ -44,7 +44,7 @@ def lower(
         facts["libraries"] = DictionaryAttr({LIBRARY: StringAttr(library)})
     module.attributes["aicf.target"] = TargetAttr("cpu", level, facts)
     if policy is not None:
-        from aicf.passes.apply_policy import ApplyPolicyPass
+        from aicf.passes.logical.apply_policy import ApplyPolicyPass
 
         ApplyPolicyPass(json.dumps(policy)).apply(context, module)
     for pass_ in parse_pipeline("aicf-inference", AICF_UNIVERSE.all_passes):

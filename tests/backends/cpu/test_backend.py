@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from aicf.backends.cpu.blas import LIBRARY, function_address, host_libraries, table_name
+from aicf.backends.cpu.runtime.blas import LIBRARY, function_address, host_libraries, table_name
 from aicf.backends.cpu.target import host_level
 from aicf.errors import BackendUnavailable, PolicyError
 from tests.backends.cpu.harness import NUMPY, runnable_levels

@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 import aicf
-from aicf.backends.cpu.conv_choice import ConvQuestion, ranked
-from aicf.backends.cpu.conv_costs import EpilogueCycles
-from aicf.backends.cpu.conv_spec import ConvProblem, ConvSpec, check, conv_record, read_conv_spec
+from aicf.backends.cpu.families.conv.candidates import ConvQuery, ranked
+from aicf.backends.cpu.families.conv.costs import EpilogueCycles
+from aicf.backends.cpu.families.conv.schedule import ConvProblem, ConvSpec, check, conv_record, read_conv_spec
 from aicf.backends.cpu.target import LEVELS, host_level
 from aicf.dialects.plain_values import attribute_of
 from aicf.errors import PlanError
@@ -187,7 +187,7 @@ def test_products_of_halves_are_products() -> None:
     graph = program(x, weight, attributes, "f16", "param")
     given = arrays(graph)
     exe = aicf.compile(graph.module(), weights={name: given.pop(name) for name in ("w", "b")}, target="cpu")
-    (decision,) = (each for each in exe.decisions if each.made_by == "lower-convolutions")
+    (decision,) = (each for each in exe.decisions if each.made_by == "legalize-for-target")
     assert "with windows of one element it is a product" in decision.because
 
 
@@ -219,7 +219,7 @@ def _problem() -> ConvProblem:
 
 def test_a_record_is_read_again() -> None:
     problem = _problem()
-    _, spec = ranked(ConvQuestion(problem, LEVELS["x86-64-v4"], 2, True, PLANES, False))[0]
+    _, spec = ranked(ConvQuery(problem, LEVELS["x86-64-v4"], 2, True, PLANES, False))[0]
     assert spec.copies and spec.prepared and spec.block_rows < 56
     assert read_conv_spec(conv_record(spec), problem, True) == spec
 
@@ -235,14 +235,14 @@ def test_a_record_is_read_again() -> None:
     ],
 )
 def test_a_record_that_contradicts_itself(entries: dict[str, object], message: str) -> None:
-    _, spec = ranked(ConvQuestion(_problem(), LEVELS["x86-64-v4"], 1, True, PLANES, False))[0]
+    _, spec = ranked(ConvQuery(_problem(), LEVELS["x86-64-v4"], 1, True, PLANES, False))[0]
     record = {**conv_record(spec), **{name: attribute_of(value) for name, value in entries.items()}}
     with pytest.raises(PlanError, match=message):
         read_conv_spec(record, _problem(), True)
 
 
 def test_what_no_algorithm_takes() -> None:
-    _, spec = ranked(ConvQuestion(_problem(), LEVELS["x86-64-v4"], 1, True, PLANES, False))[0]
+    _, spec = ranked(ConvQuery(_problem(), LEVELS["x86-64-v4"], 1, True, PLANES, False))[0]
     assert check(replace(spec, algorithm="gemm")) == "a product needs windows of one element"
     depthwise = replace(spec, algorithm="depthwise", prepared=False)
     assert check(depthwise) == "depthwise is of one channel a group"
@@ -258,6 +258,8 @@ def test_widths_of_tiles_are_counted(columns: int, pixels: int) -> None:
         x_strides=(12 * columns, 3 * columns, columns, 1),
     )
     spec = ConvSpec(problem, "direct", 8, tile_pixels=pixels)
+    tiles = -(-columns // pixels)
+    widths = [(columns + place) // tiles for place in range(tiles)]
     for bands in (1, 3):
         counted = [width for width, count in spec.width_counts(bands) for _ in range(count)]
-        assert counted == sorted(spec.tile_widths * bands, reverse=True)
+        assert counted == sorted(widths * bands, reverse=True)

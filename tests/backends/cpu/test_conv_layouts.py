@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aicf.backends.cpu import conv_kernels
-from aicf.backends.cpu.conv_choice import ConvQuestion, ways
-from aicf.backends.cpu.conv_spec import ConvProblem, ConvSpec, check
-from aicf.backends.cpu.records import get_text
+from aicf.backends.cpu.families.conv import kernel as conv_kernels
+from aicf.backends.cpu.families.conv.candidates import ConvQuery, candidates_of
+from aicf.backends.cpu.families.conv.schedule import ConvProblem, ConvSpec, check
+from aicf.backends.cpu.families.records import get_text
 from tests.backends.cpu.harness import NUMPY
 from tests.backends.cpu.placed import Lies, Placed
 from tests.backends.cpu.test_conv import CASES as PLANES
@@ -45,8 +45,8 @@ BOTH: tuple[Lies, Lies] = ("planes", "channels")
 def only(algorithm: str, along: str = "channels") -> Any:
     """What chooses the cheapest of one algorithm with its lanes along what is said."""
 
-    def ranked(asked: ConvQuestion) -> list[tuple[float, ConvSpec]]:
-        found = [e for e in ways(asked) if (e[1].algorithm, e[1].lanes_along) == (algorithm, along)]
+    def ranked(asked: ConvQuery) -> list[tuple[float, ConvSpec]]:
+        found = [e for e in candidates_of(asked) if (e[1].algorithm, e[1].lanes_along) == (algorithm, along)]
         return sorted(found, key=lambda entry: entry[0])
 
     return ranked

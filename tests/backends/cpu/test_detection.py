@@ -15,11 +15,16 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import aicf
-from aicf.backends.cpu.detection_code import Suppression, SuppressionPointers
-from aicf.backends.cpu.detection_spec import FAN_OUT, SuppressionSpec, suppression_record, suppression_spec
-from aicf.backends.cpu.records import integer
+from aicf.backends.common.loop_nest import Strided
+from aicf.backends.cpu.families.nms.schedule import (
+    FAN_OUT,
+    SuppressionSpec,
+    suppression_record,
+    suppression_spec,
+)
+from aicf.backends.cpu.families.nms.template import Suppression, SuppressionPointers
+from aicf.backends.cpu.families.records import integer
 from aicf.backends.cpu.target import LEVELS, CpuLevel
-from aicf.backends.nests import Strided
 from aicf.errors import PlanError
 from aicf.semantics import kept_boxes
 from tests.backends.cpu.harness import NUMPY, Function, Poisoned, runnable_levels

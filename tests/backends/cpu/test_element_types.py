@@ -12,8 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 import aicf
-from aicf.backends.cpu.ir_builder import Emitter, Value
-from aicf.backends.cpu.scalar_ops import Scalars, convert
+from aicf.backends.cpu.codegen.ir_builder import Emitter, Value
+from aicf.backends.cpu.codegen.scalar.ops import Scalars, convert
 from aicf.backends.cpu.target import ACCUMULATORS, ELEMENT_BYTES, HALVES, LEVELS, CpuLevel
 from aicf.dialects.types import ELEMENTS, element_named
 from aicf.frontends.builder import Graph

@@ -17,17 +17,17 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import aicf
-from aicf.backends.cpu.attention import AttentionPointers, emit_attention
-from aicf.backends.cpu.attention_spec import AttentionProblem, AttentionSpec, Matrix, padded_row
-from aicf.backends.cpu.gemm import Epilogue, GemmPointers, PointerTable, Tile, emit_gemm
-from aicf.backends.cpu.gemm_kernels import GemmKernel
-from aicf.backends.cpu.gemm_spec import GemmProblem, GemmSpec, check
-from aicf.backends.cpu.ir_builder import Emitter, Value
+from aicf.backends.cpu.codegen.ir_builder import Emitter, Value
+from aicf.backends.cpu.families.attention.schedule import AttentionProblem, AttentionSpec, Matrix, padded_row
+from aicf.backends.cpu.families.attention.template import AttentionPointers, emit_attention
+from aicf.backends.cpu.families.gemm.kernel import GemmKernel
+from aicf.backends.cpu.families.gemm.schedule import GemmProblem, GemmSpec, check
+from aicf.backends.cpu.families.gemm.template import Epilogue, GemmPointers, PointerTable, Tile, emit_gemm
 from aicf.backends.cpu.target import ACCUMULATORS, check_host, host_level, level_named
 from aicf.backends.reference.interpreter import run_module
 from aicf.frontends.builder import Graph
 from aicf.frontends.text import parse_module
-from aicf.passes.support import fusion
+from aicf.passes.fusion import forming as fusion
 from tests.backends.cpu.harness import NUMPY, Function, Poisoned
 from tests.backends.cpu.test_gemm import V4_OR_BEST, pack, random, storing
 from tests.backends.cpu.test_random_programs import TOLERANCE, roles
@@ -336,14 +336,14 @@ def test_a_fusion_that_costs_more_is_not_formed(monkeypatch: pytest.MonkeyPatch)
     """The ledger says both predicted times; a policy that asks for the kernel gets it all the same."""
     assert "gemm_gated" in run_native(_gate(8), "cpu:generic", 1, None, "f32")
     monkeypatch.setattr(
-        GemmKernel, "apart_us", lambda _, work, target: 1e-3 if work.kind == "gemm_gated" else inf
+        GemmKernel, "unfused_us", lambda _, work, target: 1e-3 if work.kind == "gemm_gated" else inf
     )
     program = _gate(8)
     exe = aicf.compile(
         program.module, weights={n: program.inputs[n] for n in ("g", "u")}, target="cpu:generic"
     )
     text = exe.ir("emit")
-    assert "us, and 0.001 us apart" in text
+    assert "us fused and 0.001 us unfused" in text
     assert "gemm_gated" not in kinds_of(parse_module(text, "compiled"))
     assert "gemm_gated" in run_native(_gate(8), "cpu:generic", 1, forced("portable"), "f32")
 
@@ -359,4 +359,4 @@ def test_a_target_without_such_kernels_says_so(monkeypatch: pytest.MonkeyPatch) 
     exe = aicf.compile(
         program.module, weights={n: program.inputs[n] for n in ("g", "u")}, target="cpu:generic"
     )
-    assert "the target has no kernel of kind gemm_gated or norm_gated" in exe.ir("emit")
+    assert "target cpu has no kernel of kind gemm_gated or norm_gated" in exe.ir("emit")

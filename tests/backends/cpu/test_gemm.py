@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from aicf.backends.cpu.gemm import GemmPointers, Tile, emit_gemm
-from aicf.backends.cpu.gemm_spec import GemmProblem, GemmSpec, check, propose
-from aicf.backends.cpu.ir_builder import Emitter, Value
-from aicf.backends.cpu.pack import emit_pack
-from aicf.backends.cpu.pack_spec import packed_elements
+from aicf.backends.cpu.codegen.ir_builder import Emitter, Value
+from aicf.backends.cpu.families.gemm.pack.schedule import packed_elements
+from aicf.backends.cpu.families.gemm.pack.template import emit_pack
+from aicf.backends.cpu.families.gemm.schedule import GemmProblem, GemmSpec, check, propose
+from aicf.backends.cpu.families.gemm.template import GemmPointers, Tile, emit_gemm
 from aicf.backends.cpu.target import ACCUMULATORS, LEVELS, CpuLevel
 from tests.backends.cpu.harness import NUMPY, Function, Poisoned, runnable_levels, undefined_symbols
 

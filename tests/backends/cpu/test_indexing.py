@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import aicf
+from aicf.backends.cpu.codegen.ir_builder import I64, Emitter, ir
 from aicf.backends.cpu.target import check_host, level_named
 from tests.support.indexing_programs import PROGRAMS, built
 from tests.support.random_graphs import run_program
@@ -57,3 +58,11 @@ def test_topk_of_a_program_with_two_threads(rows: int, threads: int) -> None:
     exe = aicf.compile(graph.module(), target="cpu", threads=2)
     assert f"smallest = false, threads = {threads} : i64" in exe.ir("emit")
     np.testing.assert_array_equal(exe(x), np.argsort(-x, 1, kind="stable")[:, :5])
+
+
+def test_a_constant_of_a_body_is_scaled_as_a_number() -> None:
+    """As an index of i64 it is a constant of LLVM that holds text."""
+    module = ir.Module()
+    em = Emitter(module, level_named("generic"), ir.Function(module, ir.FunctionType(I64, [I64]), "f"))
+    assert str(em.scaled(em.const("i64", 1, 12), 10)).endswith("= mul i64 12, 10")
+    assert em.scaled(em.index(12), 10).get_reference() == "120"

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from aicf.backends.cpu.ir_builder import Emitter, Value
-from aicf.backends.cpu.loop_spec import LoopSpec, choose
-from aicf.backends.cpu.loops import LoopPointers, emit_loops
+from aicf.backends.common.loop_nest import LoopNest, nest_of
+from aicf.backends.cpu.codegen.ir_builder import Emitter, Value
+from aicf.backends.cpu.families.loops.schedule import LoopSpec, choose
+from aicf.backends.cpu.families.loops.template import LoopPointers, emit_loops
 from aicf.backends.cpu.target import CpuLevel
-from aicf.backends.nests import LoopNest, nest_of
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import contiguous_strides
 from tests.backends.cpu.harness import NUMPY, Function, Poisoned, runnable_levels, undefined_symbols

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from aicf.backends.cpu.backend import CpuBackend
-from aicf.backends.cpu.scalar_costs import SCALAR_CYCLES
-from aicf.backends.cpu.scalar_ops import EMITTERS
+from aicf.backends.cpu.codegen.scalar.ops import EMITTERS
+from aicf.backends.cpu.families.loops.scalar_costs import SCALAR_CYCLES
 from aicf.backends.cpu.target import LEVELS, CpuLevel, check_host, host_level, level_named
 from aicf.backends.native import NativeCode
 from aicf.errors import ArtifactError, BackendUnavailable, PolicyError

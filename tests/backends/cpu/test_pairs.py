@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from aicf.backends.cpu.gemm_spec import GemmProblem, GemmSpec, propose
-from aicf.backends.cpu.ir_builder import Emitter, Value
-from aicf.backends.cpu.pack_pairs import Pairs, emit_pack_pairs
+from aicf.backends.cpu.codegen.ir_builder import Emitter, Value
+from aicf.backends.cpu.families.gemm.pack.pairs import Pairs, emit_pack_pairs
+from aicf.backends.cpu.families.gemm.schedule import GemmProblem, GemmSpec, propose
 from aicf.backends.cpu.target import LEVELS, CpuLevel
 from tests.backends.cpu.harness import NUMPY, Function, Poisoned, runnable_levels
 from tests.backends.cpu.test_gemm import V4_OR_BEST, check_product, gemm_code, pack_pairs

@@ -8,8 +8,14 @@ import numpy as np
 import pytest
 
 import aicf
-from aicf.backends.cpu.pool_spec import PoolAxis, PoolProblem, choose, pool_record, read_pool_spec
-from aicf.backends.cpu.records import integer
+from aicf.backends.cpu.families.pool.schedule import (
+    PoolAxis,
+    PoolProblem,
+    choose,
+    pool_record,
+    read_pool_spec,
+)
+from aicf.backends.cpu.families.records import integer
 from aicf.backends.cpu.target import level_named
 from aicf.dialects.types import element_named
 from aicf.errors import PlanError

@@ -7,8 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aicf.backends.cpu.pool_spec import PoolAxis, PoolProblem, choose, pool_record, read_pool_spec, refusal
-from aicf.backends.cpu.records import get_int, get_text, integer
+from aicf.backends.cpu.families.pool.schedule import (
+    PoolAxis,
+    PoolProblem,
+    choose,
+    pool_record,
+    read_pool_spec,
+    refusal,
+)
+from aicf.backends.cpu.families.records import get_int, get_text, integer
 from aicf.backends.cpu.target import host_level, level_named
 from aicf.dialects.types import element_named
 from aicf.errors import PlanError

@@ -60,4 +60,4 @@ def test_dropout_is_part_of_what_stands_around_it() -> None:
     text = exe.ir("emit")
     kernels = text.split("emit.kernel @")[1:]
     found = [kernel.split(" ")[0] for kernel in kernels if "emit.philox" in kernel]
-    assert found == ["layer_norm0.code", "behind.code"] and "a coordinate beside a contraction" in text
+    assert found == ["layer_norm0.code", "behind.code"] and "a coordinate (iota) next to a product" in text

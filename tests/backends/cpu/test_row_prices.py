@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 import pytest
 
-from aicf.backends.cpu.gemm_spec import NOMINAL_GHZ
+from aicf.backends.cpu.families.gemm.schedule import NOMINAL_GHZ
 from aicf.compiled import Options
 from aicf.frontends.builder import Graph, Value
 from aicf.frontends.text import make_context
-from aicf.passes.support.work import target_of
+from aicf.passes.bodies.workload import target_of
 from aicf.tuning.candidates import candidates, grouped
 
 ROWS = 2048

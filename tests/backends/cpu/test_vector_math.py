@@ -10,10 +10,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy import special
 
-from aicf.backends.cpu.ir_builder import Emitter, Value
+from aicf.backends.cpu.codegen.ir_builder import Emitter, Value
+from aicf.backends.cpu.codegen.math.elementary import VectorMath
+from aicf.backends.cpu.codegen.math.functions import FUNCTIONS
 from aicf.backends.cpu.target import LEVELS, CpuLevel
-from aicf.backends.cpu.vector_functions import FUNCTIONS
-from aicf.backends.cpu.vector_math import VectorMath
 from tests.backends.cpu.harness import NUMPY, Function, runnable_levels, undefined_symbols
 
 Array = NDArray[Any]

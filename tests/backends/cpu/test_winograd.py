@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import aicf
-from aicf.backends.cpu.conv import emit_conv
-from aicf.backends.cpu.conv_choice import ConvQuestion, ranked
-from aicf.backends.cpu.conv_costs import EpilogueCycles
-from aicf.backends.cpu.conv_image import ConvPointers
-from aicf.backends.cpu.conv_spec import (
+from aicf.backends.common.loop_nest import Access
+from aicf.backends.cpu.families.conv.candidates import ConvQuery, ranked
+from aicf.backends.cpu.families.conv.costs import EpilogueCycles
+from aicf.backends.cpu.families.conv.image import ConvPointers
+from aicf.backends.cpu.families.conv.schedule import (
     ConvProblem,
     ConvSpec,
     check,
@@ -29,26 +29,26 @@ from aicf.backends.cpu.conv_spec import (
     read_conv_spec,
     tiled,
 )
-from aicf.backends.cpu.epilogue import make_epilogue
-from aicf.backends.cpu.pack import emit_pack
-from aicf.backends.cpu.pack_spec import packed_elements
-from aicf.backends.cpu.target import LEVELS, CpuLevel
-from aicf.backends.cpu.winograd_pack import emit_winograd_pack
-from aicf.backends.cpu.winograd_spec import (
+from aicf.backends.cpu.families.conv.template import emit_conv
+from aicf.backends.cpu.families.conv.winograd.matrices import OUTPUT_TILES, TAPS, transforms
+from aicf.backends.cpu.families.conv.winograd.pack import emit_winograd_pack
+from aicf.backends.cpu.families.conv.winograd.schedule import (
     MOST_WEIGHT_BYTES,
     MOST_WORKSPACE_BYTES,
     least_memory_reason,
     with_product,
     without_product,
 )
-from aicf.backends.cpu.winograd_transforms import OUTPUT_TILES, TAPS, transforms
-from aicf.backends.nests import Access
+from aicf.backends.cpu.families.gemm.epilogue import make_epilogue
+from aicf.backends.cpu.families.gemm.pack.schedule import packed_elements
+from aicf.backends.cpu.families.gemm.pack.template import emit_pack
+from aicf.backends.cpu.target import LEVELS, CpuLevel
 from aicf.compiled import Options
-from aicf.compiler import read_decisions
 from aicf.dialects.plain_values import attribute_of
 from aicf.errors import PlanError, PolicyError
 from aicf.frontends.text import make_context
-from aicf.passes.aicf_inference import AicfInferencePass
+from aicf.passes.pipelines.aicf_inference import AicfInferencePass
+from aicf.stages import read_decisions
 from aicf.tuning.candidates import candidates, grouped
 from tests.backends.cpu.harness import Function, Poisoned, runnable_levels
 from tests.backends.cpu.test_conv import LEVELS_HERE, arrays, instruction, program
@@ -176,7 +176,7 @@ def test_error_beside_direct(channels: int, below_zero: bool) -> None:
     x, weight = drawn(problem, channels)
     x = x if below_zero else np.maximum(x, 0)
     wanted = convolved(x, weight, (1, 1), (1, 1))
-    entries = ranked(ConvQuestion(problem, HERE, 1, True, NO_EPILOGUE, False))
+    entries = ranked(ConvQuery(problem, HERE, 1, True, NO_EPILOGUE, False))
     (direct,) = (spec for _, spec in entries if spec.algorithm == "direct")
     errors = [
         np.sqrt(np.mean((run(spec, x, weight) - wanted) ** 2))
@@ -238,7 +238,7 @@ DEEP = problem_of((8, 4096, 16, 16), 4096, (1, 1), (1, 1))
 @pytest.mark.parametrize("threads", [1, 4])
 def test_memory_has_a_bound(problem: ConvProblem, threads: int) -> None:
     """A row of tiles of a wide image, a weight of many channels: what takes too much is not offered, the rest is."""
-    specs = [spec for _, spec in ranked(ConvQuestion(problem, HERE, threads, True, NO_EPILOGUE, True))]
+    specs = [spec for _, spec in ranked(ConvQuery(problem, HERE, threads, True, NO_EPILOGUE, True))]
     tiles = [spec.winograd for spec in specs if spec.winograd is not None]
     assert specs and all(tile.weight_bytes <= MOST_WEIGHT_BYTES for tile in tiles)
     assert all(tile.workspace_bytes <= MOST_WORKSPACE_BYTES * tile.threads for tile in tiles)
@@ -384,7 +384,7 @@ def test_levels_have_code_or_do_not_offer_it(level: str, tile: int, dtype: str) 
     if own.lanes(dtype) < tile:
         assert all(
             spec.output_tile != tile
-            for _, spec in ranked(ConvQuestion(problem, own, 1, True, NO_EPILOGUE, True))
+            for _, spec in ranked(ConvQuery(problem, own, 1, True, NO_EPILOGUE, True))
         )
         return
     spec = spec_of(problem, tile, 2, 1, own)

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from aicf.backends.cuda.launches import KernelLaunch
+from aicf.backends.cuda.compiler.launches import KernelLaunch
 from tests.backends.cuda import simulator
 from tests.backends.cuda.simulator import Here, Meeting, Memory
 

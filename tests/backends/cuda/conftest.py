@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from aicf import runtime
-from aicf.backends.cuda import device as device_module
-from aicf.backends.cuda import driver as driver_module
+from aicf.backends.cuda.runtime import device as device_module
+from aicf.backends.cuda.runtime import driver as driver_module
 from tests.backends.cuda.fake_driver import FakeDriver
 
 

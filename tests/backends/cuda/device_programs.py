@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from aicf.backends.cuda.device_program import (
+from aicf.backends.cuda.runtime.device_program import (
     FORMAT,
     Address,
     Dependency,
@@ -19,8 +19,8 @@ from aicf.backends.cuda.device_program import (
     KernelNode,
     StoredCubin,
 )
-from aicf.backends.cuda.loader import reserves
-from aicf.backends.cuda.storage import stored
+from aicf.backends.cuda.runtime.loader import reserves
+from aicf.backends.cuda.runtime.storage import stored
 from aicf.backends.native import NativeCode
 from aicf.backends.reference.backend import ReferenceBackend
 from aicf.backends.reference.loader import ReferenceCode

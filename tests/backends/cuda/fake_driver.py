@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from aicf.backends.cuda.device_program import TensorMap
-from aicf.backends.cuda.driver import DeviceFacts, DriverError, GraphEdge, KernelParams
+from aicf.backends.cuda.runtime.device_program import TensorMap
+from aicf.backends.cuda.runtime.driver import DeviceFacts, DriverError, GraphEdge, KernelParams
 from aicf.errors import BackendUnavailable
 
 HOPPER = DeviceFacts("Fake H100", 90, 1 << 24, 132, 13000)

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Attribute
 
-from aicf.backends.base import BufferRef, Launch, Work
-from aicf.backends.cuda.code import Cubin
-from aicf.backends.cuda.launches import KernelLaunch, LibraryCall
-from aicf.backends.cuda.toolchain import compile_kernels
+from aicf.backends.base import BufferRef, Launch
+from aicf.backends.common.workload import Workload
+from aicf.backends.cuda.compiler.code import Cubin
+from aicf.backends.cuda.compiler.launches import KernelLaunch, LibraryCall
+from aicf.backends.cuda.compiler.toolchain import compile_kernels
 
 
-def launch_of(work: Work, kernel: str, record: Mapping[str, Attribute]) -> Launch:
+def launch_of(work: Workload, kernel: str, record: Mapping[str, Attribute]) -> Launch:
     """The instruction of `work` by `record`. Buffer i is operand i, results follow, then the workspace."""
     refs = [
         BufferRef(place, 0, info.shape, info.strides, info.dtype)

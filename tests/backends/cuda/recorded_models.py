@@ -15,18 +15,18 @@ import pytest
 
 import aicf
 from aicf import Graph, Value
-from aicf.backends.cuda import build
-from aicf.backends.cuda.code import Cubin, KernelCode
+from aicf.backends.cuda.compiler import build
+from aicf.backends.cuda.compiler.code import Cubin, KernelCode
 from aicf.compiled import CompiledModel, Options
-from aicf.compiler import passes_of
 from aicf.dialects.emit import GroupOp
 from aicf.frontends.text import make_context
-from aicf.passes.select_kernels import SelectKernelsPass
-from aicf.passes.support.pipeline import apply_pass
-from aicf.passes.support.work import work_of_group
-from aicf.passes.support.work_key import key_of
-from aicf.policies.tuning_table import Header, MeasuredWork, Row, Timing, TuningTable
+from aicf.passes.bodies.workload import workload_of
+from aicf.passes.kernels.select_kernels import SelectKernelsPass
+from aicf.passes.kernels.workload_key import key_of
+from aicf.passes.pipelines.text import apply_pass
+from aicf.policies.tuning_table import Header, MeasuredWorkload, Row, Timing, TuningTable
 from aicf.sources import read_model
+from aicf.stages import passes_of
 from tests.backends.cuda.fake_driver import FakeDriver
 
 TARGET = "cuda:sm_90a"
@@ -157,14 +157,14 @@ def library_calls(model: Any, name: str, policy: str = "") -> TuningTable | None
             break
         apply_pass(step, context, source.module)
     keys = {
-        op.id.data: key_of(work_of_group(op).work) for op in source.module.walk() if isinstance(op, GroupOp)
+        op.id.data: key_of(workload_of(op).work) for op in source.module.walk() if isinstance(op, GroupOp)
     }
     if name not in keys:
         return None
     record: dict[str, object] = {"algorithm": "00" * 64, "library": LIBRARY_VERSION, "workspace_bytes": 4096}
     row = Row("cuda.cublaslt", 1, {}, record, Timing(0.1, 0.01), Timing(0.1, 0.01))
     header = Header("cuda", "sm_90a", 1, "a fake device", "13.0", {}, {})
-    return TuningTable(header).with_works([MeasuredWork(keys[name].digest, keys[name], (row,))])
+    return TuningTable(header).with_works([MeasuredWorkload(keys[name].digest, keys[name], (row,))])
 
 
 class SilentKernels(dict[str, Any]):

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from importlib.metadata import files
 from pathlib import Path
 
-from aicf.backends.cuda.code import Cubin
+from aicf.backends.cuda.compiler.code import Cubin
 
 SPILLS = ("LDL", "STL")
 """Starts of the names of instructions on memory of a thread, which holds what registers do not."""

@@ -8,8 +8,8 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from aicf.backends.base import BufferRef
-from aicf.backends.cuda.code import KernelCode
-from aicf.backends.cuda.scalar_code import dtype_of, point_snippet, store_text
+from aicf.backends.cuda.codegen.scalar import dtype_of, point_snippet, store_text
+from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.target import ELEMENT_BYTES
 from aicf.dialects.emit_kernels import (
     BitcastOp,

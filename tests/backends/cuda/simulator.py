@@ -20,8 +20,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from aicf.backends.cuda.device_program import Table
-from aicf.backends.cuda.launches import KernelLaunch
+from aicf.backends.cuda.compiler.launches import KernelLaunch
+from aicf.backends.cuda.runtime.device_program import Table
 from aicf.semantics.random import philox_word
 
 _SPACE = 40

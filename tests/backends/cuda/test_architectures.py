@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import aicf
-from aicf.backends.cuda.storage import read
+from aicf.backends.cuda.compiler.toolchain import described
+from aicf.backends.cuda.runtime.storage import read
 from aicf.backends.cuda.target import ARCHES, runs_on
-from aicf.backends.cuda.toolchain import described
 from tests.backends.cuda.sass import instructions
 
 

@@ -9,9 +9,11 @@ import pytest
 from xdsl.dialects.builtin import BoolAttr, FloatAttr, IntegerAttr, f64, i64
 from xdsl.ir import Attribute, Block
 
-from aicf.backends.base import OperandInfo, Work
-from aicf.backends.cuda.attention_code import emit
-from aicf.backends.cuda.attention_kernels import (
+from aicf.backends.common.workload import OperandInfo, Workload
+from aicf.backends.cuda.compiler.launches import KernelLaunch
+from aicf.backends.cuda.compiler.toolchain import compile_kernels
+from aicf.backends.cuda.families.attention.codegen import emit
+from aicf.backends.cuda.families.attention.kernel import (
     AttentionKernel,
     AttentionSpec,
     SimtAttentionKernel,
@@ -20,10 +22,8 @@ from aicf.backends.cuda.attention_kernels import (
     shared_layout,
     specs,
 )
-from aicf.backends.cuda.attention_problem import problem_of
-from aicf.backends.cuda.launches import KernelLaunch
+from aicf.backends.cuda.families.attention.problem import problem_of
 from aicf.backends.cuda.target import ARCHES
-from aicf.backends.cuda.toolchain import compile_kernels
 from aicf.dialects.emit_types import TargetAttr
 from tests.backends.cuda.gemm_launches import launch_of
 from tests.backends.cuda.sass import ATOMICS, SPILLS, instructions, starting
@@ -42,7 +42,7 @@ def packed(
 
 def attention(
     operands: Sequence[OperandInfo], result: OperandInfo, scale: float = 0.125, past: int | None = None
-) -> Work:
+) -> Workload:
     """A work of kind `attention`; a fourth operand is the mask. Causal if `past` is given."""
     attrs: Mapping[str, Attribute] = {
         "scale": FloatAttr(scale, f64),
@@ -51,16 +51,16 @@ def attention(
         "past": IntegerAttr(past or 0, i64),
         "nan_as_zero": BoolAttr.from_bool(False),
     }
-    return Work("attention", "attention", attrs, tuple(operands), (result,), Block(), None)
+    return Workload("attention", "attention", attrs, tuple(operands), (result,), Block(), None)
 
 
-def bert(batch: int = 1, rows: int = 128, dtype: str = "f16") -> Work:
+def bert(batch: int = 1, rows: int = 128, dtype: str = "f16") -> Workload:
     """Self-attention of BERT-base."""
     x = packed(batch, rows, 12, 64, dtype)
     return attention([x, x, x], x)
 
 
-def launch(work: Work, record: Mapping[str, Attribute], kernel: str = KERNEL.id) -> KernelLaunch:
+def launch(work: Workload, record: Mapping[str, Attribute], kernel: str = KERNEL.id) -> KernelLaunch:
     """The one launch of `work`."""
     (made,) = emit(launch_of(work, kernel, record))
     assert isinstance(made, KernelLaunch)
@@ -89,7 +89,7 @@ MASK = OperandInfo("const", (2, 1, 1, 100), "f32", (100, 0, 0, 1))
         (attention([X, packed(2, 0, 3, 64), packed(2, 0, 3, 64)], X), "an operand is empty"),
     ],
 )
-def test_legality_names_the_operand_and_the_way_out(work: Work, reason: str | None) -> None:
+def test_legality_names_the_operand_and_the_way_out(work: Workload, reason: str | None) -> None:
     """What tensor cores and 16-byte copies cannot take is refused with its reason; any result is written."""
     found = KERNEL.legal(work, TARGET)
     assert found is None if reason is None else found is not None and reason in found
@@ -121,7 +121,7 @@ def test_every_length_and_head_has_tilings_that_fit(rows: int, size: int) -> Non
 def test_candidates_differ_in_values_only_and_start_with_the_record() -> None:
     """A tuning table finds a variant by its entries, so all records have the same ones."""
     work = bert(8, 512)
-    records = KERNEL.candidates(work, TARGET)
+    records = KERNEL.variants(work, TARGET)
     assert records[0] == KERNEL.record(work, TARGET)
     assert len({frozenset(record) for record in records}) == 1
     assert len({str(sorted(record.items(), key=str)) for record in records}) == len(records)
@@ -131,10 +131,10 @@ def test_candidates_differ_in_values_only_and_start_with_the_record() -> None:
 @pytest.mark.parametrize(
     ("batch", "rows", "heads", "size", "fastest"),
     [
-        (1, 128, 12, 64, AttentionSpec(64, 128, 1, 4, 1, True)),
-        (8, 128, 12, 64, AttentionSpec(64, 128, 1, 4, 1, True)),
-        (8, 512, 12, 64, AttentionSpec(64, 128, 2, 4, 1, True)),
-        (4, 2048, 8, 128, AttentionSpec(128, 128, 2, 8, 1, True)),
+        (1, 128, 12, 64, AttentionSpec(64, 128, 1, 4, 1, 1)),
+        (8, 128, 12, 64, AttentionSpec(64, 128, 1, 4, 1, 1)),
+        (8, 512, 12, 64, AttentionSpec(64, 128, 2, 4, 1, 1)),
+        (4, 2048, 8, 128, AttentionSpec(128, 128, 2, 8, 1, 1)),
     ],
 )
 def test_the_prior_chooses_what_was_fastest(
@@ -162,7 +162,7 @@ def test_the_launch_follows_from_record_and_operands() -> None:
     ],
     ids=["bert", "masked"],
 )
-def test_compiled_code_multiplies_on_tensor_cores(work: Work, spec: AttentionSpec, arch: str) -> None:
+def test_compiled_code_multiplies_on_tensor_cores(work: Workload, spec: AttentionSpec, arch: str) -> None:
     """The intended products and loads, no spills, no atomics; griddepcontrol from sm_90 on."""
     code = launch(work, KERNEL.record_of(work, TargetAttr("cuda", arch), spec)).code
     (cubin,) = compile_kernels([code], arch).values()
@@ -178,7 +178,7 @@ def test_compiled_code_multiplies_on_tensor_cores(work: Work, spec: AttentionSpe
 def test_warpgroups_multiply_from_shared_memory() -> None:
     """A wgmma tiling has HGMMA alone, no fragment loads and no spills, and takes whole panels of 64 elements only."""
     work = bert(8, 512)
-    made = launch(work, KERNEL.record_of(work, TARGET, AttentionSpec(64, 64, 2, 4, 1, True)))
+    made = launch(work, KERNEL.record_of(work, TARGET, AttentionSpec(64, 64, 2, 4, 1, 1)))
     (cubin,) = compile_kernels([made.code], "sm_90a").values()
     names = instructions(cubin)
     assert cubin.stack_bytes == 0
@@ -210,8 +210,8 @@ def test_a_causal_mask_costs_less_than_none_and_the_record_says_it() -> None:
         assert len(codes) == 3
 
 
-@pytest.mark.parametrize("warpgroups", [True, False])
-def test_causal_code_keeps_to_its_registers(warpgroups: bool) -> None:
+@pytest.mark.parametrize("warpgroups", [1, 0])
+def test_causal_code_keeps_to_its_registers(warpgroups: int) -> None:
     """A mask inside of the diagonal tiles spills nothing."""
     x = packed(2, 200, 3, 64)
     work = attention([x, x, x], x, past=9)

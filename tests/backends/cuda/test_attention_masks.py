@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import BoolAttr
 
-from aicf.backends.base import Work
-from aicf.backends.cuda.staging import Snippet, part, registers, splice, stage, unrolled
-from aicf.backends.cuda.templates import attention_wgmma
+from aicf.backends.common.workload import Workload
+from aicf.backends.cuda.compiler.specializer import Snippet, part, registers, splice, stage, unrolled
+from aicf.backends.cuda.families.attention.wgmma import template as attention_wgmma
 from tests.backends.cuda.attention_simulator import ARITHMETIC, run_attention
 from tests.backends.cuda.simulator import run_cluster
 from tests.backends.cuda.test_attention_nan import DTYPES, SCALE, VARIANTS, WITHIN, Array, drawn
@@ -30,7 +30,7 @@ LOWEST = {
 }
 
 
-def with_guard(work: Work, guard: bool) -> Work:
+def with_guard(work: Workload, guard: bool) -> Workload:
     return replace(work, attrs={**work.attrs, "nan_as_zero": BoolAttr.from_bool(guard)})
 
 

@@ -13,17 +13,19 @@ import pytest
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import BoolAttr
 
-from aicf.backends.base import OperandInfo, Work
-from aicf.backends.cuda import attention_code, attention_step_code, attention_wgmma_code
-from aicf.backends.cuda.attention_kernels import AttentionKernel, AttentionSpec, SimtAttentionKernel
-from aicf.backends.cuda.attention_step_kernels import AttentionStepKernel
-from aicf.backends.cuda.attention_step_kernels import Spec as StepSpec
-from aicf.backends.cuda.attention_wgmma_kernels import Spec as WgmmaSpec
-from aicf.backends.cuda.attention_wgmma_kernels import WgmmaAttentionKernel
-from aicf.backends.cuda.launches import KernelLaunch
-from aicf.backends.cuda.staging import part, registers, splice, stage, unrolled
-from aicf.backends.cuda.templates import attention_wgmma
-from aicf.backends.cuda.toolchain import compile_kernels
+from aicf.backends.common.workload import OperandInfo, Workload
+from aicf.backends.cuda.compiler.launches import KernelLaunch
+from aicf.backends.cuda.compiler.specializer import part, registers, splice, stage, unrolled
+from aicf.backends.cuda.compiler.toolchain import compile_kernels
+from aicf.backends.cuda.families.attention import codegen as attention_code
+from aicf.backends.cuda.families.attention.decode import codegen as attention_step_code
+from aicf.backends.cuda.families.attention.decode.kernel import AttentionStepKernel
+from aicf.backends.cuda.families.attention.decode.kernel import Spec as StepSpec
+from aicf.backends.cuda.families.attention.kernel import AttentionKernel, AttentionSpec, SimtAttentionKernel
+from aicf.backends.cuda.families.attention.wgmma import codegen as attention_wgmma_code
+from aicf.backends.cuda.families.attention.wgmma import template as attention_wgmma
+from aicf.backends.cuda.families.attention.wgmma.kernel import Spec as WgmmaSpec
+from aicf.backends.cuda.families.attention.wgmma.kernel import WgmmaAttentionKernel
 from aicf.dialects.emit_types import TargetAttr
 from tests.backends.cuda.attention_simulator import ARITHMETIC, run_attention
 from tests.backends.cuda.gemm_launches import launch_of
@@ -51,7 +53,7 @@ def given(rows: int, keys: int, size: int, dtype: str) -> list[OperandInfo]:
     return [OperandInfo("temp", shape, dtype, (shape[1] * size, size, 1)) for shape in shapes]
 
 
-def guarded(rows: int, keys: int, size: int, dtype: str, mask: bool, past: int | None = None) -> Work:
+def guarded(rows: int, keys: int, size: int, dtype: str, mask: bool, past: int | None = None) -> Workload:
     """The attention that gives zeros; a mask is f32 and has a row for each query."""
     q, k, v, y = given(rows, keys, size, dtype)
     masks = [OperandInfo("temp", (rows, keys), "f32", (keys, 1))] if mask else []
@@ -59,7 +61,7 @@ def guarded(rows: int, keys: int, size: int, dtype: str, mask: bool, past: int |
     return replace(made, attrs={**made.attrs, "nan_as_zero": BoolAttr.from_bool(True)})
 
 
-def drawn(work: Work, seed: int = 0) -> list[Array]:
+def drawn(work: Workload, seed: int = 0) -> list[Array]:
     random = np.random.default_rng(seed)
     found = [random.standard_normal(info.shape).astype(DTYPES[info.dtype]) for info in work.operands]
     if len(found) > 3:
@@ -85,16 +87,16 @@ def expected(ins: Sequence[Array], past: int | None, seen: int) -> Array:
         return np.where(np.isnan(weights), 0.0, weights) @ v
 
 
-Variant = Callable[[Work], KernelLaunch]
+Variant = Callable[[Workload], KernelLaunch]
 
 
-def simt(work: Work) -> KernelLaunch:
+def simt(work: Workload) -> KernelLaunch:
     (made,) = attention_code.emit(launch_of(work, SIMT.id, SIMT.record(work, TARGET)))
     return made
 
 
 def tensor_cores(spec: AttentionSpec) -> Variant:
-    def made(work: Work) -> KernelLaunch:
+    def made(work: Workload) -> KernelLaunch:
         (launch,) = attention_code.emit(launch_of(work, KERNEL.id, KERNEL.record_of(work, TARGET, spec)))
         return launch
 
@@ -102,14 +104,14 @@ def tensor_cores(spec: AttentionSpec) -> Variant:
 
 
 def step(spec: StepSpec) -> Variant:
-    def made(work: Work) -> KernelLaunch:
+    def made(work: Workload) -> KernelLaunch:
         (launch,) = attention_step_code.emit(launch_of(work, STEP.id, STEP.record_of(work, TARGET, spec)))
         return launch
 
     return made
 
 
-VARIANTS: Mapping[str, tuple[Variant, Callable[[bool], Work]]] = {
+VARIANTS: Mapping[str, tuple[Variant, Callable[[bool], Workload]]] = {
     "simt": (simt, lambda mask: guarded(7, 40, 5, "f32", mask)),
     "simt-causal": (simt, lambda mask: guarded(18, 45, 4, "bf16", mask, 20)),
     "one-tile": (tensor_cores(AttentionSpec(16, 32, 1, 1, 1)), lambda mask: guarded(9, 27, 16, "f16", mask)),
@@ -252,7 +254,7 @@ def _places(lane: int) -> list[tuple[int, int]]:
     ]
 
 
-def launched_wgmma(work: Work, spec: WgmmaSpec) -> KernelLaunch:
+def launched_wgmma(work: Workload, spec: WgmmaSpec) -> KernelLaunch:
     (made,) = attention_wgmma_code.emit(launch_of(work, WGMMA.id, WGMMA.record_of(work, TARGET, spec)))
     return made
 
@@ -261,14 +263,14 @@ def test_zeros_keep_to_the_registers() -> None:
     """The code with zeros compiles without spills, and is another one than without."""
     masked = guarded(500, 500, 128, "f16", True)
     codes = [
-        launched_wgmma(masked, WgmmaSpec(2, 128, 2, True)).code,
+        launched_wgmma(masked, WgmmaSpec(2, 128, 2, 1)).code,
         tensor_cores(AttentionSpec(64, 128, 2, 4, 1))(guarded(200, 300, 64, "bf16", True, 100)).code,
         step(StepSpec(2, 4))(guarded(1, 500, 64, "f16", True)).code,
     ]
     for cubin in compile_kernels(codes, "sm_90a").values():
         assert cubin.stack_bytes == 0 and not starting(instructions(cubin), SPILLS)
     plain = replace(masked, attrs={**masked.attrs, "nan_as_zero": BoolAttr.from_bool(False)})
-    assert launched_wgmma(plain, WgmmaSpec(2, 128, 2, True)).code.source != codes[0].source
+    assert launched_wgmma(plain, WgmmaSpec(2, 128, 2, 1)).code.source != codes[0].source
 
 
 def test_a_record_says_it() -> None:

@@ -9,9 +9,12 @@ import pytest
 from xdsl.dialects.builtin import BoolAttr, FloatAttr, IntegerAttr, f64, i64
 from xdsl.ir import Attribute, Block
 
-from aicf.backends.base import OperandInfo, Work
-from aicf.backends.cuda.attention_step_code import emit
-from aicf.backends.cuda.attention_step_kernels import (
+from aicf.backends.common.record import integer
+from aicf.backends.common.workload import OperandInfo, Workload
+from aicf.backends.cuda.compiler.launches import KernelLaunch
+from aicf.backends.cuda.compiler.toolchain import compile_kernels
+from aicf.backends.cuda.families.attention.decode.codegen import emit
+from aicf.backends.cuda.families.attention.decode.kernel import (
     AttentionStepKernel,
     Spec,
     problem_of,
@@ -20,9 +23,7 @@ from aicf.backends.cuda.attention_step_kernels import (
     spec_reason,
     specs,
 )
-from aicf.backends.cuda.launches import KernelLaunch
 from aicf.backends.cuda.target import ARCHES, arch_named
-from aicf.backends.cuda.toolchain import compile_kernels
 from aicf.dialects.emit_types import TargetAttr
 from tests.backends.cuda.gemm_launches import launch_of
 from tests.backends.cuda.sass import SPILLS, instructions, starting
@@ -42,7 +43,7 @@ def work(
     results: Sequence[OperandInfo],
     past: int | None = None,
     mask: bool = False,
-) -> Work:
+) -> Workload:
     """Attention, or with several results a step."""
     attrs: Mapping[str, Attribute] = {
         "scale": FloatAttr(0.125, f64),
@@ -52,18 +53,18 @@ def work(
         "nan_as_zero": BoolAttr.from_bool(False),
     }
     kind = "attention" if len(results) == 1 else "attention_step"
-    return Work("step", kind, attrs, tuple(operands), tuple(results), Block(), None)
+    return Workload("step", kind, attrs, tuple(operands), tuple(results), Block(), None)
 
 
 def attention(
     keys: int, size: int = 64, dtype: str = "f16", count: int = 12, past: int | None = None
-) -> Work:
+) -> Workload:
     """One query a head on given keys."""
     one, all_ = heads(1, size, dtype, count), heads(keys, size, dtype, count)
     return work([one, all_, all_], [one], past)
 
 
-def step(keys: int = 512, size: int = 64, index: str = "i64", **changes: object) -> Work:
+def step(keys: int = 512, size: int = 64, index: str = "i64", **changes: object) -> Workload:
     """One query a head, and the row that is written; `changes` are of the state."""
     one, state = heads(1, size), replace(heads(keys, size), **changes)  # type: ignore[arg-type]
     at = OperandInfo("input", (), index, ())
@@ -87,7 +88,7 @@ def step(keys: int = 512, size: int = 64, index: str = "i64", **changes: object)
         (replace(step(), rounding="strict"), "the policy wants them rounded"),
     ],
 )
-def test_legality_names_the_operand_and_the_way_out(given: Work, reason: str | None) -> None:
+def test_legality_names_the_operand_and_the_way_out(given: Workload, reason: str | None) -> None:
     found = KERNEL.legal(given, TARGET)
     assert found is None if reason is None else found is not None and reason in found
 
@@ -108,7 +109,7 @@ def test_every_length_has_variants_that_hold_its_keys(keys: int, size: int) -> N
 def test_a_record_says_its_variant_and_what_may_share_bytes() -> None:
     """The state may be overwritten, by a step alone; a record that contradicts itself is refused."""
     for given, aliased in ((step(), True), (attention(512), False)):
-        records = KERNEL.candidates(given, TARGET)
+        records = KERNEL.variants(given, TARGET)
         assert records[0] == KERNEL.record(given, TARGET)
         assert len({read_spec(record) for record in records}) == len(records) > 3
         assert all(("may_alias" in record) == aliased for record in records)
@@ -116,12 +117,14 @@ def test_a_record_says_its_variant_and_what_may_share_bytes() -> None:
         edited = {**records[1], "grid": records[1]["block"]}
         assert "its 'grid' is" in str(record_reason(KERNEL, given, edited, TARGET))
     problem, arch = problem_of(step()), arch_named("sm_90a")
-    assert "no code for 3 blocks" in str(spec_reason(problem, Spec(3, 4), arch))
+    for entry, legal in (("splits", "1, 2, 4, 8"), ("warps", "2, 4, 8, 16")):
+        edited = {**KERNEL.record(step(), TARGET), entry: integer(3)}
+        assert record_reason(KERNEL, step(), edited, TARGET) == f"its '{entry}' is 3, legal: {legal}"
     assert "sm_80 has no clusters" in str(spec_reason(problem, Spec(2, 4), arch_named("sm_80")))
     assert "do not hold 512 keys" in str(spec_reason(problem, Spec(1, 2), arch))
 
 
-def launched(given: Work, spec: Spec, in_place: bool = True) -> KernelLaunch:
+def launched(given: Workload, spec: Spec, in_place: bool = True) -> KernelLaunch:
     """The one launch of a variant."""
     made = launch_of(given, KERNEL.id, KERNEL.record_of(given, TARGET, spec))
     if in_place and len(made.outs) > 1:

@@ -8,13 +8,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
+from xdsl.dialects.builtin import BoolAttr
 from xdsl.ir import Attribute
 
-from aicf.backends.base import OperandInfo, Work
-from aicf.backends.cuda.attention_kernels import AttentionKernel
-from aicf.backends.cuda.attention_problem import problem_of
-from aicf.backends.cuda.attention_wgmma_code import emit
-from aicf.backends.cuda.attention_wgmma_kernels import (
+from aicf.backends.common.record import integer
+from aicf.backends.common.workload import OperandInfo, Workload
+from aicf.backends.cuda.compiler.launches import KernelLaunch
+from aicf.backends.cuda.compiler.toolchain import compile_kernels
+from aicf.backends.cuda.families.attention.kernel import AttentionKernel
+from aicf.backends.cuda.families.attention.problem import problem_of
+from aicf.backends.cuda.families.attention.wgmma.codegen import emit
+from aicf.backends.cuda.families.attention.wgmma.kernel import (
     Spec,
     WgmmaAttentionKernel,
     layout_of,
@@ -23,10 +27,8 @@ from aicf.backends.cuda.attention_wgmma_kernels import (
     spec_reason,
     specs,
 )
-from aicf.backends.cuda.device_program import TensorMap
-from aicf.backends.cuda.launches import KernelLaunch
+from aicf.backends.cuda.runtime.device_program import TensorMap
 from aicf.backends.cuda.target import ARCHES
-from aicf.backends.cuda.toolchain import compile_kernels
 from aicf.dialects.emit_types import TargetAttr
 from tests.backends.cuda.gemm_launches import launch_of
 from tests.backends.cuda.sass import ATOMICS, SPILLS, instructions, starting
@@ -38,7 +40,7 @@ KERNEL = WgmmaAttentionKernel()
 X = packed(2, 100, 3, 64)
 
 
-def launch(work: Work, record: Mapping[str, Attribute]) -> KernelLaunch:
+def launch(work: Workload, record: Mapping[str, Attribute]) -> KernelLaunch:
     """The one launch of `work`."""
     (made,) = emit(launch_of(work, KERNEL.id, record))
     return made
@@ -64,7 +66,7 @@ def maps(made: KernelLaunch) -> list[TensorMap]:
         (attention([X, X, replace(X, strides=(19200, 64, 193, 1))], X), "of the values"),
     ],
 )
-def test_legality_names_the_operand_and_the_way_out(work: Work, reason: str | None) -> None:
+def test_legality_names_the_operand_and_the_way_out(work: Workload, reason: str | None) -> None:
     """What bulk copies and whole panels cannot take is refused with its reason."""
     found = KERNEL.legal(work, TARGET)
     assert found is None if reason is None else found is not None and reason in found
@@ -89,26 +91,32 @@ def test_records_differ_in_values_only_and_edited_ones_are_judged() -> None:
     """The prior's first is the record; a variant that has no code, or a grid of another, is refused in words."""
     x = packed(8, 512, 12, 64)
     work = attention([x, x, x], x)
-    records = KERNEL.candidates(work, TARGET)
+    records = KERNEL.variants(work, TARGET)
     assert records[0] == KERNEL.record(work, TARGET) and len({frozenset(record) for record in records}) == 1
     assert [read_spec(record) for record in records] == list(ranked_specs(problem_of(work), ARCH))
     problem = problem_of(work)
-    assert "no code" in str(spec_reason(problem, Spec(4, 128, 2, False), ARCH))
-    assert "two at least" in str(spec_reason(problem, Spec(2, 128, 1, False), ARCH))
-    assert "no turns" in str(spec_reason(problem, Spec(1, 128, 2, True), ARCH))
-    assert "shared memory" in str(spec_reason(problem, Spec(1, 128, 4, False), ARCH))
+    assert "no turns" in str(spec_reason(problem, Spec(1, 128, 2, 1), ARCH))
+    assert "shared memory" in str(spec_reason(problem, Spec(1, 128, 4, 0), ARCH))
     assert record_reason(KERNEL, work, records[0], TARGET) is None
     edited = dict(records[0]) | {
-        "grid": KERNEL.record_of(attention([X, X, X], X), TARGET, Spec(1, 64, 2, False))["grid"]
+        "grid": KERNEL.record_of(attention([X, X, X], X), TARGET, Spec(1, 64, 2, 0))["grid"]
     }
     assert "'grid'" in str(record_reason(KERNEL, work, edited, TARGET))
+    for entry, value, legal in (
+        ("groups", integer(4), "4, legal: 1, 2, 3"),
+        ("block_n", integer(96), "96, legal: 64, 128"),
+        ("stages", integer(1), "1, legal: 2 to 8"),
+        ("turns", BoolAttr.from_bool(True), "True, legal: 0, 1"),
+    ):
+        refused = record_reason(KERNEL, work, {**records[0], entry: value}, TARGET)
+        assert refused == f"its '{entry}' is {legal}"
 
 
 @pytest.mark.parametrize(
     ("batch", "rows", "heads", "size", "fastest"),
     [
-        (8, 512, 12, 64, Spec(1, 128, 2, False)),
-        (4, 2048, 8, 128, Spec(2, 128, 2, False)),
+        (8, 512, 12, 64, Spec(1, 128, 2, 0)),
+        (4, 2048, 8, 128, Spec(2, 128, 2, 0)),
         (8, 128, 12, 64, None),
     ],
 )
@@ -128,7 +136,7 @@ def test_grouped_heads_are_one_dimension_less_to_copy() -> None:
     k = OperandInfo("temp", (2, 2, 3, 130, 64), "f16", (16640, 8320, 0, 64, 1))
     work = attention([q, k, k], q, past=30)
     assert KERNEL.legal(work, TARGET) is None
-    made = launch(work, KERNEL.record_of(work, TARGET, Spec(2, 128, 2, False)))
+    made = launch(work, KERNEL.record_of(work, TARGET, Spec(2, 128, 2, 0)))
     of_q, of_k, of_v = maps(made)
     assert of_q.sizes == (64, 100, 3, 2, 2) and of_q.box == (64, 128, 1, 1, 1)
     assert (
@@ -146,8 +154,8 @@ def mask_of(rows: int, dtype: str) -> OperandInfo:
 @pytest.mark.parametrize(
     ("size", "past", "mask", "spec"),
     [
-        (64, None, None, Spec(2, 128, 2, False)),
-        (128, 70, mask_of(500, "f16"), Spec(2, 128, 2, True)),
+        (64, None, None, Spec(2, 128, 2, 0)),
+        (128, 70, mask_of(500, "f16"), Spec(2, 128, 2, 1)),
     ],
     ids=["full", "masked-causal"],
 )
@@ -190,7 +198,7 @@ def test_keys_are_combined_in_one_order_whatever_the_batch(size: int, mask: str 
         work = replace(attention([x, keys, keys, *masks], x), batch_invariant=True)
         assert KERNEL.legal(work, TARGET) is None
         orders.add(KERNEL.fixed_order(work, TARGET))
-        records = KERNEL.candidates(work, TARGET)
+        records = KERNEL.variants(work, TARGET)
         assert records[0] == KERNEL.record(work, TARGET)
         assert {read_spec(record).block_n for record in records} == {width}
     assert orders == {f"by warpgroups, keys in tiles of {width}, in order"}

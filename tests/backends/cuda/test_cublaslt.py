@@ -12,23 +12,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aicf.backends.base import Work
-from aicf.backends.cuda import library
-from aicf.backends.cuda.cublaslt_code import emit
-from aicf.backends.cuda.cublaslt_kernels import CublasLtKernel
-from aicf.backends.cuda.device_program import Address, LibraryNode
-from aicf.backends.cuda.launches import LibraryCall
+from aicf.backends.common.workload import Workload
+from aicf.backends.cuda.compiler.launches import LibraryCall
+from aicf.backends.cuda.families.gemm.cublaslt.codegen import emit
+from aicf.backends.cuda.families.gemm.cublaslt.kernel import CublasLtKernel
+from aicf.backends.cuda.runtime import library
+from aicf.backends.cuda.runtime.device_program import Address, LibraryNode
 from aicf.compiled import Options
-from aicf.compiler import passes_of
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.plain_values import attribute_of
 from aicf.errors import ArtifactError, BackendUnavailable
 from aicf.frontends.text import make_context
-from aicf.passes.select_kernels import SelectKernelsPass
-from aicf.passes.support.pipeline import apply_pass
-from aicf.passes.support.work import work_of_group
+from aicf.passes.bodies.workload import workload_of
+from aicf.passes.kernels.select_kernels import SelectKernelsPass
+from aicf.passes.pipelines.text import apply_pass
 from aicf.sources import read_model
+from aicf.stages import passes_of
 from tests.backends.cuda.gemm_launches import launch_of
 from tests.support.record_checks import record_reason
 
@@ -79,7 +79,7 @@ class Product:
         return f"tensor<{'x'.join(map(str, shape))}x{self.dtype}>"
 
 
-def work_of(text: str) -> Work:
+def work_of(text: str) -> Workload:
     """The work of the one product of a program."""
     context = make_context()
     source = read_model(text, context)
@@ -88,12 +88,12 @@ def work_of(text: str) -> Work:
             break
         apply_pass(step, context, source.module)
     _MODULES.append(source.module)
-    groups = [work_of_group(op).work for op in source.module.walk() if isinstance(op, GroupOp)]
+    groups = [workload_of(op).work for op in source.module.walk() if isinstance(op, GroupOp)]
     (work,) = (work for work in groups if work.kind in KERNEL.kinds)
     return work
 
 
-def call_of(work: Work) -> LibraryCall:
+def call_of(work: Workload) -> LibraryCall:
     """The call of a work whose operands are table entries 0, 1, ... in order, results last."""
     record = {**KERNEL.record(work, TARGET), **KERNEL.device_fields}
     launch = replace(launch_of(work, KERNEL.id, record), ws=())

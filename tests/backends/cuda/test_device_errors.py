@@ -19,10 +19,11 @@ import pytest
 
 import aicf
 from aicf import runtime
-from aicf.backends.cuda import driver as driver_module
-from aicf.backends.cuda import library, loader, toolchain
-from aicf.backends.cuda.device_program import TensorMap
-from aicf.backends.cuda.driver import OUT_OF_MEMORY, CudaDriver, DeviceFacts, DriverError
+from aicf.backends.cuda.compiler import toolchain
+from aicf.backends.cuda.runtime import driver as driver_module
+from aicf.backends.cuda.runtime import library, loader
+from aicf.backends.cuda.runtime.device_program import TensorMap
+from aicf.backends.cuda.runtime.driver import OUT_OF_MEMORY, CudaDriver, DeviceFacts, DriverError
 from aicf.backends.registry import resolve_target, target_spec
 from aicf.compiled import CompiledModel
 from aicf.errors import AicfError, ArtifactError, BackendUnavailable, CaptureError, PolicyError, UnsupportedOp

@@ -13,9 +13,11 @@ from xdsl.ir import Block
 
 from aicf import runtime
 from aicf.backends import base
-from aicf.backends.cuda import build, loader
-from aicf.backends.cuda.code import KernelCode
-from aicf.backends.cuda.device_program import (
+from aicf.backends.cuda.compiler import build
+from aicf.backends.cuda.compiler.code import KernelCode
+from aicf.backends.cuda.compiler.launches import KernelLaunch, LibraryCall
+from aicf.backends.cuda.runtime import loader
+from aicf.backends.cuda.runtime.device_program import (
     Address,
     Dependency,
     DeviceProgram,
@@ -25,8 +27,7 @@ from aicf.backends.cuda.device_program import (
     Table,
     TensorMap,
 )
-from aicf.backends.cuda.driver import GraphEdge
-from aicf.backends.cuda.launches import KernelLaunch, LibraryCall
+from aicf.backends.cuda.runtime.driver import GraphEdge
 from aicf.backends.cuda.target import ARCHES
 from aicf.backends.native import DeviceGraph
 from aicf.dialects.emit import ProgramOp

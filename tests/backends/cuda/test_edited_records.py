@@ -8,16 +8,16 @@ import pytest
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp
 
 from aicf.compiled import Options
-from aicf.compiler import passes_of, print_module
 from aicf.dialects.emit import ResolvedOp
 from aicf.dialects.emit_types import KernelAttr
 from aicf.dialects.plain_values import attribute_of
 from aicf.errors import InvalidIR
 from aicf.frontends.text import make_context, parse_module
-from aicf.passes.support.pipeline import apply_pass
+from aicf.passes.pipelines.text import apply_pass
 from aicf.passes.support.policy import POLICY_ATTR
-from aicf.passes.verify_emit import VerifyEmitPass
+from aicf.passes.verify.verify_emit import VerifyEmitPass
 from aicf.sources import policy_text, read_model
+from aicf.stages import passes_of, print_module
 from tests.gpu.cases import CASES
 
 
@@ -67,17 +67,19 @@ EDITS: dict[str, tuple[tuple[str, object, str], ...]] = {
     ),
     "gemv-dense-f16": (
         ("grid", [1, 1, 1], "its 'grid' is [1, 1, 1], legal:"),
-        ("k_parts", 64, "blocks of"),
-        ("chains", 0, "'chains' is 0, legal: 1 to 1024"),
+        ("k_parts", 64, "its 'k_parts' is 64, legal: 1 to 16"),
+        ("trigger_at", "end", "its 'trigger_at' is end, legal: start, wait, loaded"),
+        ("chains", 0, "its 'chains' is 0, legal: 1 to 8"),
         ("along", "diagonals", "'along' is diagonals, legal: rows, tiles, columns"),
         ("early_reads", [0, 1], "its 'early_reads' is [0, 1], legal: [1]"),
     ),
     "mma-dense-f16": (
         ("grid", [1, 1, 1], "its 'grid' is [1, 1, 1], legal:"),
         ("cluster", [2, 1, 1], "its 'cluster' is [2, 1, 1]"),
-        ("tile", [24, 64, 64], "does not divide over its warps"),
-        ("tile", [64, 64], "lacks 'tile', 3 integers"),
-        ("stages", 1, "its 'stages' is 1, legal: 2 to 1024"),
+        ("tile", [24, 64, 64], "its 'tile[0]' is 24, legal: 16 to 256 in steps of 16"),
+        ("warps", [3, 1, 1], "does not divide over its warps"),
+        ("tile", [64, 64], "its 'tile' is [64, 64], legal: 3 values"),
+        ("stages", 1, "its 'stages' is 1, legal: 2 to 8"),
         ("shared_bytes", 1, "its 'shared_bytes' is 1, legal:"),
         ("blocks_per_sm", 9, "its 'blocks_per_sm' is 9"),
         ("combination_order", "any", "its 'combination_order' is any"),
@@ -89,7 +91,8 @@ EDITS: dict[str, tuple[tuple[str, object, str], ...]] = {
     ),
     "simt-dense-f32": (
         ("block", [1024, 1, 1], "its 'block' is [1024, 1, 1]"),
-        ("thread_tile", [3, 4], "does not divide over its threads"),
+        ("thread_tile", [3, 4], "its 'thread_tile[0]' is 3, legal: 4, 8, 16, 32"),
+        ("thread_tile", [32, 4], "does not divide over its threads; 'thread_tile' is [32, 4], legal: "),
         ("shared_bytes", 1 << 30, "its 'shared_bytes' is 1073741824"),
     ),
     "wgmma-dense-bf16": (
@@ -98,7 +101,8 @@ EDITS: dict[str, tuple[tuple[str, object, str], ...]] = {
     ),
     "attention-f16": (
         ("grid", [1, 1, 1], "its 'grid' is [1, 1, 1]"),
-        ("warps_m", 3, "there is no code for tiles of"),
+        ("warps_m", 3, "its 'warps_m' is 3, legal: 1, 2, 4, 8, 12"),
+        ("warps_m", 12, "there is no code for tiles of"),
         ("scale", 2.0, "its 'scale' is 2.0, legal:"),
     ),
     "attention_simt-f32": (("shared_bytes", 16, "its 'shared_bytes' is 16"),),

@@ -19,16 +19,16 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp
 
 from aicf.backends.base import Launch
-from aicf.backends.cuda.build import emitter
-from aicf.backends.cuda.code import Cubin
-from aicf.backends.cuda.launches import KernelLaunch
+from aicf.backends.cuda.compiler.build import emitter
+from aicf.backends.cuda.compiler.code import Cubin
+from aicf.backends.cuda.compiler.launches import KernelLaunch
+from aicf.backends.cuda.compiler.toolchain import compile_kernels
 from aicf.backends.cuda.target import arch_named
-from aicf.backends.cuda.toolchain import compile_kernels
 from aicf.dialects.emit import PREPARE
 from aicf.dialects.emit_kernels import SigmoidOp
 from aicf.dialects.plain_values import plain_value
 from aicf.frontends.text import make_context, parse_module
-from aicf.passes.aicf_inference import AicfInferencePass
+from aicf.passes.pipelines.aicf_inference import AicfInferencePass
 from aicf.runtime.plan_from_ir import code_units
 from aicf.sources import tuning_text
 from tests.backends.cuda.sass import ATOMICS, SPILLS, instructions, starting

@@ -10,23 +10,24 @@ from functools import cache, partial
 import pytest
 from xdsl.dialects.builtin import StringAttr
 
-from aicf.backends.base import Launch, Work
-from aicf.backends.cuda.gemm_norm_kernels import GemmNormKernel
-from aicf.backends.cuda.launches import KernelLaunch
-from aicf.backends.cuda.records import integers, read_shape
+from aicf.backends.base import Launch
+from aicf.backends.common.workload import Workload
+from aicf.backends.cuda.compiler.launches import KernelLaunch
+from aicf.backends.cuda.compiler.toolchain import compile_kernels
+from aicf.backends.cuda.families.gemm.norm.kernel import GemmNormKernel
+from aicf.backends.cuda.families.gemm.wgmma.codegen import emit
+from aicf.backends.cuda.families.gemm.wgmma.kernel import spec_of, task_of_work
+from aicf.backends.cuda.families.gemm.wgmma.rows import meetings
+from aicf.backends.cuda.families.gemm.wgmma.schedule import Spec, legal_specs, spec_reason
+from aicf.backends.cuda.families.records import integers, read_shape
 from aicf.backends.cuda.target import ARCHES
-from aicf.backends.cuda.toolchain import compile_kernels
-from aicf.backends.cuda.wgmma_code import emit
-from aicf.backends.cuda.wgmma_kernels import spec_of, task_of_work
-from aicf.backends.cuda.wgmma_rows import meetings
-from aicf.backends.cuda.wgmma_spec import Spec, legal_specs, spec_reason
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.frontends.builder import Graph
 from aicf.frontends.text import make_context
-from aicf.passes.aicf_inference import AicfInferencePass
-from aicf.passes.fuse_norms import FuseNormsPass
-from aicf.passes.support.work import work_of_group
+from aicf.passes.bodies.workload import workload_of
+from aicf.passes.fusion.fuse_norms import FuseNormsPass
+from aicf.passes.pipelines.aicf_inference import AicfInferencePass
 from tests.backends.cuda.gemm_launches import launch_of
 from tests.backends.cuda.sass import SPILLS, listing, names_of, starting
 from tests.gpu.programs import rows_normed
@@ -37,7 +38,7 @@ KERNEL = GemmNormKernel()
 TARGET = TargetAttr("cuda", "sm_90a")
 
 
-def work(graph: Graph) -> Work:
+def work(graph: Graph) -> Workload:
     """The product of `graph` with everything behind it, as the passes would ask for it."""
     module = graph.module()
     for step in AicfInferencePass(target="reference:typed").passes():
@@ -45,7 +46,7 @@ def work(graph: Graph) -> Work:
         if isinstance(step, FuseNormsPass):
             break
     (group,) = (op for op in module.walk() if isinstance(op, GroupOp))
-    found = work_of_group(group).work
+    found = workload_of(group).work
     assert found.kind == "gemm_norm"
     return found
 
@@ -62,12 +63,12 @@ NORMS: dict[str, Callable[[], Graph]] = {
 
 
 @cache
-def norm(name: str) -> Work:
+def norm(name: str) -> Workload:
     """A work of the table."""
     return work(NORMS[name]())
 
 
-def launch(job: Work, spec: Spec | None = None) -> Launch:
+def launch(job: Workload, spec: Spec | None = None) -> Launch:
     """The instruction of `job`, by `spec` or by what the prior prefers."""
     record = KERNEL.record(job, TARGET) if spec is None else KERNEL.record_of(job, TARGET, spec)
     return launch_of(job, KERNEL.id, record)
@@ -119,7 +120,7 @@ def test_more_than_a_cluster_is_refused() -> None:
 def test_records_hold_the_spec_and_the_order_of_sums() -> None:
     """Candidates give their specs back; blocks are named in the order only where there are several."""
     job = norm("layer_norm")
-    records = KERNEL.candidates(job, TARGET)
+    records = KERNEL.variants(job, TARGET)
     assert records[0] == KERNEL.record(job, TARGET)
     assert {spec_of(record) for record in records} == set(legal_specs(task_of_work(job), ARCH))
     record = KERNEL.record_of(job, TARGET, Spec(64, 128, 8, cluster_n=6))
@@ -131,7 +132,7 @@ def test_records_hold_the_spec_and_the_order_of_sums() -> None:
     order = record["combination_order"]
     assert isinstance(order, StringAttr)
     assert order.data.endswith("4 threads by butterfly, 6 blocks ascending")
-    (single, *_) = KERNEL.candidates(norm("one block"), TARGET)
+    (single, *_) = KERNEL.variants(norm("one block"), TARGET)
     assert "blocks" not in str(single["combination_order"])
 
 
@@ -143,7 +144,7 @@ def test_rows_are_combined_in_one_order_whatever_their_number(columns: int, widt
         free = work(rows_normed("f16", rows, columns, 136, "layer_norm"))
         job = replace(free, batch_invariant=True)
         assert KERNEL.legal(job, TARGET) is None
-        specs = [spec_of(record) for record in KERNEL.candidates(job, TARGET)]
+        specs = [spec_of(record) for record in KERNEL.variants(job, TARGET)]
         assert {(spec.tile_n, spec.cluster_n, spec.split_k) for spec in specs} == {(width, blocks, 1)}
         assert {spec.tile_m for spec in specs} == ({64, 128} if rows > 64 and width != 192 else {64})
         orders.add(KERNEL.fixed_order(job, TARGET))
@@ -174,7 +175,7 @@ def test_prices_say_what_was_measured(m: int, k: int, pays: bool) -> None:
     """A layer_norm of 768 columns behind a product: one kernel for about a thousand rows, two for few, where a product
     alone splits K, and for many, where it takes larger tiles."""
     job = work(rows_normed("f16", m, 768, k, "layer_norm"))
-    assert (KERNEL.cost_us(job, TARGET) <= KERNEL.apart_us(job, TARGET)) == pays
+    assert (KERNEL.cost_us(job, TARGET) <= KERNEL.unfused_us(job, TARGET)) == pays
 
 
 # What the code contains

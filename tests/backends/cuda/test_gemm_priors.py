@@ -12,12 +12,14 @@ from dataclasses import replace
 
 import pytest
 
-from aicf.backends.base import Work
-from aicf.backends.cuda import mma_kernels, wgmma_kernels, wgmma_spec
-from aicf.backends.cuda.gemm_problem import problem_of_work
-from aicf.backends.cuda.mma_kernels import MmaSpec
+from aicf.backends.common.workload import Workload
+from aicf.backends.cuda.families.gemm.mma import kernel as mma_kernels
+from aicf.backends.cuda.families.gemm.mma.kernel import MmaSpec
+from aicf.backends.cuda.families.gemm.problem import problem_of_work
+from aicf.backends.cuda.families.gemm.wgmma import kernel as wgmma_kernels
+from aicf.backends.cuda.families.gemm.wgmma import schedule as wgmma_spec
+from aicf.backends.cuda.families.gemm.wgmma.schedule import Spec
 from aicf.backends.cuda.target import ARCHES
-from aicf.backends.cuda.wgmma_spec import Spec
 from aicf.dialects.emit_types import TargetAttr
 from tests.backends.cuda.wgmma_programs import work
 
@@ -25,15 +27,15 @@ ARCH = ARCHES["sm_90a"]
 TARGET = TargetAttr("cuda", "sm_90a")
 
 
-def rounded(m: int, n: int, k: int, **options: bool) -> Work:
+def rounded(m: int, n: int, k: int, **options: bool) -> Workload:
     return replace(work(m, n, k, dtype="f32", b_role="temp", **options), tf32=True)
 
 
-def gradient(m: int, n: int, k: int) -> Work:
+def gradient(m: int, n: int, k: int) -> Workload:
     return work(m, n, k, b_role="temp", transpose_a=True, transpose_b=False)
 
 
-def product(m: int, n: int, k: int, after: str) -> Work:
+def product(m: int, n: int, k: int, after: str) -> Workload:
     return work(m, n, k, kind="gemm_epilogue", dtype="f16", after=after)
 
 
@@ -155,7 +157,7 @@ MEASURED: dict[str, dict[MmaSpec | Spec, float]] = {
 }
 
 
-def predicted(job: Work, spec: MmaSpec | Spec) -> float:
+def predicted(job: Workload, spec: MmaSpec | Spec) -> float:
     """By the prior of the spec's family."""
     if isinstance(spec, MmaSpec):
         return mma_kernels.predicted_us(spec, problem_of_work(job), ARCH)

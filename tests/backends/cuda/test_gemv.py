@@ -10,13 +10,19 @@ import pytest
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr, StringAttr, i64
 from xdsl.ir import Attribute, Block
 
-from aicf.backends.base import OperandInfo, Work
-from aicf.backends.cuda.gemv_code import emit
-from aicf.backends.cuda.gemv_kernels import GemvKernel, read_spec, specs
-from aicf.backends.cuda.gemv_spec import ColumnsSpec, RowsSpec, TilesSpec, choose, read_problem
-from aicf.backends.cuda.launches import KernelLaunch
+from aicf.backends.common.workload import OperandInfo, Workload
+from aicf.backends.cuda.compiler.launches import KernelLaunch
+from aicf.backends.cuda.compiler.toolchain import compile_kernels
+from aicf.backends.cuda.families.gemm.gemv.codegen import emit
+from aicf.backends.cuda.families.gemm.gemv.kernel import GemvKernel, read_spec, specs
+from aicf.backends.cuda.families.gemm.gemv.schedule import (
+    ColumnsSpec,
+    RowsSpec,
+    TilesSpec,
+    choose,
+    read_problem,
+)
 from aicf.backends.cuda.target import ARCHES
-from aicf.backends.cuda.toolchain import compile_kernels
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import TargetAttr, contiguous_strides
 from aicf.errors import PlanError
@@ -123,7 +129,7 @@ def product(
     code: KernelOp | None = None,
     prologue: KernelOp | None = None,
     attrs: Mapping[str, int] | None = None,
-) -> Work:
+) -> Workload:
     """A product of [m, k] with weights; `extras` are (role, shape)."""
     results = (attrs or {}).get("products", 1)
     weights = 2 if kind.endswith("gated") else results
@@ -139,10 +145,10 @@ def product(
         *(operand(role, shape, dtype) for role, shape in extras),
     )
     outputs = tuple(operand("temp", (m, n), dtype) for _ in range(results))
-    return Work("w", kind, entries, operands, outputs, Block(), code, prologue)
+    return Workload("w", kind, entries, operands, outputs, Block(), code, prologue)
 
 
-def up_projection(m: int = 1, dtype: str = "f16", transpose_b: bool = True) -> Work:
+def up_projection(m: int = 1, dtype: str = "f16", transpose_b: bool = True) -> Workload:
     """Layer norm, 768 -> 3072, bias and GELU."""
     return product(
         m,
@@ -158,7 +164,7 @@ def up_projection(m: int = 1, dtype: str = "f16", transpose_b: bool = True) -> W
     )
 
 
-def down_projection(m: int = 1, dtype: str = "f16", transpose_b: bool = True) -> Work:
+def down_projection(m: int = 1, dtype: str = "f16", transpose_b: bool = True) -> Workload:
     """3072 -> 768, bias and residual."""
     return product(
         m,
@@ -172,7 +178,7 @@ def down_projection(m: int = 1, dtype: str = "f16", transpose_b: bool = True) ->
     )
 
 
-def normed(m: int, k: int) -> Work:
+def normed(m: int, k: int) -> Workload:
     """Layer norm and a product with [1024, k], nothing behind it."""
     return product(
         m,
@@ -185,7 +191,7 @@ def normed(m: int, k: int) -> Work:
     )
 
 
-def launched(work: Work, record: Mapping[str, Attribute] | None = None) -> KernelLaunch:
+def launched(work: Workload, record: Mapping[str, Attribute] | None = None) -> KernelLaunch:
     """The launch of a work, each operand in a bind of its own."""
     (made,) = emit(launch_of(work, KERNEL.id, record or KERNEL.record(work, TARGET)))
     return made
@@ -292,7 +298,7 @@ def test_a_record_with_a_missing_decision_is_refused() -> None:
             launched(work, {name: value for name, value in record.items() if name != key})
 
 
-def _strided(work: Work, place: int, shape: Sequence[int], strides: Sequence[int]) -> Work:
+def _strided(work: Workload, place: int, shape: Sequence[int], strides: Sequence[int]) -> Workload:
     operands = list(work.operands)
     operands[place] = dataclasses.replace(operands[place], shape=tuple(shape), strides=tuple(strides))
     return dataclasses.replace(work, operands=tuple(operands))
@@ -315,7 +321,7 @@ def _strided(work: Work, place: int, shape: Sequence[int], strides: Sequence[int
         (lambda: product(1, 64, 64, kind="gemm_epilogue"), "has no generated code"),
     ],
 )
-def test_refusals_name_their_reason(work: Callable[[], Work], reason: str) -> None:
+def test_refusals_name_their_reason(work: Callable[[], Workload], reason: str) -> None:
     """What it cannot run it refuses in the user's words."""
     refused = KERNEL.legal(work(), TARGET)
     assert refused is not None and reason in refused

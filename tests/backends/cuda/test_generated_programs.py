@@ -8,14 +8,14 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 
 from aicf.backends.base import CodeUnit
-from aicf.backends.cuda.build import emitter
-from aicf.backends.cuda.launches import KernelLaunch
+from aicf.backends.cuda.compiler.build import emitter
+from aicf.backends.cuda.compiler.launches import KernelLaunch
 from aicf.backends.cuda.target import arch_named
 from aicf.dialects.emit import PREPARE
 from aicf.dialects.types import ELEMENTS, ElementType, element_named
 from aicf.frontends.builder import Graph
 from aicf.frontends.text import make_context, parse_module
-from aicf.passes.aicf_inference import AicfInferencePass
+from aicf.passes.pipelines.aicf_inference import AicfInferencePass
 from aicf.runtime.capture_plan import CapturePlan
 from aicf.runtime.plan_from_ir import code_units, read_module
 from tests.backends.cuda.simulator import Memory, run

@@ -8,11 +8,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from aicf.backends.cuda import place_kernels
-from aicf.backends.cuda.build import emitter
-from aicf.backends.cuda.launches import KernelLaunch
-from aicf.backends.cuda.records import integers
-from aicf.backends.cuda.toolchain import compile_kernels
+from aicf.backends.cuda.compiler.build import emitter
+from aicf.backends.cuda.compiler.launches import KernelLaunch
+from aicf.backends.cuda.compiler.toolchain import compile_kernels
+from aicf.backends.cuda.families.records import integers
+from aicf.backends.cuda.families.scatter import kernel as place_kernels
 from aicf.frontends.builder.core import Value
 from aicf.frontends.text import parse_module
 from tests.backends.cuda.sass import SPILLS, instructions, starting

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr
 
-from aicf.backends.base import Work
-from aicf.backends.cuda.gemm_problem import problem_of_work
-from aicf.backends.cuda.mma_code import emit, tile_geometry
-from aicf.backends.cuda.mma_kernels import (
+from aicf.backends.common.workload import Workload
+from aicf.backends.cuda.families.gemm.mma.codegen import emit, tile_geometry
+from aicf.backends.cuda.families.gemm.mma.kernel import (
     MmaKernel,
     MmaSpec,
     MmaTf32Kernel,
@@ -21,6 +20,7 @@ from aicf.backends.cuda.mma_kernels import (
     spec_of,
     spec_reason,
 )
+from aicf.backends.cuda.families.gemm.problem import problem_of_work
 from aicf.backends.cuda.target import ARCHES
 from aicf.dialects.emit_types import TargetAttr
 from tests.backends.cuda.gemm_launches import compiled, launch_of
@@ -34,14 +34,14 @@ TF32 = MmaTf32Kernel()
 ARCH = ARCHES["sm_90a"]
 
 
-def emitted(job: Work, spec: MmaSpec, target: TargetAttr = TARGET, kernel: MmaKernel = KERNEL):
+def emitted(job: Workload, spec: MmaSpec, target: TargetAttr = TARGET, kernel: MmaKernel = KERNEL):
     """The launches of `job` by `spec`, compiled for `target`."""
     assert kernel.legal(job, target) is None
     record = kernel.record_of(job, target, spec)
     return compiled(emit(launch_of(job, kernel.id, record)), target.arch.data)
 
 
-def rounded(m: int, n: int, k: int, **options: Any) -> Work:
+def rounded(m: int, n: int, k: int, **options: Any) -> Workload:
     """Products of f32 that may round their operands to TF32."""
     return replace(work(m, n, k, dtype="f32", **options), tf32=True)
 
@@ -58,7 +58,7 @@ def rounded(m: int, n: int, k: int, **options: Any) -> Work:
         (work(8, 8, 8, kind="gemm", batch=(70000,)), "70000 matrices are more than a grid has room for"),
     ],
 )
-def test_legality_says_why_not(job: Work, reason: str | None) -> None:
+def test_legality_says_why_not(job: Workload, reason: str | None) -> None:
     """Any shape and orientation of f16 and bf16 is legal; everything else is refused in words."""
     found = KERNEL.legal(job, TARGET)
     assert found is None if reason is None else found is not None and reason in found
@@ -88,7 +88,7 @@ def test_every_proposed_spec_fits(arch: str, shape: tuple[int, int, int]) -> Non
 def test_candidates_start_with_the_record_and_have_its_entries() -> None:
     """A tuning table finds a variant by the values of its entries, so all records have the same ones."""
     job = work(128, 768, 768, kind="gemm_epilogue", dtype="f16", after="bias")
-    found = KERNEL.candidates(job, TARGET)
+    found = KERNEL.variants(job, TARGET)
     assert found[0] == KERNEL.record(job, TARGET)
     assert all(record.keys() == found[0].keys() for record in found)
     assert len({str(record) for record in found}) == len(found)

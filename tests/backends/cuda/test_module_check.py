@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from aicf.backends.cuda.device_program import (
+from aicf.backends.cuda.runtime.device_program import (
     Address,
     Dependency,
     DeviceProgram,
@@ -15,8 +15,8 @@ from aicf.backends.cuda.device_program import (
     Scalar,
     Table,
 )
-from aicf.backends.cuda.loader import load_native
-from aicf.backends.cuda.storage import read, stored
+from aicf.backends.cuda.runtime.loader import load_native
+from aicf.backends.cuda.runtime.storage import read, stored
 from aicf.errors import ArtifactError
 from tests.backends.cuda.device_programs import cuda_code, device_executable
 from tests.backends.cuda.fake_driver import FakeDriver

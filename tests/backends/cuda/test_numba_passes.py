@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numba.cuda.core import analysis
 
-from aicf.backends.cuda.numba_passes import linear_passes
+from aicf.backends.cuda.compiler.numba_passes import linear_passes
 
 Names = dict[int, set[str]]
 

@@ -10,15 +10,15 @@ import pytest
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
-from aicf.backends.cuda.build import emitter
-from aicf.backends.cuda.launches import KernelLaunch
-from aicf.backends.cuda.toolchain import compile_kernels
+from aicf.backends.cuda.compiler.build import emitter
+from aicf.backends.cuda.compiler.launches import KernelLaunch
+from aicf.backends.cuda.compiler.toolchain import compile_kernels
 from aicf.dialects.emit import ResolvedOp
 from aicf.dialects.emit_kernels import LoadOp
 from aicf.frontends.builder import Graph, Value
 from aicf.frontends.text import make_context
-from aicf.passes.aicf_inference import AicfInferencePass, run
-from aicf.passes.raise_emit import RaiseEmitPass
+from aicf.passes.emit.raise_emit import RaiseEmitPass
+from aicf.passes.pipelines.aicf_inference import AicfInferencePass, run
 from aicf.runtime.tensors import numpy_dtype
 from tests.backends.cuda.sass import SPILLS, instructions, starting
 from tests.backends.cuda.test_generated_programs import compiled, prepared, simulated

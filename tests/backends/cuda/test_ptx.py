@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from aicf.backends.cuda import ptx, vector_access, wgmma_spec
-from aicf.backends.cuda.attention_wgmma_kernels import Spec
-from aicf.backends.cuda.simt_kernels import SUMS
+from aicf.backends.cuda.codegen import vector_access
+from aicf.backends.cuda.compiler import ptx
+from aicf.backends.cuda.families.attention.wgmma.kernel import Spec
+from aicf.backends.cuda.families.gemm.simt.kernel import SUMS
+from aicf.backends.cuda.families.gemm.wgmma import schedule as wgmma_spec
 
-CUDA = Path(ptx.__file__).parent.parent
+CUDA = Path(ptx.__file__).parents[2]
 HALVES = ("f16", "bf16")
 WIDTHS = {tile_n for _, tile_n in (*wgmma_spec._TILES, *wgmma_spec._ROW_TILES)}  # pyright: ignore[reportPrivateUsage]
 KEYS = (64, 128)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from aicf.backends.cuda import loader
-from aicf.backends.cuda.driver import GraphEdge
-from aicf.backends.cuda.storage import read
+from aicf.backends.cuda.runtime import loader
+from aicf.backends.cuda.runtime.driver import GraphEdge
+from aicf.backends.cuda.runtime.storage import read
 from aicf.compiled import CompiledModel
 from aicf.errors import PlanError
 from aicf.runtime.capture_plan import CapturePlan

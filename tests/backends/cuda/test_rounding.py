@@ -9,15 +9,15 @@ import pytest
 from xdsl.dialects.builtin import StringAttr
 
 from aicf.backends.base import CodeUnit
-from aicf.backends.cuda.cublaslt_kernels import CublasLtKernel
-from aicf.backends.cuda.mma_kernels import MmaKernel
-from aicf.backends.cuda.simt_kernels import SimtKernel
-from aicf.backends.cuda.wgmma_code import emit as emit_wgmma
-from aicf.backends.cuda.wgmma_kernels import WgmmaKernel
+from aicf.backends.cuda.families.gemm.cublaslt.kernel import CublasLtKernel
+from aicf.backends.cuda.families.gemm.mma.kernel import MmaKernel
+from aicf.backends.cuda.families.gemm.simt.kernel import SimtKernel
+from aicf.backends.cuda.families.gemm.wgmma.codegen import emit as emit_wgmma
+from aicf.backends.cuda.families.gemm.wgmma.kernel import WgmmaKernel
 from aicf.dialects.emit_types import TargetAttr
 from aicf.frontends.text import make_context, parse_module
-from aicf.passes.aicf_inference import AicfInferencePass
-from aicf.passes.support.work_key import key_of
+from aicf.passes.kernels.workload_key import key_of
+from aicf.passes.pipelines.aicf_inference import AicfInferencePass
 from aicf.runtime.capture_plan import CapturePlan
 from aicf.runtime.plan_from_ir import code_units, read_module
 from tests.backends.cuda.gemm_launches import launch_of

@@ -7,8 +7,7 @@ import re
 import pytest
 
 from aicf.backends.base import BufferRef
-from aicf.backends.cuda.code import KernelCode
-from aicf.backends.cuda.scalar_code import (
+from aicf.backends.cuda.codegen.scalar import (
     TEXTS,
     combine_text,
     constant_text,
@@ -16,9 +15,10 @@ from aicf.backends.cuda.scalar_code import (
     point_snippet,
     store_snippet,
 )
-from aicf.backends.cuda.staging import splice, stage
+from aicf.backends.cuda.compiler.code import KernelCode
+from aicf.backends.cuda.compiler.specializer import splice, stage
+from aicf.backends.cuda.compiler.toolchain import compile_kernels
 from aicf.backends.cuda.target import ELEMENT_BYTES
-from aicf.backends.cuda.toolchain import compile_kernels
 from aicf.dialects.emit_kernels import SCALAR_OPS
 from tests.backends.cpu.kernels_text import pointwise
 from tests.backends.cuda.scalar_programs import DTYPES, every_op, every_op_code

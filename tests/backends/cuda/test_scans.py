@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from aicf.backends.base import BufferRef
-from aicf.backends.cuda.generated_code import launches_of
-from aicf.backends.cuda.generated_kernels import code_reason
-from aicf.backends.cuda.generated_spec import GeneratedSpec, partial_bytes
-from aicf.backends.cuda.toolchain import compile_kernels
+from aicf.backends.cuda.compiler.toolchain import compile_kernels
+from aicf.backends.cuda.families.loops.codegen import launches_of
+from aicf.backends.cuda.families.loops.kernel import code_reason
+from aicf.backends.cuda.families.loops.schedule import GeneratedSpec, partial_bytes
 from tests.backends.cpu.kernels_text import parse_kernel
 from tests.backends.cpu.test_scans import FLAGS, expected, scan
 from tests.backends.cuda.sass import ATOMICS, SPILLS, instructions, starting

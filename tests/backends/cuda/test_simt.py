@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
 
-from aicf.backends.base import Work
-from aicf.backends.cuda.gemm_problem import problem_of_work
-from aicf.backends.cuda.simt_code import emit, tile_copies
-from aicf.backends.cuda.simt_kernels import SimtKernel, SimtSpec, legal_specs, spec_of
+from aicf.backends.common.workload import Workload
+from aicf.backends.cuda.families.gemm.problem import problem_of_work
+from aicf.backends.cuda.families.gemm.simt.codegen import emit, tile_copies
+from aicf.backends.cuda.families.gemm.simt.kernel import SimtKernel, SimtSpec, legal_specs, spec_of
 from aicf.backends.cuda.target import ARCHES
 from aicf.dialects.emit_types import TargetAttr
+from aicf.dialects.plain_values import attribute_of
 from aicf.dialects.types import element_named
 from aicf.frontends.builder import Graph
 from tests.backends.cuda.gemm_launches import compiled, launch_of
@@ -23,6 +25,7 @@ from tests.backends.cuda.test_generated_programs import simulated
 from tests.backends.cuda.wgmma_programs import work
 from tests.gpu import programs
 from tests.support.random_graphs import run_program
+from tests.support.record_checks import record_reason
 
 TARGET = TargetAttr("cuda", "sm_90a")
 KERNEL = SimtKernel()
@@ -30,7 +33,7 @@ LARGE = SimtSpec(128, 128, 16, 8, 8, 1, 3)
 SMALL = SimtSpec(32, 32, 32, 4, 4, 4, 3)
 
 
-def emitted(job: Work, spec: SimtSpec, arch: str = "sm_90a"):
+def emitted(job: Workload, spec: SimtSpec, arch: str = "sm_90a"):
     """The launch of `job` by `spec` and its cubin."""
     target = TargetAttr("cuda", arch)
     assert KERNEL.legal(job, target) is None
@@ -50,7 +53,7 @@ def emitted(job: Work, spec: SimtSpec, arch: str = "sm_90a"):
         (work(8, 8, 0, kind="gemm", dtype="f32"), "nothing to multiply"),
     ],
 )
-def test_legality_says_why_not(job: Work, reason: str | None) -> None:
+def test_legality_says_why_not(job: Workload, reason: str | None) -> None:
     """Any shape and orientation of the types is legal."""
     found = KERNEL.legal(job, TARGET)
     assert found is None if reason is None else found is not None and reason in found
@@ -89,10 +92,44 @@ def test_the_copies_of_every_spec_cover_the_tile_once(
 def test_candidates_start_with_the_record_and_give_their_specs_back() -> None:
     """A tuning table finds a variant by the values of its entries, so all records have the same ones."""
     job = work(64, 128, 64, kind="gemm_epilogue", dtype="f32", after="bias_relu")
-    found = KERNEL.candidates(job, TARGET)
+    found = KERNEL.variants(job, TARGET)
     assert found[0] == KERNEL.record(job, TARGET)
     assert all(record.keys() == found[0].keys() for record in found)
     assert len({spec_of(record) for record in found}) == len(found)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4, 8])
+def test_a_stage_has_at_most_16_steps_of_k_for_each_set_of_warps(depth: int) -> None:
+    """Each step has code of its own: the bound is what keeps an edited record from asking for a program without end."""
+    job = work(64, 128, 1024, kind="gemm", dtype="f32")
+    spec = SimtSpec(32, 32, 16 * depth, 4, 4, depth, 2)
+    for bk, reason in (
+        (16, None),
+        (32, "32 steps of k in a stage, each with code of its own, are more than 16"),
+    ):
+        record = KERNEL.record_of(job, TARGET, replace(spec, bk=bk * depth))
+        found = record_reason(KERNEL, job, record, TARGET)
+        assert found is None if reason is None else found is not None and found.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("entry", "value", "reason"),
+    [
+        ("tile", [32, 16, 32], "its 'tile[1]' is 16, legal: 32, 64, 128, 256, 512, 1024"),
+        ("tile", [48, 32, 32], "its 'tile[0]' is 48, legal: 16, 32, 64, 128, 256, 512, 1024"),
+        ("tile", [32, 32, 1024], "its 'tile[2]' is 1024, legal: 8, 16, 32, 64, 128, 256, 512"),
+        ("thread_tile", [4, 64], "its 'thread_tile[1]' is 64, legal: 4, 8, 16, 32"),
+        ("depth", 3, "its 'depth' is 3, legal: 1, 2, 4, 8, 16, 32"),
+        ("stages", 9, "its 'stages' is 9, legal: 2 to 8"),
+        ("split_k", 16, "its 'split_k' is 16, legal: 1, 2, 4, 8"),
+        ("tile_group", 1 << 31, "its 'tile_group' is 2147483648, legal: 1 to 1024"),
+    ],
+)
+def test_a_number_that_no_product_has_is_refused(entry: str, value: object, reason: str) -> None:
+    """Whatever the sizes: the entry is named, with its values."""
+    job = work(64, 128, 1024, kind="gemm", dtype="f32")
+    record = {**KERNEL.record_of(job, TARGET, SMALL), entry: attribute_of(value)}
+    assert record_reason(KERNEL, job, record, TARGET) == reason
 
 
 @pytest.mark.parametrize("transpose_b", [False, True])

@@ -7,8 +7,16 @@ from typing import Any
 
 import pytest
 
-from aicf.backends.cuda import staging
-from aicf.backends.cuda.staging import Snippet, StagingError, part, registers, splice, stage, unrolled
+from aicf.backends.cuda.compiler import specializer as staging
+from aicf.backends.cuda.compiler.specializer import (
+    Snippet,
+    StagingError,
+    part,
+    registers,
+    splice,
+    stage,
+    unrolled,
+)
 
 COUNT = FLAG = OTHER = SIZES = FINISH = 0
 

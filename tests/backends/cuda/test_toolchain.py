@@ -11,12 +11,13 @@ import pytest
 
 import aicf
 from aicf.backends.base import Launch
-from aicf.backends.cuda import build, compile_pool, toolchain
-from aicf.backends.cuda.code import KernelCode
-from aicf.backends.cuda.compile_pool import CompilePool
-from aicf.backends.cuda.device_program import Address
-from aicf.backends.cuda.launches import KernelLaunch
-from aicf.backends.cuda.toolchain import KernelError, compile_kernel, compile_kernels
+from aicf.backends.cuda.compiler import build, toolchain
+from aicf.backends.cuda.compiler import pool as compile_pool
+from aicf.backends.cuda.compiler.code import KernelCode
+from aicf.backends.cuda.compiler.launches import KernelLaunch
+from aicf.backends.cuda.compiler.pool import CompilePool
+from aicf.backends.cuda.compiler.toolchain import KernelError, compile_kernel, compile_kernels
+from aicf.backends.cuda.runtime.device_program import Address
 from aicf.errors import BackendUnavailable, CaptureError
 
 ARCH = "sm_90a"
@@ -182,7 +183,7 @@ def test_a_kernel_that_does_not_compile_is_told_in_one_line(part: str) -> None:
     assert "\n" not in str(error.value) and type(error.value.__cause__).__module__ != "aicf.errors"
 
 
-@pytest.mark.parametrize("worker", ["aicf.backends.cuda.compile_worker", "this"])
+@pytest.mark.parametrize("worker", ["aicf.backends.cuda.compiler.worker", "this"])
 def test_what_a_worker_said_goes_with_the_error(worker: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of it is on the terminal: not the error of a kernel, which is raised here, nor how the worker ended."""
     monkeypatch.setattr(compile_pool, "WORKER", worker)

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from aicf.backends.cuda.build import emitter
-from aicf.backends.cuda.launches import KernelLaunch
+from aicf.backends.cuda.compiler.build import emitter
+from aicf.backends.cuda.compiler.launches import KernelLaunch
 from aicf.dialects.types import element_named
 from aicf.frontends.text import make_context, parse_module
-from aicf.passes.aicf_training import AicfTrainingPass
+from aicf.passes.pipelines.aicf_training import AicfTrainingPass
 from aicf.runtime.capture_plan import CapturePlan
 from aicf.runtime.plan_from_ir import code_units, read_module
 from tests.backends.cuda.simulator import Memory, run

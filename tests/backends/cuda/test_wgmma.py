@@ -10,16 +10,13 @@ import pytest
 from xdsl.dialects.builtin import IntegerAttr, StringAttr
 from xdsl.ir import Attribute
 
-from aicf.backends.base import Work
-from aicf.backends.cuda.device_program import TensorMap
-from aicf.backends.cuda.gemm_problem import early_b
-from aicf.backends.cuda.launches import KernelLaunch
-from aicf.backends.cuda.records import integer, integers, read_integers
-from aicf.backends.cuda.target import ARCHES
-from aicf.backends.cuda.toolchain import compile_kernels
-from aicf.backends.cuda.wgmma_code import emit
-from aicf.backends.cuda.wgmma_kernels import WgmmaTf32Kernel, spec_of, task_of_launch
-from aicf.backends.cuda.wgmma_spec import (
+from aicf.backends.common.workload import Workload
+from aicf.backends.cuda.compiler.launches import KernelLaunch
+from aicf.backends.cuda.compiler.toolchain import compile_kernels
+from aicf.backends.cuda.families.gemm.problem import early_b
+from aicf.backends.cuda.families.gemm.wgmma.codegen import emit
+from aicf.backends.cuda.families.gemm.wgmma.kernel import WgmmaTf32Kernel, spec_of, task_of_launch
+from aicf.backends.cuda.families.gemm.wgmma.schedule import (
     Spec,
     legal_specs,
     predicted_us,
@@ -27,6 +24,9 @@ from aicf.backends.cuda.wgmma_spec import (
     registers,
     spec_reason,
 )
+from aicf.backends.cuda.families.records import integer, integers, read_integers
+from aicf.backends.cuda.runtime.device_program import TensorMap
+from aicf.backends.cuda.target import ARCHES
 from aicf.dialects.emit_types import TargetAttr
 from aicf.errors import PlanError
 from tests.backends.cuda.gemm_launches import launch_of
@@ -36,7 +36,7 @@ from tests.support.record_checks import record_reason
 
 ARCH = ARCHES["sm_90a"]
 
-WORKS: dict[str, Work] = {
+WORKS: dict[str, Workload] = {
     "square": work(4096, 4096, 4096),
     "small": work(128, 768, 3072, kind="gemm_epilogue", after="bias_residual"),
     "odd": work(77, 51, 72, kind="gemm_epilogue", after="bias_residual"),
@@ -48,12 +48,12 @@ WORKS: dict[str, Work] = {
 }
 
 
-def rounded(m: int, n: int, k: int, **options: Any) -> Work:
+def rounded(m: int, n: int, k: int, **options: Any) -> Workload:
     """Products of f32 that may round their operands to TF32."""
     return replace(work(m, n, k, dtype="f32", **options), tf32=True)
 
 
-def made(job: Work, spec: Spec | None = None) -> KernelLaunch:
+def made(job: Workload, spec: Spec | None = None) -> KernelLaunch:
     """The one launch of `job`."""
     (found,) = emit(launch(job, spec))
     assert isinstance(found, KernelLaunch)
@@ -74,7 +74,7 @@ def made(job: Work, spec: Spec | None = None) -> KernelLaunch:
         (work(64, 64, 64, batch=(2, 2, 2, 2), batched_b=True), "sm_90a", "more than three batch dims"),
     ],
 )
-def test_illegal_work_is_refused_with_the_reason(job: Work, target: str, reason: str) -> None:
+def test_illegal_work_is_refused_with_the_reason(job: Workload, target: str, reason: str) -> None:
     """The architecture, the element type and what bulk tensor copies cannot read."""
     found = KERNEL.legal(job, TargetAttr("cuda", target))
     assert found is not None and reason in found
@@ -128,7 +128,7 @@ def test_records_hold_the_spec(name: str) -> None:
     """Every candidate's record gives its spec back, the first is the one that the prior takes, none repeats."""
     job = WORKS[name]
     ranked = ranked_specs(task(job), ARCH)
-    records = KERNEL.candidates(job, TARGET)
+    records = KERNEL.variants(job, TARGET)
     assert [spec_of(record) for record in records] == ranked
     assert records[0] == KERNEL.record(job, TARGET)
     assert KERNEL.cost_us(job, TARGET) == min(predicted_us(spec, task(job), ARCH) for spec in ranked)
@@ -137,9 +137,9 @@ def test_records_hold_the_spec(name: str) -> None:
 def test_a_record_without_a_tile_is_an_error() -> None:
     """Nothing is guessed."""
     record = KERNEL.record(work(64, 64, 64), TARGET)
-    with pytest.raises(PlanError, match="lacks 'tile', 2 integers"):
+    with pytest.raises(PlanError, match="lacks 'tile', legal: 2 values"):
         spec_of({name: value for name, value in record.items() if name != "tile"})
-    with pytest.raises(PlanError, match="lacks 'ring', 3 integers"):
+    with pytest.raises(PlanError, match=r"its 'ring' is \[4, 8\], legal: 3 values"):
         spec_of({**record, "ring": integers([4, 8])})
 
 
@@ -152,9 +152,11 @@ def test_a_record_without_a_tile_is_an_error() -> None:
         ("shared_bytes", integer(1024), "its 'shared_bytes' is 1024"),
         ("shared_bytes", integer(1 << 20), "its 'shared_bytes' is 1048576"),
         ("early_reads", integers([0]), "its 'early_reads' is [0], legal: [1]"),
-        ("tile", integers([128, 512]), "no code for tiles of 128x512"),
-        ("ring", integers([9, 8, 1]), "KiB of shared memory a block"),
-        ("ring", integers([1, 8, 1]), "its 'stages' is 1, legal: 2 to 1024"),
+        ("tile", integers([128, 512]), "its 'tile[1]' is 512, legal: 64, 128, 192, 256"),
+        ("ring", integers([8, 8, 1]), "KiB of shared memory a block"),
+        ("ring", integers([4, 0, 1]), "its 'ring[1]' is 0, legal: 1 to 1024"),
+        ("cluster_shape", integers([1, 16, 1]), "its 'cluster_shape[1]' is 16, legal: 1 to 8"),
+        ("ring", integers([1, 8, 1]), "its 'ring[0]' is 1, legal: 2 to 8"),
         ("spare", integer(1), "it has an entry 'spare', which means nothing here"),
     ],
 )
@@ -302,7 +304,7 @@ TF32 = WgmmaTf32Kernel()
         (work(64, 64, 64), "only f32 is rounded to TF32, A is bf16"),
     ],
 )
-def test_tf32_is_multiplied_out_of_lines_along_k(job: Work, reason: str | None) -> None:
+def test_tf32_is_multiplied_out_of_lines_along_k(job: Workload, reason: str | None) -> None:
     """Only halves are transposed on the way to the tensor cores."""
     found = TF32.legal(job, TARGET)
     assert found is None if reason is None else found is not None and reason in found

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from aicf.backends.cuda.staging import Snippet, splice, stage
-from aicf.backends.cuda.wgmma_kernels import task_of_work
-from aicf.backends.cuda.wgmma_rows import PARAMETERS, row_snippet
-from aicf.backends.cuda.wgmma_spec import Spec
+from aicf.backends.cuda.compiler.specializer import Snippet, splice, stage
+from aicf.backends.cuda.families.gemm.wgmma.kernel import task_of_work
+from aicf.backends.cuda.families.gemm.wgmma.rows import PARAMETERS, row_snippet
+from aicf.backends.cuda.families.gemm.wgmma.schedule import Spec
 from aicf.frontends.builder import Graph
 from tests.backends.cuda.simulator import run_cluster
 from tests.backends.cuda.test_gemm_norm import work

@@ -10,9 +10,10 @@ from xdsl.dialects.builtin import BoolAttr, FloatAttr, f32
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
-from aicf.backends.base import Launch, OperandInfo, Work
-from aicf.backends.cuda.wgmma_kernels import WgmmaKernel, task_of_work
-from aicf.backends.cuda.wgmma_spec import Spec, Task
+from aicf.backends.base import Launch
+from aicf.backends.common.workload import OperandInfo, Workload
+from aicf.backends.cuda.families.gemm.wgmma.kernel import WgmmaKernel, task_of_work
+from aicf.backends.cuda.families.gemm.wgmma.schedule import Spec, Task
 from aicf.dialects.emit_kernels import CastOp, KernelOp, PhaseOp, SigmoidOp, StoreOp, YieldOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.types import element_named
@@ -128,7 +129,7 @@ def work(
     products: int = 1,
     after: str | None = None,
     b_role: str = "param",
-) -> Work:
+) -> Workload:
     """A product of `dtype` matrices of contiguous operands, with epilogue `after`."""
     result = result or dtype
     factors = 2 if kind == "gemm_gated" else 1
@@ -148,10 +149,10 @@ def work(
         "transpose_b": BoolAttr.from_bool(transpose_b),
     }
     results = (_operand("temp", c_shape, result),) * (products + (after in KEPT))
-    return Work("product", kind, attrs, tuple(operands), results, Block(), code)
+    return Workload("product", kind, attrs, tuple(operands), results, Block(), code)
 
 
-def launch(job: Work, spec: Spec | None = None) -> Launch:
+def launch(job: Workload, spec: Spec | None = None) -> Launch:
     """The instruction of `job` by `spec`, or by what the prior prefers."""
     reason = KERNEL.legal(job, TARGET)
     assert reason is None, reason
@@ -159,6 +160,6 @@ def launch(job: Work, spec: Spec | None = None) -> Launch:
     return launch_of(job, KERNEL.id, record)
 
 
-def task(job: Work) -> Task:
+def task(job: Workload) -> Task:
     """What the kernel sees of `job`."""
     return task_of_work(job)

@@ -10,10 +10,10 @@ import pytest
 
 from aicf.backends.reference.backend import BodyKernel, ReferenceBackend
 from aicf.backends.registry import get_backend, get_kernels, resolve_target
-from aicf.dialects.kinds import KIND_IDS
+from aicf.dialects.kinds import KINDS
 from aicf.errors import PolicyError
 from aicf.frontends.text import make_context, parse_module
-from aicf.passes.aicf_inference import AicfInferencePass
+from aicf.passes.pipelines.aicf_inference import AicfInferencePass
 from aicf.runtime import Executable, ModulePlan
 from aicf.runtime.plan_from_ir import code_units, read_module, target_of
 from tests.runtime.support import random
@@ -77,7 +77,7 @@ def test_building_twice_gives_the_same_bytes() -> None:
 def test_the_one_kernel() -> None:
     assert list(get_kernels("reference")) == ["reference.body"]
     kernel = BodyKernel()
-    assert kernel.kinds == set(KIND_IDS) and kernel.determinism == "bitwise"
+    assert kernel.kinds == set(KINDS) and kernel.determinism == "bitwise"
 
 
 def test_targets() -> None:

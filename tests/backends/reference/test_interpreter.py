@@ -9,7 +9,7 @@ from aicf.backends.reference.interpreter import Results, run_function, run_modul
 from aicf.dialects.emit import PHASES, symbols
 from aicf.errors import InputMismatch, InvalidIR, PlanError
 from aicf.frontends.text import make_context
-from aicf.passes.aicf_inference import AicfInferencePass
+from aicf.passes.pipelines.aicf_inference import AicfInferencePass
 from aicf.runtime.plan_from_ir import programs_of, read_graph
 from tests.runtime.support import ADD_RELU, BUCKETS, COUNTER, add_relu, module_of, random, scale
 from tests.support.random_graphs import random_program

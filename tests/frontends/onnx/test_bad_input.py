@@ -469,7 +469,7 @@ def test_graphs(make: Callable[[], onnx.ModelProto], error: type[aicf.AicfError]
 
 
 def test_a_node_of_too_many_ops(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aicf.passes.support.onnx_emitters.MAX_OPS", 100)
+    monkeypatch.setattr("aicf.passes.onnx.emitters.MAX_OPS", 100)
     found = model(node("Det", ["x"], ["y"], name="volume"))
     found.graph.input[0].CopyFrom(info("x", F, [16, 16]))
     found.graph.output[0].CopyFrom(info("y", F, []))

@@ -12,7 +12,7 @@ from onnx.reference import ReferenceEvaluator
 
 import aicf
 from aicf.frontends.onnx import read_onnx
-from aicf.passes.support.onnx_ops import find_row
+from aicf.passes.onnx.ops import find_row
 from tests.support.onnx_models import expect_model
 
 F = TensorProto.FLOAT

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from aicf.errors import AicfError
 from aicf.frontends.text import make_context, verify_module
-from aicf.passes.aicf_inference import front_passes
-from aicf.passes.support.pipeline import apply_pass
+from aicf.passes.pipelines.aicf_inference import front_passes
+from aicf.passes.pipelines.text import apply_pass
 from aicf.sources import read_model
 from tests.support.onnx_samples import SAMPLES
 

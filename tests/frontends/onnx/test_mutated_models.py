@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from aicf.errors import AicfError
 from aicf.frontends.text import make_context
-from aicf.passes.lower_onnx import LowerOnnxPass
-from aicf.passes.specialize_shapes import SpecializeShapesPass
+from aicf.passes.logical.specialize_shapes import SpecializeShapesPass
+from aicf.passes.onnx.lower_onnx import LowerOnnxPass
 from aicf.sources import read_model
 
 pytestmark = pytest.mark.peers

@@ -111,7 +111,7 @@ def test_loop(trips: int | None, limit: int) -> None:
 
 
 def test_loops_that_do_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aicf.passes.support.onnx_ops.control_flow.MAX_ITERATIONS", 64)
+    monkeypatch.setattr("aicf.passes.onnx.ops.control_flow.MAX_ITERATIONS", 64)
     with pytest.raises(aicf.UnsupportedOp, match="Loop 'sums': more than 64 iterations are not unrolled"):
         aicf.compile(loop(None, -1), target="reference")
 
@@ -151,3 +151,19 @@ def test_scan(backward: int) -> None:
     order = slice(None, None, -1 if backward else 1)
     sums = s[:, None] + np.cumsum(x[:, order], 1)
     expect_model(flow, {"s": s, "x": x}, [sums[:, -1], np.maximum(sums, 0)[:, order]])
+
+
+@pytest.mark.parametrize(("opset", "sizes"), [(8, (100, 50)), (8, (5000, 1)), (16, (5000,))])
+def test_scans_that_are_too_long(opset: int, sizes: tuple[int, ...]) -> None:
+    """Of all batches together, before the first step is written."""
+    inner = body(
+        [helper.make_node("Add", ["sum", "part"], ["next"])],
+        [info("sum", F, [2]), info("part", F, [2])],
+        [info("next", F, [2])],
+    )
+    names = ["", "s", "x"] if opset == 8 else ["s", "x"]
+    node = helper.make_node("Scan", names, ["y"], name="scan", body=inner, num_scan_inputs=1)
+    flow = model([node], [info("s", F, [*sizes[:-1], 2]), info("x", F, [*sizes, 2])], ["y"])
+    flow.opset_import[0].version = opset
+    with pytest.raises(aicf.UnsupportedOp, match="Scan 'scan': more than 4096 iterations are not unrolled"):
+        aicf.compile(flow, target="reference")

@@ -12,7 +12,9 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 
-from aicf.backends.base import BufferRef, CodeUnit, KernelDescriptor, Launch, NativeCode
+from aicf.backends.base import BufferRef, CodeUnit, Launch
+from aicf.backends.common.kernel import AnyKernel
+from aicf.backends.native import NativeCode
 from aicf.dialects.emit_kernels import KernelOp, ReduceOp, StoreOp, YieldOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.types import element_of
@@ -25,6 +27,7 @@ class NumpyBackend:
     """See `aicf.backends.base.Backend`."""
 
     name = "numpy"
+    timing = "aicf.tuning.host_device:HostDevice"
 
     def resolve_arch(self, arch: str | None) -> str:
         """There is one level."""
@@ -36,7 +39,7 @@ class NumpyBackend:
         """None."""
         return {}
 
-    def kernels(self) -> Sequence[KernelDescriptor]:
+    def kernels(self) -> Sequence[AnyKernel]:
         """See `kernels`."""
         return KERNELS
 

@@ -10,9 +10,9 @@ from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, i64
 from xdsl.ir import Attribute
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr
 
-from aicf.backends.base import KernelDescriptor, Work
-from aicf.backends.common.kernel import Kernel
+from aicf.backends.common.kernel import AnyKernel, Kernel
 from aicf.backends.common.record import Record
+from aicf.backends.common.workload import Workload
 from aicf.dialects.emit_kernels import KernelOp, ReduceOp, StoreOp, YieldOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf_plugin_numpy.scalars import SCALARS
@@ -21,7 +21,7 @@ DTYPES = ("f32", "f64", "i1")
 BYTES_PER_US = 2000.0
 
 
-def _dtype_reason(work: Work) -> str | None:
+def _dtype_reason(work: Workload) -> str | None:
     for operand in (*work.operands, *work.results):
         if operand.dtype not in DTYPES:
             return f"element type {operand.dtype} is not one of {', '.join(DTYPES)}"
@@ -55,24 +55,24 @@ class NumpyKernel(Kernel[None]):
     determinism: str = "bitwise"
     simplicity: int = 0
 
-    def legal(self, work: Work, target: TargetAttr) -> str | None:
+    def legal(self, work: Workload, target: TargetAttr) -> str | None:
         """See `Kernel`."""
         if (reason := _dtype_reason(work)) is not None:
             return reason
         return code_reason(work.code) if self.needs_code else None
 
-    def cost_us(self, work: Work, target: TargetAttr) -> float:
+    def cost_us(self, work: Workload, target: TargetAttr) -> float:
         """A call, and the traffic of every operand."""
         elements = sum(prod(operand.shape) for operand in (*work.operands, *work.results))
         return 2.0 + 4 * elements / BYTES_PER_US
 
-    def schedule(self, work: Work, target: TargetAttr) -> None:
+    def schedule(self, work: Workload, target: TargetAttr) -> None:
         """There is nothing to decide."""
 
-    def read(self, work: Work, record: Record, target: TargetAttr) -> None:
+    def read(self, work: Workload, record: Record, target: TargetAttr) -> None:
         """There is nothing to read."""
 
-    def record_of(self, work: Work, target: TargetAttr, schedule: None) -> dict[str, Attribute]:
+    def record_of(self, work: Workload, target: TargetAttr, schedule: None) -> dict[str, Attribute]:
         """The attributes; results are written after everything is read, so an operand of the same form may be one."""
         forms = [(operand.shape, operand.strides, operand.dtype) for operand in work.operands]
         pairs = [
@@ -87,7 +87,7 @@ class NumpyKernel(Kernel[None]):
 
 _TRANSPOSES = ("transpose_a", "transpose_b")
 
-KERNELS: Sequence[KernelDescriptor] = (
+KERNELS: Sequence[AnyKernel] = (
     NumpyKernel("numpy.matmul", frozenset({"gemm"}), False, _TRANSPOSES),
     NumpyKernel("numpy.matmul_epilogue", frozenset({"gemm_epilogue"}), True, _TRANSPOSES),
     NumpyKernel(

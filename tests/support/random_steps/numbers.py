@@ -69,7 +69,7 @@ def _dropped(g: Generator) -> None:
 
 def _random(g: Generator) -> None:
     form = g.choice(("uniform", "normal"))
-    g.add(logical.PhiloxOp(_number(g, "i64"), _number(g, "i64"), form, g.shape(), g.float_type))
+    g.add(logical.PhiloxOp(_number(g, "i64"), _number(g, "i64"), g.shape(), form, g.float_type))
 
 
 STEPS = (_next_number, _scaled, _scaled, _counted, _noted, _dropped, _dropped, _random)

@@ -19,10 +19,10 @@ def _low_bits(g: Generator, word: SSAValue) -> logical.AndOp:
 def _philox(g: Generator) -> None:
     form = g.choice(logical.PHILOX_FORMS)
     if form == "bits":
-        op = logical.PhiloxOp(*_key(g), form, g.shape(), "i32")
+        op = logical.PhiloxOp(*_key(g), g.shape(), form, "i32")
         g.add_tamed(op, lambda word: _low_bits(g, word))
     else:
-        g.add(logical.PhiloxOp(*_key(g), form, g.shape(), g.float_type))
+        g.add(logical.PhiloxOp(*_key(g), g.shape(), form, g.float_type))
 
 
 def _philox_word(g: Generator) -> None:

@@ -1,0 +1,307 @@
+"""Generated kernels as loops over memory: what every backend that makes code from `emit.kernel` reads first.
+
+An `emit.kernel` and the strides of its operands become a `LoopNest` in normal form: sizes above 1, neighbouring dims
+merged where every operand allows it. How the loops run is each backend's own decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import prod
+
+from xdsl.ir import BlockArgument, OpResult, SSAValue
+from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineDimExpr, AffineExpr, AffineMap
+
+from aicf.dialects.emit_kernels import (
+    IndexOp,
+    KernelOp,
+    LoadOp,
+    PhaseOp,
+    PhiloxOp,
+    ReduceOp,
+    StoreOp,
+    YieldOp,
+)
+from aicf.dialects.types import element_of
+
+
+@dataclass(frozen=True)
+class Strided:
+    """An operand: sizes, element strides, element type."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Access:
+    """Where a kernel reads or writes one operand: element ``offset + sum(strides[d] * i[d])``."""
+
+    dtype: str
+    offset: int
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Dim:
+    """One loop. `strides` has one entry per access, inputs first."""
+
+    size: int
+    is_reduce: bool
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class LoopNest:
+    """A generated kernel with its loops in normal form."""
+
+    kernel: KernelOp
+    dims: tuple[Dim, ...]
+    """Parallel dims, then reduce dims, outermost first."""
+    accesses: tuple[Access, ...]
+    inputs: int
+    """How many of the accesses are reads."""
+    coordinates: tuple[int | None, ...] = ()
+    """For each dim of the kernel the loop that counts it, None if it has one point or none asks for it."""
+    indexed: Mapping[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
+    """Element strides of the operands that are read at computed indices; as accesses they never move."""
+
+    def memory_strides(self, load: LoadOp) -> tuple[int, ...]:
+        """Element strides of what `load` reads."""
+        assert isinstance(load.memory, BlockArgument)
+        return self.indexed[load.memory.index]
+
+    @property
+    def reduce_size(self) -> int:
+        """Points of the reduce space."""
+        return prod(self.kernel.reduce_sizes)
+
+    @property
+    def parallel_size(self) -> int:
+        """Points of the parallel space."""
+        return prod(self.kernel.parallel_sizes)
+
+    @property
+    def parallel_dims(self) -> tuple[int, ...]:
+        """Indices into `dims`."""
+        return tuple(i for i, dim in enumerate(self.dims) if not dim.is_reduce)
+
+    @property
+    def reduce_dims(self) -> tuple[int, ...]:
+        """Indices into `dims`."""
+        return tuple(i for i, dim in enumerate(self.dims) if dim.is_reduce)
+
+
+def sums_type(code: KernelOp | None, results: Sequence[str]) -> str:
+    """Element type of the sums of a product or convolution: what its scalar program starts from, or its result's."""
+    return results[0] if code is None else element_of(code.body.block.args[0].type).name
+
+
+def is_linear(map_: AffineMap) -> bool:
+    """Whether every result is a sum of dims times constants."""
+    return all(_is_linear(expr) for expr in map_.results)
+
+
+def _is_linear(expr: AffineExpr) -> bool:
+    if not isinstance(expr, AffineBinaryOpExpr):
+        return True
+    return (
+        expr.kind in (AffineBinaryOpKind.Add, AffineBinaryOpKind.Mul)
+        and _is_linear(expr.lhs)
+        and _is_linear(expr.rhs)
+    )
+
+
+def access_of(map_: AffineMap, strides: Sequence[int], dtype: str) -> Access:
+    """The access that a linear index map makes to a buffer with element strides `strides`."""
+    return _access_of(map_, tuple(strides), dtype)
+
+
+@lru_cache(maxsize=4096)
+def _access_of(map_: AffineMap, strides: tuple[int, ...], dtype: str) -> Access:
+    def element(point: list[int]) -> int:
+        return sum(index * step for index, step in zip(map_.eval(point, []), strides, strict=True))
+
+    rank = map_.num_dims
+    offset = element([0] * rank)
+    units = [[int(dim == other) for other in range(rank)] for dim in range(rank)]
+    return Access(dtype, offset, tuple(element(unit) - offset for unit in units))
+
+
+def nest_of(kernel: KernelOp, strides: Sequence[Sequence[int]], dtypes: Sequence[str]) -> LoopNest:
+    """The nest of `kernel` for buffers (inputs, then outputs) with these strides and element types.
+
+    Parallel dims are in the order in which the first output lies, so that the innermost one has neighbours.
+    """
+    maps = (*kernel.in_maps, *kernel.out_maps)
+    indexed = {number: tuple(strides[number]) for number in kernel.indexed}
+    still = (0,) * (len(kernel.parallel_sizes) + len(kernel.reduce_sizes))
+    accesses = tuple(
+        Access(dtype, 0, still) if number in indexed else access_of(map_, steps, dtype)
+        for number, (map_, steps, dtype) in enumerate(zip(maps, strides, dtypes, strict=True))
+    )
+    sizes = [(size, False) for size in kernel.parallel_sizes] + [(size, True) for size in kernel.reduce_sizes]
+    counted = {op.number for op in index_ops(kernel)}
+    coordinates: list[int | None] = [None] * len(sizes)
+    dims: list[Dim] = []
+    for index in range(len(sizes)) if counted else _memory_order(kernel, accesses):
+        size, is_reduce = sizes[index]
+        if size == 1:
+            continue
+        dim = Dim(size, is_reduce, tuple(access.strides[index] for access in accesses))
+        apart = index in counted or len(dims) - 1 in coordinates
+        if dims and dims[-1].is_reduce == is_reduce and _steps_over(dims[-1], dim) and not apart:
+            dims[-1] = Dim(dims[-1].size * size, is_reduce, dim.strides)
+        else:
+            dims.append(dim)
+        if index in counted:
+            coordinates[index] = len(dims) - 1
+    return LoopNest(kernel, tuple(dims), accesses, len(kernel.in_maps), tuple(coordinates), indexed)
+
+
+def _memory_order(kernel: KernelOp, accesses: Sequence[Access]) -> list[int]:
+    """The dims of a kernel: the parallel ones as the first output lies, far steps first, then the reduced ones."""
+    count = len(kernel.parallel_sizes)
+    steps = accesses[len(kernel.in_maps)].strides if kernel.out_maps else (0,) * count
+    parallel = sorted(range(count), key=lambda dim: -abs(steps[dim]))
+    return [*parallel, *range(count, count + len(kernel.reduce_sizes))]
+
+
+def load_ops(kernel: KernelOp) -> list[LoadOp]:
+    """Where a kernel reads at computed indices."""
+    return [op for phase in kernel.phases for op in phase.body.block.ops if isinstance(op, LoadOp)]
+
+
+def index_ops(kernel: KernelOp) -> list[IndexOp]:
+    """Where a kernel asks for its coordinates."""
+    return [op for phase in kernel.phases for op in phase.body.block.ops if isinstance(op, IndexOp)]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row program at one row.
+
+    Args:
+        nest: Its loops over the row.
+        strides: From one row to the next, one per access.
+    """
+
+    nest: LoopNest
+    strides: tuple[int, ...]
+
+
+def has_even_rows(nest: LoopNest) -> bool:
+    """Whether the parallel points of a nest are rows at one distance from each other in every operand."""
+    return len(nest.parallel_dims) <= 1
+
+
+def one_row(nest: LoopNest) -> Row:
+    """A nest that `has_even_rows`, without the loop over its rows."""
+    dims = tuple(dim for dim in nest.dims if dim.is_reduce)
+    steps = [dim.strides for dim in nest.dims if not dim.is_reduce]
+    strides = steps[0] if steps else (0,) * len(nest.accesses)
+    return Row(LoopNest(nest.kernel, dims, nest.accesses, nest.inputs), strides)
+
+
+def _steps_over(outer: Dim, inner: Dim) -> bool:
+    """Whether for every access the outer dim continues where the inner one ends."""
+    return all(o == i * inner.size for o, i in zip(outer.strides, inner.strides, strict=True))
+
+
+def reduces_innermost(kernel: KernelOp) -> bool:
+    """Whether an input has a reduce dim as its last index: read off the index maps, so that no size changes it."""
+    first = len(kernel.parallel_sizes)
+    last = (map_.results[-1] for map_ in kernel.in_maps if map_.results)
+    return any(isinstance(expr, AffineDimExpr) and expr.position >= first for expr in last)
+
+
+def value_types(kernel: KernelOp) -> set[str]:
+    """Element types of all values of a kernel."""
+    args, indexed = kernel.body.block.args, kernel.indexed
+    values: list[SSAValue] = [argument for argument in args if argument.index not in indexed]
+    for phase in kernel.phases:
+        for op in phase.body.block.ops:
+            values.extend(op.results)
+    return {element_of(value.type).name for value in values}
+
+
+def element_types(kernel: KernelOp) -> set[str]:
+    """Element types of the values that reach a result; those that only say where to load from, or which random word
+    to take, are not among them."""
+    stack = [
+        operand
+        for phase in kernel.phases
+        for op in phase.body.block.ops
+        if isinstance(op, StoreOp | ReduceOp | YieldOp)
+        for operand in op.operands
+    ]
+    seen: set[SSAValue] = set()
+    while stack:
+        value = stack.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        if isinstance(value, OpResult) and isinstance(value.op, LoadOp):
+            stack.extend([] if value.op.otherwise is None else [value.op.otherwise])
+        elif not (isinstance(value, OpResult) and isinstance(value.op, PhiloxOp)):
+            stack.extend(reads(value))
+    return {element_of(value.type).name for value in seen}
+
+
+def origin(value: SSAValue) -> SSAValue:
+    """The value that a phase yields for a result; any other value as it is."""
+    while isinstance(value, OpResult) and isinstance(value.op, PhaseOp):
+        value = value.op.terminator.operands[value.index]
+    return value
+
+
+def reads(value: SSAValue) -> tuple[SSAValue, ...]:
+    """What must be known before `value` can be computed."""
+    if isinstance(value, BlockArgument) or not isinstance(value, OpResult):
+        return ()
+    if isinstance(value.op, PhaseOp):
+        return (value.op.terminator.operands[value.index],)
+    if isinstance(value.op, LoadOp):
+        return tuple(value.op.operands[1:])
+    return tuple(value.op.operands)
+
+
+def overwritable(kernel: KernelOp) -> list[tuple[int, int]]:
+    """The (output, input) pairs that may share their elements, as far as the order of reading and writing goes.
+
+    Both are the same element at every point, and no phase after the one that writes reads the input, nor a value kept
+    of it, which may be computed again. An input that is read at computed indices is in no pair.
+    """
+    found: list[tuple[int, int]] = []
+    later: set[int] = set()
+    for phase in reversed(kernel.phases):
+        for op in phase.body.block.ops:
+            if isinstance(op, StoreOp):
+                output = op.output.value.data
+                found += [
+                    (output, place)
+                    for place, map_ in enumerate(kernel.in_maps)
+                    if map_ == kernel.out_maps[output] and place not in later | kernel.indexed
+                ]
+        later |= _inputs_of(phase)
+    return sorted(found)
+
+
+def _inputs_of(phase: PhaseOp) -> set[int]:
+    """The inputs that a phase reads, or needs to compute again what an earlier phase kept."""
+    found: set[int] = set()
+    stack: list[SSAValue] = [operand for op in phase.body.block.ops for operand in op.operands]
+    seen: set[SSAValue] = set()
+    while stack:
+        value = stack.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        if isinstance(value, BlockArgument):
+            found.add(value.index)
+        elif not (isinstance(value, OpResult) and isinstance(value.op, ReduceOp)):
+            stack.extend(reads(value))
+    return found

@@ -1,0 +1,1 @@
+"""LLVM code that all families share."""

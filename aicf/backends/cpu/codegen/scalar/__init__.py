@@ -1,0 +1,1 @@
+"""Code for the scalar ops of generated kernels."""

@@ -1,0 +1,1 @@
+"""Convolutions: direct, depthwise, and as products."""

@@ -1,0 +1,220 @@
+"""The ways to convolve on the CPU, and which of them is predicted to take least. Imports no code generator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import product
+from math import prod
+
+from aicf.backends.cpu.families.conv.costs import TRANSPOSE_CYCLES, EpilogueCycles, cost_us, planes_us
+from aicf.backends.cpu.families.conv.schedule import (
+    MOST_PLANE_TAPS,
+    Along,
+    ConvProblem,
+    ConvSpec,
+    check,
+    tiled,
+    winograd_reason,
+)
+from aicf.backends.cpu.families.conv.winograd.matrices import OUTPUT_TILES
+from aicf.backends.cpu.families.conv.winograd.schedule import propose_winograd
+from aicf.backends.cpu.families.gemm.schedule import CACHE_LINE, L2_BYTES, BSource, propose
+from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
+
+_BLOCK_BYTES = 192 << 10
+"""Of the copy of the input that tiles are made from: it shares L2 with a panel of the weight."""
+_MOST_PIXELS = 14
+"""Of a direct tile: one more adds code and next to no speed."""
+_ALONG: tuple[Along, ...] = ("pixels", "channels")
+
+
+@dataclass(frozen=True)
+class ConvQuery:
+    """What is asked: how to convolve.
+
+    Args:
+        problem: What is to be computed.
+        level: On which processors.
+        threads: At most so many.
+        is_param: Whether the weight can be packed ahead of time.
+        epilogue: What follows takes so long.
+        transforms: Whether sums may be those of transformed numbers, which round otherwise.
+    """
+
+    problem: ConvProblem
+    level: CpuLevel
+    threads: int
+    is_param: bool
+    epilogue: EpilogueCycles
+    transforms: bool
+
+    @property
+    def lanes(self) -> int:
+        """Sums in a vector."""
+        return self.level.lanes(self.problem.dtype)
+
+    @property
+    def shares(self) -> Sequence[int]:
+        """The numbers of threads to choose from."""
+        return sorted({1, self.threads})
+
+
+@lru_cache(maxsize=1024)
+def ranked(asked: ConvQuery) -> Sequence[tuple[float, ConvSpec]]:
+    """The best spec of each algorithm, tile that is transformed and number of threads, with predicted microseconds; the
+    cheapest first."""
+    best: dict[tuple[str, int, int], tuple[float, ConvSpec]] = {}
+    for us, spec in sorted(candidates_of(asked), key=lambda entry: entry[0]):
+        best.setdefault((spec.algorithm, spec.output_tile, spec.threads), (us, spec))
+    return list(best.values())
+
+
+def candidates_of(asked: ConvQuery) -> list[tuple[float, ConvSpec]]:
+    """All there is code for, with predicted microseconds."""
+    problem = asked.problem
+    if problem.channels == 1 and problem.groups > 1 and prod(problem.taps) <= MOST_PLANE_TAPS:
+        # Vectors of channels are read where they lie, so that they would be widened for each product.
+        specs = [*_planes(asked), *([] if problem.widens else _channels(asked))]
+    else:
+        specs = _direct(asked)
+    found = [(cost_us(spec, asked.epilogue), spec) for spec in specs]
+    if problem.is_pointwise and not problem.widens:
+        found += _products(asked)
+    # At each run a weight would take longer to transform than most images to convolve.
+    if asked.transforms and asked.is_param and winograd_reason(problem) is None:
+        found += _winograd(asked)
+    return found
+
+
+def _winograd(asked: ConvQuery) -> Iterator[tuple[float, ConvSpec]]:
+    """Ways to transform tiles, with predicted microseconds."""
+    problem = asked.problem
+    for share, along, tile in product(asked.shares, _ALONG, OUTPUT_TILES):
+        vector = asked.epilogue.of(along) + (TRANSPOSE_CYCLES if along == "pixels" else 0.0)
+        for us, spec in propose_winograd(tiled(problem), asked.level, tile, share, vector):
+            own = ConvSpec(
+                problem, "winograd", spec.lanes, along, prepared=True, threads=share, winograd=spec
+            )
+            yield us, own
+
+
+def _products(asked: ConvQuery) -> Iterator[tuple[float, ConvSpec]]:
+    """Ways to multiply the weight and the pixels, with predicted microseconds."""
+    problem = asked.problem
+    own: BSource = "packed" if asked.is_param else "workspace"
+    sources: list[tuple[Along, BSource]] = [("pixels", "direct"), ("pixels", "workspace"), ("channels", own)]
+    for share, (along, source) in product(asked.shares, sources):
+        for us, spec in propose(
+            problem.product(along),
+            asked.level,
+            source,
+            threads=share,
+            epilogue_cycles=asked.epilogue.of(along),
+            splits=(1,),
+            count=1,
+        ):
+            yield (
+                us + (planes_us(spec) if along == "channels" else 0.0),
+                ConvSpec(
+                    problem,
+                    "gemm",
+                    spec.lanes,
+                    along,
+                    tile_vectors=spec.nv,
+                    prepared=source == "packed",
+                    threads=spec.threads,
+                    product=spec,
+                ),
+            )
+
+
+def _planes(asked: ConvQuery) -> list[ConvSpec]:
+    """Depthwise in vectors of pixels of a row."""
+    problem, lanes = asked.problem, asked.lanes
+    vectors = max(1, min(4, problem.counts[1] // lanes))
+    copies = problem.is_padded or problem.x_strides[3] != 1 or problem.widens
+    return [
+        ConvSpec(
+            problem,
+            "depthwise",
+            lanes,
+            tile_vectors=vectors,
+            block_rows=problem.counts[0],
+            copies=copies,
+            threads=share,
+        )
+        for share in asked.shares
+        if share <= problem.batch * problem.groups
+    ]
+
+
+def _channels(asked: ConvQuery) -> list[ConvSpec]:
+    """Depthwise in vectors of channels, where those lie side by side; panels are whole lines of the cache."""
+    problem, level, lanes = asked.problem, asked.level, asked.lanes
+    vectors = min(max(1, CACHE_LINE // level.vector_bytes, 2), -(-problem.groups // lanes))
+    pixels = max(1, min((level.registers - 6) // vectors - 1, 6, problem.counts[1]))
+    specs = [
+        ConvSpec(
+            problem,
+            "depthwise",
+            lanes,
+            "channels",
+            pixels,
+            vectors,
+            problem.counts[0],
+            prepared=asked.is_param,
+            threads=share,
+        )
+        for share in asked.shares
+    ]
+    return [spec for spec in specs if spec.threads <= spec.panels and check(spec) is None]
+
+
+def _direct(asked: ConvQuery) -> list[ConvSpec]:
+    """Tiles of pixels times vectors of output channels."""
+    problem, lanes = asked.problem, asked.lanes
+    needed = -(-problem.outputs // lanes)
+    found: list[ConvSpec] = []
+    for along, vectors in product(_ALONG, range(1, min(4, needed) + 1)):
+        longest = lanes if along == "pixels" else _MOST_PIXELS
+        most = min((asked.level.registers - 1 - vectors) // vectors, longest)
+        for pixels, share in product(range(min(2, most), most + 1), asked.shares):
+            spec = ConvSpec(
+                problem,
+                "direct",
+                lanes,
+                along,
+                pixels,
+                vectors,
+                problem.counts[0],
+                problem.is_padded or problem.widens,
+                asked.is_param and problem.groups == 1,
+                share,
+            )
+            if share <= spec.panels:
+                found.append(_prefetching(_blocked(spec)))
+    return found
+
+
+def _prefetching(spec: ConvSpec) -> ConvSpec:
+    """The spec with the next panel fetched meanwhile, if panels do not stay in L2 and tiles are few."""
+    p, size = spec.problem, ELEMENT_BYTES[spec.problem.dtype]
+    if spec.panels * spec.nr * p.steps * size < L2_BYTES:
+        return spec
+    lines = spec.channel_step * prod(p.taps) * spec.nr * size // CACHE_LINE
+    return replace(spec, prefetch_lines=-(-lines // spec.tiles)) if spec.tiles <= lines else spec
+
+
+def _blocked(spec: ConvSpec) -> ConvSpec:
+    """The spec with blocks of rows whose copy stays in cache, even ones of whole tiles."""
+    p, size = spec.problem, ELEMENT_BYTES[spec.problem.dtype]
+    if not spec.copies or spec.copy_elements * size <= 2 * _BLOCK_BYTES:
+        return spec
+    pixel = spec.copied_pixel if spec.copies_channels_last else p.depth
+    row = spec.pitch * pixel * size * p.strides[0]
+    rows = max(_BLOCK_BYTES // row // spec.tile_rows, 1) * spec.tile_rows
+    blocks = -(-p.counts[0] // rows)
+    even = -(-p.counts[0] // (blocks * spec.tile_rows)) * spec.tile_rows
+    return replace(spec, block_rows=min(even, p.counts[0]))

@@ -1,0 +1,254 @@
+"""Code for convolutions with an epilogue: register tiles over pixels where they lie, or over a padded copy of them.
+
+Every decision is a field of `ConvSpec`; the emitter decides nothing.
+
+A direct tile holds some pixels times some vectors of output channels while channels and windows run: pixels are
+broadcast, rows of a panel of the packed weight are loaded as vectors. Finished vectors go to the epilogue as they are
+where it reads and writes channels of a pixel; else they are transposed in registers, for runs of pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aicf.backends.cpu.codegen.ir_builder import I8, Emitter, Value
+from aicf.backends.cpu.families.conv.depthwise import emit_depthwise
+from aicf.backends.cpu.families.conv.image import ConvCode, ConvPointers, Image
+from aicf.backends.cpu.families.conv.schedule import ConvSpec
+from aicf.backends.cpu.families.conv.winograd.template import emit_winograd
+from aicf.backends.cpu.families.gemm.schedule import CACHE_LINE
+from aicf.backends.cpu.families.gemm.template import EpilogueOf, GemmPointers, Tile, emit_gemm, emit_panels
+
+
+def emit_conv(em: Emitter, spec: ConvSpec, pointers: ConvPointers, epilogue: EpilogueOf) -> None:
+    """Emit a convolution at the current position of `em`; a tile of the epilogue is (image; channel, pixel), or
+    (image; pixel, channel) where its lanes are channels."""
+    if spec.winograd is not None:
+        emit_winograd(em, spec, spec.winograd, pointers, epilogue)
+    elif spec.product is not None:
+        left, right = pointers.weight, pointers.x
+        if spec.lanes_along == "channels":
+            left, right = right, left
+        given = (left, (right,), pointers.workspace, pointers.tid, pointers.nthreads)
+        emit_gemm(em, spec.product, GemmPointers(*given), epilogue)
+    elif spec.algorithm == "depthwise":
+        emit_depthwise(em, spec, pointers, epilogue)
+    else:
+        _Direct(em, spec, pointers, epilogue).run()
+
+
+@dataclass(frozen=True)
+class _Spot:
+    """Image, first output channel and how many of a panel exist, and the first row of the block."""
+
+    n: Value
+    channel: Value
+    channels: int
+    row: Value
+
+
+@dataclass(frozen=True)
+class _Box:
+    """Rows and columns of pixels of a tile, counted from the first row of the block."""
+
+    row: Value
+    rows: int
+    column: Value
+    columns: int
+
+
+_UNROLLED = 12
+"""Most elements of a window whose products are written out one after the other."""
+
+
+class _Direct(ConvCode):
+    """Images, groups, blocks of rows, panels of output channels, tiles of pixels, channels, windows."""
+
+    def run(self) -> None:
+        em, p, spec = self.em, self.p, self.spec
+        weight = self.packed_weight()
+        panels = spec.panels * p.steps * spec.nr
+
+        def image(n: Value, _: list[Value]) -> list[Value]:
+            x = em.moved(self.pointers.x, n, p.x_strides[0], self.element)
+
+            def group(g: Value, _: list[Value]) -> list[Value]:
+                own = em.moved(x, g, p.channels * p.x_strides[1], self.element)
+                self.blocks(n, own, em.moved(weight, g, panels, self.dtype), em.scaled(g, p.outputs))
+                return []
+
+            em.loop(0, p.groups, 1, [], group)
+            return []
+
+        em.loop(0, p.batch, 1, [], image)
+
+    def blocks(self, n: Value, x: Value, weight: Value, first: Value) -> None:
+        """All rows of the result of one group, whose output channels start at `first`."""
+
+        def block(row: Value, count: int) -> None:
+            image = self.image(x, row, count, self.p.channels)
+            self.panels(n, image, weight, first, row, count)
+
+        self.em.pieces(self.p.counts[0], self.spec.block_rows, block)
+
+    def panels(self, n: Value, image: Image, weight: Value, first: Value, row: Value, rows: int) -> None:
+        """A block of rows against all panels of a group."""
+        em, spec = self.em, self.spec
+
+        def panel(index: Value, channels: int) -> None:
+            own = em.moved(weight, index, self.p.steps * spec.nr, self.dtype)
+            channel = em.b.add(first, em.scaled(index, spec.nr))
+            self.tiles(image, own, _Spot(n, channel, channels, row), rows)
+
+        emit_panels(em, self.p.outputs, spec.nr, self.threads if spec.threads > 1 else None, panel)
+
+    def tiles(self, image: Image, panel: Value, spot: _Spot, rows: int) -> None:
+        """All tiles of a block of rows against one panel."""
+        em, spec = self.em, self.spec
+
+        def line(row: Value, count: int) -> None:
+            column = 0
+            for width, number in spec.width_counts(1):
+
+                def tile(at: Value, _: list[Value], count: int = count, width: int = width) -> list[Value]:
+                    self.tile(image, panel, spot, _Box(row, count, at, width))
+                    return []
+
+                em.loop(column, column + number * width, width, [], tile)
+                column += number * width
+
+        em.pieces(rows, spec.tile_rows, line)
+
+    def tile(self, image: Image, panel: Value, spot: _Spot, box: _Box) -> None:
+        """One register tile: all products, then the epilogue."""
+        em, p, spec = self.em, self.p, self.spec
+        start = em.moved(image.start, box.row, p.strides[0] * image.row, self.dtype)
+        start = em.moved(start, box.column, p.strides[1] * image.column, self.dtype)
+        places = [
+            row * p.strides[0] * image.row + column * p.strides[1] * image.column
+            for row in range(box.rows)
+            for column in range(box.columns)
+        ]
+        vectors = -(-spot.channels // spec.lanes)
+        moved = Image(start, image.channel, image.row, image.column)
+        acc = self.sums(moved, panel, places, vectors, self.next_panel(panel, box))
+        pixel = em.b.add(em.scaled(em.b.add(spot.row, box.row), p.counts[1]), box.column)
+        if spec.lanes_along == "channels":
+            lines = [acc[at : at + vectors] for at in range(0, len(acc), vectors)]
+            active = tuple(min(spec.lanes, spot.channels - vector * spec.lanes) for vector in range(vectors))
+            self.epilogue(em, Tile((spot.n,), pixel, spot.channel, spec.lanes, active, lines, self.dtype))
+            return
+        for vector in range(vectors):
+            self.finish_pixels(spot, pixel, vector, acc[vector::vectors])
+
+    def finish_pixels(self, spot: _Spot, pixel: Value, vector: int, sums: Sequence[Value]) -> None:
+        """The epilogue on one vector of channels of neighbouring pixels from `pixel` on, transposed in registers."""
+        em, lanes = self.em, self.spec.lanes
+        existing = min(lanes, spot.channels - vector * lanes)
+        own = [*sums, *[self.zero(lanes)] * (lanes - len(sums))]
+        lines = [[value] for value in em.transpose(own)[:existing]]
+        channel = em.b.add(spot.channel, em.index(vector * lanes))
+        self.epilogue(em, Tile((spot.n,), channel, pixel, lanes, (len(sums),), lines, self.dtype))
+
+    def next_panel(self, panel: Value, box: _Box) -> Value | None:
+        """Where this tile's share of the next panel starts; each tile of a panel fetches one."""
+        em, p, spec = self.em, self.p, self.spec
+        if not spec.prefetch_lines:
+            return None
+        share = p.depth // spec.channel_step * spec.prefetch_lines * CACHE_LINE
+        number = em.b.add(
+            em.scaled(em.b.sdiv(box.row, em.index(spec.tile_rows)), spec.tiles_of_row),
+            em.b.sdiv(box.column, em.index(spec.width_counts(1)[0][0])),
+        )
+        following = em.address(panel, p.steps * spec.nr, self.dtype)
+        return em.b.gep(following, [em.scaled(number, share)], source_etype=I8)
+
+    def prefetch(self, start: Value | None, channel: Value) -> None:
+        """The lines that one step of the loop over channels asks for."""
+        em, spec = self.em, self.spec
+        if start is None:
+            return
+        own = em.b.gep(
+            start,
+            [em.scaled(channel, spec.prefetch_lines * CACHE_LINE // spec.channel_step)],
+            source_etype=I8,
+        )
+        for line in range(spec.prefetch_lines):
+            em.prefetch(em.b.gep(own, [em.index(line * CACHE_LINE)], source_etype=I8))
+
+    def sums(
+        self, image: Image, panel: Value, places: Sequence[int], vectors: int, following: Value | None
+    ) -> list[Value]:
+        """``[pixel][vector]``: the products of all channels and elements of the windows."""
+        em, p, spec = self.em, self.p, self.spec
+        rows, columns = p.taps
+        window = rows * columns
+
+        def add(start: Value, weight: Value, acc: list[Value], at: int, number: int) -> None:
+            """The products of the element `at` further on, with row `number` of the weight."""
+            lines = [
+                em.load(
+                    em.address(weight, number * spec.nr + vector * spec.lanes, self.dtype),
+                    self.dtype,
+                    spec.lanes,
+                )
+                for vector in range(vectors)
+            ]
+            for pixel, place in enumerate(places):
+                element = em.load(em.address(start, at + place, self.dtype), self.dtype, 1)
+                wide = em.splat(element, spec.lanes)
+                for vector, line in enumerate(lines):
+                    slot = pixel * vectors + vector
+                    acc[slot] = self.multiply_add(wide, line, acc[slot])
+
+        def row_of(start: Value, weight: Value, acc: list[Value], row: int, number: int) -> None:
+            for column in range(columns):
+                at = row * p.dilations[0] * image.row + column * p.dilations[1] * image.column
+                # Windows overlap: what LLVM would keep of one element for the next takes all registers.
+                add(em.opaque(em.address(start, at, self.dtype)), weight, acc, 0, number + column)
+
+        def channel(c: Value, acc: list[Value]) -> list[Value]:
+            if spec.channel_step == 1:
+                self.prefetch(following, c)
+            start = em.moved(image.start, c, image.channel, self.dtype)
+            weight = em.moved(panel, c, window * spec.nr, self.dtype)
+            if window <= _UNROLLED:
+                for row in range(rows):
+                    row_of(start, weight, acc, row, row * columns)
+                return acc
+
+            def one_row(row: Value, acc: list[Value]) -> list[Value]:
+                moved = em.moved(start, row, p.dilations[0] * image.row, self.dtype)
+                own = em.moved(weight, row, columns * spec.nr, self.dtype)
+                if columns <= _UNROLLED:
+                    row_of(moved, own, acc, 0, 0)
+                    return acc
+
+                def one(column: Value, acc: list[Value]) -> list[Value]:
+                    at = em.moved(moved, column, p.dilations[1] * image.column, self.dtype)
+                    add(at, em.moved(own, column, spec.nr, self.dtype), acc, 0, 0)
+                    return acc
+
+                return em.loop(0, columns, 1, acc, one)
+
+            return em.loop(0, rows, 1, acc, one_row)
+
+        def channels(c: Value, acc: list[Value]) -> list[Value]:
+            self.prefetch(following, c)
+            start = em.moved(image.start, c, image.channel, self.dtype)
+            weight = em.moved(panel, c, spec.nr, self.dtype)
+            for number in range(spec.channel_step):
+                add(start, weight, acc, number * image.channel, number)
+            return acc
+
+        acc = [self.zero(spec.lanes)] * (len(places) * vectors)
+        unrolled = p.depth // spec.channel_step * spec.channel_step if window == 1 else 0
+        acc = em.loop(0, unrolled, spec.channel_step, acc, channels)
+        return em.loop(unrolled, p.depth, 1, acc, channel)
+
+    def multiply_add(self, x: Value, y: Value, z: Value) -> Value:
+        """x * y + z, where x and y are units."""
+        if self.p.pairs:
+            return self.em.b.add(self.em.sums_of_pairs(x, y), z)
+        return self.em.fma(x, y, z)

@@ -1,0 +1,1 @@
+"""Matrix products over packed panels, with epilogues, and with row programs before or after them."""

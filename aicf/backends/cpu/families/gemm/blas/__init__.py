@@ -1,0 +1,1 @@
+"""Products that an optional BLAS runs."""

@@ -1,0 +1,1 @@
+"""A product and the row program after it as one instruction."""

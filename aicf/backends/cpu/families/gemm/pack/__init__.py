@@ -1,0 +1,1 @@
+"""Matrices laid out in panels for the microkernel."""

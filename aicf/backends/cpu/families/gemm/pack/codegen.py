@@ -1,0 +1,42 @@
+"""The code that packs weights in panels."""
+
+from __future__ import annotations
+
+from math import prod
+
+from aicf.backends.base import BufferRef, Launch
+from aicf.backends.cpu.codegen.call import Call
+from aicf.backends.cpu.codegen.ir_builder import Emitter
+from aicf.backends.cpu.families.gemm.pack.pairs import Pairs, emit_pack_pairs
+from aicf.backends.cpu.families.gemm.pack.template import emit_pack
+from aicf.backends.cpu.families.records import (
+    get_int,
+    get_text,
+)
+from aicf.backends.cpu.target import HALVES
+
+
+def emit(em: Emitter, launch: Launch, call: Call) -> None:
+    """A weight in panels."""
+    source = launch.ins[0]
+    k_dim, nr = get_int(launch.record, "k_dim"), get_int(launch.record, "nr")
+    shape, steps = _as_matrix(source)
+    k, n = shape[k_dim], shape[1 - k_dim]
+    strides = (steps[k_dim], steps[1 - k_dim])
+    lanes = get_int(launch.record, "lanes")
+    into = get_text(launch.record, "element") if "element" in launch.record else source.dtype
+    if "pairs" in launch.record:
+        pairs = Pairs(source.dtype, into, k, get_int(launch.record, "pairs"))
+        emit_pack_pairs(em, pairs, lanes, n, nr, strides, call.ins[0], call.outs[0])
+        return
+    # Elements that keep their type move as they are.
+    moved = ("i16", "i16") if into == source.dtype and into in HALVES else (source.dtype, into)
+    emit_pack(em, moved[0], lanes, k, n, nr, strides, call.ins[0], call.outs[0], moved[1])
+
+
+def _as_matrix(source: BufferRef) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Sizes and strides of a weight as a matrix: its dims after the first become one."""
+    if len(source.shape) == 2:
+        (rows, columns), (row, column) = source.shape, source.strides
+        return (rows, columns), (row, column)
+    return (source.shape[0], prod(source.shape[1:])), (source.strides[0], 1)

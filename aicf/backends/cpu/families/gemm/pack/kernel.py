@@ -1,0 +1,116 @@
+"""The kernel that packs weights in panels for products. No code generator is imported here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Attribute
+
+from aicf.backends.common.record import OneOf, Record, Whole, illegal, integer, read_entry
+from aicf.backends.common.workload import Workload
+from aicf.backends.cpu.families.cpu_kernel import CpuKernel
+from aicf.backends.cpu.families.gemm.pack.schedule import packed_bytes
+from aicf.backends.cpu.families.gemm.schedule import (
+    NOMINAL_GHZ,
+)
+from aicf.backends.cpu.families.legality import (
+    DETERMINISM,
+    level_of,
+)
+from aicf.backends.cpu.families.records import (
+    get_int,
+    get_text,
+)
+from aicf.backends.cpu.families.vectors import legal_lanes
+from aicf.backends.cpu.target import ELEMENT_BYTES
+from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
+
+PACKED_B = "packed_b"
+"""Layout of a weight for the GEMM microkernel: ``[ceil(n / nr)][k][nr]``, zero padded; with `pairs` an element is two
+terms of k that lie `pairs` apart in the weight."""
+
+
+@dataclass(frozen=True)
+class PackKernel(CpuKernel[int]):
+    """Packs a weight for the GEMM microkernel, vectors of so many elements at a time; only ever asked for through
+    `Kernel.prepare`.
+
+    Version 3 packs pairs of short integers.
+    """
+
+    id: str = "cpu.pack"
+    version: int = 3
+    determinism: str = DETERMINISM
+    simplicity: int = 0
+    kinds: frozenset[str] = frozenset({"pack"})
+
+    def legal(self, work: Workload, target: TargetAttr) -> str | None:
+        """See `Kernel`: a layout of this kernel's, for the weight as it is."""
+        layout, operand = work.results[0].layout, work.operands[0]
+        if layout is None or layout.layout.data != PACKED_B:
+            return "weights are packed where a product asks for it, in @prepare"
+        return panels_reason(layout, operand.shape, operand.dtype)
+
+    def cost_us(self, work: Workload, target: TargetAttr) -> float:
+        """See `Kernel`: two bytes a cycle; run once."""
+        operand = work.operands[0]
+        return prod(operand.shape) * ELEMENT_BYTES[operand.dtype] / 2 / NOMINAL_GHZ / 1000
+
+    def schedule(self, work: Workload, target: TargetAttr) -> int:
+        """See `Kernel`: elements of a vector."""
+        return level_of(target).lanes(work.operands[0].dtype)
+
+    def record_of(self, work: Workload, target: TargetAttr, schedule: int) -> dict[str, Attribute]:
+        """See `Kernel`."""
+        assert work.results[0].layout is not None, "the result of legal work has a layout"
+        return _pack_entries(work.results[0].layout, schedule)
+
+    def read(self, work: Workload, record: Record, target: TargetAttr) -> int:
+        """See `Kernel`."""
+        return read_entry(record, "lanes", legal_lanes(work.operands[0].dtype))
+
+
+def pack_record(layout: LayoutAttr, lanes: int) -> KernelAttr:
+    """The record of `cpu.pack` that makes a layout."""
+    own = {"version": integer(PackKernel.version), "determinism": StringAttr(DETERMINISM)}
+    return KernelAttr(PackKernel.id, own | _pack_entries(layout, lanes))
+
+
+def _pack_entries(layout: LayoutAttr, lanes: int) -> dict[str, Attribute]:
+    """Panels that hold another type than the weight say which, those with pairs of terms how far apart these lie."""
+    given = layout.parameters_.data
+    panel = {name: given[name] for name in ("nr", "k_dim", "element", "pairs") if name in given}
+    return {"lanes": integer(lanes), "threads": integer(1), **panel}
+
+
+def panels_reason(layout: LayoutAttr, shape: Sequence[int], dtype: str) -> str | None:
+    """Why a layout is not that of a weight in panels; None if it is.
+
+    Args:
+        shape, dtype: Of the weight: a matrix, or more dimensions of which all after the first are one.
+    """
+    given = layout.parameters_.data
+    k_dim: int = read_entry(given, "k_dim", OneOf((0, 1)))
+    nr: int = read_entry(given, "nr", Whole(1))
+    sizes = (shape[0], prod(shape[1:]))
+    k, n = sizes[k_dim], sizes[1 - k_dim]
+    pairs: int = read_entry(given, "pairs", Whole(1, max(1, k))) if "pairs" in given else 0
+    element = get_text(given, "element") if "element" in given else dtype
+    if element not in ELEMENT_BYTES:
+        return f"its layout's {illegal('element', element, ', '.join(ELEMENT_BYTES))}"
+    steps = k
+    if pairs:
+        # Two terms that lie `pairs` apart are one unit: those of a stretch of twice as many.
+        stretches, rest = divmod(k, 2 * pairs)
+        steps = stretches * pairs + min(rest, pairs)
+    unit = ELEMENT_BYTES[element] * (2 if pairs else 1)
+    expected = packed_bytes("i8", steps, n, nr) * unit
+    stated = get_int(given, "bytes")
+    return None if stated == expected else f"its layout's {illegal('bytes', stated, expected)}"
+
+
+KERNELS = (PackKernel(),)
+"""The kernel of this family."""

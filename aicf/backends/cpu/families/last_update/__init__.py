@@ -1,0 +1,1 @@
+"""Which update of a row is the last."""

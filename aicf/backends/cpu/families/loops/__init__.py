@@ -1,0 +1,1 @@
+"""Generated kernels: pointwise loops, reductions and scans."""

@@ -1,0 +1,1 @@
+"""All steps of an LSTM as one instruction."""

@@ -1,0 +1,180 @@
+"""Kernel records of the CPU backend: decisions to attributes and back. Imports no code generator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, StringAttr
+from xdsl.ir import Attribute
+
+from aicf.backends.common.loop_nest import LoopNest, value_types
+from aicf.backends.common.record import (
+    ROUNDINGS,
+    OneOf,
+    Record,
+    RecordCodec,
+    RecordError,
+    Whole,
+    illegal,
+    integer,
+    read_entry,
+    read_part,
+    read_parts,
+)
+from aicf.backends.cpu.families.attention.schedule import (
+    AttentionProblem,
+    AttentionSpec,
+    check_attention,
+    padded_row,
+)
+from aicf.backends.cpu.families.gemm.schedule import GemmProblem, GemmSpec, check
+from aicf.backends.cpu.families.loops.schedule import LoopSpec, check_loops
+from aicf.backends.cpu.target import HALVES
+from aicf.dialects.emit_kernels import KernelOp
+from aicf.dialects.kinds import FLAGS
+
+GEMM_VERSION = 4
+"""Of every kernel whose record holds what `gemm_record` gives; 2 brought panels in groups, prefetch, element, 3 the
+blocks of sums of the row program, 4 pairs of short integers."""
+ATTENTION_VERSION = 4
+"""Of the kernels of attention, whose record holds two of those; 4 brought rows whose probabilities are NaN."""
+
+
+def boolean(value: bool) -> Attribute:
+    """An i1 attribute."""
+    return FLAGS[value]
+
+
+def pairs(entries: list[tuple[int, int]]) -> ArrayAttr[ArrayAttr[IntegerAttr]]:
+    """``[[out, in], ...]``."""
+    return ArrayAttr([ArrayAttr([integer(out), integer(in_)]) for out, in_ in entries])
+
+
+def get_int(record: Record, key: str) -> int:
+    """An integer entry. Raises RecordError if the record lacks it."""
+    value = record.get(key)
+    if not isinstance(value, IntegerAttr):
+        raise RecordError(f"it lacks the integer '{key}'")
+    return value.value.data
+
+
+def get_bool(record: Record, key: str) -> bool:
+    """A bool entry."""
+    return bool(get_int(record, key))
+
+
+def get_text(record: Record, key: str) -> str:
+    """A string entry. Raises RecordError if the record lacks it."""
+    value = record.get(key)
+    if not isinstance(value, StringAttr):
+        raise RecordError(f"it lacks the string '{key}'")
+    return value.data
+
+
+_GEMM = RecordCodec(GemmSpec)
+_EPILOGUE_FROM = OneOf(("registers", "tile buffer"))
+
+
+def gemm_record(spec: GemmSpec) -> dict[str, Attribute]:
+    """Every decision about a GEMM."""
+    return {
+        **_GEMM.entries(spec),
+        "epilogue_from": StringAttr("tile buffer" if spec.tile_buffer else "registers"),
+        "combination_order": StringAttr(spec.combination_order),
+        **({"b_element": StringAttr(spec.b_element)} if spec.problem.b_element != spec.problem.dtype else {}),
+        **({"pairs_of_k": boolean(True)} if spec.problem.pairs else {}),
+    }
+
+
+def gemm_spec(record: Record, problem: GemmProblem, fused: bool) -> GemmSpec:
+    """The decisions of a record for `problem`. Raises RecordError if they contradict each other."""
+    spec = GemmSpec(
+        problem,
+        **_GEMM.values(record),
+        fused=fused,
+        tile_buffer=read_entry(record, "epilogue_from", _EPILOGUE_FROM) == "tile buffer",
+        b_panel_type=_panel_type(record, problem),
+    )
+    if ("pairs_of_k" in record) != problem.pairs:
+        legal = "true" if problem.pairs else "no such entry"
+        raise RecordError(f"its 'pairs_of_k' is not that of its element types, legal: {legal}")
+    if (reason := check(spec)) is not None:
+        raise RecordError(reason)
+    return spec
+
+
+def _panel_type(record: Record, problem: GemmProblem) -> str:
+    """Element type of packed panels, where it is not that of the multiplication."""
+    if record.get("b_source") != StringAttr("packed") or problem.b_element == problem.dtype:
+        return ""
+    element = read_entry(record, "b_element", OneOf((problem.b_element, problem.wide_element)))
+    return "" if element == problem.wide_element else element
+
+
+_ATTENTION = RecordCodec(AttentionSpec)
+
+
+def attention_record(spec: AttentionSpec) -> dict[str, Attribute]:
+    """Every decision about an attention."""
+    return {
+        "block_rows": integer(spec.block_rows),
+        "scores": DictionaryAttr(gemm_record(spec.scores)),
+        "output": DictionaryAttr(gemm_record(spec.output)),
+        **_ATTENTION.entries(spec),
+        "workspace_bytes": integer(spec.workspace_bytes),
+        "combination_order": StringAttr(spec.combination_order),
+    }
+
+
+def attention_spec(record: Record, problem: AttentionProblem, fused: bool) -> AttentionSpec:
+    """The decisions of a record for `problem`. Raises RecordError if they contradict each other."""
+    decided = _ATTENTION.values(record)
+    rows = decided["block_rows"]
+    if rows > problem.m:
+        raise RecordError(f"its {illegal('block_rows', rows, Whole(1, problem.m))}")
+    scores = gemm_spec(read_part(record, "scores"), problem.scores(rows), fused)
+    row = padded_row(problem.n, scores.lanes)
+    output = gemm_spec(read_part(record, "output"), problem.output(rows, row), fused)
+    spec = AttentionSpec(problem, scores=scores, output=output, **decided)
+    if (reason := check_attention(spec)) is not None:
+        raise RecordError(reason)
+    return spec
+
+
+_LOOPS = RecordCodec(LoopSpec)
+
+
+def loop_record(spec: LoopSpec, nest: LoopNest) -> dict[str, Attribute]:
+    """Every decision about the loops of a generated kernel."""
+    return {
+        **_LOOPS.entries(spec),
+        "combination_order": StringAttr(spec.combination_order(nest)),
+        **({"sum_block": integer(spec.sum_block)} if nest.reduce_dims else {}),
+        **rounding_record(nest.kernel, spec.rounding),
+    }
+
+
+def rounding_record(kernel: KernelOp | None, rounding: str) -> dict[str, Attribute]:
+    """Where a scalar program rounds, if it has values of f16 or bf16; no others are rounded."""
+    has_halves = kernel is not None and not value_types(kernel).isdisjoint(HALVES)
+    return {"rounding": StringAttr(rounding)} if has_halves else {}
+
+
+def read_rounding(record: Record) -> str:
+    """`fused` or `strict`; `fused` for a program whose values are all as wide as their registers."""
+    return read_entry(record, "rounding", ROUNDINGS) if "rounding" in record else "fused"
+
+
+def loop_spec(record: Record, nest: LoopNest) -> LoopSpec:
+    """The decisions of a record for `nest`. Raises RecordError if they do not fit it."""
+    block = read_entry(record, "sum_block", Whole(0)) if nest.reduce_dims else 0
+    spec = LoopSpec(**_LOOPS.values(record), rounding=read_rounding(record), sum_block=block)
+    if (reason := check_loops(nest, spec)) is not None:
+        raise RecordError(reason)
+    return spec
+
+
+def read_loops(record: Record, nests: Sequence[LoopNest]) -> list[LoopSpec]:
+    """The decisions of the records `parts` about one nest each. Raises RecordError if they do not fit them."""
+    parts = read_parts(record, "parts", len(nests))
+    return [loop_spec(part, nest) for part, nest in zip(parts, nests, strict=True)]

@@ -1,0 +1,1 @@
+"""The indices of the largest elements."""

@@ -1,0 +1,1 @@
+"""Loading native code, and the optional BLAS. Imports no compiler."""

@@ -1,0 +1,1 @@
+"""Text of device code that all families share."""

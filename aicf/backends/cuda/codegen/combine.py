@@ -1,0 +1,171 @@
+"""How the parts of a reduction come together, as text: lanes of a vector, threads of a row or column.
+
+A *partial result* is what one thread has of a reduction, in registers named `total[i]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aicf.backends.cuda.codegen.scalar import REGISTERS, combine_text, dtype_of, rounded_text, wrapped_text
+from aicf.backends.cuda.families.loops.schedule import GeneratedSpec
+from aicf.backends.cuda.families.records import Rounding
+from aicf.backends.cuda.target import SHORT_INTEGERS
+from aicf.dialects.emit_kernels import ReduceOp, ScanOp
+
+WARP = 32
+
+
+def partial_dtype(op: ReduceOp | ScanOp) -> str:
+    """Element type of partial results: a register's, so that short integers wrap once, at the end; i1 as i32."""
+    return {"bool": "i32"}.get(register := REGISTERS[dtype_of(op.value)], register)
+
+
+def widened(name: str, op: ReduceOp) -> str:
+    """A value as it is combined."""
+    return f"cuda.selp({name}, i32(1), i32(0))" if dtype_of(op.value) == "i1" else name
+
+
+def tree(how: str, dtype: str, names: Sequence[str]) -> str:
+    """The combination of all names, pairwise."""
+    values = list(names)
+    while len(values) > 1:
+        pairs = zip(values[::2], values[1::2], strict=False)
+        values = [combine_text(how, dtype, a, b) for a, b in pairs] + values[len(values) // 2 * 2 :]
+    return values[0]
+
+
+# Across threads
+
+
+def finished(op: ReduceOp, name: str, rounding: Rounding) -> str:
+    """A combined partial result in the type that later phases see."""
+    if dtype_of(op.value) == "i1":
+        return f"({name} != i32(0))"
+    if dtype_of(op.value) in SHORT_INTEGERS:
+        return wrapped_text(name, dtype_of(op.value))
+    return rounded_text(name, dtype_of(op.value)) if rounding == "strict" else name
+
+
+def by_butterflies(spec: GeneratedSpec, reductions: Sequence[ReduceOp], lines: list[str]) -> list[str]:
+    """Within each warp, then over what the warps left in shared memory."""
+    lanes = spec.lanes
+    names = [
+        _butterfly(op, f"total[{i}]", min(lanes, WARP), f"b{i}_", lines) for i, op in enumerate(reductions)
+    ]
+    warps = lanes // WARP
+    if warps <= 1 or not reductions:
+        return names
+    for i, op in enumerate(reductions):
+        lines.append(f"shared{i} = cuda.shared.array({warps}, {partial_dtype(op)})")
+    lines.append("if thread % 32 == 0:")
+    lines += [f"    shared{i}[thread // 32] = {name}" for i, name in enumerate(names)]
+    lines.append("cuda.syncthreads()")
+    return [
+        _butterfly(op, f"shared{i}[thread % {warps}]", warps, f"c{i}_", lines)
+        for i, op in enumerate(reductions)
+    ]
+
+
+def by_columns(spec: GeneratedSpec, reductions: Sequence[ReduceOp], lines: list[str]) -> list[str]:
+    """Through shared memory: every thread adds up its columns, the threads of a column ascending."""
+    own = [f"total[{slot}]" for slot in range(len(reductions) * spec.vector)]
+    if spec.lanes == 1 or not reductions:
+        return own
+    across, size = spec.threads // spec.lanes, spec.threads * spec.vector
+    for i, op in enumerate(reductions):
+        lines.append(f"shared{i} = cuda.shared.array({size}, {partial_dtype(op)})")
+    for slot, name in enumerate(own):
+        i, lane = divmod(slot, spec.vector)
+        lines.append(f"shared{i}[{lane * spec.threads} + thread] = {name}")
+    lines += ["cuda.syncthreads()", f"column = thread % {across}"]
+    for slot in range(len(own)):
+        i, lane = divmod(slot, spec.vector)
+        how, dtype = reductions[i].combine.data, partial_dtype(reductions[i])
+        for j in range(spec.lanes):
+            cell = f"shared{i}[{lane * spec.threads + j * across} + column]"
+            lines.append(f"s{slot} = {combine_text(how, dtype, f's{slot}', cell) if j else cell}")
+    return [f"s{slot}" for slot in range(len(own))]
+
+
+def by_clusters(
+    spec: GeneratedSpec, reductions: Sequence[ReduceOp], barrier: str, lines: list[str]
+) -> list[str]:
+    """Within each warp, over the warps of a block, then over the blocks of the cluster: a thread for each column tells
+    all blocks what its own has, and when all are heard, adds up what it was told.
+
+    Args:
+        barrier: Address of one that expects `told_bytes`.
+    """
+    if not reductions:
+        return []
+    across, columns = spec.threads // spec.lanes, _columns(spec)
+    for i, op in enumerate(reductions):
+        lines.append(f"shared{i} = cuda.shared.array({spec.threads // WARP * columns}, {partial_dtype(op)})")
+        lines.append(f"told{i} = cuda.shared.array({spec.cluster * columns}, {partial_dtype(op)})")
+    _keep_warps(spec, reductions, lines)
+    lines += ["cuda.syncthreads()", f"if thread < {columns}:"]
+    for i, op in enumerate(reductions):
+        lines += [f"    {line}" for line in _added(op, f"shared{i}", f"s{i}", spec.threads // WARP, columns)]
+        place = f"u32(cuda.blockIdx.y * {columns} + thread) * u32({_register_bytes(op)})"
+        lines.append(f"    to{i} = u32(shared_base(told{i}) + {place})")
+        for rank in range(spec.cluster):
+            there = [f"map_shared({here}, u32({rank}))" for here in (f"to{i}", barrier)]
+            lines.append(f"    store_async_{partial_dtype(op)}({there[0]}, s{i}, {there[1]})")
+    lines += [f"barrier_wait({barrier}, u32(0))", f"if thread < {columns}:"]
+    for i, op in enumerate(reductions):
+        lines += [f"    {line}" for line in _added(op, f"told{i}", f"w{i}", spec.cluster, columns)]
+        lines.append(f"    told{i}[thread] = w{i}")
+    lines += ["cuda.syncthreads()", f"first = thread % {across} * {spec.vector}"]
+    return [f"told{i}[first + {lane}]" for i in range(len(reductions)) for lane in range(spec.vector)]
+
+
+def told_bytes(spec: GeneratedSpec, reductions: Sequence[ReduceOp]) -> int:
+    """What a block of a cluster is told of so many reductions, by itself as well."""
+    return spec.cluster * _columns(spec) * sum(map(_register_bytes, reductions))
+
+
+def _register_bytes(op: ReduceOp) -> int:
+    return int(partial_dtype(op)[1:]) // 8
+
+
+def _columns(spec: GeneratedSpec) -> int:
+    """Of a block."""
+    return spec.threads // spec.lanes * spec.vector
+
+
+def _keep_warps(spec: GeneratedSpec, reductions: Sequence[ReduceOp], lines: list[str]) -> None:
+    """Puts what each warp has of the columns into shared memory."""
+    across, columns = spec.threads // spec.lanes, _columns(spec)
+    kept: list[str] = []
+    for i, op in enumerate(reductions):
+        for lane in range(spec.vector):
+            total = f"total[{i * spec.vector + lane}]"
+            name = _butterfly(op, total, WARP, f"b{i}_{lane}_", lines, across)
+            place = f"thread // {WARP} * {columns} + thread % {WARP} * {spec.vector} + {lane}"
+            kept.append(f"    shared{i}[{place}] = {name}")
+    lines += [f"if thread % {WARP} < {across}:", *kept]
+
+
+def _added(op: ReduceOp, array: str, name: str, rows: int, columns: int) -> list[str]:
+    """Combines the elements of a column of a shared array, ascending."""
+    how, dtype = op.combine.data, partial_dtype(op)
+    cells = [f"{array}[{row * columns} + thread]" for row in range(rows)]
+    return [
+        f"{name} = {cells[0]}",
+        *(f"{name} = {combine_text(how, dtype, name, cell)}" for cell in cells[1:]),
+    ]
+
+
+def _butterfly(op: ReduceOp, name: str, lanes: int, prefix: str, lines: list[str], apart: int = 1) -> str:
+    """The combination over `lanes` neighbouring threads of a warp, those `apart` from each other, in every one."""
+    how, dtype = op.combine.data, partial_dtype(op)
+    current = f"{prefix}0"
+    lines.append(f"{current} = {name}")
+    step = lanes // 2
+    while step >= apart:
+        other, following = f"{prefix}o{step}", f"{prefix}{step}"
+        lines.append(f"{other} = cuda.shfl_xor_sync(ALL_LANES, {current}, {step})")
+        lines.append(f"{following} = {combine_text(how, dtype, current, other)}")
+        current, step = following, step // 2
+    return current

@@ -1,0 +1,1 @@
+"""From an emit program to cubins, with no GPU present."""

@@ -1,0 +1,137 @@
+"""Compiling kernels in processes of their own, while the program that needs them is still being made.
+
+Numba is Python and holds the interpreter lock, so side by side means processes. One process imports Numba and forks for
+each kernel, see `compile_worker`. It starts with the second kernel: a single one is compiled where it is needed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
+from types import TracebackType
+
+from aicf.backends.cuda.compiler.code import KernelCode
+from aicf.errors import CaptureError
+
+WORKER = "aicf.backends.cuda.compiler.worker"
+
+
+class CompilePool:
+    """Kernels being compiled; a context, at whose end nothing runs any more.
+
+    Args:
+        arch: What they are compiled for, `sm_90a`.
+        compile_here: Compiles one in this process.
+    """
+
+    def __init__(self, arch: str, compile_here: Callable[[KernelCode, str], bytes]) -> None:
+        self._arch = arch
+        self._compile_here = compile_here
+        self._own: KernelCode | None = None
+        self._sent: list[KernelCode] = []
+        self._worker: _Worker | None = None
+
+    def __enter__(self) -> CompilePool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._worker is not None:
+            self._worker.end()
+
+    def add(self, code: KernelCode) -> None:
+        """Starts to compile a kernel. The shortest so far stays here: this process has a core as well."""
+        if self._own is None:
+            self._own = code
+            return
+        self._own, longer = sorted((self._own, code), key=lambda each: len(each.source))
+        self._worker = self._worker or _Worker(self._arch)
+        self._worker.send(longer)
+        self._sent.append(longer)
+
+    def images(self) -> dict[str, bytes]:
+        """Waits for all kernels and gives their cubins by symbol. What the worker lacks is compiled here, where errors
+        are raised, with what the worker said as a note."""
+        if self._worker is not None:
+            self._worker.no_more()
+        own = [] if self._own is None else [self._own]
+        images = {code.symbol: self._compile_here(code, self._arch) for code in own}
+        for code in self._sent:
+            assert self._worker is not None
+            image = self._worker.image(code)
+            try:
+                images[code.symbol] = self._compile_here(code, self._arch) if image is None else image
+            except CaptureError as error:
+                error.add_note(self._worker.said())
+                raise
+        return images
+
+
+class _Worker:
+    """A process of `compile_worker`, the folder in which it leaves cubins, and the file of its standard error."""
+
+    def __init__(self, arch: str) -> None:
+        self._folder = TemporaryDirectory(prefix="aicf-cubins-", ignore_cleanup_errors=True)
+        self._errors = TemporaryFile()  # noqa: SIM115 - `end` closes it
+        paths = os.pathsep.join(path for path in sys.path if path)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", WORKER, arch, self._folder.name, str(os.cpu_count() or 1)],
+            stdin=subprocess.PIPE,
+            stderr=self._errors,
+            env={**os.environ, "PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1"},  # it forks: no threads
+            start_new_session=True,
+        )
+        assert self._process.stdin is not None
+        self._tasks = self._process.stdin
+
+    def send(self, code: KernelCode) -> None:
+        """Gives it a kernel. A worker that died is no error: it leaves no cubin."""
+        with suppress(BrokenPipeError):
+            self._tasks.write(task_of(code))
+            self._tasks.flush()
+
+    def no_more(self) -> None:
+        """Lets it end when all is done."""
+        with suppress(BrokenPipeError):
+            self._tasks.close()
+
+    def image(self, code: KernelCode) -> bytes | None:
+        """The cubin of a kernel, when all are done; None if it made none."""
+        self._process.wait()
+        path = Path(self._folder.name) / code.symbol
+        return path.read_bytes() if path.exists() else None
+
+    def said(self) -> str:
+        """What it wrote to standard error, and how it ended, once it has."""
+        status = self._process.wait()
+        self._errors.seek(0)
+        return f"{WORKER} ended with status {status}\n{self._errors.read().decode(errors='replace')}".strip()
+
+    def end(self) -> None:
+        """Ends it with the processes that it forked, if it has not ended: then its number may be another's."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self.no_more()
+        self._process.wait()
+        self._errors.close()
+        self._folder.cleanup()
+
+
+def task_of(code: KernelCode) -> bytes:
+    """A kernel as a line of JSON."""
+    return json.dumps(dataclasses.astuple(code)).encode() + b"\n"
+
+
+def read_task(line: bytes) -> KernelCode:
+    """The kernel of a line."""
+    name, source, params, *rest = json.loads(line)
+    return KernelCode(name, source, tuple(params), *rest)

@@ -1,0 +1,1 @@
+"""Attention, on tensor cores from Ampere on and without them."""

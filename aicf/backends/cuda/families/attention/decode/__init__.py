@@ -1,0 +1,1 @@
+"""Attention of one query a head, as in a step of a decoder."""

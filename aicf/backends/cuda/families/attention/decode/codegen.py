@@ -1,0 +1,118 @@
+"""The launch of `cuda.attention_step`: a kernel record and operands become constants of its template."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import log2
+
+from aicf.backends.base import BufferRef, Launch
+from aicf.backends.cuda.codegen.scalar import address_text, load_text
+from aicf.backends.cuda.compiler.code import KernelCode
+from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in
+from aicf.backends.cuda.compiler.specializer import Constant, Snippet, part, stage
+from aicf.backends.cuda.families.attention.codegen import LOADS, problem_constants
+from aicf.backends.cuda.families.attention.decode import template as templates
+from aicf.backends.cuda.families.attention.decode.kernel import (
+    NEW_KEY,
+    NEW_VALUE,
+    POSITION,
+    Spec,
+    StepProblem,
+    Writes,
+    lines_of,
+    pieces_of,
+    problem_of_launch,
+    read_spec,
+)
+from aicf.backends.cuda.families.attention.problem import Rows, read_scale
+from aicf.backends.cuda.families.records import is_programmatic, read_shape
+
+Constants = dict[str, Constant | Snippet]
+
+
+def emit(launch: Launch) -> Sequence[KernelLaunch]:
+    """The one launch of the instruction. Raises RecordError if its record lacks an entry."""
+    problem, spec = problem_of_launch(launch), read_spec(launch.record)
+    operands = _operands(launch, problem)
+    constants = {
+        **problem_constants(problem.attention, read_scale(launch.record), log2(2.718281828459045)),
+        **_write_constants(launch, problem),
+        **_method_constants(problem, spec),
+        "PROGRAMMATIC": is_programmatic(launch.record),
+    }
+    source = stage(templates.attention_step, constants)
+    source = source.replace("(pointers)", f"({', '.join(operands)})", 1)
+    code = KernelCode("attention_step", source, ("ptr",) * len(operands), 32 * spec.warps)
+    return [launch_in(read_shape(launch.record), code, tuple(map(address_of, operands.values())))]
+
+
+def _operands(launch: Launch, problem: StepProblem) -> dict[str, BufferRef]:
+    """The kernel's parameters by name."""
+    operands = {"q": launch.ins[0], "k": launch.ins[1], "v": launch.ins[2], "result": launch.outs[0]}
+    if problem.attention.mask is not None:
+        operands["mask"] = launch.ins[-1]
+    if problem.writes is not None:
+        operands |= {
+            "position": launch.ins[POSITION],
+            "new_k": launch.ins[NEW_KEY],
+            "new_v": launch.ins[NEW_VALUE],
+            "keys": launch.outs[1],
+            "values": launch.outs[2],
+        }
+    return operands
+
+
+def _write_constants(launch: Launch, problem: StepProblem) -> Constants:
+    """What is written, and whether the state is in place: then rows stay where they are."""
+    writes = problem.writes
+    if writes is None:
+        return {"WRITES": False}
+    return {
+        "WRITES": True,
+        "COPIES_K": not _is_one_place(launch.ins[1], launch.outs[1]),
+        "COPIES_V": not _is_one_place(launch.ins[2], launch.outs[2]),
+        "ROW": _row(writes, problem.attention.n),
+        "NEW_K_BATCH": _batch(writes.row_k),
+        "NEW_V_BATCH": _batch(writes.row_v),
+        "KEYS_BATCH": _batch(writes.keys),
+        "KEYS_ROW": writes.keys.row * 2,
+        "VALUES_BATCH": _batch(writes.values),
+        "VALUES_ROW": writes.values.row * 2,
+    }
+
+
+def _is_one_place(one: BufferRef, other: BufferRef) -> bool:
+    return (one.base, one.offset, one.strides) == (other.base, other.offset, other.strides)
+
+
+def _batch(rows: Rows) -> tuple[int, ...]:
+    """Bytes, the innermost dimension first."""
+    return tuple(stride * 2 for stride in reversed(rows.batch))
+
+
+def _row(writes: Writes, rows: int) -> Snippet:
+    """The row that is written (i64), counted from the end where it is negative."""
+    index = load_text(writes.position, address_text("position", "i64(0)", writes.position))
+    from_the_end = f"cuda.selp(at < i64(0), i64(at + i64({rows})), at)"
+    return Snippet((), (f"at = i64({index})",), from_the_end)
+
+
+def _method_constants(problem: StepProblem, spec: Spec) -> Constants:
+    """How keys are shared out."""
+    pieces, lines, loads = pieces_of(problem), lines_of(problem), spec.loads(problem)
+    dtype = problem.attention.dtype
+    return {
+        "N": problem.seen,
+        "SPLITS": spec.splits,
+        "WARPS": spec.warps,
+        "PIECES": pieces,
+        "BITS": pieces.bit_length() - 1,
+        "LINES": lines,
+        "LOADS": loads,
+        "PARTS": spec.parts,
+        "TAIL": spec.parts * lines * loads != problem.seen,
+        "KEYS_AND_VALUES": part(templates.keys_and_values),
+        "UNPACK": Snippet(("word",), (), f"unpack_{dtype}(word)"),
+        "PACK": Snippet(("low", "high"), (), f"pack_{dtype}(low, high)"),
+        "LOAD_MASK": LOADS[problem.attention.mask[1] if problem.attention.mask else dtype],
+    }

@@ -1,0 +1,386 @@
+"""Descriptors of `cuda.attention` and `cuda.attention_simt`: what they can run, what it would cost, and the record of
+their decisions.
+
+Tile sizes are plain data, shared with `codegen.py`, which makes the launches. No code generator is imported here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil
+from typing import Annotated
+
+from xdsl.ir import Attribute
+
+from aicf.backends.common.record import Entry, OneOf, Record, RecordCodec, Whole, powers_of_two
+from aicf.backends.common.workload import Workload
+from aicf.backends.cuda.families.attention.problem import (
+    KIND,
+    MASK_TYPES,
+    AttentionProblem,
+    common_reason,
+    common_record,
+    mask_clocks,
+    problem_of,
+)
+from aicf.backends.cuda.families.attention.tensor_kernel import TensorAttention
+from aicf.backends.cuda.families.records import CudaKernel, Shape
+from aicf.backends.cuda.target import GpuArch, arch_named
+from aicf.dialects.emit_types import TargetAttr
+
+# The method on tensor cores
+
+
+@dataclass(frozen=True)
+class AttentionSpec:
+    """Tiles of `cuda.attention`.
+
+    Args:
+        block_m: Queries of a block.
+        block_n: Keys of a tile.
+        stages: Tiles of keys and values in shared memory; 1 if one tile holds all keys.
+        warps_m: Warps that share the queries of a block, 16 or 32 rows each.
+        warps_n: Warps that share the keys of a tile; their partial results are combined at the end.
+        warpgroups: 1 if products are those of four warps together (wgmma), 0 if those of one (mma.sync).
+    """
+
+    block_m: Annotated[int, Entry(OneOf((16, 32, 64, 128, 192, 256)))]
+    block_n: Annotated[int, Entry(powers_of_two(16, 256))]
+    stages: Annotated[int, Entry(Whole(1, 8))]
+    warps_m: Annotated[int, Entry(OneOf((1, 2, 4, 8, 12)))]
+    warps_n: Annotated[int, Entry(OneOf((1, 2, 4, 8)))]
+    warpgroups: Annotated[int, Entry(OneOf((0, 1)))] = 0
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return 32 * self.warps_m * self.warps_n
+
+    @property
+    def row_tiles(self) -> int:
+        """16-row tiles of a warp."""
+        return self.block_m // (16 * self.warps_m)
+
+    @property
+    def keys(self) -> int:
+        """Keys of a warp in one tile."""
+        return self.block_n // self.warps_n
+
+
+@dataclass(frozen=True)
+class SharedLayout:
+    """Shared memory of one block, in bytes. A row is padded by 16 bytes: ldmatrix then hits every bank once.
+
+    Args:
+        k_pitch, v_pitch: Rows of queries and keys, of values and results.
+        partial_pitch: Rows of f32 partial results.
+        tiles: Where the stages begin, after the queries.
+        v: Where the values begin in a stage, after the keys.
+        stage: One stage.
+        states: Where the maxima and sums begin: after the partial results, which take the room of the tiles at the end.
+        total: All.
+    """
+
+    k_pitch: int
+    v_pitch: int
+    partial_pitch: int
+    tiles: int
+    v: int
+    stage: int
+    states: int
+    total: int
+
+
+def shared_layout(problem: AttentionProblem, spec: AttentionSpec) -> SharedLayout:
+    """Where everything lies in shared memory."""
+    k_pitch, v_pitch, partial_pitch = 2 * problem.d + 16, 2 * problem.dv + 16, 4 * problem.dv + 32
+    if spec.warpgroups:
+        # Whole panels for wgmma, and up to 1023 bytes to its alignment; results are padded as ever.
+        tiles = spec.block_m * 2 * problem.d
+        stage, v = spec.block_n * 2 * (problem.d + problem.dv), spec.block_n * 2 * problem.d
+        total = max(tiles + spec.stages * stage, spec.block_m * v_pitch) + 1024
+        return SharedLayout(k_pitch, v_pitch, partial_pitch, tiles, v, stage, 0, total)
+    tiles = spec.block_m * max(k_pitch, v_pitch)
+    stage = spec.block_n * (k_pitch + v_pitch)
+    rows = spec.block_m * spec.warps_n if spec.warps_n > 1 else 0
+    states = rows * partial_pitch
+    total = max(tiles + spec.stages * stage, states + 8 * rows)
+    v = spec.block_n * k_pitch
+    return SharedLayout(k_pitch, v_pitch, partial_pitch, tiles, v, stage, states, total)
+
+
+_OTHER_REGISTERS, _OTHER_WGMMA_REGISTERS = 44, 34
+"""Registers beside those of the matrices: addresses, fragments in flight, maxima and sums."""
+
+
+def registers_of(problem: AttentionProblem, spec: AttentionSpec) -> int:
+    """Registers of one thread, about: scores and results of its rows, and with mma.sync the queries."""
+    row = spec.keys // 2 + problem.dv // 2
+    if spec.warpgroups:
+        return row + spec.keys * 3 // 16 + _OTHER_WGMMA_REGISTERS
+    return spec.row_tiles * (row + problem.d // 4 + 8) + _OTHER_REGISTERS
+
+
+def specs(problem: AttentionProblem, arch: GpuArch, fixed: bool = False) -> Iterator[AttentionSpec]:
+    """The tilings that make sense for `problem` on `arch`: one tile for all keys where 128 are enough.
+
+    With `fixed` only those that combine keys in one order, whatever the number of queries and batch elements: in tiles
+    of one size, and a row of scores in one warp.
+    """
+    whole = next((block_n for block_n in (16, 32, 64, 128, 256) if block_n >= problem.n), None)
+    tiles = (whole,) if whole is not None and whole <= 128 else (64, 128, 256) if whole else (64, 128)
+    if fixed:
+        tiles = tiles[:1]
+    for block_m in (16, 32, 64, 128):
+        if block_m > 16 and block_m >= 2 * problem.m:
+            continue
+        for block_n in tiles:
+            for stages in (1,) if block_n >= problem.n else (2, 3):
+                for warps_m, warps_n in _WARPS_APART if fixed else _WARPS:
+                    spec = AttentionSpec(block_m, block_n, stages, warps_m, warps_n)
+                    if _fits(problem, spec, arch):
+                        yield spec
+                for groups in (1, 2, 3) if block_m == 64 and arch.has_wgmma and not fixed else ():
+                    spec = AttentionSpec(64 * groups, block_n, stages, 4 * groups, 1, 1)
+                    if _fits(problem, spec, arch):
+                        yield spec
+
+
+_WARPS = ((1, 1), (1, 2), (1, 4), (1, 8), (2, 1), (2, 2), (2, 4), (4, 1), (4, 2), (8, 1))
+_WARPS_APART = tuple((warps_m, warps_n) for warps_m, warps_n in _WARPS if warps_n == 1)
+
+
+def spec_reason(problem: AttentionProblem, spec: AttentionSpec, arch: GpuArch) -> str | None:
+    """Why `spec` cannot run `problem` on `arch`, None if it can."""
+    method = f"tiles of {spec.block_m} queries and {spec.block_n} keys, {spec.warps_m}x{spec.warps_n} warps"
+    if (spec.stages == 1) != (spec.block_n >= problem.n):
+        return f"{spec.stages} stages: one is for a tile of all {problem.n} keys, several are for more tiles"
+    groups = spec.warps_m // 4
+    shapes = [(4 * groups, 1)] if spec.warpgroups and spec.block_m == 64 * groups else [*_WARPS]
+    if (spec.warps_m, spec.warps_n) not in shapes or (spec.warpgroups and not arch.has_wgmma):
+        return f"there is no code for {method} on {arch.name}"
+    return None if _fits(problem, spec, arch) else f"{method} do not fit registers and shared memory"
+
+
+def _fits(problem: AttentionProblem, spec: AttentionSpec, arch: GpuArch) -> bool:
+    rows, keys = spec.block_m / (16 * spec.warps_m), spec.block_n / spec.warps_n
+    if rows not in (1, 2) or keys % 16 != 0 or keys > 128:
+        return False
+    if spec.warpgroups and (keys < 64 or problem.d % 64 != 0 or problem.dv % 64 != 0):
+        return False
+    registers = registers_of(problem, spec)
+    if registers > 250 or registers * spec.threads > 65536:
+        return False
+    return shared_layout(problem, spec).total <= arch.shared_bytes
+
+
+# Cost prior: clocks of a Hopper multiprocessor, fitted to order the tilings; measurements replace it.
+
+_CLOCK_MHZ = 1700.0
+_START_CLOCKS = 2000.0
+"""Launch, first copy and last store of a block."""
+_WARP_CLOCKS, _COMBINE_CLOCKS = 30.0, 200.0
+"""More for every warp of a block, and for every partial result of a row."""
+_TILE_CLOCKS = 400.0
+"""A tile's barriers, and reductions over the lanes of a row."""
+_MMA_CLOCKS = (7.0, 5.5)
+"""One m16n8k16 of one quarter of a multiprocessor, with its share of ldmatrix, for one or two 16-row tiles."""
+_SCORE_CLOCKS = 0.35
+"""One score in one quarter: scale, exponential, sum, conversion."""
+_WGMMA_CLOCKS = (200.0, 0.0525)
+"""A tile of 64 queries that a warpgroup takes (wgmma): its barriers; each key, softmax included, for each element of
+key and value."""
+_MASK_CLOCKS = (0.036, 0.18)
+"""More for one score of a multiprocessor if a mask is added: with one row for all queries, and with a row for each."""
+_COPY_BYTES = 40.0
+"""Bytes a clock from L2 to one multiprocessor."""
+
+
+def predicted_us(problem: AttentionProblem, spec: AttentionSpec, arch: GpuArch) -> float:
+    """Microseconds of the kernel by a model of one multiprocessor: rounds of resident blocks, which wait for their
+    first tile; each tile is bound by a warp's own chain, by the throughput that the blocks share, or by the copies."""
+    blocks = -(-problem.m // spec.block_m) * problem.count
+    seen = problem.tiles_seen(spec.block_m, spec.block_n)
+    resident = resident_blocks(problem, spec, arch)
+    sharing = min(resident, -(-blocks // arch.multiprocessors))
+    chain, throughput = _tile_clocks(problem, spec, sharing * spec.threads // 32)
+    copies = 2 * spec.block_n * (problem.d + problem.dv) / _COPY_BYTES
+    queries = 2 * spec.block_m * problem.d / _COPY_BYTES
+    ends = _START_CLOCKS + _WARP_CLOCKS * spec.threads / 32
+    ends += _COMBINE_CLOCKS * spec.warps_n if spec.warps_n > 1 else 0.0
+    rounds = blocks / (arch.multiprocessors * resident)
+    # The longest blocks start first; where all run at once they are waited for, else they even out.
+    tiles = max(seen) if rounds <= 1 else sum(seen) / len(seen)
+    # Blocks drift apart, so a last round is rarely a whole one.
+    rounds = (max(1.0, rounds) + ceil(rounds)) / 2
+    clocks = ends + queries + copies + tiles * max(chain, throughput, sharing * copies)
+    return rounds * clocks / _CLOCK_MHZ
+
+
+def _tile_clocks(problem: AttentionProblem, spec: AttentionSpec, warps: int) -> tuple[float, float]:
+    """Clocks of one tile of keys: for a warp alone, and until all `warps` of a multiprocessor have done theirs."""
+    mask = mask_clocks(problem, _MASK_CLOCKS)
+    if spec.warpgroups:
+        start, product = _WGMMA_CLOCKS
+        chain = start + product * spec.keys * (problem.d + problem.dv) + 64 * spec.keys * mask
+        return chain, chain * warps / 4
+    products = spec.row_tiles * (spec.keys // 8) * (problem.d + problem.dv) // 16
+    chain = products * _MMA_CLOCKS[spec.row_tiles - 1] + spec.row_tiles * 16 * spec.keys * (
+        _SCORE_CLOCKS + 4 * mask
+    )
+    return chain + _TILE_CLOCKS, chain * warps / min(4, warps)
+
+
+def resident_blocks(problem: AttentionProblem, spec: AttentionSpec, arch: GpuArch) -> int:
+    """Blocks that share a multiprocessor."""
+    by_registers = 65536 // (min(255, registers_of(problem, spec)) * spec.threads)
+    by_shared = arch.shared_bytes // (shared_layout(problem, spec).total + 1024)
+    return max(1, min(by_registers, by_shared, 1536 // spec.threads, 16))
+
+
+@lru_cache(maxsize=1024)
+def ranked_specs(problem: AttentionProblem, arch: GpuArch, fixed: bool = False) -> tuple[AttentionSpec, ...]:
+    """All `specs`, by the prior the cheapest first, equals in their order."""
+    return tuple(
+        sorted(specs(problem, arch, fixed), key=lambda spec: round(predicted_us(problem, spec, arch), 3))
+    )
+
+
+# The method on scalar units
+
+SIMT_WARPS, SIMT_ROWS = 4, 4
+"""Warps of a block and queries of a warp of `cuda.attention_simt`; its lanes share the keys of a tile."""
+
+
+def simt_shared_bytes(problem: AttentionProblem) -> int:
+    """Shared memory of a block of `cuda.attention_simt`: f32 queries, 32 keys (padded by one element) and
+    values (padded to whole warps)."""
+    values = 32 * 32 * simt_columns(problem)
+    return 4 * (SIMT_WARPS * SIMT_ROWS * problem.d + 32 * (problem.d + 1) + values)
+
+
+def simt_columns(problem: AttentionProblem) -> int:
+    """Columns of the result that a lane of `cuda.attention_simt` computes."""
+    return -(-problem.dv // 32)
+
+
+# Records
+
+_CODEC = RecordCodec(AttentionSpec)
+read_spec = _CODEC.read
+
+
+# Descriptors
+
+
+@dataclass(frozen=True)
+class AttentionKernel(TensorAttention[AttentionSpec]):
+    """Attention on tensor cores (mma.sync or wgmma) for f16 and bf16, see `templates.attention`."""
+
+    id: str = "cuda.attention"
+    version: int = 2
+    simplicity: int = 2
+
+    def operands_reason(self, work: Workload, problem: AttentionProblem) -> str | None:
+        """See `TensorAttention`."""
+        for name, size in (("a query", problem.d), ("a value", problem.dv)):
+            if size % 16 != 0 or size > 128:
+                return f"{name} has {size} elements: tensor cores take 16, 32, ... 128 here"
+        places = (
+            ("queries", problem.q, problem.m),
+            ("keys", problem.k, problem.n),
+            ("values", problem.v, problem.n),
+        )
+        for name, rows, count in places:
+            if not rows.moves_in_eights(count, problem.batch):
+                return f"rows of the {name} are not neighbours that start at multiples of 16 bytes: copy them first"
+        return None
+
+    def ranked(self, problem: AttentionProblem, arch: GpuArch, fixed: bool) -> Sequence[AttentionSpec]:
+        """See `TensorAttention`."""
+        return ranked_specs(problem, arch, fixed)
+
+    def us(self, problem: AttentionProblem, spec: AttentionSpec, arch: GpuArch) -> float:
+        """See `TensorAttention`."""
+        return predicted_us(problem, spec, arch)
+
+    def reason(self, problem: AttentionProblem, spec: AttentionSpec, arch: GpuArch) -> str | None:
+        """See `TensorAttention`."""
+        return spec_reason(problem, spec, arch)
+
+    def fixed_order(self, work: Workload, target: TargetAttr) -> str:
+        """See `Kernel`."""
+        return f"on tensor cores, keys in tiles of {self.schedule(work, target).block_n}, in order"
+
+    def record_of(self, work: Workload, target: TargetAttr, schedule: AttentionSpec) -> dict[str, Attribute]:
+        """See `Kernel`."""
+        spec = schedule
+        problem = problem_of(work)
+        order = "keys in tiles, in order" + ("; then the warps, in order" if spec.warps_n > 1 else "")
+        blocks = ceil(problem.m / spec.block_m) * problem.count
+        shape = Shape((blocks, 1, 1), (spec.threads, 1, 1), (1, 1, 1), shared_layout(problem, spec).total)
+        return common_record(work, arch_named(target.arch.data), shape, order) | _CODEC.entries(spec)
+
+    def read(self, work: Workload, record: Record, target: TargetAttr) -> AttentionSpec:
+        """See `Kernel`."""
+        return read_spec(record)
+
+
+@dataclass(frozen=True)
+class SimtAttentionKernel(CudaKernel[None]):
+    """Attention in f32 arithmetic (IEEE) for any strides, see `templates.attention_simt`."""
+
+    id: str = "cuda.attention_simt"
+    version: int = 2
+    kinds: frozenset[str] = frozenset({KIND})
+    determinism: str = "bitwise"
+    simplicity: int = 1
+
+    def legal(self, work: Workload, target: TargetAttr) -> str | None:
+        """See `Kernel`."""
+        problem = problem_of(work)
+        if (reason := common_reason(work, problem)) is not None:
+            return reason
+        if problem.dtype not in MASK_TYPES:
+            return (
+                f"attention in {problem.dtype} has no code on cuda, only in {', '.join(MASK_TYPES)}: cast it"
+            )
+        if problem.dv > 256:
+            return f"a value has {problem.dv} elements, more than the 256 that fit in registers"
+        shared, room = simt_shared_bytes(problem), arch_named(target.arch.data).shared_bytes
+        if shared > room:
+            return f"queries of {problem.d} elements need {shared} bytes of shared memory, {room} are there"
+        return None
+
+    def cost_us(self, work: Workload, target: TargetAttr) -> float:
+        """See `Kernel`: products at a quarter of the f32 peak, from shared memory."""
+        problem, arch = problem_of(work), arch_named(target.arch.data)
+        blocks = -(-problem.m // (SIMT_WARPS * SIMT_ROWS)) * problem.count
+        rounds = -(-blocks // (arch.multiprocessors * 4))
+        seen = problem.tiles_seen(SIMT_WARPS * SIMT_ROWS, 32)
+        work_of_block = 2 * SIMT_WARPS * SIMT_ROWS * 32 * sum(seen) / len(seen) * (problem.d + problem.dv)
+        rate = arch.f32_tflops * 1e6 / 4 / (arch.multiprocessors * 4)
+        return 3.0 + rounds * work_of_block / rate
+
+    def schedule(self, work: Workload, target: TargetAttr) -> None:
+        """See `Kernel`: it has no variants."""
+
+    def read(self, work: Workload, record: Record, target: TargetAttr) -> None:
+        """See `Kernel`: it has no variants."""
+
+    def record_of(self, work: Workload, target: TargetAttr, schedule: None) -> dict[str, Attribute]:
+        """See `Kernel`."""
+        problem = problem_of(work)
+        blocks = ceil(problem.m / (SIMT_WARPS * SIMT_ROWS)) * problem.count
+        shape = Shape((blocks, 1, 1), (32 * SIMT_WARPS, 1, 1), (1, 1, 1), simt_shared_bytes(problem))
+        order = self.fixed_order(work, target)
+        return common_record(work, arch_named(target.arch.data), shape, order)
+
+    def fixed_order(self, work: Workload, target: TargetAttr) -> str:
+        """See `Kernel`: there is one order."""
+        return "keys in tiles of 32, in order; sums over the keys of a tile by halving"
+
+
+KERNELS = (AttentionKernel(), SimtAttentionKernel())

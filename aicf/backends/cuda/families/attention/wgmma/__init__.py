@@ -1,0 +1,1 @@
+"""Attention on Hopper: bulk copies and warpgroup products."""

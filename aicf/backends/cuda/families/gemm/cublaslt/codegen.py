@@ -1,0 +1,41 @@
+"""From a `cuda.cublaslt` record to the call that is captured: plain values and addresses, nothing decided."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from aicf.backends.base import Launch
+from aicf.backends.cuda.compiler.launches import LibraryCall, address_of
+from aicf.dialects.plain_values import plain_value
+
+FUNCTION = "cublasLt.matmul"
+_COPIED = (
+    "dtype",
+    "compute_type",
+    "scale_type",
+    "reduction",
+    "alpha",
+    "beta",
+    "bias_type",
+    "transpose",
+    "matrices",
+    "batch",
+    "epilogue",
+    "alignment",
+    "algorithm",
+    "workspace_bytes",
+)
+"""Entries of the record that are the call."""
+
+
+def emit(launch: Launch) -> Sequence[LibraryCall]:
+    """The call of one instruction; `operands` of the call names its addresses in order."""
+    record = {key: plain_value(value) for key, value in launch.record.items()}
+    places = cast("dict[str, int]", record["operands"])
+    addresses = {name: address_of(launch.ins[place]) for name, place in places.items()}
+    addresses["d"] = address_of(launch.outs[0])
+    if launch.ws:
+        addresses["workspace"] = address_of(launch.ws[0])
+    call = {**{name: record[name] for name in _COPIED}, "operands": list(addresses)}
+    return [LibraryCall(FUNCTION, str(record["library"]), call, tuple(addresses.values()))]

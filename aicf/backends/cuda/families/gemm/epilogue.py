@@ -1,0 +1,246 @@
+"""The text that ends a GEMM tile: four neighbouring sums of a row become elements of the results.
+
+Two snippets. `fetch(row, column, batch)` loads what the epilogue reads beside the sums, as u32 words that
+a kernel may hold in registers while it multiplies; `finish(row, column, batch, held, sums)` computes and stores. Both
+are told the pointers as the registers `pointers`. The scalar program itself comes from `codegen/scalar.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from aicf.backends.cuda.codegen.scalar import wrapped_text
+from aicf.backends.cuda.compiler.specializer import Constant, Snippet
+from aicf.backends.cuda.families.gemm.problem import Access, GemmProblem
+from aicf.backends.cuda.target import ELEMENT_BYTES, SHORT_INTEGERS
+
+VECTOR = 4
+"""Neighbouring columns of one step."""
+
+_WORDS = {"f32": 4, "f16": 2, "bf16": 2}
+"""Registers of four elements, for types that are held as words."""
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """Snippets and the constants they name.
+
+    Args:
+        fetch, finish: See the module.
+        held: Words that `fetch` gives.
+        constants: Names that the snippets use.
+    """
+
+    fetch: Snippet
+    finish: Snippet
+    held: int
+    constants: Mapping[str, Constant | Snippet]
+
+
+@dataclass(frozen=True)
+class Guards:
+    """Whether a tile may reach past the last row, past the last column."""
+
+    rows: bool
+    columns: bool
+
+
+def make_epilogue(
+    problem: GemmProblem,
+    point: Snippet | None,
+    extras: Sequence[Access],
+    outputs: Sequence[Access],
+    first_pointer: int,
+    guards: Guards,
+    scalars: Mapping[str, Snippet],
+) -> Epilogue:
+    """The end of a tile of `problem`.
+
+    Args:
+        point: The scalar program at one point, as `point_snippet` gives it with every operand an accumulator; the
+            addresses of its outputs are not used. None stores the sums as they are.
+        extras, outputs: Over the epilogue's dims, in the order of the pointers.
+        first_pointer: Place of the first extra among `pointers`; the others follow, then the outputs.
+        guards: What has to be checked.
+        scalars: `LOAD_<dtype>` and `STORE_<dtype>`, snippets of (address) and (address, value).
+    """
+    return _Writer(problem, point, extras, outputs, first_pointer, guards, scalars).epilogue()
+
+
+class _Writer:
+    def __init__(
+        self,
+        problem: GemmProblem,
+        point: Snippet | None,
+        extras: Sequence[Access],
+        outputs: Sequence[Access],
+        first_pointer: int,
+        guards: Guards,
+        scalars: Mapping[str, Snippet],
+    ):
+        self.problem, self.point = problem, point
+        self.extras, self.outputs = extras, outputs
+        self.first_pointer, self.guards, self.scalars = first_pointer, guards, scalars
+        self.whole = problem.n % VECTOR == 0
+        self.places: dict[int, int] = {}
+        """First word of each extra that is held."""
+        held = 0
+        for number, access in enumerate(extras):
+            if words := self._words(access):
+                self.places[number] = held
+                held += words
+        self.held = held
+
+    def epilogue(self) -> Epilogue:
+        """Both snippets."""
+        constants: dict[str, Constant | Snippet] = dict(self.scalars)
+        if self.point is not None:
+            constants["POINT"] = self.point
+        return Epilogue(self._fetch(), self._finish(), self.held, constants)
+
+    # What is loaded how
+
+    def _is_vector(self, access: Access) -> bool:
+        """Whether four elements are moved at once."""
+        return self.whole and access.dtype in _WORDS and access.vector_bytes(VECTOR) > 0
+
+    def _words(self, access: Access) -> int:
+        """Words held of an extra: four elements, one if all columns share it, 0 if it is loaded at the end."""
+        if access.dtype not in _WORDS:
+            return 0
+        if access.strides[-1] == 0:
+            return 1
+        return _WORDS[access.dtype] if self._is_vector(access) else 0
+
+    # Places
+
+    def _dims(self, row: str) -> list[str]:
+        """Lines that give d0, d1, ...: the index along every dim but the column, at `row`."""
+        lines: list[str] = []
+        batch, rows = self.problem.batch, self.problem.row_dims
+        for sizes, first, flat in ((batch, 0, "batch"), (rows, len(batch), row)):
+            rest = flat
+            for dim in range(len(sizes) - 1, -1, -1):
+                name = f"d{first + dim}"
+                if dim == 0:
+                    lines.append(f"{name} = u32({rest})")
+                else:
+                    lines.append(f"{name} = remainder({rest}, {sizes[dim]})")
+                    lines.append(f"rest{first + dim} = quotient({rest}, {sizes[dim]})")
+                    rest = f"rest{first + dim}"
+        return lines
+
+    def _address(self, place: int, access: Access, column: str) -> str:
+        """Address of the element in the row of d0, d1, ... at `column`."""
+        steps = [str(access.offset)] if access.offset else []
+        steps += [f"i64(d{dim}) * {s}" for dim, s in enumerate(access.strides[:-1]) if s]
+        if access.strides[-1]:
+            steps.append(f"i64({column}) * {access.strides[-1]}")
+        size = ELEMENT_BYTES[access.dtype]
+        offset = f"u64(({' + '.join(steps) or '0'}) * {size})"
+        return f"u64(pointers[{self.first_pointer + place}] + {offset})"
+
+    def _near(self) -> list[str]:
+        """Lines that give `near`, the row, and `left`, the first column, moved inside for loads."""
+        row = f"min(row, u32({self.problem.m - 1}))" if self.guards.rows else "row"
+        last = self.problem.n - (VECTOR if self.whole else 1)
+        column = f"min(column, u32({last}))" if self.guards.columns else "column"
+        return [f"near = {row}", f"left = {column}", *self._dims("near")]
+
+    # Snippets
+
+    def _fetch(self) -> Snippet:
+        lines = self._near()
+        words: list[str] = []
+        for number in self.places:
+            access = self.extras[number]
+            address = self._address(number, access, "left")
+            count = self._words(access)
+            names = [f"w{len(words) + i}" for i in range(count)]
+            if count == 1:
+                load = "load_u32" if access.dtype == "f32" else "load_u16"
+                lines.append(f"{names[0]} = u32({load}({address}))")
+            else:
+                lines.append(f"{', '.join(names)} = load_u32x{count}({address})")
+            words += names
+        return Snippet(("row", "column", "batch"), tuple(lines), f"({', '.join(words)},)" if words else "")
+
+    def _finish(self) -> Snippet:
+        lines = self._near()
+        values: list[list[str]] = []
+        """Names of an extra's values by lane."""
+        for number, access in enumerate(self.extras):
+            names = [f"e{number}_{lane}" for lane in range(VECTOR)]
+            if number in self.places:
+                lines += self._unpacked(number, access, names)
+            else:
+                lines += self._loaded(number, access, names)
+            values.append(names)
+        for lane in range(VECTOR):
+            lines += self._computed(lane, [names[lane] for names in values])
+        stores = [line for place in range(len(self.outputs)) for line in self._stored(place)]
+        tests = [f"row < {self.problem.m}"] if self.guards.rows else []
+        if self.guards.columns and self.whole:
+            tests.append(f"column < {self.problem.n}")
+        if tests:
+            stores = [
+                "\n    ".join([f"if {' and '.join(tests)}:", *(s.replace("\n", "\n    ") for s in stores)])
+            ]
+        return Snippet(("row", "column", "batch", "held", "sums"), (*lines, *stores))
+
+    def _unpacked(self, number: int, access: Access, names: Sequence[str]) -> list[str]:
+        """Lines from held words to f32 values."""
+        first, count = self.places[number], self._words(access)
+        words = [f"held[{first + i}]" for i in range(count)]
+        if access.dtype == "f32":
+            return [f"{name} = bits_to_f32({words[lane % count]})" for lane, name in enumerate(names)]
+        if count == 1:
+            return [f"{name} = {access.dtype}_to_f32(u16({words[0]}))" for name in names]
+        pairs = zip(names[::2], names[1::2], words, strict=True)
+        return [f"{low}, {high} = unpack_{access.dtype}({word})" for low, high, word in pairs]
+
+    def _loaded(self, number: int, access: Access, names: Sequence[str]) -> list[str]:
+        """Lines that load each element by itself, never past the last column."""
+        lines: list[str] = []
+        last = self.problem.n - 1
+        for lane, name in enumerate(names):
+            column = f"left + {lane}" if self.whole else f"min(u32(column + {lane}), u32({last}))"
+            lines.append(f"{name} = splice(LOAD_{access.dtype}, {self._address(number, access, column)})")
+        return lines
+
+    def _computed(self, lane: int, extras: Sequence[str]) -> list[str]:
+        """Lines that give v<output>_<lane>."""
+        sums = [f"sums[{VECTOR * factor + lane}]" for factor in range(self.problem.factors)]
+        if self.point is None:
+            return [f"v{factor}_{lane} = {value}" for factor, value in enumerate(sums)]
+        if self.problem.dtype in SHORT_INTEGERS:
+            sums = [wrapped_text(value, self.problem.dtype) for value in sums]
+        dims = [f"i32(d{dim})" for dim in range(len(self.problem.batch) + len(self.problem.row_dims))]
+        nowhere = ["u64(0)"] * len(self.outputs)  # the point is told where outputs start, and stores nothing
+        given = [*sums, *extras, *dims, f"i32(column + {lane})", *nowhere]
+        call = f"splice(POINT, {', '.join(given)})"
+        if len(self.outputs) == 1:
+            return [f"v0_{lane} = {call}"]
+        return [f"{', '.join(f'v{o}_{lane}' for o in range(len(self.outputs)))} = {call}"]
+
+    def _stored(self, output: int) -> list[str]:
+        """Statements that store one output's four values; each may be several lines of text."""
+        access = self.outputs[output]
+        place = len(self.extras) + output
+        names = [f"v{output}_{lane}" for lane in range(VECTOR)]
+        if self._is_vector(access):
+            address = self._address(place, access, "column")
+            if access.dtype == "f32":
+                return [f"store_f32x4({address}, {', '.join(names)})"]
+            pairs = [
+                f"pack_{access.dtype}({low}, {high})"
+                for low, high in zip(names[::2], names[1::2], strict=True)
+            ]
+            return [f"store_u32x2({address}, {', '.join(pairs)})"]
+        lines: list[str] = []
+        for lane, name in enumerate(names):
+            column = f"column + {lane}"
+            store = f"splice(STORE_{access.dtype}, {self._address(place, access, column)}, {name})"
+            lines.append(store if self.whole else f"if {column} < {self.problem.n}:\n    {store}")
+        return lines

@@ -1,0 +1,1 @@
+"""Products with few rows, which read the weights once at memory speed."""

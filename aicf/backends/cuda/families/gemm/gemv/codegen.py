@@ -1,0 +1,246 @@
+"""Code of `cuda.gemv`: the kernel text of a record. The templates say how it runs, this says with which operands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aicf.backends.base import Launch
+from aicf.backends.common.loop_nest import Access, access_of
+from aicf.backends.cuda.codegen.scalar import address_text, element_text, load_text, point_snippet, store_text
+from aicf.backends.cuda.compiler.code import KernelCode
+from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in
+from aicf.backends.cuda.compiler.specializer import Constant, Snippet, part, stage
+from aicf.backends.cuda.families.gemm.gemv import template as templates
+from aicf.backends.cuda.families.gemm.gemv.kernel import read_spec
+from aicf.backends.cuda.families.gemm.gemv.prologue import UNPACK, row_program, share_of
+from aicf.backends.cuda.families.gemm.gemv.schedule import (
+    ColumnsSpec,
+    GemvProblem,
+    RowsSpec,
+    Spec,
+    TilesSpec,
+    read_problem,
+)
+from aicf.backends.cuda.families.records import Rounding, is_programmatic, read_rounding, read_shape
+from aicf.backends.cuda.target import ELEMENT_BYTES
+
+_PARTS: dict[str, Constant | Snippet] = {
+    function.__name__.upper(): part(function)
+    for function in (
+        templates.weights_along_k,
+        templates.weights_along_n,
+        templates.extras_of_rounds,
+        templates.finish_rounds,
+    )
+}
+
+
+def emit(launch: Launch) -> list[KernelLaunch]:
+    """The one launch of an instruction."""
+    problem, spec = read_problem(launch.kind, launch.record, launch.ins), read_spec(launch.record)
+    text = _Text(launch, problem, spec)
+    names = [
+        "x",
+        *(f"in{i}" for i in range(1, len(launch.ins))),
+        *(f"out{o}" for o in range(len(launch.outs))),
+    ]
+    match spec:
+        case RowsSpec():
+            template, constants = templates.gemv_rows, text.rows(spec)
+        case ColumnsSpec():
+            template, constants = templates.gemv_columns, text.columns(spec)
+        case TilesSpec():
+            template, constants = templates.gemv_tiles, text.tiles(spec)
+    programmatic = {"PROGRAMMATIC": is_programmatic(launch.record)}
+    source = stage(template, {**_PARTS, **text.shared(), **constants, **programmatic})
+    source = source.replace("(pointers)", f"({', '.join(names)})", 1)
+    code = KernelCode(template.__name__, source, ("ptr",) * len(names), spec.threads, spec.blocks_per_sm)
+    arguments = tuple(address_of(ref) for ref in (*launch.ins, *launch.outs))
+    return [launch_in(read_shape(launch.record), code, arguments)]
+
+
+class _Text:
+    """The constants of the templates for one instruction."""
+
+    def __init__(self, launch: Launch, problem: GemvProblem, spec: Spec):
+        self.launch, self.problem, self.spec = launch, problem, spec
+        self.rounding: Rounding = read_rounding(launch.record)
+        self.early_extras = [e for e in self._extras() if e.operand in spec.early]
+        self.late_extras = [e for e in self._extras() if e.operand not in spec.early]
+
+    def shared(self) -> dict[str, Constant | Snippet]:
+        """What all templates name in capitals."""
+        problem, spec = self.problem, self.spec
+        share = share_of(problem, spec)
+        program = row_program(self.launch, problem, spec, share, self.rounding)
+        totals = program.totals * spec.groups * spec.parts * share.lines
+        return {
+            "M": problem.m,
+            "N": problem.n,
+            "K": problem.k,
+            "VEC": problem.vector,
+            "X_WORDS": problem.vector * ELEMENT_BYTES[problem.x_dtype] // 4,
+            "X_ROWS": tuple(row * ELEMENT_BYTES[problem.x_dtype] for row in problem.x_rows),
+            "PRODUCTS": problem.products,
+            "CHUNKS": share.chunks,
+            "K_TAIL": share.masked,
+            "EARLY_WEIGHTS": all(weight in spec.early for weight in problem.weights),
+            "EXTRAS": len(self.early_extras) + len(self.late_extras),
+            "EARLY_EXTRAS": len(self.early_extras),
+            "WEIGHTS": Snippet((), (), self._weights()),
+            "STREAM": _load("stream_u32x4", share.masked),
+            "LOAD": _load("load_u32x4", share.masked),
+            "UNPACK_W": UNPACK[problem.dtype],
+            "UNPACK_X": UNPACK[problem.x_dtype],
+            "LOAD_EARLY_EXTRAS": self._loads(self.early_extras),
+            "LOAD_LATE_EXTRAS": self._loads(self.late_extras),
+            "FINISH": self._finish(),
+            "EARLY_ROW_OPERANDS": Snippet((), program.early),
+            "LATE_ROW_OPERANDS": Snippet((), program.late),
+            "ROW_PROGRAM": Snippet((), program.body),
+            "TOTALS": max(4, -(-totals // 4) * 4),
+            "GIVEN": program.given,
+            "WORDS": program.words,
+        }
+
+    def rows(self, spec: RowsSpec) -> dict[str, Constant | Snippet]:
+        """What `gemv_rows` names beside them."""
+        problem = self.problem
+        return {
+            "W_ROW_BYTES": problem.w_steps[0] * ELEMENT_BYTES[problem.dtype],
+            "ROWS": spec.rows,
+            "GROUPS": spec.groups,
+            "SPLIT": spec.parts,
+            "CHAINS": spec.chains,
+            "COUNT": spec.count(problem),
+            "TRIGGER": spec.trigger,
+        }
+
+    def columns(self, spec: ColumnsSpec) -> dict[str, Constant | Snippet]:
+        """What `gemv_columns` names beside them."""
+        problem = self.problem
+        return {
+            "W_ROW_BYTES": problem.w_steps[1] * ELEMENT_BYTES[problem.dtype],
+            "COLUMNS": spec.columns(problem),
+            "LANES_N": spec.lanes,
+            "LANES_K": 32 // spec.lanes,
+            "LANE_BITS": (32 // spec.lanes).bit_length() - 1,
+            "WARPS": spec.parts,
+            "THREADS": spec.threads,
+            "SHARES": spec.shares,
+            "UNROLL": spec.unroll,
+            "STEPS": spec.steps(problem),
+            "K_PADDED": spec.padded(problem),
+            "ROUNDS": -(-problem.m * spec.columns(problem) // spec.threads),
+        }
+
+    def tiles(self, spec: TilesSpec) -> dict[str, Constant | Snippet]:
+        """What `gemv_tiles` names beside them."""
+        problem = self.problem
+        step = problem.x_rows[1] - problem.x_rows[0] if problem.m > 1 else 0
+        accumulator = tuple(f"c{i}" for i in range(4))
+        factors = ("a0", "a1", "a2", "a3", "b0", "b1")
+        call = f"mma_{problem.dtype}(({', '.join(accumulator)}), {', '.join(factors)})"
+        return {
+            "W_ROW_BYTES": problem.w_steps[0] * 2,
+            "X_ROW_BYTES": step * 2,
+            "TILES": spec.tiles,
+            "GROUPS": spec.groups,
+            "SPLIT": spec.parts,
+            "COLUMNS": spec.columns,
+            "SLOTS": spec.slots(problem),
+            "UNROLL": spec.unroll,
+            "STEPS": spec.steps(problem),
+            "THREADS": spec.threads,
+            "ROUNDS": -(-problem.m * spec.columns // spec.threads),
+            "PROLOGUE": self.launch.prologue is not None,
+            "PACK": Snippet(("low", "high"), (), f"pack_{problem.dtype}(low, high)"),
+            "PRODUCT": Snippet((*accumulator, *factors), (), call),
+        }
+
+    def _weights(self) -> str:
+        """The weights that this block reads, as a tuple."""
+        if self.problem.gated:
+            return f"({', '.join(f'in{w}' for w in self.problem.weights)},)"
+        return f"({_chosen([f'in{w}' for w in self.problem.weights])},)"
+
+    def _extras(self) -> list[_Extra]:
+        """What the epilogue reads beside the sums."""
+        code = self.launch.code
+        if code is None:
+            return []
+        found: list[_Extra] = []
+        for place in range(len(self.problem.epilogue[0])):
+            operands = [numbers[place] for numbers in self.problem.epilogue]
+            ref = self.launch.ins[operands[0]]
+            argument = self.problem.products + place
+            access = access_of(code.in_maps[argument], ref.strides, ref.dtype)
+            found.append(
+                _Extra(operands[0], argument, access, _chosen([f"in{number}" for number in operands]))
+            )
+        return found
+
+    def _loads(self, extras: Sequence[_Extra]) -> Snippet:
+        """Loads of one element each at row `m` and column `n`."""
+        indices = _indices(self.problem)
+        texts = [
+            load_text(e.access.dtype, address_text(e.base, element_text(e.access, indices), e.access.dtype))
+            for e in extras
+        ]
+        return Snippet(("m", "n"), (), f"({', '.join(texts)},)" if texts else "")
+
+    def _finish(self) -> Snippet:
+        """The epilogue of one result and its store; what it reads beside the sums is in `extra` from `first` on."""
+        lines: list[str] = []
+        value = "sums[0]"
+        code = self.launch.code
+        ref = self.launch.outs[0]
+        strides = ref.strides
+        access = Access(ref.dtype, 0, strides)
+        if code is not None:
+            point = point_snippet(code, len(code.in_maps), (), self.launch.outs[:1], self.rounding)
+            lines += [f"acc{i} = sums[{i}]" for i in range(self.problem.products)]
+            for place, extra in enumerate((*self.early_extras, *self.late_extras)):
+                lines.append(f"acc{extra.argument} = extra[first + {place}]")
+            lines += point.body
+            value = point.result
+            access = access_of(code.out_maps[0], strides, ref.dtype)
+        base = _chosen([f"out{o}" for o in range(len(self.launch.outs))])
+        element = element_text(access, _indices(self.problem))
+        lines.append(store_text(ref.dtype, address_text(base, element, ref.dtype), value))
+        return Snippet(("m", "n", "first", "sums"), tuple(lines))
+
+
+@dataclass(frozen=True)
+class _Extra:
+    """An epilogue operand: its number, its place among the program's arguments, where it lies."""
+
+    operand: int
+    argument: int
+    access: Access
+    base: str
+
+
+def _load(intrinsic: str, masked: bool) -> Snippet:
+    """16 bytes at an address; with `masked`, zeros unless `inside`."""
+    text = f"{intrinsic}_or_zero(address, inside)" if masked else f"{intrinsic}(address)"
+    return Snippet(("address", "inside"), (), text)
+
+
+def _chosen(names: Sequence[str]) -> str:
+    """The pointer of the result that this block computes: block y."""
+    text = names[0]
+    for place, name in enumerate(names[1:], 1):
+        text = f"cuda.selp(cuda.blockIdx.y == {place}, {name}, {text})"
+    return text
+
+
+def _indices(problem: GemvProblem) -> list[str]:
+    """The indices of result element (m, n), one for each dim."""
+    texts: list[str] = []
+    inner = problem.m
+    for size in problem.row_shape:
+        inner //= size
+        texts.append("0" if size == 1 else "m" if size == problem.m else f"(m // {inner} % {size})")
+    return [*texts, "n"]

@@ -1,0 +1,1 @@
+"""Products on tensor cores from Ampere on: cp.async, ldmatrix, mma.sync."""

@@ -1,0 +1,319 @@
+"""Code of `cuda.gemm_mma`: from a kernel record to the constants of the templates, and the launches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from math import ceil, gcd
+
+from aicf.backends.base import Launch
+from aicf.backends.cuda.compiler.code import KernelCode
+from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in
+from aicf.backends.cuda.compiler.specializer import Constant, Snippet, part, stage
+from aicf.backends.cuda.families.gemm.epilogue import Epilogue, Guards, make_epilogue
+from aicf.backends.cuda.families.gemm.mma.kernel import PART_PADDING, MmaSpec, k_step, part_columns, spec_of
+from aicf.backends.cuda.families.gemm.parts import (
+    EpilogueCode,
+    LaunchBounds,
+    batch_address,
+    choose_pointers,
+    ends_of,
+    pointers_of,
+    residence_of,
+)
+from aicf.backends.cuda.families.gemm.problem import Access, GemmProblem, problem_of_launch
+from aicf.backends.cuda.families.gemm.tf32 import math_of
+from aicf.backends.cuda.families.records import Shape, read_shape, read_triple
+
+PREFETCHED_WORDS = 24
+"""Words of the epilogue's operands that a thread may hold while it multiplies."""
+
+
+@dataclass(frozen=True)
+class TileGeometry:
+    """How a tile of an operand lies in global and in shared memory.
+
+    Args:
+        along_k: Whether its rows go along k (else along m or n).
+        element_bytes: Of its type.
+        rows, chunks: Rows in shared memory, and 16-byte chunks of one.
+        outer_stride, inner_stride: Elements between rows and within one, in global memory.
+        outer_size, inner_size: Elements of the operand along both.
+        check_outer, check_inner: Whether a tile may reach past its end.
+        width: Bytes of one copy, 16, 8 or 4; 2 for single halves, through registers.
+        copies: Chunks that a thread copies.
+        row_step: Rows from one chunk of a thread to the next, if its chunks are below each other, else 0.
+        mask, shift: The permutation: chunk ^ ((row >> shift) & mask); of words, that with pairs of chunks.
+        words: Whether fragments are read word by word: matrices of f32 cannot be transposed on the way.
+        offsets: Places that a lane reads from, which it keeps.
+    """
+
+    element_bytes: int
+    along_k: bool
+    rows: int
+    chunks: int
+    outer_stride: int
+    inner_stride: int
+    outer_size: int
+    inner_size: int
+    check_outer: bool
+    check_inner: bool
+    width: int
+    copies: int
+    row_step: int
+    mask: int
+    shift: int
+    words: bool
+    offsets: int
+
+    def constants(self) -> dict[str, int | bool]:
+        """As the templates read it."""
+        return {
+            **asdict(self),
+            "checked": self.check_outer or self.check_inner,
+            "row_bytes": self.chunks * 16,
+            "chunk": 16 // self.element_bytes,
+            "uniform": self.width == 16 and self.row_step > 0,
+        }
+
+
+def tile_geometry(
+    size: int,
+    k: int,
+    strides: tuple[int, int],
+    batch_strides: Sequence[int],
+    alignment: int,
+    tile: tuple[int, int],
+    covered_k: int,
+    threads: int,
+    lane_tiles: int,
+    k_steps: int,
+    element_bytes: int = 2,
+) -> TileGeometry:
+    """The geometry of A or B.
+
+    Args:
+        size, k: Elements along m or n, and along k.
+        strides: Of (m or n, k).
+        tile: Elements of a tile along (m or n, k).
+        covered_k: k rounded up to what all blocks together walk over.
+        lane_tiles: 16-element tiles of a warp along m or n.
+        k_steps: Steps of a warp in a tile.
+    """
+    along_k = strides[1] == 1 or strides[0] != 1
+    sizes, extents = ((size, k), tile) if along_k else ((k, size), tile[::-1])
+    outer_stride, inner_stride = strides if along_k else strides[::-1]
+    rows, chunks = extents[0], extents[1] * element_bytes // 16
+    covered = (ceil(size / tile[0]) * tile[0], covered_k)
+    over = (covered[0] > size, covered[1] > k)
+    check_outer, check_inner = over if along_k else over[::-1]
+    period = gcd(chunks, 8)
+    below = threads % (8 * chunks) == 0 and rows * chunks % threads == 0
+    row_step = threads // chunks if below else 0
+    words = element_bytes == 4 and not along_k
+    # A warp reads 8 neighbours of 4 rows at once if it reads words, a chunk of 8 rows if it reads matrices.
+    mask, places = (period // 2 - 1, min(2 * lane_tiles, period // 2)) if words else (period - 1, lane_tiles)
+    return TileGeometry(
+        element_bytes,
+        along_k,
+        rows,
+        chunks,
+        outer_stride,
+        inner_stride,
+        sizes[0],
+        sizes[1],
+        check_outer,
+        check_inner,
+        _copy_width(inner_stride, [outer_stride, *batch_strides], alignment, element_bytes),
+        ceil(rows * chunks / threads),
+        row_step,
+        mask,
+        {8: 0, 4: 1, 2: 2, 1: 3}[period],
+        words,
+        k_steps if along_k else places,
+    )
+
+
+def _copy_width(inner_stride: int, strides: Sequence[int], alignment: int, element_bytes: int) -> int:
+    """Bytes that may be copied at once from every multiple of 16 bytes of every row."""
+    if inner_stride != 1:
+        return element_bytes
+    return gcd(16, alignment, *(element_bytes * stride for stride in strides))
+
+
+# The kernels
+
+
+def emit(launch: Launch) -> list[KernelLaunch]:
+    """The launches of one instruction: the products, and after a workspace split the sums of the parts."""
+    problem, spec, residence = (
+        problem_of_launch(launch),
+        spec_of(launch.record),
+        residence_of(launch.record),
+    )
+    pointers, ends, shape = pointers_of(launch, problem), ends_of(launch, problem), read_shape(launch.record)
+    if spec.through != "workspace":
+        own = zip(pointers.b, pointers.ends, strict=True)
+        arguments = (pointers.a, *(address for b, end in own for address in (*b, *end)))
+        return [launch_in(shape, gemm_code(problem, spec, residence, ends), arguments)]
+    parts = address_of(launch.ws[0])
+    arguments = (
+        pointers.a,
+        *(address for b in pointers.b for address in (*b, *[parts] * problem.factors)),
+    )
+    sums = Shape(read_triple(launch.record, "sum_grid"), read_triple(launch.record, "sum_block"))
+    add = sum_code(problem, spec, residence, ends, sums.block[0])
+    return [
+        launch_in(shape, gemm_code(problem, spec, residence, None), arguments),
+        launch_in(sums, add, (parts, *(address for end in pointers.ends for address in end))),
+    ]
+
+
+def _parts_epilogue(problem: GemmProblem, spec: MmaSpec, guards: Guards) -> Epilogue:
+    """Stores sums into the workspace: [factor][range of k][matrix and product][row][column]."""
+    columns = part_columns(problem)
+    matrices = problem.batches * problem.products
+    flat = replace(problem, n=columns, batch=(spec.split * matrices,), row_dims=(problem.m,))
+    size = problem.m * columns
+    outputs = [
+        Access("f32", factor * spec.split * matrices * size, (size, columns, 1), 16)
+        for factor in range(problem.factors)
+    ]
+    return make_epilogue(flat, None, (), outputs, problem.factors, guards, {})
+
+
+def gemm_code(
+    problem: GemmProblem, spec: MmaSpec, residence: LaunchBounds, ends: EpilogueCode | None
+) -> KernelCode:
+    """The product kernel; without `ends` it stores the parts of a split into a workspace."""
+    from aicf.backends.cuda.families.gemm import template as gemm
+    from aicf.backends.cuda.families.gemm.mma import template as mma
+
+    guards = Guards(problem.m % spec.bm != 0, problem.n % spec.bn != 0)
+    if ends is None:
+        epilogue = _parts_epilogue(problem, spec, guards)
+        count = 2 * problem.factors
+    else:
+        epilogue = ends.epilogue(problem, problem.factors, guards)
+        count = problem.factors + len(ends.extras) + len(ends.outputs)
+    choose, names = choose_pointers(count, problem.products)
+    constants = _constants(problem, spec, residence)
+    finished = spec.bm // spec.split if spec.through == "cluster" else spec.bm
+    vectors = finished * spec.bn // 4
+    steps = ceil(vectors / spec.threads)
+    constants |= {
+        "FINISH_ROWS": finished if spec.through == "cluster" else 0,
+        "FINISHED": finished,
+        "SLOT_BYTES": finished * (spec.bn + PART_PADDING) * 4,
+        "STEPS": steps,
+        "HELD": epilogue.held,
+        "PREFETCH": 0 < epilogue.held * steps <= PREFETCHED_WORDS,
+        "PARTIAL": ends is None,
+        "POINTERS": count,
+        "CHOOSE_POINTERS": choose,
+        "FETCH": epilogue.fetch,
+        "FINISH": epilogue.finish,
+        **epilogue.constants,
+        **gemm.BEGINNING,
+        **{
+            name.upper(): part(getattr(mma, name))
+            for name in (
+                "chunk_place",
+                "word_place",
+                "copy_chunk",
+                "copy_tile",
+                "copy_a",
+                "copy_b",
+                "vector_place",
+                "finish_vector",
+            )
+        },
+    }
+    source = stage(mma.gemm_mma, constants).replace("gemm_mma()", f"gemm_mma(a, {', '.join(names)})", 1)
+    params = ("ptr",) * (1 + len(names))
+    name = f"gemm_mma_{math_of(problem.dtype)}_{spec.bm}x{spec.bn}x{spec.bk}"
+    return KernelCode(name, source, params, spec.threads, residence.blocks_per_sm)
+
+
+def _constants(problem: GemmProblem, spec: MmaSpec, residence: LaunchBounds) -> dict[str, Constant | Snippet]:
+    loops, slots = spec.loops(problem), spec.slots(problem)
+    m_tiles, n_tiles = spec.bm // spec.warps_m // 16, spec.bn // spec.warps_n // 8
+    k_steps = spec.bk // k_step(problem) // spec.warps_k
+    size = problem.element_bytes
+    covered_k = spec.split * loops * spec.bk
+    a_tile = tile_geometry(
+        problem.m, problem.k, problem.a_strides, problem.a_batch, problem.a_alignment,
+        (spec.bm, spec.bk), covered_k, spec.threads, m_tiles, k_steps, size,
+    )  # fmt: skip
+    b_tile = tile_geometry(
+        problem.n, problem.k, (problem.b_strides[1], problem.b_strides[0]), problem.b_batch, problem.b_alignment,
+        (spec.bn, spec.bk), covered_k, spec.threads, n_tiles // 2, k_steps, size,
+    )  # fmt: skip
+    part_row = (spec.bn + PART_PADDING) * 4
+    grid_m = ceil(problem.m / spec.bm)
+    return {
+        "MATH": math_of(problem.dtype),
+        "BM": spec.bm,
+        "BN": spec.bn,
+        "BK": spec.bk,
+        "WARPS_M": spec.warps_m,
+        "WARPS_N": spec.warps_n,
+        "WARPS_K": spec.warps_k,
+        "THREADS": spec.threads,
+        "M_TILES": m_tiles,
+        "N_TILES": n_tiles,
+        "K_STEPS": k_steps,
+        "LOOPS": loops,
+        "STAGES": slots,
+        "AHEAD": loops if slots == loops else slots - 1,
+        "STAGE_BYTES": spec.stage_bytes(problem),
+        "B_OFFSETS": tuple((spec.bm + f * spec.bn) * spec.bk * size for f in range(problem.factors)),
+        "PART_ROW": part_row,
+        "PARTS_AT": slots * spec.stage_bytes(problem) if spec.through == "cluster" else 0,
+        "FACTORS": problem.factors,
+        "PRODUCTS": problem.products,
+        "SPLIT": spec.split,
+        "CLUSTER": spec.through == "cluster",
+        "PROGRAMMATIC": residence.programmatic,
+        "EARLY_B": residence.early_b,
+        "GRID_M": grid_m,
+        "GRID_N": ceil(problem.n / spec.bn),
+        "GROUP": min(spec.group, grid_m),
+        "TILE_A": a_tile.constants(),
+        "TILE_B": b_tile.constants(),
+        "A_BATCH": batch_address(problem.batch, problem.a_batch, size),
+        "B_BATCH": batch_address(problem.batch, problem.b_batch, size),
+    }
+
+
+def sum_code(
+    problem: GemmProblem, spec: MmaSpec, residence: LaunchBounds, ends: EpilogueCode, threads: int
+) -> KernelCode:
+    """The kernel that adds the parts of a workspace."""
+    from aicf.backends.cuda.families.gemm.mma import template as mma
+
+    columns = part_columns(problem)
+    epilogue = ends.epilogue(problem, 0, Guards(rows=False, columns=False))
+    count = len(ends.extras) + len(ends.outputs)
+    choose, names = choose_pointers(count, problem.products)
+    matrices = problem.batches * problem.products
+    constants: dict[str, Constant | Snippet] = {
+        "THREADS": threads,
+        "PRODUCTS": problem.products,
+        "FACTORS": problem.factors,
+        "SPLIT": spec.split,
+        "PROGRAMMATIC": residence.programmatic,
+        "PART_ROWS": problem.m,
+        "PART_COLUMNS": columns,
+        "PART_STRIDE": matrices * problem.m * columns,
+        "HELD": epilogue.held,
+        "POINTERS": count,
+        "CHOOSE_POINTERS": choose,
+        "FETCH": epilogue.fetch,
+        "FINISH": epilogue.finish,
+        **epilogue.constants,
+    }
+    source = stage(mma.add_parts, constants).replace(
+        "add_parts()", f"add_parts(parts, {', '.join(names)})", 1
+    )
+    return KernelCode("add_parts", source, ("ptr",) * (1 + len(names)), threads)

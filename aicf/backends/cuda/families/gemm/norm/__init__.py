@@ -1,0 +1,1 @@
+"""A product on Hopper whose epilogue is a row program."""

@@ -1,0 +1,1 @@
+"""Products outside tensor cores: IEEE f32 and f64, wrapping integers."""

@@ -1,0 +1,113 @@
+"""The descriptor of a product that is made tile by tile: what `cuda.gemm_mma` and `cuda.gemm_simt` have in common.
+
+A family adds its decisions (a spec), which of them are legal, what they cost, and their entries in the record.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Attribute
+
+from aicf.backends.common.workload import Workload
+from aicf.backends.cuda.families.gemm.problem import (
+    KINDS,
+    GemmProblem,
+    early_b,
+    problem_of_work,
+    product_reason,
+    several_reason,
+)
+from aicf.backends.cuda.families.records import CudaKernel, start_entries
+from aicf.backends.cuda.target import GpuArch, arch_named
+from aicf.dialects.emit_types import TargetAttr
+
+Spec = TypeVar("Spec")
+
+
+class TiledKernel(CudaKernel[Spec]):
+    """A kernel whose variants are specs."""
+
+    determinism: str = "bitwise"
+    kinds: frozenset[str] = KINDS
+
+    # What a family adds
+
+    @abstractmethod
+    def dtype_reason(self, work: Workload) -> str | None:
+        """Why operands of this type are not multiplied as the work asks, None if they are."""
+
+    @abstractmethod
+    def specs(self, problem: GemmProblem, arch: GpuArch, fixed: bool) -> Iterator[Spec]:
+        """All specs worth measuring, in a fixed order; with `fixed` only those that sum in one order, whatever the
+        number of rows."""
+
+    @abstractmethod
+    def ranked(self, problem: GemmProblem, arch: GpuArch, fixed: bool) -> Sequence[tuple[float, Spec]]:
+        """All `specs` with their predicted microseconds, the cheapest first."""
+
+    @abstractmethod
+    def order(self, spec: Spec, problem: GemmProblem) -> str:
+        """How the sums of one element are combined."""
+
+    @abstractmethod
+    def reason(self, spec: Spec, problem: GemmProblem, arch: GpuArch) -> str | None:
+        """Why a spec cannot run a problem, None if it can."""
+
+    @property
+    @abstractmethod
+    def smallest(self) -> Spec:
+        """The spec that asks for least: its reason is given where there is none."""
+
+    @abstractmethod
+    def entries(self, spec: Spec, problem: GemmProblem, arch: GpuArch) -> dict[str, Attribute]:
+        """What a record says about a spec: its numbers first, then the launches that follow from them."""
+
+    # What follows
+
+    def legal(self, work: Workload, target: TargetAttr) -> str | None:
+        """See `Kernel`."""
+        reason = self.dtype_reason(work) or product_reason(work) or several_reason(work)
+        if reason is not None:
+            return reason
+        problem, arch = problem_of_work(work), arch_named(target.arch.data)
+        if next(self.specs(problem, arch, work.batch_invariant), None) is None:
+            return self.reason(self.smallest, problem, arch)
+        return None
+
+    def variants(self, work: Workload, target: TargetAttr) -> Sequence[dict[str, Attribute]]:
+        """See `Kernel`: the records of all specs."""
+        return [self.record_of(work, target, spec) for _, spec in self._ranked(work, target)]
+
+    def cost_us(self, work: Workload, target: TargetAttr) -> float:
+        """See `Kernel`."""
+        return self._ranked(work, target)[0][0]
+
+    def schedule(self, work: Workload, target: TargetAttr) -> Spec:
+        """See `Kernel`: the spec that the prior prefers."""
+        return self._ranked(work, target)[0][1]
+
+    def fixed_order(self, work: Workload, target: TargetAttr) -> str:
+        """See `Kernel`: a warp or thread has all terms of its elements, and no tile changes that."""
+        return self.order(self._ranked(work, target)[0][1], problem_of_work(work))
+
+    def _ranked(self, work: Workload, target: TargetAttr) -> Sequence[tuple[float, Spec]]:
+        return self.ranked(problem_of_work(work), arch_named(target.arch.data), work.batch_invariant)
+
+    def record_of(self, work: Workload, target: TargetAttr, schedule: Spec) -> dict[str, Attribute]:
+        """See `Kernel`."""
+        arch = arch_named(target.arch.data)
+        return {
+            **self.entries(schedule, problem_of_work(work), arch),
+            "transpose_a": work.attrs["transpose_a"],
+            "transpose_b": work.attrs["transpose_b"],
+            "rounding": StringAttr(work.rounding),
+            **start_entries(arch, early_b(work)),
+        }
+
+    def schedule_reason(self, work: Workload, target: TargetAttr, schedule: Spec) -> str | None:
+        """See `Kernel`."""
+        return self.reason(schedule, problem_of_work(work), arch_named(target.arch.data))

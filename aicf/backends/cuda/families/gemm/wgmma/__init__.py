@@ -1,0 +1,1 @@
+"""Products on Hopper: bulk copies and warpgroup products, with a row program after them."""

@@ -1,0 +1,270 @@
+"""The descriptors of `cuda.gemm_wgmma` and `cuda.gemm_wgmma_tf32`: which products they run, by which variant, and the
+record of that choice. Both are one kernel: a stage holds 128 bytes of K of either.
+
+No code generator is imported here; `codegen.py` turns the record into a kernel.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.ir import Attribute
+
+from aicf.backends.base import Launch
+from aicf.backends.common.record import Record, RecordCodec, integer
+from aicf.backends.common.workload import OperandInfo, Workload
+from aicf.backends.cuda.families.gemm.problem import (
+    KINDS,
+    Access,
+    GemmOperands,
+    GemmProblem,
+    early_b,
+    epilogue_accesses,
+    operands_of,
+    problem_of_launch,
+    problem_of_work,
+    product_reason,
+    strided,
+)
+from aicf.backends.cuda.families.gemm.tf32 import math_entries, tf32_reason
+from aicf.backends.cuda.families.gemm.wgmma.schedule import (
+    Spec,
+    Task,
+    legal_specs,
+    predicted_us,
+    ranked_specs,
+    spec_reason,
+    tensor_reason,
+)
+from aicf.backends.cuda.families.records import (
+    CudaKernel,
+    Shape,
+    integers,
+    read_early,
+    read_integers,
+    read_shape,
+    start_entries,
+)
+from aicf.backends.cuda.target import arch_named
+from aicf.dialects.emit_kernels import KernelOp, ReduceOp, SigmoidOp, StoreOp
+from aicf.dialects.emit_types import TargetAttr
+
+VERSION = 1
+FACTORS = ("f16", "bf16")
+VALUES = ("f32", "f16", "bf16")
+"""Element types of what the epilogue reads and of the results."""
+
+
+def _roles(work: Workload) -> GemmOperands:
+    return operands_of(work.kind, len(work.operands), len(work.results))
+
+
+def functions_in(code: KernelOp | None) -> int:
+    """Calls of libdevice in a scalar program: each is worth a score of simple operations."""
+    if code is None:
+        return 0
+    ops = [op for phase in code.phases for op in phase.body.block.ops]
+    return sum(isinstance(op, SigmoidOp) or op.name.startswith("math.") for op in ops)
+
+
+def row_totals(code: KernelOp | None) -> int:
+    """Reductions of the rows by a scalar program."""
+    if code is None:
+        return 0
+    return sum(isinstance(op, ReduceOp) for phase in code.phases for op in phase.body.block.ops)
+
+
+def task_of_work(work: Workload) -> Task:
+    """What `work` asks for. It has passed `product_reason`."""
+    problem, roles = problem_of_work(work), _roles(work)
+    extras = [strided(work.operands[place]) for place in roles.extras[0]]
+    outputs = [strided(work.results[place]) for place in roles.outputs[0]]
+    reads, writes = epilogue_accesses(work.code, problem.factors, extras, outputs)
+    return _task(problem, reads, writes, bool(early_b(work)), work.code)
+
+
+def task_of_launch(launch: Launch) -> Task:
+    """What an instruction computes, as its record says."""
+    problem = problem_of_launch(launch)
+    roles = operands_of(launch.kind, len(launch.ins), len(launch.outs))
+    extras = [strided(launch.ins[place]) for place in roles.extras[0]]
+    outputs = [strided(launch.outs[place]) for place in roles.outputs[0]]
+    reads, writes = epilogue_accesses(launch.code, problem.factors, extras, outputs)
+    return _task(problem, reads, writes, bool(read_early(launch.record)), launch.code)
+
+
+def _task(
+    problem: GemmProblem,
+    reads: tuple[Access, ...],
+    writes: tuple[Access, ...],
+    early: bool,
+    code: KernelOp | None,
+) -> Task:
+    return Task(problem, reads, writes[0], early, functions_in(code), writes[1:], row_totals(code))
+
+
+# Records
+
+
+_CODEC = RecordCodec(Spec)
+spec_of = _CODEC.read
+
+
+def clusters_of(record: Record) -> int:
+    """Clusters that a record launches: each does its units one after the other."""
+    shape = read_shape(record)
+    return shape.grid[0] // shape.cluster[0]
+
+
+def combination_order(spec: Spec, step: int = 16) -> str:
+    """How the products of one element are added, `step` of k at a time, for the record."""
+    order = f"ascending k in steps of {step}"
+    return order if spec.split_k == 1 else f"{order}; {spec.split_k} parts of k, added in ascending order"
+
+
+def _may_alias(code: KernelOp | None, roles: GemmOperands, task: Task) -> Attribute:
+    """Results that may lie on an operand of the epilogue: same element at every point, read before it is stored."""
+    found: list[tuple[int, int]] = []
+    if code is not None and task.problem.products == 1 and not task.more:
+        (store,) = (op for op in code.phases[-1].body.block.ops if isinstance(op, StoreOp))
+        for place, access in enumerate(task.extras):
+            map_ = code.in_maps[task.problem.factors + place]
+            if access.dtype == task.output.dtype and map_ == code.out_maps[store.output.value.data]:
+                found.append((0, roles.extras[0][place]))
+    return ArrayAttr([integers(pair) for pair in found])
+
+
+@dataclass(frozen=True)
+class WgmmaKernel(CudaKernel[Spec]):
+    """Products of f16 or bf16 with any epilogue, by warpgroup products out of bulk tensor copies."""
+
+    id: str = "cuda.gemm_wgmma"
+    version: int = VERSION
+    determinism: str = "bitwise"
+    simplicity: int = 4
+    kinds: frozenset[str] = KINDS
+
+    def dtype_reason(self, work: Workload) -> str | None:
+        """Why operands of this type are not multiplied as the work asks, None if they are."""
+        dtype = work.operands[0].dtype
+        return None if dtype in FACTORS else f"warpgroup products take f16 and bf16 here, A is {dtype}"
+
+    def legal(self, work: Workload, target: TargetAttr) -> str | None:
+        """See `Kernel`."""
+        arch = arch_named(target.arch.data)
+        if not (arch.has_tma and arch.has_wgmma):
+            return f"warpgroup products and bulk tensor copies need sm_90a, the target is {arch.name}"
+        if (reason := self.dtype_reason(work)) is not None:
+            return reason
+        if (reason := product_reason(work)) is not None:
+            return reason
+        if (reason := _operands_reason(work)) is not None:
+            return reason
+        task = task_of_work(work)
+        if (reason := tensor_reason(task) or _lines_reason(task) or _results_reason(task)) is not None:
+            return reason
+        if next(legal_specs(task, arch), None) is None:
+            return spec_reason(Spec(64, 64 * task.problem.factors, 2), task, arch) or "no tile fits"
+        return None
+
+    def cost_us(self, work: Workload, target: TargetAttr) -> float:
+        """See `Kernel`."""
+        task = task_of_work(work)
+        return predicted_us(ranked(task, target.arch.data)[0], task, arch_named(target.arch.data))
+
+    def schedule(self, work: Workload, target: TargetAttr) -> Spec:
+        """See `Kernel`: the variant that the prior prefers."""
+        return ranked(task_of_work(work), target.arch.data)[0]
+
+    def variants(self, work: Workload, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
+        """The records of all legal variants, by the prior the cheapest first."""
+        return [self.record_of(work, target, spec) for spec in ranked(task_of_work(work), target.arch.data)]
+
+    def record_of(self, work: Workload, target: TargetAttr, schedule: Spec) -> dict[str, Attribute]:
+        """See `Kernel`."""
+        spec, sizes = schedule, _CODEC.entries(schedule)
+        task, arch = task_of_work(work), arch_named(target.arch.data)
+        blocks = spec.clusters(task, arch) * spec.cluster
+        shape = Shape((blocks, 1, 1), (spec.threads, 1, 1), (spec.cluster, 1, 1), spec.shared_bytes(task))
+        return {
+            **{key: sizes[key] for key in ("tile", "cluster_shape", "ring")},
+            "split_k": integer(spec.split_k),
+            **shape.entries(),
+            "workspace_bytes": integer(0),
+            "combination_order": StringAttr(combination_order(spec, task.k_step // 4)),
+            "transpose_a": work.attrs["transpose_a"],
+            "transpose_b": work.attrs["transpose_b"],
+            **start_entries(arch, early_b(work)),
+            "may_alias": _may_alias(work.code, _roles(work), task),
+            "rounding": StringAttr(work.rounding),
+            **math_entries(task.problem.dtype),
+        }
+
+    def read(self, work: Workload, record: Record, target: TargetAttr) -> Spec:
+        """See `Kernel`."""
+        return spec_of(record)
+
+    def schedule_reason(self, work: Workload, target: TargetAttr, schedule: Spec) -> str | None:
+        """See `Kernel`."""
+        return spec_reason(schedule, task_of_work(work), arch_named(target.arch.data))
+
+    def tolerates(self, target: TargetAttr, key: str, record: Record, expected: Record) -> bool:
+        """See `Kernel`. Fewer clusters than fit are slower, but legal where each does its units one after the other."""
+        if key != "grid":
+            return super().tolerates(target, key, record, expected)
+        most, (cluster, _, _) = read_integers(expected, key)[0], read_integers(expected, "cluster", 3)
+        fewer = range(cluster, most, cluster) if expected["split_k"] == integer(1) else ()
+        return any(record[key] == integers((blocks, 1, 1)) for blocks in fewer)
+
+
+@dataclass(frozen=True)
+class WgmmaTf32Kernel(WgmmaKernel):
+    """Products of f32 with any epilogue; the copies round operands to TF32."""
+
+    id: str = "cuda.gemm_wgmma_tf32"
+    version: int = 1
+
+    def dtype_reason(self, work: Workload) -> str | None:
+        """See `WgmmaKernel`."""
+        return tf32_reason(work)
+
+
+def _lines_reason(task: Task) -> str | None:
+    """Why warpgroup products cannot read the operands' lines, None if they can: only those of halves may run along M
+    or N."""
+    for name, tensor in (("A", task.a), ("B", task.b)):
+        if task.problem.dtype == "f32" and not tensor.along_k:
+            return f"warpgroup products of TF32 read lines along K, those of {name} run across"
+    return None
+
+
+def _results_reason(task: Task) -> str | None:
+    """Why several results of one product have no code here."""
+    packed = (task.giving(output).store(False) == "packed" for output in range(len(task.outputs)))
+    if task.more and not all(packed):
+        return "several results of a product are written here as lines of whole 16 bytes of f16 or bf16"
+    return None
+
+
+def _operands_reason(work: Workload) -> str | None:
+    """Why the epilogue's operands or results have no code here."""
+    roles = _roles(work)
+    others: list[OperandInfo] = [work.operands[place] for extras in roles.extras for place in extras]
+    for operand in (*others, *work.results):
+        if operand.dtype not in VALUES:
+            return f"the epilogue reads and writes {', '.join(VALUES)} here, not {operand.dtype}"
+    return None
+
+
+@functools.lru_cache(maxsize=4096)
+def ranked(task: Task, arch: str, fixed: bool = False) -> list[Spec]:
+    """All legal variants by the prior, the cheapest first, with `fixed` those that combine rows in one order; kept, for
+    many instructions ask the same."""
+    return ranked_specs(task, arch_named(arch), fixed)
+
+
+KERNELS = (WgmmaKernel(), WgmmaTf32Kernel())
+"""The kernels of this family."""

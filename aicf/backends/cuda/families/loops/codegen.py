@@ -1,0 +1,294 @@
+"""Launches of generated kernels: the template of the record's strategy with the snippets of the kernel's phases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from typing import Any
+
+from aicf.backends.base import BufferRef, Launch
+from aicf.backends.common.loop_nest import LoopNest, nest_of
+from aicf.backends.common.record import Record
+from aicf.backends.cuda.codegen.combine import told_bytes
+from aicf.backends.cuda.compiler.code import KernelCode
+from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in
+from aicf.backends.cuda.compiler.specializer import stage
+from aicf.backends.cuda.families.loops import template_pointwise as pointwise_template
+from aicf.backends.cuda.families.loops import template_rows as rows_template
+from aicf.backends.cuda.families.loops import template_scans as scans_template
+from aicf.backends.cuda.families.loops import template_tiles as tiles_template
+from aicf.backends.cuda.families.loops.kernel import read_shapes, read_spec
+from aicf.backends.cuda.families.loops.phases import PhaseCode
+from aicf.backends.cuda.families.loops.scans import ScanCode, totals_of
+from aicf.backends.cuda.families.loops.schedule import TILE, GeneratedSpec, partial_bytes
+from aicf.backends.cuda.families.loops.tiles import TileCode
+from aicf.backends.cuda.families.records import Rounding, Shape, is_programmatic, read_rounding
+
+Constants = Mapping[str, Any]
+
+
+def emit(launch: Launch) -> list[KernelLaunch]:
+    """The launches of one instruction with a generated scalar program."""
+    assert launch.code is not None
+    refs = (*launch.ins, *launch.outs)
+    nest = nest_of(launch.code, [ref.strides for ref in refs], [ref.dtype for ref in refs])
+    return launches_of(launch.kind, nest, launch.record, refs, launch.ws)
+
+
+def launches_of(
+    name: str,
+    nest: LoopNest,
+    record: Record,
+    refs: Sequence[BufferRef],
+    workspace: Sequence[BufferRef] = (),
+) -> list[KernelLaunch]:
+    """The launches of a nest by a record that fits it.
+
+    Args:
+        name: Start of the symbols.
+        refs: Of the inputs, then of the outputs.
+        workspace: One buffer if the record splits.
+    """
+    made = _Maker(name, nest, record, refs, workspace)
+    return _STRATEGIES[made.spec.strategy](made)
+
+
+class _Maker:
+    """What all strategies share: from a template and its constants to a launch."""
+
+    def __init__(
+        self,
+        name: str,
+        nest: LoopNest,
+        record: Record,
+        refs: Sequence[BufferRef],
+        workspace: Sequence[BufferRef],
+    ):
+        self.name, self.nest, self.spec = name, nest, read_spec(record)
+        self.shapes = read_shapes(record)
+        self.rounding: Rounding = read_rounding(record)
+        self.programmatic = is_programmatic(record)
+        self.refs, self.workspace = refs, workspace
+        kind = _CODES.get(self.spec.strategy, PhaseCode)
+        self.code: PhaseCode = kind(nest, self.spec, refs, self.rounding)
+
+    def of(self, nest: LoopNest, spec: GeneratedSpec) -> _Maker:
+        """The maker of another kernel on the same operands, in the shape of the first launch."""
+        made = copy(self)
+        made.nest, made.spec, made.shapes = nest, spec, self.shapes[:1]
+        made.code = PhaseCode(nest, spec, self.refs, self.rounding)
+        return made
+
+    def one(self, template: Callable[..., object], constants: Constants) -> list[KernelLaunch]:
+        """The only launch."""
+        (shape,) = self.shapes
+        return [self.launch(template, constants, shape)]
+
+    def launch(self, template: Callable[..., object], constants: Constants, shape: Shape) -> KernelLaunch:
+        """The template's parameter `operands` stands for one address for each operand, and the workspace."""
+        spec = self.spec
+        names = [f"a{i}" for i in range(len(self.refs))] + ["w"] * len(self.workspace)
+        common = {"THREADS": spec.threads, "LANES": spec.lanes, "PROGRAMMATIC": self.programmatic}
+        staged = stage(template, {**common, **constants})
+        head, _, body = staged.partition("(operands):\n")
+        index = f"    index = {self.code.index}\n"
+        source = f"{head}({', '.join(names)}):\n{index}{body}"
+        code = KernelCode(self.name, source, ("ptr",) * len(names), spec.threads, spec.blocks_per_sm)
+        return launch_in(shape, code, tuple(address_of(ref) for ref in (*self.refs, *self.workspace)))
+
+
+def _pointwise(made: _Maker) -> list[KernelLaunch]:
+    spec, nest, code = made.spec, made.nest, made.code
+    vectors, tail = divmod(nest.parallel_size, spec.vector)
+    one = PhaseCode(nest, _one_by_one(spec), made.refs, made.rounding)
+    constants = {
+        "UNROLL": spec.unroll,
+        "VECTOR": spec.vector,
+        "VECTORS": vectors,
+        "WORDS": max(1, code.loaded),
+        "LOAD": code.load(),
+        "CELL": code.pointwise(),
+        "TAIL": tail,
+        "WORDS_ONE": max(1, one.loaded),
+        "LOAD_ONE": one.load(),
+        "CELL_ONE": one.pointwise(),
+    }
+    return made.one(pointwise_template.pointwise, constants)
+
+
+def _one_by_one(spec: GeneratedSpec) -> GeneratedSpec:
+    return GeneratedSpec(spec.strategy, 1, spec.threads, spec.lanes, spec.unroll, spec.splits)
+
+
+def _phase_constants(code: PhaseCode) -> dict[str, Any]:
+    """Snippets and register counts by phase."""
+    phases = range(len(code.kernel.phases))
+
+    def each(make: Callable[[int], object]) -> tuple[object, ...]:
+        return tuple(make(k) for k in phases)
+
+    return {
+        "PHASES": len(phases),
+        "WORDS": max(1, code.loaded),
+        "CELL": code.cell_registers,
+        "KNOWN": code.known_registers,
+        "KNOWN_INPUTS": max(1, code.known_inputs),
+        "KNOWN_AT": tuple(code.totals_at),
+        "KEPT_AT": tuple(code.kept_at),
+        "LOAD": code.load(),
+        "LOAD_POINT": code.load_point(),
+        "SWEEPS": each(code.sweeps),
+        "REDUCTIONS": each(lambda k: len(code.reductions(k))),
+        "POINT_STORES": each(code.has_point_stores),
+        "TOTALS": each(code.totals),
+        "BEFORES": each(code.before_count),
+        "KEPT": each(code.kept_count),
+        "BEFORE": each(code.before),
+        "START": each(code.start),
+        "SWEEP": each(code.sweep),
+        "COMBINE": each(code.combine),
+        "POINT_STORE": each(code.point_stores),
+    }
+
+
+def _resident(made: _Maker) -> list[KernelLaunch]:
+    spec, nest = made.spec, made.nest
+    constants = {
+        **_phase_constants(made.code),
+        "CHUNKS": spec.unroll,
+        "VECTOR": spec.vector,
+        "POINTS": nest.parallel_size,
+        "REDUCE": nest.reduce_size,
+    }
+    return made.one(rows_template.resident, constants)
+
+
+def _sweep(made: _Maker) -> list[KernelLaunch]:
+    """One launch, or one for each phase that does something if rows are split."""
+    spec, nest, code = made.spec, made.nest, made.code
+    columns = spec.strategy == "columns"
+    point_vector, reduce_vector = (spec.vector, 1) if columns else (1, spec.vector)
+    phases = range(len(code.kernel.phases))
+    constants = {
+        **_phase_constants(code),
+        "COLUMNS": columns,
+        "UNROLL": spec.unroll,
+        "SPLITS": spec.splits,
+        "CLUSTER": spec.cluster,
+        "TOLD_BYTES": tuple(told_bytes(spec, code.reductions(k)) for k in phases),
+        "SPAN": spec.span(nest),
+        "POINT_VECTOR": point_vector,
+        "REDUCE_VECTOR": reduce_vector,
+        "POINT_VECTORS": nest.parallel_size // point_vector,
+        "REDUCE": nest.reduce_size,
+    }
+    if spec.splits > 1:
+        constants |= {
+            "READ": tuple(code.read_partials(k) for k in phases),
+            "WRITE": tuple(code.write_partials(k) for k in phases),
+            "PARTIAL": tuple(code.combine(k, finish=False) for k in phases),
+        }
+    return [
+        made.launch(rows_template.sweep, {**constants, "FIRST": run[0], "LAST": run[-1]}, shape)
+        for (run, _), shape in zip(spec.launches(nest), made.shapes, strict=True)
+    ]
+
+
+def _tiles(made: _Maker) -> list[KernelLaunch]:
+    nest, spec, code = made.nest, made.spec, made.code
+    assert isinstance(code, TileCode)
+    vectors = [code.tile_vector(number) for number in code.tiled]
+    constants = {
+        "DIMS": len(nest.dims),
+        "STEPS": spec.unroll,
+        "TILED": len(code.tiled),
+        "FETCHES": tuple(TILE * TILE // (vector.count * spec.threads) for vector in vectors),
+        "FETCH_WORDS": tuple(vector.words for vector in vectors),
+        "FETCH": tuple(code.fetch(number) for number in code.tiled),
+        "KEEP": tuple(code.keep(number) for number in code.tiled),
+        "BESIDE_WORDS": max(1, code.loaded),
+        "BESIDE": code.load_beside(),
+        "START": code.tile_start(),
+        "SHARED": code.tiles(),
+        "CELL": code.tile_cell(),
+    }
+    return made.one(tiles_template.tiles, constants)
+
+
+def _scan(made: _Maker) -> list[KernelLaunch]:
+    """The scan, after a launch for the totals of its parts where rows or columns are split."""
+    spec, nest, code = made.spec, made.nest, made.code
+    assert isinstance(code, ScanCode)
+    totals = made.of(*totals_of(nest, spec))
+    constants = {
+        **_scan_snippets(code),
+        "SCANS": len(code.scans),
+        "REVERSE": code.is_reverse,
+        "WORDS": max(1, code.loaded),
+        "KNOWN": code.known_registers,
+        "KNOWN_INPUTS": max(1, code.known_inputs),
+        "BEFORES": code.before_count(0),
+        "GROUP": code.group,
+        "WARPS": spec.lanes // code.group,
+        "UNROLL": spec.unroll,
+        "VECTOR": spec.vector,
+        "SPLITS": spec.splits,
+        "CHAIN": spec.strategy == "scan_chain",
+        "SPAN": spec.span(nest),
+        "POINTS": nest.parallel_size,
+        "POINT_VECTORS": nest.parallel_size // spec.vector,
+        "REDUCE": nest.reduce_size,
+        "READ": totals.code.read_partials(0),
+        "COMBINE": totals.code.combine(0, finish=False),
+    }
+    template = scans_template.rows if spec.by_rows else scans_template.columns
+    launch = made.launch(template, constants, made.shapes[-1])
+    if spec.strategy == "scan_chain":
+        words = {"WORDS": partial_bytes(nest, spec) // 8}
+        return [made.launch(scans_template.clear, words, made.shapes[0]), launch]
+    return [*(_sweep(totals) if spec.splits > 1 else []), launch]
+
+
+def _scan_snippets(code: ScanCode) -> dict[str, Any]:
+    common = {
+        "LOAD": code.load(),
+        "LOAD_POINT": code.load_point(),
+        "BEFORE": code.before(0),
+        "START": code.starts(),
+    }
+    if not code.by_rows:
+        return {**common, "STEP": code.step()}
+    return {
+        **common,
+        "PREFIX": code.prefix(),
+        "UP_TO": code.up_to(),
+        "AHEAD": code.ahead(),
+        "WHOLE": code.whole(),
+        "JOIN": code.join(),
+        "BOARD": code.board(),
+        "PUT": code.put(),
+        "GET": code.get(),
+        "FINISH": code.finish(),
+        "TELL": code.tell(),
+        "ASK": code.ask(),
+    }
+
+
+_STRATEGIES: Mapping[str, Callable[[_Maker], list[KernelLaunch]]] = {
+    "pointwise": _pointwise,
+    "resident": _resident,
+    "rows": _sweep,
+    "columns": _sweep,
+    "tiles": _tiles,
+    "scan_rows": _scan,
+    "scan_columns": _scan,
+    "scan_chain": _scan,
+}
+
+_CODES: Mapping[str, type[PhaseCode]] = {
+    "tiles": TileCode,
+    "scan_rows": ScanCode,
+    "scan_columns": ScanCode,
+    "scan_chain": ScanCode,
+}
+"""Strategies with snippets of their own."""

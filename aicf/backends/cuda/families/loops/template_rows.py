@@ -1,0 +1,157 @@
+# pyright: basic, reportUndefinedVariable=false
+# ruff: noqa: SIM102
+"""Reductions: rows held in registers, and sweeps over rows or columns of any length.
+
+The snippets are those of `phase_code.PhaseCode`, by phase in tuples; KNOWN, TOTALS, BEFORES, KEPT and CELL are their
+register counts, KNOWN_AT, KEPT_AT where results of a phase lie. A *row* is one point of the parallel space with its
+reduce space of REDUCE elements; LANES threads share it, VECTOR elements a step. In a sweep over columns a thread has
+VECTOR neighbouring points, and LANES threads share the reduce space. Threads past the last row or cell work on the last
+one and store nothing, so that all meet at the barriers.
+"""
+
+from __future__ import annotations
+
+from aicf.backends.cuda.compiler.specializer import registers, splice, unrolled
+
+
+def resident(operands: object):
+    """Rows in registers: all elements are loaded at once, and every phase works on them where they are."""
+    thread = index(cuda.threadIdx.x)
+    lane = index(thread % LANES)
+    row = index(index(cuda.blockIdx.x) * (THREADS // LANES) + index(thread // LANES))
+    inside = True
+    if POINTS % (THREADS // LANES):
+        inside = row < POINTS
+        row = index(min(row, index(POINTS - 1)))
+    if PROGRAMMATIC:
+        launch_dependents()
+        wait_for_predecessors()
+    x = registers(CHUNKS * CELL, 0)
+    for c in unrolled(CHUNKS):
+        at = index((c * LANES + lane) * VECTOR)
+        if (c + 1) * LANES * VECTOR > REDUCE:
+            at = index(min(at, index(REDUCE - VECTOR)))
+        x[c * CELL : c * CELL + WORDS] = splice(LOAD, row, at)
+    known = registers(KNOWN, 0)
+    known[0:KNOWN_INPUTS] = splice(LOAD_POINT, row, index(0))
+    for k in unrolled(PHASES):
+        if POINT_STORES[k]:
+            if lane == 0:
+                if inside:
+                    splice(POINT_STORE[k], known[0:KNOWN], row)
+        if SWEEPS[k]:
+            before = registers(BEFORES[k], 0)
+            before[0 : BEFORES[k]] = splice(BEFORE[k], known[0:KNOWN])
+            total = registers(TOTALS[k], 0)
+            total[0 : TOTALS[k]] = splice(START[k])
+            for c in unrolled(CHUNKS):
+                at = index((c * LANES + lane) * VECTOR)
+                valid = True
+                if (c + 1) * LANES * VECTOR > REDUCE:
+                    valid = at < REDUCE
+                    at = index(min(at, index(REDUCE - VECTOR)))
+                total[0 : TOTALS[k]], x[c * CELL + KEPT_AT[k] : c * CELL + KEPT_AT[k] + KEPT[k]] = splice(
+                    SWEEP[k],
+                    row,
+                    at,
+                    valid,
+                    inside,
+                    x[c * CELL : (c + 1) * CELL],
+                    before[0 : BEFORES[k]],
+                    total[0 : TOTALS[k]],
+                )
+            if REDUCTIONS[k]:
+                known[KNOWN_AT[k] : KNOWN_AT[k + 1]] = splice(COMBINE[k], total[0 : TOTALS[k]], thread)
+
+
+def sweep(operands: object):
+    """Phases FIRST to LAST, each a loop over the row: `splits` blocks share one, if there is one phase in a launch.
+
+    The totals of earlier launches are combined from what their parts left in the workspace. The blocks of a cluster
+    share columns in all phases: they tell each other their totals.
+    """
+    thread = index(cuda.threadIdx.x)
+    lane = index(thread // (THREADS // LANES) if COLUMNS else thread % LANES)
+    own = index(thread % (THREADS // LANES) if COLUMNS else thread // LANES)
+    point = index(index(cuda.blockIdx.x) * (THREADS // LANES) + own)
+    part = index(cuda.blockIdx.y)
+    inside = True
+    if POINT_VECTORS % (THREADS // LANES):
+        inside = point < POINT_VECTORS
+        point = index(min(point, index(POINT_VECTORS - 1)))
+    point = index(point * POINT_VECTOR)
+    begin = index(part * SPAN)
+    end = index(min(index(begin + SPAN), index(REDUCE)))
+    if CLUSTER > 1:
+        heard = shared_base(cuda.shared.array(PHASES, u64))
+        if thread == 0:
+            for k in unrolled(PHASES):
+                if REDUCTIONS[k]:
+                    barrier_init(u32(heard + 8 * k), u32(1))
+            fence_barrier_init()
+        cluster_arrive_relaxed()
+    if PROGRAMMATIC:
+        launch_dependents()
+        wait_for_predecessors()
+    if CLUSTER > 1:  # whom a block tells something has begun
+        cluster_wait()
+        if thread == 0:  # it may hear the first already: a barrier waits for this arrival too
+            for k in unrolled(PHASES):
+                if REDUCTIONS[k]:
+                    barrier_expect(u32(heard + 8 * k), u32(TOLD_BYTES[k]))
+    known = registers(KNOWN, 0)
+    known[0:KNOWN_INPUTS] = splice(LOAD_POINT, point, index(0))
+    for k in unrolled(FIRST):
+        if REDUCTIONS[k]:
+            total = registers(TOTALS[k], 0)
+            total[0 : TOTALS[k]] = splice(START[k])
+            other = lane
+            while other < SPLITS:
+                total[0 : TOTALS[k]] = splice(READ[k], total[0 : TOTALS[k]], point, other)
+                other = index(other + LANES)
+            known[KNOWN_AT[k] : KNOWN_AT[k + 1]] = splice(COMBINE[k], total[0 : TOTALS[k]], thread)
+    for k in unrolled(FIRST, LAST + 1):
+        if POINT_STORES[k]:
+            if lane == 0:
+                if inside:
+                    if part == 0:
+                        splice(POINT_STORE[k], known[0:KNOWN], point)
+        if SWEEPS[k]:
+            before = registers(BEFORES[k], 0)
+            before[0 : BEFORES[k]] = splice(BEFORE[k], known[0:KNOWN])
+            total = registers(TOTALS[k], 0)
+            total[0 : TOTALS[k]] = splice(START[k])
+            at = index(begin + lane * REDUCE_VECTOR)
+            while at < end:
+                x = registers(UNROLL * WORDS, 0)
+                for i in unrolled(UNROLL):
+                    here = index(at + i * (LANES * REDUCE_VECTOR))
+                    if SPAN % (UNROLL * LANES * REDUCE_VECTOR) or REDUCE % SPAN:
+                        here = index(min(here, index(end - REDUCE_VECTOR)))
+                    x[i * WORDS : (i + 1) * WORDS] = splice(LOAD, point, here)
+                for i in unrolled(UNROLL):
+                    here = index(at + i * (LANES * REDUCE_VECTOR))
+                    valid = True
+                    if SPAN % (UNROLL * LANES * REDUCE_VECTOR) or REDUCE % SPAN:
+                        valid = here < end
+                        here = index(min(here, index(end - REDUCE_VECTOR)))
+                    kept = registers(KEPT[k], 0)
+                    total[0 : TOTALS[k]], kept[0 : KEPT[k]] = splice(
+                        SWEEP[k],
+                        point,
+                        here,
+                        valid,
+                        inside,
+                        x[i * WORDS : (i + 1) * WORDS],
+                        before[0 : BEFORES[k]],
+                        total[0 : TOTALS[k]],
+                    )
+                at = index(at + UNROLL * LANES * REDUCE_VECTOR)
+            if REDUCTIONS[k]:
+                if SPLITS > 1:
+                    total[0 : TOTALS[k]] = splice(PARTIAL[k], total[0 : TOTALS[k]], thread)
+                    if lane == 0:
+                        if inside:
+                            splice(WRITE[k], total[0 : TOTALS[k]], point, part)
+                else:
+                    known[KNOWN_AT[k] : KNOWN_AT[k + 1]] = splice(COMBINE[k], total[0 : TOTALS[k]], thread)

@@ -1,0 +1,1 @@
+"""Updates of many tensors by one launch."""

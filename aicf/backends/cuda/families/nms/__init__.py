@@ -1,0 +1,1 @@
+"""Non-maximum suppression: the best of boxes that overlap."""

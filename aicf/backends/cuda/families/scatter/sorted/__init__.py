@@ -1,0 +1,1 @@
+"""Scatters that sort their indices first."""

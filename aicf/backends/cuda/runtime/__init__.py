@@ -1,0 +1,1 @@
+"""The driver, the captured graph and the stored module. Imports no compiler."""

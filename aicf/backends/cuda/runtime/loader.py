@@ -1,0 +1,183 @@
+"""Loads cuda code onto this machine's GPU: no compiling, no Numba, no IR, no decisions.
+
+Everything that can be wrong between the code and this machine is told here, before anything is launched: GPU, driver,
+architecture, library versions.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from aicf.backends.cuda.runtime.device import CudaDevice
+from aicf.backends.cuda.runtime.device_program import DeviceModule, DeviceProgram, LibraryNode
+from aicf.backends.cuda.runtime.driver import DeviceFacts, DriverError, capability_text, version_text
+from aicf.backends.cuda.runtime.graph import CapturedProgram, LibraryCaller, descriptor_bytes
+from aicf.backends.cuda.runtime.module_check import check_module
+from aicf.backends.cuda.runtime.storage import read
+from aicf.backends.cuda.target import runs_on
+from aicf.backends.native import NativeCode
+from aicf.errors import ArtifactError, BackendUnavailable, CaptureError
+from aicf.extras import install
+
+_LIBRARIES = {"cublasLt": "aicf.backends.cuda.runtime.library"}
+"""Library name, which a function's name starts with, to the module that calls it: `version()` gives its version,
+`open_handle()` a handle, `call(handle, node, addresses, stream)` queues a call, `close_handle(handle)` ends it."""
+
+_PACKAGES = {"cublasLt": "nvidia-cublas"}
+"""Library name to the package that brings it, whose version has one number more."""
+
+
+def load_native(native: NativeCode) -> CudaCode:
+    """Loads cuda code.
+
+    Raises:
+        ArtifactError: the code is damaged or contradicts itself.
+        BackendUnavailable: this machine has no GPU, no driver or too old a one, a GPU of another architecture, or
+            another version of a library than the code was made for.
+    """
+    module, cubins = read(native.code)
+    check_module(module, cubins.keys())
+    return CudaCode(module, cubins, CudaDevice())
+
+
+def reserves(module: DeviceModule) -> dict[str, int]:
+    """Device memory that each program needs for its tensor maps, by entry."""
+    return {program.entry: descriptor_bytes(program) for program in module.programs}
+
+
+def _check_machine(module: DeviceModule, device: CudaDevice) -> None:
+    facts = device.facts
+    if facts.driver < module.minimum_driver:
+        raise BackendUnavailable(
+            f"the NVIDIA driver supports CUDA {version_text(facts.driver)}, the code needs "
+            f"{version_text(module.minimum_driver)}; install a newer driver"
+        )
+    if not runs_on(module.arch, facts.capability):
+        raise BackendUnavailable(f"the code is for {module.arch}, and {_other_gpu(facts)}")
+
+
+def _other_gpu(facts: DeviceFacts) -> str:
+    """What the GPU is instead, and the way out."""
+    if facts.arch:
+        return f"{facts.name} is {facts.arch}; compile with --target cuda:{facts.arch}"
+    return f"{facts.name} has {capability_text(facts)}, for which this release makes no code; use target cpu"
+
+
+class CudaCode:
+    """Loaded code of a module, see `DeviceCode`.
+
+    Args:
+        module: Its programs.
+        cubins: Their code by symbol.
+        device: The GPU.
+    """
+
+    def __init__(self, module: DeviceModule, cubins: Mapping[str, bytes], device: CudaDevice) -> None:
+        self._programs = {program.entry: program for program in module.programs}
+        self._device = device
+        self._functions: dict[str, int] = {}
+        with ExitStack() as cleanup:
+            _check_machine(module, device)
+            device.enter()
+            self._libraries = _open_libraries(module, cleanup)
+            for symbol, image in cubins.items():
+                self._functions[symbol] = _load(device, symbol, image, cleanup)
+            for program in module.programs:
+                self._allow_shared(program)
+            close = weakref.finalize(self, cleanup.pop_all().close)
+        close.atexit = False  # the driver gives everything back by itself, and may be gone by then
+
+    def _allow_shared(self, program: DeviceProgram) -> None:
+        driver = self._device.enter()
+        for node in program.kernels:
+            try:
+                driver.allow_shared(self._functions[node.symbol], node.shared_bytes)
+            except DriverError as error:
+                raise CaptureError(
+                    f"instruction '{node.name}' needs {node.shared_bytes:,} bytes of shared memory: {error.message}"
+                ) from error
+
+    @property
+    def memory(self) -> CudaDevice:
+        """See `DeviceCode`."""
+        return self._device
+
+    def instructions(self, symbol: str) -> tuple[str, ...]:
+        """See `DeviceCode`."""
+        return tuple(dict.fromkeys(node.name for node in self._program(symbol).nodes()))
+
+    def capture(self, symbol: str, table: Sequence[int], descriptors: int, stream: int) -> CapturedProgram:
+        """See `DeviceCode`."""
+        program = self._program(symbol)
+        if len(table) != program.table_size:
+            raise ArtifactError(f"entry '{symbol}' takes another pointer table; compile the program again")
+        code = self._functions, self._libraries, self
+        return CapturedProgram(self._device, program, *code, table, descriptors, stream)
+
+    def _program(self, symbol: str) -> DeviceProgram:
+        if symbol not in self._programs:
+            raise ArtifactError(f"the cuda code has no program for entry '{symbol}'; compile it again")
+        return self._programs[symbol]
+
+
+def _load(device: CudaDevice, symbol: str, image: bytes, cleanup: ExitStack) -> int:
+    driver = device.enter()
+    try:
+        module = driver.load(image)
+        cleanup.callback(device.close, driver.unload, module)
+        return driver.function(module, symbol)
+    except DriverError as error:
+        raise ArtifactError(f"the code of kernel '{symbol}' does not load: {error.message}") from error
+
+
+@dataclass(frozen=True)
+class _Library:
+    """An open library, by the module that calls it."""
+
+    module: Any
+    handle: object
+
+    def call(self, node: LibraryNode, addresses: tuple[int, ...], stream: int) -> None:
+        """See `LibraryCaller`."""
+        self.module.call(self.handle, node, addresses, stream)
+
+
+def _open_libraries(module: DeviceModule, cleanup: ExitStack) -> dict[str, LibraryCaller]:
+    """The library of each function that the module calls.
+
+    Raises:
+        BackendUnavailable: one is missing, or of another version than the calls were made for.
+    """
+    nodes = [node for program in module.programs for node in program.libraries]
+    opened: dict[str, _Library] = {}
+    for node in nodes:
+        name = node.function.partition(".")[0]
+        if name not in opened:
+            opened[name] = _open_library(name, node, cleanup)
+        found = opened[name].module.version()
+        if found != node.version:
+            raise BackendUnavailable(
+                f"instruction '{node.name}' was compiled for {name} {node.version}, here is {found}: algorithms are "
+                f"valid for one version; pip install '{_PACKAGES[name]}=={node.version}.*', or run aicf tune here and "
+                "compile again"
+            )
+    return {node.function: opened[node.function.partition(".")[0]] for node in nodes}
+
+
+def _open_library(name: str, node: LibraryNode, cleanup: ExitStack) -> _Library:
+    if name not in _LIBRARIES:
+        raise ArtifactError(f"instruction '{node.name}' calls the unknown library {name}; use a newer aicf")
+    try:
+        module: Any = import_module(_LIBRARIES[name])
+        handle = module.open_handle()
+    except ImportError as error:
+        raise BackendUnavailable(
+            f"instruction '{node.name}' needs the library {name} ({error}); {install('cuda')}"
+        ) from error
+    cleanup.callback(module.close_handle, handle)
+    return _Library(module, handle)

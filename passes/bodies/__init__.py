@@ -1,0 +1,1 @@
+"""What the body of a group or instruction computes: views, kind, loops, workload."""

@@ -1,0 +1,330 @@
+"""Attention among primitive ops: `softmax(q k^T * scale + mask) v`, found from its second product backwards.
+
+A causal mask is a select by coordinates between the scores and -inf, as `logical.attention` is lowered. Casts between
+float types may stand anywhere: lowered softmax of f16 and bf16 is computed in f32. The scale may be a factor or a
+divisor, of the scores or, as PyTorch exports it, its root of queries and of keys; both scale and masks may be missing.
+PyTorch also writes 0 for probabilities that are NaN, those of a row whose mask hides all keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass, replace
+from math import copysign, isfinite
+from typing import TypeVar
+
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Block, Operation, OpResult, SSAValue
+
+from aicf.dialects import logical
+from aicf.dialects.types import element_of, tensor_info
+from aicf.passes.bodies.matching import only_reader, splat_number, spread_over, without_casts
+from aicf.passes.bodies.views import is_rearrangement
+
+Read = tuple[Operation, int]
+"""An op, and the place of one of its operands."""
+
+
+@dataclass(frozen=True)
+class Attention:
+    """The parts of an attention.
+
+    Args:
+        scores: The product of queries and keys.
+        output: The product of probabilities and values.
+        queries, keys: Which op reads them: the product of both, or what multiplies them with a constant first.
+        scale: Factor of the scores, with those of queries and keys.
+        mask_add: The addition of the mask, None without one.
+        mask: What is added, of the shape of the scores; None without one.
+        past: Query i sees keys 0 to i + past alone; None if it sees all.
+        writes: What writes the row of a new token into keys and into values first; None where they are given.
+        nan_as_zero: Whether probabilities that are NaN are 0. They are those of whole rows: of one whose mask hides
+            every key, or with a score that is NaN or infinite.
+    """
+
+    scores: logical.MatmulOp
+    output: logical.MatmulOp
+    queries: Read
+    keys: Read
+    scale: float
+    mask_add: logical.AddOp | None
+    mask: SSAValue | None
+    past: int | None = None
+    writes: tuple[logical.WriteRowOp, logical.WriteRowOp] | None = None
+    nan_as_zero: bool = False
+
+    @property
+    def operands(self) -> tuple[SSAValue, ...]:
+        """Queries, keys and values, with writes the index of the row, the new key and value, then the mask, if any; as
+        the ops read them."""
+        given = tuple(op.operands[place] for op, place in self.reads)
+        return given if self.mask is None else (*given, self.mask)
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        """Which op reads each of the operands but the mask, and as which of its own."""
+        if self.writes is None:
+            return self.queries, self.keys, (self.output, 1)
+        keys, values = self.writes
+        return self.queries, (keys, 2), (values, 2), (keys, 1), (keys, 0), (values, 0)
+
+    @property
+    def results(self) -> tuple[SSAValue, ...]:
+        """The product, and what writes give."""
+        return (self.output.result, *(write.result for write in self.writes or ()))
+
+    @property
+    def has_kernel_layout(self) -> bool:
+        """Whether queries, keys and values have the batch dims of the scores and rows along the last dim."""
+        flags = (self.scores.transpose_a, self.output.transpose_a, self.output.transpose_b)
+        batch = tensor_info(self.scores.result.type).shape[:-2]
+        operands = (self.scores.lhs, self.scores.rhs, self.output.rhs)
+        same_batch = all(tensor_info(value.type).shape[:-2] == batch for value in operands)
+        return same_batch and self.scores.transpose_b is not None and flags == (None, None, None)
+
+
+def attention_of(block: Block, given: Container[SSAValue]) -> Attention | None:
+    """The attention that a body is, None if it is none or does more.
+
+    Args:
+        given: The body's arguments, and views of them.
+    """
+    products = [op for op in block.ops if isinstance(op, logical.MatmulOp)]
+    if len(products) != 2:
+        return None
+    try:
+        found = attention_behind(products[1])
+    except NoAttention:
+        return None
+    found = replace(found, writes=_writes_of(found))
+    return found if all(value in given for value in found.operands) and found.has_kernel_layout else None
+
+
+def _writes_of(found: Attention) -> tuple[logical.WriteRowOp, logical.WriteRowOp] | None:
+    """What writes one row, the same one, into keys and values."""
+    if found.keys[0] is not found.scores:
+        return None
+    keys, values = found.scores.rhs.owner, found.output.rhs.owner
+    if not isinstance(keys, logical.WriteRowOp) or not isinstance(values, logical.WriteRowOp):
+        return None
+    token = tensor_info(keys.result.type).rank - 2
+    of_token = all(write.axis.value.data == token for write in (keys, values))
+    return (keys, values) if of_token and keys.index is values.index else None
+
+
+class NoAttention(Exception):
+    """The product is not the second one of an attention; the message says what is missing.
+
+    Args:
+        scores: The product that its softmax is of, by way of arithmetic; None if there is none, so that nobody would
+            take it for an attention.
+        logits: What the softmax is of; None if there is no softmax.
+    """
+
+    def __init__(
+        self, message: str, scores: logical.MatmulOp | None = None, logits: SSAValue | None = None
+    ) -> None:
+        super().__init__(message)
+        self.scores = scores
+        self.logits = logits
+
+
+def attention_behind(output: logical.MatmulOp) -> Attention:
+    """The attention whose second product is `output`.
+
+    Raises:
+        NoAttention: its left operand is no softmax of a product over the last dim.
+    """
+    if output.transpose_a is not None:
+        raise NoAttention("its left operand is read transposed")
+    weights, nan_as_zero = _with_nan(without_casts(output.lhs))
+    logits = without_casts(_softmax_operand(weights))
+    return replace(_scores_of(logits, output), nan_as_zero=nan_as_zero)
+
+
+def _with_nan(value: SSAValue) -> tuple[SSAValue, bool]:
+    """What `value` is where it is not NaN, and whether it is 0 where that is NaN."""
+    if not isinstance(value, OpResult) or not isinstance(value.op, logical.SelectOp):
+        return value, False
+    is_nan, number, weights = value.op.operands
+    if not isinstance(is_nan, OpResult) or not isinstance(is_nan.op, logical.CompareOp):
+        return value, False
+    differs = is_nan.op.predicate.data == "ne" and all(side is weights for side in is_nan.op.operands)
+    zero = splat_number(number)
+    if not differs or zero != 0 or copysign(1.0, zero) < 0:
+        return value, False
+    return without_casts(weights), True
+
+
+def _scores_of(logits: SSAValue, output: logical.MatmulOp) -> Attention:
+    """The scale and the masks between the product of queries and keys and the softmax of `logits`."""
+    if (causal := _causal(logits)) is not None:
+        seen, past = causal
+        return replace(_scores_of(without_casts(seen), output), past=past)
+    scores, scale = _scaled_product(logits)
+    if scores is not None:
+        return _attention(scores, output, scale)
+    if isinstance(logits, OpResult) and isinstance(logits.op, logical.AddOp):
+        for scaled, mask in (logits.op.operands, [*reversed(logits.op.operands)]):
+            if splat_number(mask) == 0:
+                # -0.0 becomes 0.0, of which softmax knows no difference.
+                return _scores_of(without_casts(scaled), output)
+            scores, scale = _scaled_product(without_casts(scaled))
+            if scores is not None:
+                return replace(_attention(scores, output, scale), mask_add=logits.op, mask=mask)
+    raise NoAttention(_breaking(logits), _product_behind(logits), logits)
+
+
+def _attention(scores: logical.MatmulOp, output: logical.MatmulOp, scale: float) -> Attention:
+    """An attention without masks, `scale` being the factor of the scores."""
+    (queries, of_queries), (keys, of_keys) = _scaled_operand(scores, 0), _scaled_operand(scores, 1)
+    return Attention(scores, output, queries, keys, scale * of_queries * of_keys, None, None)
+
+
+def _scaled_operand(scores: logical.MatmulOp, place: int) -> tuple[Read, float]:
+    """What reads queries or keys, and by how much they are multiplied."""
+    value = scores.operands[place]
+    if isinstance(value, OpResult) and only_reader(value) is scores and isinstance(value.op, logical.MulOp):
+        for side, number in enumerate(map(splat_number, reversed(value.op.operands))):
+            if number and isfinite(number):
+                return (value.op, side), number
+    return (scores, place), 1.0
+
+
+def _breaking(logits: SSAValue) -> str:
+    """Which op between a product and its softmax attention has no part for, and what to write in its place."""
+    for op in _between(logits):
+        known = next((words for op_class, words in _INSTEAD if isinstance(op, op_class)), None)
+        masks = isinstance(op, logical.AddOp) and op.results[0] is not logits
+        scales = isinstance(op, logical.MulOp | logical.DivOp) and any(
+            splat_number(operand) is not None for operand in op.operands
+        )
+        if (isinstance(op, logical.AddOp) and not masks) or (scales and op.results[0] is not logits):
+            continue
+        words = _ONE_MASK if masks else known or _ONE_SCALE
+        name = op.attributes.get(logical.ID_ATTR)
+        called = f"'{name.data}' " if isinstance(name, StringAttr) else ""
+        return f"{called}({op.name.removeprefix('logical.')}) is between the product and its softmax: {words}"
+    return f"its softmax is not of a product: {_ONE_SCALE}"
+
+
+_ONE_SCALE = "attention takes one constant scale, then one added mask"
+_ONE_MASK = "attention adds one mask; add up the masks first"
+_INSTEAD: tuple[tuple[type[Operation], str], ...] = (
+    (
+        logical.SelectOp,
+        "add a mask of 0 and -inf in its place, or compare coordinates (key <= query) and take -inf elsewhere",
+    ),
+    (logical.ReshapeOp, "keep batch and heads as dimensions of their own in both products"),
+    (logical.TransposeOp, "transpose queries and keys in its place"),
+    (logical.TanhOp, "no kernel caps scores; without the cap they are one attention"),
+)
+
+
+def _between(value: SSAValue, depth: int = 8) -> list[Operation]:
+    """The ops between a product and a value that is computed of it element by element or by views, last first."""
+    if not isinstance(value, OpResult) or depth == 0 or isinstance(value.op, logical.MatmulOp):
+        return []
+    sides = [operand for operand in value.op.operands if _product_behind(operand, depth - 1) is not None]
+    return [value.op, *(_between(sides[0], depth - 1) if sides else ())]
+
+
+def _product_behind(value: SSAValue, depth: int = 8) -> logical.MatmulOp | None:
+    """A product that `value` is computed of element by element."""
+    if not isinstance(value, OpResult) or depth == 0:
+        return None
+    if isinstance(value.op, logical.MatmulOp):
+        return value.op
+    if not value.op.has_trait(logical.Elementwise) and not is_rearrangement(value.op):
+        return None
+    found = (_product_behind(operand, depth - 1) for operand in value.op.operands)
+    return next((product for product in found if product is not None), None)
+
+
+def _causal(logits: SSAValue) -> tuple[SSAValue, int] | None:
+    """The scores that a causal mask hides some of, and the number of keys before the first query; None if `logits` have
+    no such mask."""
+    if not isinstance(logits, OpResult) or not isinstance(logits.op, logical.SelectOp):
+        return None
+    seen, scores, hidden = logits.op.operands
+    rank = tensor_info(logits.type).rank
+    if splat_number(hidden) != float("-inf"):
+        return None
+    if isinstance(seen, OpResult) and isinstance(seen.op, logical.BroadcastOp):
+        # Of one matrix for all heads; a row that is repeated would be seen by all queries alike.
+        sizes, own = (tensor_info(value.type).shape[-2:] for value in (logits, seen.op.operand))
+        if tuple(seen.op.dimensions.get_values()) != (rank - 2, rank - 1) or sizes != own:
+            return None
+        seen, rank = seen.op.operand, 2
+    if not isinstance(seen, OpResult):
+        return None
+    if not isinstance(seen.op, logical.CompareOp) or seen.op.predicate.data != "le":
+        return None
+    past = _last_key(seen.op.rhs, rank - 2)
+    return (scores, past) if past is not None and _is_iota(seen.op.lhs, rank - 1) else None
+
+
+def _last_key(value: SSAValue, axis: int) -> int | None:
+    """`past` of the coordinate along `axis` plus `past`, 0 or more; None if `value` is something else."""
+    if _is_iota(value, axis):
+        return 0
+    if not isinstance(value, OpResult) or not isinstance(value.op, logical.AddOp):
+        return None
+    number = splat_number(value.op.rhs)
+    return int(number) if number is not None and number >= 0 and _is_iota(value.op.lhs, axis) else None
+
+
+def _is_iota(value: SSAValue, axis: int) -> bool:
+    if not isinstance(value, OpResult) or not isinstance(value.op, logical.IotaOp):
+        return False
+    return value.op.axis.value.data == axis
+
+
+def _scaled_product(value: SSAValue) -> tuple[logical.MatmulOp | None, float]:
+    """The product that `value` is a constant multiple of, and the factor; None if it is none."""
+    if not isinstance(value, OpResult):
+        return None, 1.0
+    op, scale = value.op, 1.0
+    if isinstance(op, logical.MulOp | logical.DivOp):
+        number, scaled = splat_number(op.rhs), op.lhs
+        if number is None and isinstance(op, logical.MulOp):
+            number, scaled = splat_number(op.lhs), op.rhs
+        if not number:
+            return None, 1.0
+        scale = 1.0 / number if isinstance(op, logical.DivOp) else number
+        source = without_casts(scaled)
+        op = source.op if isinstance(source, OpResult) else op
+    return (op if isinstance(op, logical.MatmulOp) else None), scale
+
+
+def _softmax_operand(value: SSAValue) -> SSAValue:
+    """What a softmax over the last dim is taken of: div(e, sum(e)) with e = exp(x - max(x))."""
+    quotient = _expect(without_casts(value), logical.DivOp, "is no quotient")
+    exponentials = quotient.lhs
+    total = _expect(_unspread(quotient.rhs), logical.ReduceSumOp, "is not divided by a sum of rows")
+    shifted = _expect(_expect(exponentials, logical.ExpOp, "has no exponentials").operand, logical.SubOp, "")
+    largest = _expect(_unspread(shifted.rhs), logical.ReduceMaxOp, "does not subtract the largest of a row")
+    last = tensor_info(exponentials.type).rank - 1
+    rows = all(tuple(op.axes.get_values()) == (last,) for op in (total, largest))
+    spread = spread_over(quotient.rhs, (last,)) and spread_over(shifted.rhs, (last,))
+    if not (rows and spread and total.operand is exponentials and largest.operand is shifted.lhs):
+        raise NoAttention("its left operand is no softmax over the last dim")
+    if not element_of(exponentials.type).is_float:
+        raise NoAttention("its softmax is not of floats")
+    return shifted.lhs
+
+
+_Op = TypeVar("_Op", bound=Operation)
+
+
+def _expect(value: SSAValue, op_class: type[_Op], problem: str) -> _Op:
+    if isinstance(value, OpResult) and isinstance(value.op, op_class):
+        return value.op
+    raise NoAttention(f"its left operand {problem}" if problem else "its exponentials are not of differences")
+
+
+def _unspread(value: SSAValue) -> SSAValue:
+    """A reduction before the broadcast that repeats it."""
+    if isinstance(value, OpResult) and isinstance(value.op, logical.BroadcastOp):
+        return value.op.operand
+    return value

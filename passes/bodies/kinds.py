@@ -1,0 +1,347 @@
+"""What kind an instruction is, read from its body: one table of shapes of bodies.
+
+The body is authoritative. A body that fits no row is `generated`: still one kernel, only without a name of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr, f64, i64
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAValue
+
+from aicf.dialects import logical
+from aicf.dialects.emit_kernels import YieldOp
+from aicf.dialects.kinds import FLAGS
+from aicf.dialects.types import tensor_info
+from aicf.passes.bodies.attention import Attention, attention_of
+from aicf.passes.bodies.convolutions import convolution_of
+from aicf.passes.bodies.matching import splat_number, spread_over
+from aicf.passes.bodies.products import Products, has_kernel_order, products_of, prologue_piece
+from aicf.passes.bodies.updates import BodyUpdate, Chain, body_update, is_spread
+from aicf.passes.bodies.view_folding import yielded
+
+Attrs = Mapping[str, Attribute]
+
+_SOFTMAX = ("reduce_max $0", "sub $0 %0^", "exp %1", "reduce_sum %2", "div %2 %3^")
+_LAYER_NORM = (
+    "reduce_sum $0",
+    "div %0 c",
+    "sub $0 %1^",
+    "mul %2 %2",
+    "reduce_sum %3",
+    "div %4 c",
+    "add %5 c",
+    "rsqrt %6",
+    "mul %2 %7^",
+    "mul %8 $1^",
+    "add %9 $2^",
+)
+"""One line an op that is no broadcast: its operands as `$argument`, `%earlier line` or `c` for a splat constant; `^` =
+through a broadcast, or as it is where the sizes need none."""
+
+_GELU = ("mul", "erf", "add", "mul", "mul")
+_GELU_TANH = ("mul", "mul", "mul", "add", "mul", "tanh", "add", "mul", "mul")
+
+
+def derive_kind(block: Block) -> tuple[str, Attrs]:
+    """Kind and attributes of a folded body."""
+    ops = [op for op in block.ops if not isinstance(op, YieldOp | logical.ConstantOp)]
+    if not ops:
+        return ("copy" if isinstance(yielded(block)[0], BlockArgument) else "generated"), {}
+    if any(isinstance(op, logical.MatmulOp) for op in ops):
+        return _products(block, ops)
+    if any(isinstance(op, logical.ConvOp) for op in ops):
+        found = convolution_of(block)
+        return ("generated", {}) if found is None else ("conv", found.attrs)
+    if len(ops) == 1 and isinstance(ops[0], logical.LogicalOp) and (own := ops[0].kind_alone()) is not None:
+        return own
+    if (update := body_update(block)) is not None:
+        return _update(update)
+    if len(yielded(block)) == 1:
+        ops = [op for op in ops if not isinstance(op, logical.BroadcastOp)]
+        signature = _signature(block, ops)
+        for kind, rows, attrs in _KINDS:
+            if any(_matches(row, signature) for row in rows) and (found := attrs(ops)) is not None:
+                return kind, found
+    return "generated", {}
+
+
+def _update(update: BodyUpdate) -> tuple[str, Attrs]:
+    """Kind of a body that updates many tensors: that of a known optimizer if it is so for all but histories."""
+    chains = [chain for chain in update.chains if not _keeps_a_history(chain)]
+    rates = {_rate_of_step(chain) for chain in chains}
+    if len(rates) == 1 and (rate := next(iter(rates))) is not None:
+        return "sgd_step", {"learning_rate_operand": IntegerAttr(rate, i64)}
+    return ("adam_step" if chains and all(map(_goes_by_moments, chains)) else "update"), {}
+
+
+def _rate_of_step(chain: Chain) -> int | None:
+    """Of a chain ``w - rate * g``: which operand the rate is, -1 if it is a constant or computed in the body."""
+    if [type(op) for op in chain.ops] != [logical.MulOp, logical.SubOp]:
+        return None
+    product, step = chain.ops
+    rates = [value for value in product.operands if not isinstance(value, BlockArgument)]
+    is_step = isinstance(step.operands[0], BlockArgument) and step.operands[1] is product.results[0]
+    if len(rates) != 1 or not is_step:
+        return None
+    number = _broadcast_argument(rates[0])
+    return -1 if number is None else number
+
+
+def _keeps_a_history(chain: Chain) -> bool:
+    """Whether a chain puts one number into some of its elements and leaves the others, as a history of losses does, or
+    takes over what was computed so elsewhere."""
+    last = chain.ops[-1]
+    if not isinstance(last, logical.SelectOp):
+        return False
+    if (new := _guarded(last)) is not None:
+        if not isinstance(new, OpResult):
+            return True
+        last = new.op
+    return isinstance(last, logical.SelectOp) and any(
+        isinstance(value, OpResult) and is_spread(value.op) for value in last.operands[1:]
+    )
+
+
+def _guarded(choice: logical.SelectOp) -> SSAValue | None:
+    """The new value, where one truth value for all elements chooses between it and an old one."""
+    condition, new = choice.condition, choice.on_true
+    is_number = isinstance(new, OpResult) and is_spread(new.op)
+    is_for_all = isinstance(condition, OpResult) and is_spread(condition.op)
+    return new if is_for_all and not is_number and isinstance(choice.on_false, BlockArgument) else None
+
+
+def _goes_by_moments(chain: Chain) -> bool:
+    """Whether a chain keeps two running means or more, and takes the root of one."""
+    roots = [op for op in chain.ops if isinstance(op, logical.SqrtOp)]
+    return len(roots) == 1 and len(chain.results) > 2
+
+
+def _products(block: Block, ops: Sequence[Operation]) -> tuple[str, Attrs]:
+    """Kind of a body with matrix products."""
+    matmuls = [op for op in ops if isinstance(op, logical.MatmulOp)]
+    pointwise = not any(op.has_trait(logical.Reduction) for op in ops)
+    if len(matmuls) == 1 and pointwise and is_contraction_of_arguments(matmuls[0]):
+        return _contraction(matmuls[0], ops, len(yielded(block)))
+    if (attention := attention_of(block, block.args)) is not None:
+        if attention.operands == tuple(block.args) and tuple(yielded(block)) == attention.results:
+            return "attention" if attention.writes is None else "attention_step", _attention(attention)
+    elif (products := products_of(block, block.args)) is not None and has_kernel_order(products, block):
+        return products.kind, _several(products)
+    return "generated", {}
+
+
+def _attention(found: Attention) -> Attrs:
+    return {
+        "scale": FloatAttr(found.scale, f64),
+        "mask": FLAGS[found.mask is not None],
+        "causal": FLAGS[found.past is not None],
+        "past": IntegerAttr(found.past or 0, i64),
+        "nan_as_zero": FLAGS[found.nan_as_zero],
+    }
+
+
+def _several(found: Products) -> Attrs:
+    """Attributes of several products, or of one with a row program."""
+    attrs = _transposes(found.matmuls[0])
+    if found.prologue:
+        count = len(prologue_piece(found).arguments) - 1
+        attrs["prologue_operands"] = IntegerAttr(count, i64)
+    if len(found.matmuls) > 1 and len(found.results) > 1:
+        attrs["products"] = IntegerAttr(len(found.matmuls), i64)
+    return attrs
+
+
+def is_contraction_of_arguments(matmul: logical.MatmulOp) -> bool:
+    """Whether the matmul multiplies block arguments 0 and 1, as every contraction kernel expects."""
+    operands = matmul.operands
+    return all(isinstance(v, BlockArgument) and v.index == place for place, v in enumerate(operands))
+
+
+def _signature(block: Block, ops: Sequence[Operation]) -> tuple[tuple[str, ...], ...]:
+    """The ops in order, in the words of a row; `^` where an operand is broadcast."""
+    names: dict[SSAValue, str] = {argument: f"${argument.index}" for argument in block.args}
+    lines: list[tuple[str, ...]] = []
+    for number, op in enumerate(ops):
+        lines.append((_short(op), *(_operand_name(operand, names) for operand in op.operands)))
+        names[op.results[0]] = f"%{number}"
+    return tuple(lines)
+
+
+def _operand_name(value: SSAValue, names: Mapping[SSAValue, str]) -> str:
+    if isinstance(value, OpResult) and isinstance(value.op, logical.BroadcastOp):
+        return names.get(value.op.operand, "c") + "^"
+    return names.get(value, "c")
+
+
+@cache
+def _words(row: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(line.split()) for line in row)
+
+
+def _matches(row: tuple[str, ...], signature: Sequence[tuple[str, ...]]) -> bool:
+    """Whether the signature is what the row says; a row's `^` allows a broadcast and needs none."""
+    lines = _words(row)
+    return len(lines) == len(signature) and all(
+        len(wanted) == len(given)
+        and all(g in (w, w.removesuffix("^")) for w, g in zip(wanted, given, strict=True))
+        for wanted, given in zip(lines, signature, strict=True)
+    )
+
+
+def _short(op: Operation) -> str:
+    return op.name.removeprefix("logical.")
+
+
+def _contraction(matmul: logical.MatmulOp, ops: Sequence[Operation], results: int) -> tuple[str, Attrs]:
+    attrs = _transposes(matmul)
+    if len(ops) == 1:
+        return "gemm", attrs
+    arithmetic = [op for op in ops if op.has_trait(logical.Elementwise)]
+    bias = [op for op in arithmetic if _adds(op, _is_row)]
+    residual = [op for op in arithmetic if _adds(op, _is_whole)]
+    rest = tuple(_short(op) for op in arithmetic if op not in bias and op not in residual)
+    attrs["bias"] = FLAGS[bool(bias)]
+    attrs["residual"] = FLAGS[bool(residual)]
+    attrs["activation"] = StringAttr(_ACTIVATIONS.get(rest, "generated") if results == 1 else "generated")
+    return "gemm_epilogue", attrs
+
+
+def _transposes(matmul: logical.MatmulOp) -> dict[str, Attribute]:
+    return {
+        "transpose_a": FLAGS[matmul.transpose_a is not None],
+        "transpose_b": FLAGS[matmul.transpose_b is not None],
+    }
+
+
+_ACTIVATIONS: dict[tuple[str, ...], str] = {
+    (): "none",
+    ("relu",): "relu",
+    ("sigmoid",): "sigmoid",
+    ("tanh",): "tanh",
+    _GELU: "gelu",
+    _GELU_TANH: "gelu_tanh",
+}
+
+
+def _adds(op: Operation, what: Callable[[SSAValue], bool]) -> bool:
+    return isinstance(op, logical.AddOp) and any(what(operand) for operand in op.operands)
+
+
+def _is_row(value: SSAValue) -> bool:
+    """A block argument broadcast along its last dim only."""
+    if not isinstance(value, OpResult) or not isinstance(value.op, logical.BroadcastOp):
+        return False
+    source = value.op.operands[0]
+    last = tensor_info(value.type).rank - 1
+    return isinstance(source, BlockArgument) and tuple(value.op.dimensions.get_values()) == (last,)
+
+
+def _is_whole(value: SSAValue) -> bool:
+    return isinstance(value, BlockArgument)
+
+
+def _none(ops: Sequence[Operation]) -> Attrs | None:
+    return {}
+
+
+def _reduce_sum(ops: Sequence[Operation]) -> Attrs | None:
+    op = ops[0]
+    assert isinstance(op, logical.ReduceSumOp)
+    axes = tuple(op.axes.get_values())
+    if axes != tuple(range(axes[0], axes[0] + len(axes))):
+        return None
+    return {
+        "first_axis": IntegerAttr(axes[0], i64),
+        "axis_count": IntegerAttr(len(axes), i64),
+        "keepdims": FLAGS[op.keepdims is not None],
+    }
+
+
+def _softmax(ops: Sequence[Operation]) -> Attrs | None:
+    maximum, shifted, _, total, quotient = ops
+    assert isinstance(maximum, logical.ReduceMaxOp) and isinstance(total, logical.ReduceSumOp)
+    axes = tuple(maximum.axes.get_values())
+    spread = spread_over(shifted.operands[1], axes) and spread_over(quotient.operands[1], axes)
+    if len(axes) != 1 or maximum.axes != total.axes or not spread:
+        return None
+    return {"axis": IntegerAttr(axes[0], i64)}
+
+
+def _layer_norm(ops: Sequence[Operation]) -> Attrs | None:
+    mean, variance = ops[0], ops[4]
+    assert isinstance(mean, logical.ReduceSumOp) and isinstance(variance, logical.ReduceSumOp)
+    axes = tuple(mean.axes.get_values())
+    info = tensor_info(mean.operands[0].type)
+    count = 1
+    for axis in axes:
+        count *= info.shape[axis]
+    divisors = [splat_number(ops[place].operands[1]) for place in (1, 5)]
+    epsilon = splat_number(ops[6].operands[1])
+    trailing = axes == tuple(range(axes[0], info.rank))
+    spread = all(spread_over(ops[place].operands[1], axes) for place in (2, 8))
+    affine = all(_spread_along(ops[place].operands[1], axes) for place in (9, 10))
+    counts = mean.axes == variance.axes and divisors == [count, count]
+    if not (trailing and spread and affine and counts) or epsilon is None:
+        return None
+    return {"axis": IntegerAttr(axes[0], i64), "epsilon": FloatAttr(epsilon, f64)}
+
+
+def _spread_along(value: SSAValue, axes: Sequence[int]) -> bool:
+    """Whether a scale or bias of the dims `axes` is repeated over the other dims."""
+    if not isinstance(value, OpResult) or not isinstance(value.op, logical.BroadcastOp):
+        return True
+    return tuple(value.op.dimensions.get_values()) == tuple(axes)
+
+
+def _sgd_step(ops: Sequence[Operation]) -> Attrs | None:
+    """Which operand is the learning rate, -1 for a constant."""
+    product = ops[0]
+    rates = [_broadcast_argument(operand) for operand in product.operands]
+    if splat_number(product.operands[0]) is not None or splat_number(product.operands[1]) is not None:
+        number = -1 if rates == [None, None] else None
+    else:
+        number = next((rate for rate in rates if rate is not None), None) if None in rates else None
+    return None if number is None else {"learning_rate_operand": IntegerAttr(number, i64)}
+
+
+def _broadcast_argument(value: SSAValue) -> int | None:
+    """Number of the block argument of one element that `value` broadcasts."""
+    if not isinstance(value, OpResult) or not isinstance(value.op, logical.BroadcastOp):
+        return None
+    source = value.op.operand
+    return (
+        source.index if isinstance(source, BlockArgument) and tensor_info(source.type).elements == 1 else None
+    )
+
+
+def _bias_add(ops: Sequence[Operation]) -> Attrs | None:
+    return {} if _is_row(ops[0].operands[1]) else None
+
+
+_KINDS: tuple[tuple[str, frozenset[tuple[str, ...]], Callable[[Sequence[Operation]], Attrs | None]], ...] = (
+    ("add", frozenset({("add $0 $1",)}), _none),
+    ("relu", frozenset({("relu $0",)}), _none),
+    ("bias_add", frozenset({("add $0 $1^",), ("add $1 $0^",)}), _bias_add),
+    ("reduce_sum", frozenset({("reduce_sum $0",)}), _reduce_sum),
+    ("softmax", frozenset({_SOFTMAX}), _softmax),
+    ("layernorm_fwd", frozenset({_LAYER_NORM}), _layer_norm),
+    (
+        "sgd_step",
+        frozenset(
+            {
+                ("mul $0^ $1", "sub $2 %0"),
+                ("mul $1 $0^", "sub $2 %0"),
+                ("mul $0 $1^", "sub $2 %0"),
+                ("mul $1^ $0", "sub $2 %0"),
+                ("mul $2^ $1", "sub $0 %0"),
+                ("mul $1 $2^", "sub $0 %0"),
+                ("mul $0 c", "sub $1 %0"),
+                ("mul c $0", "sub $1 %0"),
+            }
+        ),
+        _sgd_step,
+    ),
+)

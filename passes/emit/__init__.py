@@ -1,0 +1,1 @@
+"""From groups to emit programs: buffers, order, streams, memory, capture."""

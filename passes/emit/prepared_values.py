@@ -1,0 +1,94 @@
+"""What `@prepare` makes, as values again: for programs that are raised to functions which compute all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import chain, count
+
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from aicf.dialects.logical import ID_ATTR
+from aicf.passes.bodies.matching import computed_from
+from aicf.passes.bodies.views import View
+from aicf.passes.support.identity import op_id
+from aicf.passes.support.policy import without_bucket
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a derived bind shows.
+
+    Args:
+        value: A value of the raised `@prepare`: an argument, which is a parameter, or what is computed of some.
+        view: What of it.
+    """
+
+    value: SSAValue
+    view: View
+
+
+@dataclass(frozen=True)
+class PreparedValues:
+    """The raised `@prepare`.
+
+    Args:
+        origins: What each derived bind shows, by name.
+        params: Name and type of each argument.
+    """
+
+    origins: Mapping[str, Origin] = field(default_factory=dict[str, Origin])
+    params: Mapping[SSAValue, tuple[str, Attribute]] = field(
+        default_factory=dict[SSAValue, tuple[str, Attribute]]
+    )
+
+
+@dataclass
+class Inliner:
+    """Computes values of `@prepare` in a function.
+
+    Args:
+        block: The function's, at whose end copies of their ops are put.
+        parameter: Gives the function's argument for a parameter of `@prepare`.
+        bucket: What ids of the function end with.
+        taken: Ids in the module; gets those of the copies.
+    """
+
+    block: Block
+    parameter: Callable[[SSAValue], SSAValue]
+    bucket: str
+    taken: set[str]
+    here: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+
+    def value(self, value: SSAValue) -> SSAValue:
+        """What the function has of a value of `@prepare`."""
+        block = value.owner if isinstance(value.owner, Block) else value.owner.parent
+        assert block is not None
+        for op in computed_from([value], self.here, block.ops):
+            self._copy(op)
+        return self._operand(value)
+
+    def _operand(self, value: SSAValue) -> SSAValue:
+        if value not in self.here:
+            self.here[value] = self.parameter(value)
+        return self.here[value]
+
+    def _copy(self, op: Operation) -> None:
+        for operand in op.operands:
+            self._operand(operand)
+        copy = op.clone(dict(self.here))
+        if (id_ := op_id(op)) is not None:
+            copy.attributes[ID_ATTR] = StringAttr(self._new_id(id_))
+        for old, new in zip(op.results, copy.results, strict=True):
+            new.name_hint = old.name_hint
+            self.here[old] = new
+        self.block.add_op(copy)
+
+    def _new_id(self, id_: str) -> str:
+        """The op's id in the function's bucket, numbered where another op has it."""
+        wanted = without_bucket(id_) + self.bucket
+        names = chain([wanted], (f"{without_bucket(id_)}_{number}{self.bucket}" for number in count(1)))
+        name = next(name for name in names if name not in self.taken)
+        self.taken.add(name)
+        return name

@@ -1,0 +1,1 @@
+"""Passes that join ops into groups, each of which one kernel runs."""

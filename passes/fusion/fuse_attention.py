@@ -1,0 +1,285 @@
+"""`fuse-attention`: two products with a softmax between them become one kernel that never writes the scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import ReturnOp
+from xdsl.ir import Block, Operation, OpResult, SSAValue
+from xdsl.passes import ModulePass
+
+from aicf.dialects import logical
+from aicf.dialects.types import tensor, tensor_info
+from aicf.passes.bodies.attention import Attention, NoAttention, attention_behind
+from aicf.passes.bodies.matching import computed_from, is_placed, only_reader
+from aicf.passes.bodies.outlining import Outline, id_of, outline
+from aicf.passes.bodies.views import is_rearrangement
+from aicf.passes.bodies.workload import target_of
+from aicf.passes.fusion.attention_batches import is_written_by_strides, split_batches
+from aicf.passes.fusion.forming import (
+    NO_GAIN,
+    OTHER_GROUPS,
+    FusionContext,
+    form_group,
+    fusion_contexts,
+    refusal,
+)
+from aicf.passes.fusion.mask_sums import join, two_masks
+from aicf.passes.fusion.row_writes import move_behind_views, row_writes
+from aicf.passes.support.ledger import record_decision
+from aicf.passes.support.works_on import FUNCTIONS
+
+KINDS = ("attention",)
+STEPS = ("attention_step",)
+
+
+@dataclass(frozen=True)
+class FuseAttentionPass(ModulePass):
+    """Groups `softmax(q k^T * scale + mask) v` where nothing else reads what is between the products.
+
+    Runs before views are materialised: transposes and reshapes of queries, keys, values and mask become strides of the
+    operands, and those after the second product strides of the result, so that no head is ever moved. A kernel that
+    says what the parts would cost takes the whole only where that costs no more.
+    """
+
+    name = "fuse-attention"
+    works_on = FUNCTIONS
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for context in fusion_contexts(op, target_of(op)):
+            for output in list(context.function.body.block.ops):
+                if isinstance(output, logical.MatmulOp):
+                    _fuse(output, context)
+            _drop_unread_places(context)
+
+
+def _drop_unread_places(context: FusionContext) -> None:
+    """Takes out what follows from coordinates and was copied into all of its readers."""
+    for op in reversed(list(context.function.body.block.ops)):
+        if op.results and is_placed(op.results[0]) and op.results[0].first_use is None:
+            context.function.body.block.erase_op(op)
+            del context.position[op]
+
+
+def _fuse(output: logical.MatmulOp, context: FusionContext) -> None:
+    try:
+        attention = attention_behind(output)
+    except NoAttention as error:
+        if error.scores is None:
+            return
+        if _join_masks(error, output, context):
+            _fuse(output, context)
+            return
+        subjects = [id_of(output), id_of(error.scores)]
+        record_decision(context.module, FuseAttentionPass.name, subjects, "not fused", str(error))
+        return
+    members = _members(attention, context)
+    plan, refused = None, dict[str, str]()
+    if not context.policy.fusion.attention:
+        because = "attention fusion is off by policy (fusion.attention)"
+    elif not context.may_be_one(members):
+        because = OTHER_GROUPS
+    elif (reader := _other_reader(members, output)) is not None:
+        who = "the program returns" if isinstance(reader, ReturnOp) else f"'{id_of(reader)}' reads"
+        because = (
+            f"{who} what is computed between the products, so it has to be written to memory in any case"
+        )
+    elif (because := context.why_none_of(KINDS)) is None:
+        because = NO_GAIN
+        plan, refused = _first_step(members, attention, context)
+        if plan is None:
+            plan, others = _first_legal(members, attention, context)
+            refused |= others
+    if plan is None:
+        record_decision(
+            context.module,
+            FuseAttentionPass.name,
+            [id_of(output), id_of(attention.scores)],
+            "not fused",
+            because,
+            refused,
+        )
+        return
+    subjects = [id_of(member) for member in plan.members]
+    # The body no longer has the views after the product, so its value takes the product's name.
+    plan.results[0].name_hint = output.result.name_hint
+    because = "scores and probabilities stay on chip, and no head is moved"
+    if len(plan.results) > 1:
+        because += "; the new token's row is written on the way"
+    group = form_group(plan, context)
+    record_decision(
+        context.module,
+        FuseAttentionPass.name,
+        [group.id.data, *subjects],
+        f"one kernel for {len(subjects)} ops",
+        because,
+        refused,
+    )
+
+
+def _join_masks(error: NoAttention, output: logical.MatmulOp, context: FusionContext) -> bool:
+    """Whether the scores had two masks, which are one now; only where a kernel may gain by it."""
+    if error.scores is None or error.logits is None or context.policy.rounding == "strict":
+        return False
+    if not context.policy.fusion.attention or context.why_none_of(KINDS) is not None:
+        return False
+    found = two_masks(error.logits, error.scores)
+    if found is None or not context.may_be_one((found.inner, found.outer)):
+        return False
+    total = join(found, context.position)
+    context.renumber()
+    record_decision(
+        context.module,
+        FuseAttentionPass.name,
+        [id_of(total), id_of(output)],
+        "one mask of two",
+        "their sum follows from no score, and attention reads one mask",
+    )
+    return True
+
+
+def _members(attention: Attention, context: FusionContext) -> tuple[Operation, ...]:
+    """The ops from the first product to the second one, in text order; feeders of them are not counted."""
+    given = set(attention.operands)
+    ops = computed_from([attention.output.result], given, context.position)
+    return tuple(op for op in ops if not (isinstance(op, logical.ConstantOp) or is_placed(op.results[0])))
+
+
+def _other_reader(members: Sequence[Operation], output: Operation) -> Operation | None:
+    """An op outside that reads a member other than the last."""
+    inside = set(members)
+    reads = (use.operation for op in members if op is not output for use in op.results[0].uses)
+    return next((reader for reader in reads if reader not in inside), None)
+
+
+def _first_legal(
+    members: Sequence[Operation], attention: Attention, context: FusionContext
+) -> tuple[Outline | None, dict[str, str]]:
+    """The attention with as many of the views after it as a kernel takes, and why not with more."""
+    refused: dict[str, str] = {}
+    for chain in _chains_behind(attention.output):
+        ops = [*members, *chain]
+        plan = outline(ops, context.group_id(ops), [ops[-1].results[0]])
+        _use_equal_batches(plan.body)
+        split_batches(plan.body)
+        _use_kernel_layout(plan.body)
+        if (reason := refusal(plan, context, KINDS)) is None:
+            return plan, refused
+        refused[" + ".join(id_of(op) for op in (attention.output, *chain))] = reason
+    return None, refused
+
+
+def _first_step(
+    members: Sequence[Operation], attention: Attention, context: FusionContext
+) -> tuple[Outline | None, dict[str, str]]:
+    """The attention with the writes of a row into its keys and values, and as many of the views after it as a kernel
+    takes; and why not with more. Nothing is refused where there are no such writes."""
+    writes = row_writes(attention)
+    if writes is None:
+        return None, {}
+    first = [op for write in writes for op in (write.write, *write.views)]
+    behind = [op for write in writes for op in write.behind]
+    rest = [op for op in members if op is not attention.output and op not in first]
+    results = [write.result for write in writes]
+    refused: dict[str, str] = {}
+    if (because := context.why_none_of(STEPS)) is None and not context.may_be_one(
+        (*(write.write for write in writes), *members)
+    ):
+        because = OTHER_GROUPS
+    if because is not None:
+        return None, {" + ".join(id_of(write.write) for write in writes): because}
+    for chain in _chains_behind(attention.output):
+        # The group takes the place of the output, which stands after all producers of the group's operands.
+        whole = [*first, *rest, *behind, attention.output, *chain]
+        plan = outline(whole, context.group_id(members), [whole[-1].results[0], *results])
+        _use_kernel_layout(plan.body)
+        move_behind_views(plan.body)
+        for write in writes:
+            write.result.name_hint = write.write.result.name_hint
+        if (reason := refusal(plan, context, STEPS)) is None:
+            return plan, refused
+        refused[" + ".join(id_of(op) for op in (attention.output, *chain))] = reason
+    return None, refused
+
+
+def _chains_behind(output: logical.MatmulOp) -> Iterator[list[Operation]]:
+    """The reshapes and transposes after the product that strides of its result express, longest chain first."""
+    chain: list[Operation] = []
+    value = output.result
+    while (reader := only_reader(value)) is not None and is_rearrangement(reader):
+        chain.append(reader)
+        value = reader.results[0]
+    for length in range(len(chain), -1, -1):
+        if is_written_by_strides(chain[:length]):
+            yield chain[:length]
+
+
+def _use_equal_batches(body: Block) -> None:
+    """Repeats operands of the products that have fewer batch elements than the other, as views."""
+    for product in [op for op in body.ops if isinstance(op, logical.MatmulOp)]:
+        batch = tensor_info(product.result.type).shape[:-2]
+        for place, value in enumerate(product.operands):
+            if tensor_info(value.type).shape[:-2] != batch:
+                product.operands[place] = _repeated(value, batch, product, body)
+
+
+def _repeated(value: SSAValue, batch: tuple[int, ...], reader: Operation, body: Block) -> SSAValue:
+    """Inserts `value` repeated over the batch dims `batch` before `reader`. Of a multiplication it repeats the operands
+    instead."""
+    info = tensor_info(value.type)
+    shape = (*batch, *info.shape[-2:])
+    if isinstance(value, OpResult) and isinstance(value.op, logical.MulOp):
+        made = logical.MulOp(*(_repeated(operand, batch, reader, body) for operand in value.op.operands))
+        made.attributes |= value.op.attributes
+    elif isinstance(value, OpResult) and isinstance(value.op, logical.ConstantOp):
+        made = logical.ConstantOp(value.op.array, tensor(shape, info.element))
+    else:
+        made = logical.BroadcastOp(value, range(len(shape) - info.rank, len(shape)), shape)
+    body.insert_op_before(made, reader)
+    made.results[0].name_hint = value.name_hint
+    return made.results[0]
+
+
+def _use_kernel_layout(body: Block) -> None:
+    """Turns transpose flags of the products into views of their operands, except for keys, which are read by rows."""
+    products = [op for op in body.ops if isinstance(op, logical.MatmulOp)]
+    for place, product in enumerate(products):
+        wants_b = place == 0
+        lhs, rhs = product.operands
+        if product.transpose_a is not None:
+            lhs = _swapped(lhs, product, body)
+        if (product.transpose_b is not None) != wants_b:
+            rhs = _swapped(rhs, product, body)
+        if (lhs, rhs) == tuple(product.operands):
+            continue
+        made = logical.MatmulOp(lhs, rhs, transpose_b=wants_b)
+        made.attributes |= product.attributes
+        made.result.name_hint = product.result.name_hint
+        body.insert_op_before(made, product)
+        product.result.replace_all_uses_with(made.result)
+        product.detach()
+        product.erase()
+    for op in reversed(list(body.ops)):
+        if op.results and op.results[0].first_use is None:
+            body.erase_op(op)  # a multiple of keys that is one of other views of them now
+
+
+def _swapped(value: SSAValue, reader: Operation, body: Block) -> SSAValue:
+    """Inserts `value` with its last two dims swapped before `reader`. Of a multiplication it swaps the dims of each
+    operand instead, as views stand before all ops that compute."""
+    if isinstance(value, OpResult) and isinstance(value.op, logical.MulOp):
+        made = logical.MulOp(*(_swapped(operand, reader, body) for operand in value.op.operands))
+        made.attributes |= value.op.attributes
+    elif isinstance(value, OpResult) and isinstance(value.op, logical.ConstantOp):
+        info = tensor_info(value.type)
+        swapped = (*info.shape[:-2], info.shape[-1], info.shape[-2])
+        made = logical.ConstantOp(value.op.array, tensor(swapped, info.element))
+    else:
+        rank = tensor_info(value.type).rank
+        made = logical.TransposeOp(value, [*range(rank - 2), rank - 1, rank - 2])
+    body.insert_op_before(made, reader)
+    made.results[0].name_hint = value.name_hint
+    return made.results[0]

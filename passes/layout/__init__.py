@@ -1,0 +1,1 @@
+"""Where values lie in memory: channels-last, materialized views, parts of concatenations."""

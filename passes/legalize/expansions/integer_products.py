@@ -1,0 +1,36 @@
+"""Products of short integers with wider sums become products of i32, which wrap around to the same sums."""
+
+from __future__ import annotations
+
+from xdsl.ir import SSAValue
+
+from aicf.dialects import logical
+from aicf.passes.legalize.expansions.base import OpExpansion, register
+from aicf.passes.logical.lowerings import FORMULAS
+from aicf.passes.logical.lowerings.base import Lowering
+
+
+def _cast_first(lower: Lowering, op: logical.MatmulOp) -> SSAValue:
+    """The product of the operands in the type of the result."""
+    element = op.info.element
+    lhs, rhs = (
+        lower.cast(value, element, name) for value, name in ((op.lhs, "lhs.wide"), (op.rhs, "rhs.wide"))
+    )
+    flags = {"transpose_a": op.transpose_a is not None, "transpose_b": op.transpose_b is not None}
+    return lower.add(logical.MatmulOp(lhs, rhs, **flags), "")
+
+
+def _is_widening(op: logical.MatmulOp) -> bool:
+    return op.widening is not None
+
+
+register(
+    OpExpansion(
+        logical.MatmulOp,
+        ("gemm",),
+        _cast_first,
+        "as a product of i32",
+        is_asked=_is_widening,
+        kept=FORMULAS[logical.MatmulOp],
+    )
+)

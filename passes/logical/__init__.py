@@ -1,0 +1,1 @@
+"""Passes over logical IR: ids, policy, target, canonical forms, constants, symbolic sizes."""

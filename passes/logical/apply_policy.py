@@ -1,0 +1,45 @@
+"""`apply-policy`: writes the policy into the module, where every later pass reads it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from aicf.backends.registry import get_kernels
+from aicf.errors import PolicyError
+from aicf.passes.bodies.workload import target_of
+from aicf.passes.support.ledger import record_decision
+from aicf.passes.support.policy import EXECUTION_ATTR, POLICY_ATTR
+from aicf.passes.support.works_on import ANYTHING, IS_FINAL, is_final
+from aicf.policies.policy import AUTO, resolve_policy
+
+
+@dataclass(frozen=True)
+class ApplyPolicyPass(ModulePass):
+    """Sets the module attributes `aicf.policy` (what runs) and `aicf.execution` (how it is executed).
+
+    `policy` is `auto` (the passes choose freely), a JSON object, or the path of a JSON or YAML file. The kernels it
+    names must exist on the module's target, so `set-target` comes first; the ids it names are checked by the passes
+    that use them. What is decided once a program is final is spent, and `plan-capture` drops it from the attributes.
+    """
+
+    name = "apply-policy"
+    works_on = ANYTHING
+
+    policy: str = AUTO
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        if is_final(op):
+            raise PolicyError(f"{IS_FINAL}: a policy changes nothing of it; run raise-emit first")
+        backend = target_of(op).backend.data
+        policy = resolve_policy(self.policy)
+        policy.kernel.check_kernels(get_kernels(backend), backend)
+        policy.execution.check_compile()
+        op.attributes[POLICY_ATTR] = policy.kernel.to_attr()
+        op.attributes[EXECUTION_ATTR] = policy.execution.to_attr()
+        source = "the default" if self.policy == AUTO else "given"
+        stated = f": {', '.join(names)}" if (names := policy.stated()) else ""
+        record_decision(op, self.name, ["module"], f"policy: {source}", f"option policy{stated}")

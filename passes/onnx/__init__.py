@@ -1,0 +1,1 @@
+"""From graphs of the onnx dialect to logical IR."""

@@ -1,0 +1,1 @@
+"""The named pipelines, and what runs the passes of one."""

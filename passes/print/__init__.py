@@ -1,0 +1,1 @@
+"""Passes that show an analysis and change nothing else."""

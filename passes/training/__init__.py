@@ -1,0 +1,1 @@
+"""Passes of training steps: gradients, saved values, optimizers, counters."""

@@ -1,0 +1,100 @@
+"""`eliminate-saves`: where the backward part of a training step takes what it reads of the forward part from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.passes import ModulePass
+
+from aicf.dialects import logical
+from aicf.errors import PolicyError
+from aicf.passes.fusion.op_prices import OpPrices
+from aicf.passes.logical.recompute import eliminate
+from aicf.passes.logical.saved_values import saves_in
+from aicf.passes.support.identity import IdTable, op_id
+from aicf.passes.support.policy import EXECUTION_ATTR, execution_of, with_stems, without_bucket
+from aicf.passes.support.works_on import WorksOn
+from aicf.passes.training.save_choice import choose
+from aicf.passes.training.save_report import SaveReport
+from aicf.policies.execution_policy import KEEP
+from aicf.policies.fields import suggest
+
+
+@dataclass(frozen=True)
+class EliminateSavesPass(ModulePass):
+    """Replaces every `logical.save`. A saved value is one of three:
+
+    - kept: its buffer lives until its last reader;
+    - an alias: it lies in memory that is there anyway, an argument's, a result's or another kept value's;
+    - recomputed: the ops that give it are repeated, as `<id>.again`, before its first reader in the backward part.
+
+    Kept is what the policy does not say otherwise (`saves: {a.save: recompute}`), unless computing it again costs
+    nothing. With `less` (bytes of each function, or `step=4096,other=512`), so many values are computed again that so
+    many bytes less are alive at the peak, about: those first that give the most bytes for their predicted time. The
+    instructions then stay in text order, on one stream unless the policy says more: so a value is computed again just
+    before it is read. What was chosen is written into `aicf.execution`, as the policy that gives this program again.
+
+    Raises PolicyError for a policy or an option that names no save or function.
+    """
+
+    name = "eliminate-saves"
+    works_on = WorksOn(("logical.save",))
+
+    less: int | str = 0
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        functions = [f for f in op.body.block.ops if isinstance(f, FuncOp) and f.body.blocks]
+        names = [identity for f in functions for save in saves_in(f.body.block) if (identity := op_id(save))]
+        wishes = execution_of(op).saves
+        execution_of(op).check_saves(list(with_stems(names)))
+        less = read_less(str(self.less), [function.sym_name.data for function in functions])
+        ids = IdTable(op)
+        chosen: dict[str, str] = {}
+        for function in functions:
+            saves = saves_in(function.body.block)
+            if saves:
+                prices = OpPrices(op, function)
+                pins = {save: wish for save in saves if (wish := _wish(save, wishes)) is not None}
+                choice = choose(function.body.block, pins, less.get(function.sym_name.data, 0), prices)
+                chosen |= SaveReport(op, self.name, function, choice, prices).write()
+                eliminate(function.body.block, choice.held, ids)
+        if chosen:
+            execution = replace(execution_of(op), saves=chosen)
+            if any(less.values()):
+                execution = replace(execution, order="text", streams=execution.streams or 1)
+            op.attributes[EXECUTION_ATTR] = execution.to_attr()
+
+
+def _wish(save: logical.SaveOp, wishes: Mapping[str, str]) -> bool | None:
+    """Whether the policy has a save kept; None if it does not say."""
+    identity = op_id(save) or ""
+    wish = wishes.get(identity, wishes.get(without_bucket(identity)))
+    return None if wish is None else wish == KEEP
+
+
+def read_less(text: str, functions: Sequence[str]) -> dict[str, int]:
+    """Bytes by function, of `4096` or `step=4096,other=512`.
+
+    Raises:
+        PolicyError: it is neither, or names no function.
+    """
+    if text.isdecimal():
+        return dict.fromkeys(functions, int(text))
+    found: dict[str, int] = {}
+    for entry in text.split(","):
+        name, _, number = entry.rpartition("=")
+        if name not in functions or not number.isdecimal():
+            raise PolicyError(
+                f"less: '{entry}' is no number of bytes of a function; {suggest(name, functions, 'it has')}"
+            )
+        found[name] = int(number)
+    return found
+
+
+def write_less(less: Mapping[str, int]) -> str:
+    """The text that `read_less` reads."""
+    return ",".join(f"{name}={number}" for name, number in less.items())

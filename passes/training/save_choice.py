@@ -1,0 +1,138 @@
+"""Which saved values are kept and which computed again: what a policy says, what is free, what a limit asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from aicf.dialects import logical
+from aicf.dialects.types import byte_count
+from aicf.passes.bodies.views import is_view
+from aicf.passes.logical.saved_values import (
+    SavedMemory,
+    computing,
+    is_given,
+    root_of,
+    saved_memory,
+    saves_in,
+)
+from aicf.passes.training.live_bytes import LiveBytes
+
+Price = Callable[[Sequence[Operation]], float]
+"""What computing ops again takes, as one kernel if there is one: predicted microseconds, or scalar operations where no
+target is known."""
+
+PINNED = "the policy says so"
+ARITHMETIC = 1.25
+"""A chain of pointwise ops is as good as one of them up to this part of its price: what it adds is not memory."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Where the backward part of one function takes what is saved from.
+
+    Args:
+        memory: All that is saved.
+        held: The roots that are kept.
+        because: Why the others, and those that a policy pins, are what they are.
+        before, after: Bytes alive at most, as estimated, if all that may be is kept, and by this choice.
+    """
+
+    memory: Sequence[SavedMemory]
+    held: frozenset[SSAValue]
+    because: Mapping[SSAValue, str]
+    before: int
+    after: int
+
+
+def choose(block: Block, pins: Mapping[logical.SaveOp, bool], less: int, price: Price) -> Choice:
+    """Keeps what is saved, except what is pinned, what is free to compute, and what brings memory down by `less` bytes.
+
+    Args:
+        pins: Of saves that a policy names, whether to keep them. What several share is kept if one of them is.
+        price: Of ops, together.
+    """
+    memory = [each for each in saved_memory(saves_in(block)) if not is_given(each.root)]
+    live = LiveBytes(block)
+    held = {each.root for each in memory}
+    because: dict[SSAValue, str] = {}
+    for each in memory:
+        wishes = {pins[save] for save in each.saves if save in pins}
+        if wishes:
+            because[each.root] = PINNED
+            if wishes == {False}:
+                held.discard(each.root)
+    for root in [each.root for each in memory if each.root not in because]:
+        if (reason := _free(root, held - {root}, live, price)) is not None:
+            held.discard(root)
+            because[root] = reason
+    before = live.peak(held).bytes
+    if less:
+        free = [each.root for each in memory if each.root in held and each.root not in because]
+        dropped = _dropped(free, held, before - less, live, price)
+        held -= set(dropped)
+        because |= dict.fromkeys(dropped, f"memory is to shrink by {less} bytes")
+    return Choice(memory, frozenset(held), because, before, live.peak(held).bytes)
+
+
+def _free(root: SSAValue, held: Collection[SSAValue], live: LiveBytes, price: Price) -> str | None:
+    """Why computing a value again costs nothing: it reads no more than reading the value would, and saves a write."""
+    ops = [op for op in computing(root, held) if not is_view(op)]
+    sources = {root_of(operand) for op in ops for operand in op.operands} - {
+        result for op in ops for result in op.results
+    }
+    if not all(op.has_trait(logical.Elementwise) for op in ops):
+        return None
+    if sum(byte_count(source.type) for source in sources) > byte_count(root.type):
+        return None
+    if not live.reads_in_registers(root, held):
+        return None
+    if price(ops) > ARITHMETIC * min(price([op]) for op in ops):
+        return None
+    return "computing it reads no more than reading it would, and it is not written"
+
+
+def _dropped(
+    free: Sequence[SSAValue], held: Collection[SSAValue], limit: int, live: LiveBytes, price: Price
+) -> list[SSAValue]:
+    """Which of the `free` ones not to keep, so that at most `limit` bytes are alive, or as few as are found.
+
+    At the moment of the peak the value goes whose bytes cost least to compute again, and so on; then what turned out
+    not to be needed for it comes back, the most expensive first.
+    """
+    kept, candidates = set(held), list(free)
+    dropped: list[SSAValue] = []
+    peak = live.peak(kept)
+    while peak.bytes > limit:
+        best = _best([root for root in candidates if root in peak.waiting], kept, price)
+        if best is None:
+            break
+        candidates.remove(best)
+        without = live.peak(kept - {best})
+        if without.bytes <= peak.bytes:
+            kept.discard(best)
+            dropped.append(best)
+            peak = without
+    reached = max(limit, peak.bytes)
+    for root in sorted(dropped, key=lambda root: -_price_of(root, kept, price)):
+        if live.peak(kept | {root}).bytes <= reached:
+            kept.add(root)
+    return [root for root in dropped if root not in kept]
+
+
+def _best(roots: Sequence[SSAValue], held: Collection[SSAValue], price: Price) -> SSAValue | None:
+    """The value that frees the most bytes for its price; the first of equals."""
+
+    def bytes_for_price(root: SSAValue) -> float:
+        return byte_count(root.type) / _price_of(root, held, price)
+
+    return max(roots, key=bytes_for_price, default=None)
+
+
+def _price_of(root: SSAValue, held: Collection[SSAValue], price: Price) -> float:
+    """What computing a value again takes if all other kept values stay; never 0."""
+    others = {other for other in held if other is not root}
+    ops = [op for op in computing(root, others) if not is_view(op)]
+    return sum(price([op]) for op in ops) or 1.0

@@ -1,0 +1,1 @@
+"""Passes that change nothing and refuse programs that break a rule."""
