@@ -14,7 +14,6 @@ from typing import cast
 from xdsl.dialects.builtin import ModuleOp
 
 from aicf.arguments import instance_from
-from aicf.decided import Decided
 from aicf.dialects.emit import BodyOp, ResolvedOp
 from aicf.errors import InputMismatch
 from aicf.explain import moved_bytes, wrapped
@@ -24,6 +23,7 @@ from aicf.passes.support.policy import without_bucket
 from aicf.runtime.capture_plan import CapturePlan, Launch, Place
 from aicf.runtime.graph import Node
 from aicf.runtime.plan_from_ir import programs_of
+from aicf.saved_program import SavedProgram
 
 ONLY_IN_ONE = "only in one"
 """What kind of difference it is if one of the programs has nothing of the kind."""
@@ -240,12 +240,12 @@ _ASPECTS: Mapping[str, Callable[[_Instruction], str]] = {
 """What else is decided about an instruction, beside its group and its kernel."""
 
 
-def _instructions(decided: Decided) -> dict[str, list[_Instruction]]:
+def _instructions(saved: SavedProgram) -> dict[str, list[_Instruction]]:
     """The instructions of each program, in text order."""
-    members, origins = members_by_instruction(decided.module), _origins(decided.module)
-    plans = {plan.name: plan for plan in _plans(decided)}
+    members, origins = members_by_instruction(saved.module), _origins(saved.module)
+    plans = {plan.name: plan for plan in _plans(saved)}
     found: dict[str, list[_Instruction]] = {}
-    for program in programs_of(decided.module):
+    for program in programs_of(saved.module):
         name = program.sym_name.data
         rows = zip(plans[name].graph.nodes, plans[name].launches, program.instructions, strict=True)
         uses = Counter(
@@ -285,9 +285,9 @@ def _names(
     return tuple(names)
 
 
-def _plans(decided: Decided) -> list[CapturePlan]:
-    prepare = decided.plan.prepare
-    return [*decided.plan.programs, *([prepare] if prepare is not None else [])]
+def _plans(saved: SavedProgram) -> list[CapturePlan]:
+    prepare = saved.plan.prepare
+    return [*saved.plan.programs, *([prepare] if prepare is not None else [])]
 
 
 def _us(op: ResolvedOp) -> float:
@@ -297,12 +297,14 @@ def _us(op: ResolvedOp) -> float:
 # Comparing
 
 
-def compare(before: Decided, after: Decided) -> Comparison:
+def compare(before: SavedProgram, after: SavedProgram) -> Comparison:
     """Compares two compiled programs. Raises InputMismatch for what is none."""
     for what, program in (("the first program", before), ("the second program", after)):
-        instance_from(program, Decided, InputMismatch, what, "what aicf.decided.read_decided returns")
+        instance_from(
+            program, SavedProgram, InputMismatch, what, "what aicf.saved_program.read_saved_program returns"
+        )
     ours, theirs = _instructions(before), _instructions(after)
-    plans = [{plan.name: plan for plan in _plans(decided)} for decided in (before, after)]
+    plans = [{plan.name: plan for plan in _plans(saved)} for saved in (before, after)]
     both = [name for name in ours if name in theirs]
     found = [*_targets(before, after), *_saves(before, after)]
     found += [Difference(ONLY_IN_ONE, "", f"@{name}", "a program", "") for name in ours if name not in theirs]
@@ -317,16 +319,16 @@ def compare(before: Decided, after: Decided) -> Comparison:
     return Comparison(before.path, after.path, tuple(found), figures)
 
 
-def _targets(before: Decided, after: Decided) -> Iterator[Difference]:
+def _targets(before: SavedProgram, after: SavedProgram) -> Iterator[Difference]:
     for name in ("backend", "arch", "threads"):
-        a, b = (str(getattr(decided.plan, name)) for decided in (before, after))
+        a, b = (str(getattr(saved.plan, name)) for saved in (before, after))
         if a != b:
             yield Difference("target", "", name, a, b)
 
 
-def _saves(before: Decided, after: Decided) -> Iterator[Difference]:
+def _saves(before: SavedProgram, after: SavedProgram) -> Iterator[Difference]:
     """What a training step keeps for its backward part in one of the programs only."""
-    a, b = (decided.policy.execution.saves for decided in (before, after))
+    a, b = (saved.policy.execution.saves for saved in (before, after))
     for name in dict.fromkeys([*a, *b]):
         if a.get(name) != b.get(name):
             yield Difference("save", "", name, a.get(name, ""), b.get(name, ""))

@@ -144,7 +144,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.attribution": ("aicf.dialects", "aicf.frontends", "aicf.passes"),
     "aicf.compiled": ANYTHING,
     "aicf.compiler": ANYTHING,
-    "aicf.decided": ANYTHING,
+    "aicf.saved_program": ANYTHING,
     "aicf.diff": ANYTHING,
     "aicf.inference": ANYTHING,
     "aicf.explain": (*ARGUMENTS, "aicf.pass_files", "aicf.runtime"),

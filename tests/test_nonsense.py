@@ -19,10 +19,10 @@ import pytest
 import aicf
 from aicf import compiled, diff, losses, optimizers, schedules
 from aicf.compiled import Options
-from aicf.decided import read_decided
 from aicf.frontends.builder import Graph
 from aicf.policies.tuning_table import TuningTable
 from aicf.runtime.profiler import Profiler
+from aicf.saved_program import read_saved_program
 from aicf.tuning import candidates, cases, devices, measure
 
 Nonsense = Mapping[str, object]
@@ -164,7 +164,12 @@ def things(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     session.run({"x": X})
     saved = folder / "m.aicf"
     return SimpleNamespace(
-        folder=folder, exe=exe, step=step, session=session, saved=saved, decided=read_decided(saved)
+        folder=folder,
+        exe=exe,
+        step=step,
+        session=session,
+        saved=saved,
+        saved_program=read_saved_program(saved),
     )
 
 
@@ -341,9 +346,9 @@ def _of_policies() -> Iterator[tuple[str, Entry]]:
 
 
 def _of_comparisons() -> Iterator[tuple[str, Entry]]:
-    yield "read_decided", lambda _, value: read_decided(value)
-    yield "diff.compare before", lambda things, value: diff.compare(value, things.decided)
-    yield "diff.compare after", lambda things, value: diff.compare(things.decided, value)
+    yield "read_saved_program", lambda _, value: read_saved_program(value)
+    yield "diff.compare before", lambda things, value: diff.compare(value, things.saved_program)
+    yield "diff.compare after", lambda things, value: diff.compare(things.saved_program, value)
 
 
 def _of_tuning() -> Iterator[tuple[str, Entry]]:

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 import aicf
-from aicf.decided import read_decided
+from aicf.saved_program import read_saved_program
 from tests.inference.models import WEIGHTS, classifier, rows
 from tests.test_concurrency import in_new_process
 from tests.training.test_checkpoint import new_step, train
@@ -26,9 +26,9 @@ def make(folder: Path) -> None:
     step.save(folder / "first.ckpt")
     step.save(folder / "second.ckpt")
     step.save_program(folder / "step.aicf")
-    decided = read_decided(folder / "step.aicf")
-    decided.policy.save(folder / "policy.yaml")
-    decided.policy.save(folder / "policy.json")
+    saved = read_saved_program(folder / "step.aicf")
+    saved.policy.save(folder / "policy.yaml")
+    saved.policy.save(folder / "policy.json")
     exe = step.executable
     (folder / "explained").write_text(f"{exe.explain()}\n{exe.summary()}\n{exe.decisions}\n{exe!r}")
     (folder / "names").write_text(repr([*step.state_dict(), *step.weights(), *exe.memory().items()]))

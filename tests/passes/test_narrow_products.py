@@ -15,8 +15,8 @@ from onnx import helper, numpy_helper
 
 import aicf
 from aicf.compiled import CompiledModel
-from aicf.decided import read_decided
 from aicf.passes.legalize.narrow_prices import ProductPrices
+from aicf.saved_program import read_saved_program
 from tests.backends.cpu.test_conv import LEVELS_HERE
 
 Array = NDArray[Any]
@@ -278,7 +278,7 @@ def test_the_policy_of_a_program_gives_it_again(tmp_path: Path) -> None:
     model = perceptron()
     once, _ = run(model, {"y": np.empty(0)}, LEVELS[-1])
     once.save(tmp_path / "once.aicf")
-    read_decided(tmp_path / "once.aicf").policy.save(tmp_path / "policy.yaml")
+    read_saved_program(tmp_path / "once.aicf").policy.save(tmp_path / "policy.yaml")
     again, _ = run(model, {"y": np.empty(0)}, LEVELS[-1], policy=tmp_path / "policy.yaml")
     assert decided(again)["y"] == ("of integers: i16 and i8", "the policy lists it so")
     np.testing.assert_array_equal(again(model.inputs), once(model.inputs))

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from aicf.decided import read_decided
 from aicf.dialects.emit import GroupOp, find_ledger
 from aicf.dialects.logical import CastOp
 from aicf.dialects.types import byte_count
@@ -17,6 +16,7 @@ from aicf.passes.bodies.view_folding import yielded
 from aicf.passes.kernels.select_kernels import SelectKernelsPass
 from aicf.passes.pipelines.aicf_inference import run
 from aicf.passes.pipelines.aicf_training import AicfTrainingPass
+from aicf.saved_program import read_saved_program
 from tests.gpu.training import TRAININGS
 
 TARGETS = ("cuda:sm_90a", "cpu:x86-64-v3")
@@ -59,7 +59,7 @@ def test_the_policy_of_a_step_gives_the_step_again(target: str, tmp_path: Path) 
     once = compiled(target)
     program, policy = tmp_path / "step.mlir", tmp_path / "step.yaml"
     program.write_text(str(once), "utf-8")
-    read_decided(program).policy.save(policy)
+    read_saved_program(program).policy.save(policy)
     assert stripped(compiled(target, str(policy))) == stripped(once)
 
 

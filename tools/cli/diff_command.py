@@ -30,11 +30,11 @@ def diff_command(
     Fusion lost or gained, kernels and records, order, memory, and what they add up to. Exit status: 0 the same, 1
     different, 2 usage or a file that is no compiled program.
     """
-    from aicf.decided import read_decided
     from aicf.diff import compare
+    from aicf.saved_program import read_saved_program
 
     try:
-        comparison = compare(read_decided(before), read_decided(after))
+        comparison = compare(read_saved_program(before), read_saved_program(after))
     except AicfError as error:
         # Status 1 says that they differ, so what cannot be compared is the trouble of diff(1).
         sys.stderr.write(f"{error.location or 'aicf'}: error: {error.message}\n")

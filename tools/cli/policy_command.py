@@ -28,7 +28,7 @@ from aicf.tools.cli.outputs import check_output
 
 if TYPE_CHECKING:
     from aicf.compiled import Options
-    from aicf.decided import Decided
+    from aicf.saved_program import SavedProgram
 
 
 def extract_command(
@@ -53,28 +53,28 @@ def extract_command(
     Which ops are one instruction, the kernel and record of each, streams. Applied to the same model and target, it
     gives the same program; edited, it gives that program with the edit.
     """
-    from aicf.decided import read_decided
+    from aicf.saved_program import read_saved_program
 
     if output is not None:
         check_output(output, "the policy", program)
-    decided = read_decided(program)
+    saved = read_saved_program(program)
     if output is None:
-        print(decided.policy.to_yaml(), end="")
+        print(saved.policy.to_yaml(), end="")
         return
-    decided.policy.save(output, _how_to_apply(decided))
-    kernels = len(decided.policy.kernel.kernels)
+    saved.policy.save(output, _how_to_apply(saved))
+    kernels = len(saved.policy.kernel.kernels)
     print(f"{output}: {kernels} kernel{'s' if kernels != 1 else ''} of {program}")
 
 
-def _how_to_apply(decided: Decided) -> str:
-    options, plan = decided.options, decided.plan
+def _how_to_apply(saved: SavedProgram) -> str:
+    options, plan = saved.options, saved.plan
     dims = f" --dims '{options.dims}'" if options is not None and options.dims else ""
     dims += f" --values '{options.values}'" if options is not None and options.values else ""
     threads = f" --threads {plan.threads}" if plan.threads > 1 else ""
     target = (
         f"--target {plan.backend}:{plan.arch}{dims}{threads}{'' if options is None else _training(options)}"
     )
-    return f"Decisions of {decided.path}: aicf policy apply MODEL THIS -o OUTPUT {target}"
+    return f"Decisions of {saved.path}: aicf policy apply MODEL THIS -o OUTPUT {target}"
 
 
 def _training(options: Options) -> str:

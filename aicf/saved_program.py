@@ -24,7 +24,7 @@ from aicf.sources import read_model
 
 
 @dataclass(frozen=True)
-class Decided:
+class SavedProgram:
     """A compiled program.
 
     Args:
@@ -45,7 +45,7 @@ class Decided:
         return decisions_of(self.module)
 
 
-def read_decided(path: str | Path) -> Decided:
+def read_saved_program(path: str | Path) -> SavedProgram:
     """Reads an artifact, or an `.mlir` file of final emit IR.
 
     Raises:
@@ -60,7 +60,7 @@ def read_decided(path: str | Path) -> Decided:
         source = read_model(name, make_context())
         if not source.is_emit:
             raise InputMismatch(f"{name} is no compiled program but logical IR; run aicf compile first")
-        return Decided(name, source.module, read_module(source.module), None)
+        return SavedProgram(name, source.module, read_module(source.module), None)
     file = artifact.read(path)
     module = parse_module(file.text(EMIT), f"{name}:{EMIT}")
-    return Decided(name, module, read_module(module), options_of(file))
+    return SavedProgram(name, module, read_module(module), options_of(file))

@@ -16,7 +16,6 @@ from xdsl.dialects.builtin import ModuleOp
 import aicf
 from aicf import artifact
 from aicf.compiled import EMIT, NATIVE
-from aicf.decided import Decided
 from aicf.dialects.emit import find_ledger
 from aicf.diff import Comparison, Difference, compare
 from aicf.errors import PolicyError
@@ -28,6 +27,7 @@ from aicf.policies.execution_policy import ExecutionPolicy
 from aicf.policies.kernel_policy import Fusion, KernelPolicy
 from aicf.policies.policy import Policy
 from aicf.runtime.plan_from_ir import read_module
+from aicf.saved_program import SavedProgram
 from aicf.sources import read_model
 from aicf.tools.aicf_cli import main
 from tests.backends.cuda.recorded_models import bert_layer, library_calls
@@ -65,13 +65,13 @@ EDITS = {
 }
 
 
-def decided(name: str, policy: Policy | None = None) -> Decided:
+def saved_program(name: str, policy: Policy | None = None) -> SavedProgram:
     """A model compiled up to its final program; no code is made."""
     make, target, dims = MODELS[name]
     module = read_model(make(), make_context()).module
     text = "" if policy is None else policy.to_line()
     run(AicfInferencePass(target, text, dims).passes(), make_context(), module)
-    return Decided(name, module, read_module(module), None)
+    return SavedProgram(name, module, read_module(module), None)
 
 
 def stripped(module: ModuleOp) -> str:
@@ -85,9 +85,9 @@ def stripped(module: ModuleOp) -> str:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_what_is_taken_out_gives_the_same_program(name: str) -> None:
-    first = decided(name)
+    first = saved_program(name)
     policy = Policy.from_text(first.policy.to_yaml())
-    again = decided(name, policy)
+    again = saved_program(name, policy)
     assert stripped(again.module) == stripped(first.module)
     assert decisions_of(again.module) == policy
     assert compare(first, again).is_equal
@@ -155,12 +155,12 @@ def test_a_measured_program_needs_no_table_again() -> None:
 
 @pytest.mark.parametrize("name", EDITS)
 def test_an_edit_is_all_that_differs(name: str) -> None:
-    first = decided(name)
+    first = saved_program(name)
     policy, (instruction, kernel) = first.policy, EDITS[name]
     kept = {id_: record for id_, record in policy.kernel.records.items() if id_ != instruction}
     kernels = {**policy.kernel.kernels, instruction: kernel}
     edited = replace(policy, kernel=replace(policy.kernel, kernels=kernels, records=kept))
-    comparison = compare(first, decided(name, edited))
+    comparison = compare(first, saved_program(name, edited))
     # What @prepare does follows from what kernels ask for.
     (only,) = (d for d in comparison.differences if d.program != "prepare")
     assert (only.kind, only.subject) == ("kernel", instruction)
@@ -169,12 +169,12 @@ def test_an_edit_is_all_that_differs(name: str) -> None:
     assert not comparison.is_equal
 
 
-def unfused(before: Decided, **switches: bool) -> Comparison:
-    return compare(before, decided("digits", Policy(KernelPolicy(fusion=Fusion(**switches)))))
+def unfused(before: SavedProgram, **switches: bool) -> Comparison:
+    return compare(before, saved_program("digits", Policy(KernelPolicy(fusion=Fusion(**switches)))))
 
 
 def test_a_fusion_that_came_apart_is_one_difference() -> None:
-    first = decided("digits")
+    first = saved_program("digits")
     comparison = unfused(first, epilogue=False)
     lost = [d for d in comparison.differences if d.program == "digits@N=1" and d.kind == "fusion lost"]
     assert [d.subject for d in lost] == ["fc1@N=1", "fc2@N=1"]
@@ -186,12 +186,12 @@ def test_a_fusion_that_came_apart_is_one_difference() -> None:
     assert (before.instructions, after.instructions) == (4, 6)
     assert after.bytes_moved > before.bytes_moved and after.edges == 5
     assert "  instructions: 4 -> 6" in str(comparison)
-    back = compare(decided("digits", Policy(KernelPolicy(fusion=Fusion(epilogue=False)))), first)
+    back = compare(saved_program("digits", Policy(KernelPolicy(fusion=Fusion(epilogue=False)))), first)
     assert [d.subject for d in back.differences if d.kind == "fusion gained"][:2] == ["fc1@N=1", "fc2@N=1"]
 
 
 def test_a_comparison_fits_a_screen_and_says_the_bucket_once() -> None:
-    text = str(unfused(decided("digits"), epilogue=False, elementwise=False))
+    text = str(unfused(saved_program("digits"), epilogue=False, elementwise=False))
     lines = text.splitlines()
     assert max(map(len, lines)) <= WIDTH + 2
     assert [line for line in lines if "N=1" in line] == ["@digits@N=1"]
@@ -215,11 +215,11 @@ def test_long_lists_and_records_are_cut() -> None:
 
 
 def test_order_and_memory_are_compared() -> None:
-    first = decided("encoder")
-    two = compare(first, decided("encoder", Policy(execution=ExecutionPolicy(streams=2))))
+    first = saved_program("encoder")
+    two = compare(first, saved_program("encoder", Policy(execution=ExecutionPolicy(streams=2))))
     assert {d.kind for d in two.differences} == {"stream", "edges"}
     apart = compare(
-        first, decided("encoder", Policy(execution=ExecutionPolicy(inplace=False, memory="separate")))
+        first, saved_program("encoder", Policy(execution=ExecutionPolicy(inplace=False, memory="separate")))
     )
     assert {d.kind for d in apart.differences} <= {"in place"}
     before, after = apart.figures["encoder"]
@@ -299,8 +299,8 @@ def test_what_cannot_be_compared_is_status_2(
 
 
 def test_a_policy_of_another_program_lists_what_this_one_has(folder: Path, tmp_path: Path) -> None:
-    policy = decided("encoder").policy
+    policy = saved_program("encoder").policy
     with pytest.raises(PolicyError) as error:
-        decided("digits", policy)
+        saved_program("digits", policy)
     assert error.value.message.startswith("groups[0]: no op has the id 'linear0.")
     assert "it has: fc1.bias" in error.value.message
