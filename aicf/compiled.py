@@ -20,6 +20,7 @@ from aicf import artifact, native_file, tensor_bytes
 from aicf.arguments import mapping_from, path_from, text_from
 from aicf.artifact import Artifact
 from aicf.backends.native import NativeCode
+from aicf.dataclass_json import from_json_value, parse_json, to_json_value
 from aicf.errors import ArtifactError, InputMismatch, quoted
 from aicf.explain import (
     Decision,
@@ -29,7 +30,6 @@ from aicf.explain import (
     explain_value,
     wrong_declarations,
 )
-from aicf.plain import from_plain, parse_json, to_plain
 from aicf.runtime.capture_plan import ModulePlan
 from aicf.runtime.device_weights import DeviceWeights
 from aicf.runtime.executable import Executable
@@ -269,7 +269,7 @@ def _write(
     record = model.record
     entries = {
         EMIT: record.emit.encode(),
-        LEDGER: _to_json(to_plain(record.decisions)),
+        LEDGER: _to_json(to_json_value(record.decisions)),
         PLAN: _to_json(model.plan.to_json()),
         **more,
     }
@@ -280,7 +280,7 @@ def _write(
     if record.places:
         entries[PLACES] = _to_json(dict(record.places))
     if record.trained is not None:
-        entries[TRAINED] = _to_json(to_plain(record.trained))
+        entries[TRAINED] = _to_json(to_json_value(record.trained))
     if record.logical is not None:
         entries[LOGICAL] = record.logical.encode()
     prepared_for = None
@@ -292,7 +292,7 @@ def _write(
         path,
         entries,
         {
-            **to_plain(ours),
+            **to_json_value(ours),
             "toolchain": dict(record.toolchain),
             "cpu_features": list(model.native.features),
         },
@@ -435,7 +435,7 @@ def explain_why_not(path: str | Path, one: str, other: str) -> WhyNot:
 def _read_places(file: Artifact) -> dict[str, str]:
     if PLACES not in file.entries:
         return {}
-    places = from_plain(_Places, {"places": _read_json(file, PLACES)}, "places").places
+    places = from_json_value(_Places, {"places": _read_json(file, PLACES)}, "places").places
     if not all(isinstance(place, str) for place in places.values()):
         raise ArtifactError(f"entry '{PLACES}' holds what is no place; compile the model again")
     return {id_: str(place) for id_, place in places.items()}
@@ -449,7 +449,7 @@ class _Places:
 def _read_trained(file: Artifact) -> Trained | None:
     if TRAINED not in file.entries:
         return None
-    return from_plain(Trained, _read_json(file, TRAINED), "trained")
+    return from_json_value(Trained, _read_json(file, TRAINED), "trained")
 
 
 @dataclass(frozen=True)
@@ -463,7 +463,7 @@ class _Program:
 
 def _read_program(file: Artifact) -> _Program:
     """What the file holds; its plan is the one that its code was made with."""
-    plan = from_plain(ModulePlan, _read_json(file, PLAN), "plan")
+    plan = from_json_value(ModulePlan, _read_json(file, PLAN), "plan")
     native, made_with = native_file.read(file.view(NATIVE))
     # First, for it says more: which figure is not that of the code, and the way out.
     native_file.check_plan(plan, file.sha256(PLAN), native, made_with)
@@ -481,7 +481,7 @@ def _listing(names: Sequence[str]) -> str:
 
 
 def _read_ledger(file: Artifact) -> tuple[Decision, ...]:
-    decisions = from_plain(_Ledger, {"decisions": _read_json(file, LEDGER)}, "ledger").decisions
+    decisions = from_json_value(_Ledger, {"decisions": _read_json(file, LEDGER)}, "ledger").decisions
     if not all(decision.subjects for decision in decisions):
         raise ArtifactError(f"entry '{LEDGER}' has a decision about nothing; compile the model again")
     return decisions
@@ -554,7 +554,7 @@ class _Ledger:
 
 def _read_manifest(file: Artifact) -> _Manifest:
     known = ("name", "options", "prepared_for")
-    return from_plain(
+    return from_json_value(
         _Manifest, {key: file.manifest[key] for key in known if key in file.manifest}, "manifest"
     )
 

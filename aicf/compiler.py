@@ -21,7 +21,7 @@ from aicf.backends.base import MachineBackend
 from aicf.backends.registry import get_backend, resolve_target, target_spec
 from aicf.compiled import CompiledModel, Options, Record, SharedWeights
 from aicf.dialects.emit import find_ledger
-from aicf.dialects.plain_values import plain_value
+from aicf.dialects.json_values import json_value
 from aicf.errors import InvalidIR, PolicyError, UnsupportedOp, quoted
 from aicf.explain import warning_of, wrong_declarations
 from aicf.extensions import Extension, Passes, flattened
@@ -291,7 +291,7 @@ def _with_tuning_read(options: Options, module: ModuleOp) -> Options:
 
 def _own_threads(module: ModuleOp, threads: int) -> int:
     stated = target_of(module).facts.data.get("threads")
-    own = 1 if stated is None else plain_value(stated)
+    own = 1 if stated is None else json_value(stated)
     if threads not in (1, own):
         raise PolicyError(f"threads={threads}, but the program is for {own}; give the target too")
     return own if isinstance(own, int) else 1

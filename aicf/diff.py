@@ -149,7 +149,7 @@ class Comparison:
         """Whether every decision and every figure is the same."""
         return not self.differences and all(a == b for a, b in self.figures.values())
 
-    def to_plain(self) -> dict[str, object]:
+    def to_json_value(self) -> dict[str, object]:
         """JSON values: `equal`, `differences`, and `figures` as pairs by program."""
         return {
             "equal": self.is_equal,

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from aicf.backends.native import NativeCode, ProgramNeeds
+from aicf.dataclass_json import from_json_value, parse_json, to_json_value
 from aicf.errors import ArtifactError
-from aicf.plain import from_plain, parse_json, to_plain
 from aicf.runtime.capture_plan import CapturePlan, ModulePlan
 
 _MAGIC = b"AICFCODE"
@@ -41,7 +41,7 @@ def to_bytes(native: NativeCode, plan_sha256: str) -> bytes:
     header = _Header(
         plan_sha256, native.features, native.functions, native.place, dict(native.reserves), native.programs
     )
-    text = json.dumps(to_plain(header), sort_keys=True, separators=(",", ":")).encode()
+    text = json.dumps(to_json_value(header), sort_keys=True, separators=(",", ":")).encode()
     text += b" " * (-(_START + len(text)) % _ALIGN)
     return b"".join([_MAGIC, _LENGTH.pack(len(text)), text, native.code])
 
@@ -68,7 +68,7 @@ def _read_header(view: memoryview) -> tuple[_Header, int]:
         value = parse_json(bytes(view[_START : _START + length]))
     except ValueError:
         raise ArtifactError("the header of native.bin is no JSON; compile the model again") from None
-    return from_plain(_Header, value, "native.bin"), _START + length
+    return from_json_value(_Header, value, "native.bin"), _START + length
 
 
 def check_plan(plan: ModulePlan, plan_sha256: str, native: NativeCode, made_with: str) -> None:

@@ -263,5 +263,5 @@ def policy_text(policy: Policy | None) -> str:
         case str() | Path():
             found = resolve_policy(str(policy))
         case _:
-            found = BothPolicies.from_plain(dict(mapping_from(policy, PolicyError, "the policy")))
+            found = BothPolicies.from_json_value(dict(mapping_from(policy, PolicyError, "the policy")))
     return found.to_line()

@@ -14,8 +14,8 @@ from xdsl.passes import ModulePass
 from aicf.backends.native import NativeCode
 from aicf.backends.registry import get_backend
 from aicf.dialects.emit import find_ledger
+from aicf.dialects.json_values import json_value
 from aicf.dialects.logical import ROLE_ATTR
-from aicf.dialects.plain_values import plain_value
 from aicf.dialects.printing import text_of
 from aicf.errors import ArtifactError, InputMismatch, PolicyError
 from aicf.explain import Decision
@@ -115,8 +115,8 @@ def read_decisions(module: ModuleOp) -> tuple[Decision, ...]:
             tuple(subject.data for subject in op.subjects),
             op.choice.data,
             op.because.data,
-            {key: plain_value(value) for key, value in op.rejected.data.items()},
-            {key: plain_value(value) for key, value in op.cost.data.items()},
+            {key: json_value(value) for key, value in op.rejected.data.items()},
+            {key: json_value(value) for key, value in op.cost.data.items()},
         )
         for op in ledger.decisions
     )

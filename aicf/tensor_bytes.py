@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 import safetensors.numpy
 
-from aicf.plain import parse_json
+from aicf.dataclass_json import parse_json
 from aicf.runtime.tensors import Array, numpy_dtype
 
 ALIGN = 64

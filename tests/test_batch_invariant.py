@@ -14,7 +14,7 @@ from xdsl.dialects.func import FuncOp
 
 import aicf
 from aicf import Graph, Value
-from aicf.dialects.plain_values import plain_value
+from aicf.dialects.json_values import json_value
 from aicf.dialects.types import tensor_info
 from aicf.errors import PolicyError, UnsupportedOp
 from aicf.frontends.text import make_context
@@ -172,7 +172,7 @@ def orders(
     found: dict[str, tuple[object, str, object]] = {}
     for op, ids in members.items():
         assert op.kernel is not None
-        record = plain_value(op.kernel.record)
+        record = json_value(op.kernel.record)
         assert isinstance(record, dict)
         entries = {name: record[name] for name in ORDERS if name in record}
         if "warps" in entries:

@@ -18,9 +18,9 @@ import safetensors.numpy
 
 import aicf
 from aicf.backends.cpu.target import host_level
+from aicf.dataclass_json import to_json_value
 from aicf.explain import WIDTH, microseconds
 from aicf.inference import report
-from aicf.plain import to_plain
 from aicf.tools.aicf_cli import main
 from tests.support.processes import interruptible
 from tests.support.training_graphs import mlp as training_mlp
@@ -266,7 +266,7 @@ def test_bench_and_explain_as_json(folder: Path, capsys: pytest.CaptureFixture[s
         (["--list"], exe.value_names()),
     ):
         assert main(["explain", artifact, *arguments, "--json"]) == 0
-        assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(to_plain(answer)))
+        assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(to_json_value(answer)))
 
 
 def test_explain_lists_what_it_answers_for(folder: Path, capsys: pytest.CaptureFixture[str]):

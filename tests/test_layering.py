@@ -32,7 +32,7 @@ EMIT = (
 BODIES = ("aicf.dialects.logical",)
 """What the bodies of instructions are written in."""
 ARGUMENTS = ("aicf.arguments",)
-PLAIN = ("aicf.dialects.plain_values", "aicf.plain")
+PLAIN = ("aicf.dialects.json_values", "aicf.dataclass_json")
 CONTRACT = (
     "aicf.backends.base",
     "aicf.backends.common.kernel",
@@ -85,10 +85,10 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.errors": (),
     "aicf.arguments": (),
     "aicf.artifact": (*ARGUMENTS, "aicf.files"),
-    "aicf.native_file": ("aicf.backends.native", "aicf.plain", "aicf.runtime.capture_plan"),
+    "aicf.native_file": ("aicf.backends.native", "aicf.dataclass_json", "aicf.runtime.capture_plan"),
     "aicf.extras": (),
     "aicf.files": (),
-    "aicf.plain": (),
+    "aicf.dataclass_json": (),
     "aicf.whole_numbers": (),
     "aicf.pass_files": ("aicf.passes",),
     "aicf.universe": ("aicf.pass_files",),
@@ -158,7 +158,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.tools": ANYTHING,
     "aicf.training": ANYTHING,
     "aicf.tuning": ANYTHING,
-    "aicf.tensor_bytes": ("aicf.plain", "aicf.runtime.tensors"),
+    "aicf.tensor_bytes": ("aicf.dataclass_json", "aicf.runtime.tensors"),
     "aicf.weight_arrays": (*ARGUMENTS, "aicf.runtime.tensors"),
 }
 

@@ -335,9 +335,9 @@ def _of_policies() -> Iterator[tuple[str, Entry]]:
             if kind is not aicf.Policy:
                 yield (
                     f"{kind.__name__} {name} in plain",
-                    lambda _, value, kind=kind, name=name: kind.from_plain({name: value}),
+                    lambda _, value, kind=kind, name=name: kind.from_json_value({name: value}),
                 )
-        yield f"{kind.__name__}.from_plain", lambda _, value, kind=kind: kind.from_plain(value)
+        yield f"{kind.__name__}.from_json_value", lambda _, value, kind=kind: kind.from_json_value(value)
     yield "Policy.from_text", lambda _, value: aicf.Policy.from_text(value)
     yield "Policy.load", lambda _, value: aicf.Policy.load(value)
     yield "Policy.save", lambda things, value: aicf.Policy().save(_inside(things, value))

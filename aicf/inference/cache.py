@@ -23,10 +23,10 @@ from pathlib import Path
 
 from aicf.artifact import FORMAT_VERSION, toolchain_lock
 from aicf.compiled import CompiledModel, Options, SharedWeights, load_program
+from aicf.dataclass_json import to_json_value
 from aicf.errors import AicfError, ArtifactError
 from aicf.files import remove_abandoned
 from aicf.inference.report import Report
-from aicf.plain import to_plain
 from aicf.runtime.tensors import Array
 
 _LAYOUT = 1
@@ -165,7 +165,7 @@ def key_of(logical: str, options: Options, passes: Sequence[str] = ()) -> str:
         "layout": _LAYOUT,
         "format": FORMAT_VERSION,
         "model": hashlib.sha256(logical.encode()).hexdigest(),
-        "options": to_plain(options),
+        "options": to_json_value(options),
         "passes": list(passes),
         "toolchain": toolchain_lock(),
         "source": _source_stamp(),

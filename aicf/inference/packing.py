@@ -17,7 +17,7 @@ from math import prod
 from weakref import WeakValueDictionary
 
 from aicf.compiled import CompiledModel
-from aicf.plain import to_plain
+from aicf.dataclass_json import to_json_value
 from aicf.runtime.capture_plan import ARENA, CapturePlan, Launch, ModulePlan, Place
 from aicf.runtime.device_weights import DeviceWeights
 from aicf.runtime.executable import Executable
@@ -124,7 +124,7 @@ class _Made:
     def keys(self) -> dict[str, str]:
         """The hash of each derived bind."""
         return {
-            bind.name: json.dumps([to_plain(bind), self._keys_of(index)], sort_keys=True)
+            bind.name: json.dumps([to_json_value(bind), self._keys_of(index)], sort_keys=True)
             for index, bind in enumerate(self._binds, ARENA + 1)
             if bind.role == "derived"
         }

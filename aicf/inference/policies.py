@@ -62,7 +62,7 @@ def _section(
     if isinstance(given, KernelPolicy | ExecutionPolicy):
         raise PolicyError(f"{name}: expected a {kind.__name__}, got a {type(given).__name__}")
     if isinstance(given, Mapping):
-        return kind.from_plain(dict(given))
+        return kind.from_json_value(dict(given))
     ours, theirs = parts(resolve_policy(_text_of(name, given)))
     if theirs != type(theirs)():
         other = EXECUTION if name == KERNEL else KERNEL

@@ -129,16 +129,16 @@ def switches(kind: type[Any]) -> Reader:
     return read
 
 
-def plain(path: str, value: object) -> object:
+def json_value(path: str, value: object) -> object:
     """Any value that an attribute can hold."""
     match value:
         case bool() | int() | float() | str():
             return value
         case list():
             items = cast(list[object], value)
-            return [plain(f"{path}[{place}]", item) for place, item in enumerate(items)]
+            return [json_value(f"{path}[{place}]", item) for place, item in enumerate(items)]
         case dict():
-            return map_of(plain)(path, cast(dict[object, object], value))
+            return map_of(json_value)(path, cast(dict[object, object], value))
         case _:
             raise PolicyError(f"{path}: expected a string, a number, true or false, a list or an object")
 

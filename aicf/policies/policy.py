@@ -63,12 +63,12 @@ class Policy:
             if not isinstance(part, kind):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise PolicyError(f"{name}: expected a {kind.__name__}, got {quoted(part)}")
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_json_value(self) -> dict[str, Any]:
         """JSON values with both sections and every field, in a fixed order."""
-        return {KERNEL: self.kernel.to_plain(), EXECUTION: self.execution.to_plain()}
+        return {KERNEL: self.kernel.to_json_value(), EXECUTION: self.execution.to_json_value()}
 
     @classmethod
-    def from_plain(cls, value: object) -> Policy:
+    def from_json_value(cls, value: object) -> Policy:
         """Reads plain values, with sections or in short; missing fields have their defaults.
 
         Raises:
@@ -77,28 +77,30 @@ class Policy:
         if _has_sections(value):
             sections = fields.entries("policy", value, SECTIONS)
             return cls(
-                _section(KERNEL, KernelPolicy.from_plain, sections),
-                _section(EXECUTION, ExecutionPolicy.from_plain, sections),
+                _section(KERNEL, KernelPolicy.from_json_value, sections),
+                _section(EXECUTION, ExecutionPolicy.from_json_value, sections),
             )
         legal = [*KernelPolicy.READERS, *(name for name in ExecutionPolicy.READERS if name != "version")]
         given = fields.entries("policy", value, legal)
         ours = {name: given[name] for name in KernelPolicy.READERS if name in given}
         return cls(
-            KernelPolicy.from_plain(ours),
-            ExecutionPolicy.from_plain({name: entry for name, entry in given.items() if name not in ours}),
+            KernelPolicy.from_json_value(ours),
+            ExecutionPolicy.from_json_value(
+                {name: entry for name, entry in given.items() if name not in ours}
+            ),
         )
 
     def to_json(self) -> str:
         """The policy as indented JSON."""
-        return json.dumps(self.to_plain(), indent=2) + "\n"
+        return json.dumps(self.to_json_value(), indent=2) + "\n"
 
     def to_line(self) -> str:
         """The policy as JSON on one line."""
-        return json.dumps(self.to_plain())
+        return json.dumps(self.to_json_value())
 
     def to_yaml(self) -> str:
         """The policy as YAML."""
-        return yaml.safe_dump(self.to_plain(), sort_keys=False, width=100)
+        return yaml.safe_dump(self.to_json_value(), sort_keys=False, width=100)
 
     @classmethod
     def from_text(cls, text: str, where: str = "policy") -> Policy:
@@ -108,7 +110,7 @@ class Policy:
             PolicyError: the text is neither, or a value is not legal; `where` is named.
         """
         value = parse(text_from(text, PolicyError, where), where)
-        return cls.from_plain({} if value is None else value)
+        return cls.from_json_value({} if value is None else value)
 
     @classmethod
     def load(cls, path: Path) -> Policy:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self, cast
 
 from xdsl.dialects.builtin import DictionaryAttr
 
-from aicf.dialects.plain_values import attribute_of
+from aicf.dialects.json_values import attribute_of
 from aicf.policies import fields
 from aicf.policies.fields import Reader
 
@@ -33,28 +33,28 @@ class Section:
 
     def __post_init__(self) -> None:
         for name in self.READERS:
-            fields.read_field(self.READERS, name, _plain(getattr(self, name)))
+            fields.read_field(self.READERS, name, _json_value(getattr(self, name)))
         fields.check_version(self.version, VERSION)
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_json_value(self) -> dict[str, Any]:
         """JSON values with every field, in a fixed order."""
-        return {entry.name: _plain(getattr(self, entry.name)) for entry in dataclasses.fields(self)}
+        return {entry.name: _json_value(getattr(self, entry.name)) for entry in dataclasses.fields(self)}
 
     @classmethod
-    def from_plain(cls, value: object) -> Self:
+    def from_json_value(cls, value: object) -> Self:
         """Reads plain values; missing fields have their defaults. Raises PolicyError naming the path."""
         return cls(**fields.read_fields(cls.READERS, value))
 
     def to_attr(self) -> DictionaryAttr:
         """The module attribute; `from_attr` gives an equal policy back."""
-        attribute = attribute_of(self.to_plain())
+        attribute = attribute_of(self.to_json_value())
         assert isinstance(attribute, DictionaryAttr)
         return attribute
 
     @classmethod
     def from_attr(cls, attribute: DictionaryAttr) -> Self:
         """Reads the attribute. Raises PolicyError naming the path of what is not legal."""
-        return cls.from_plain(fields.from_attr("policy", attribute))
+        return cls.from_json_value(fields.from_attr("policy", attribute))
 
     def bounds(self) -> dict[str, Any]:
         """The fields among `BOUNDS` that differ from the default."""
@@ -63,7 +63,7 @@ class Section:
         return {name: value for name, value in kept.items() if value != getattr(default, name)}
 
 
-def _plain(value: object) -> object:
+def _json_value(value: object) -> object:
     """A field as JSON values, the entries of an object by name."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.asdict(value)

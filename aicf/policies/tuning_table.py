@@ -16,9 +16,9 @@ from functools import cached_property
 from pathlib import Path
 
 from aicf.arguments import path_from, text_from
+from aicf.dataclass_json import from_json_value, parse_json, to_json_value
 from aicf.errors import ArtifactError, PolicyError
 from aicf.files import reason_of, write_whole
-from aicf.plain import from_plain, parse_json, to_plain
 
 FORMAT = "aicf.tuning"
 VERSION = 1
@@ -88,7 +88,7 @@ class WorkloadKey:
     @cached_property
     def digest(self) -> str:
         """16 hexadecimal digits that stand for the key, in the ledger and in the table."""
-        return text_digest(json.dumps(to_plain(self), sort_keys=True, separators=(",", ":")))
+        return text_digest(json.dumps(to_json_value(self), sort_keys=True, separators=(",", ":")))
 
 
 @dataclass(frozen=True)
@@ -234,7 +234,7 @@ class TuningTable:
         lines = [
             f' "format": {_json(self.format)}',
             f' "version": {self.version}',
-            f' "header": {_json(to_plain(self.header))}',
+            f' "header": {_json(to_json_value(self.header))}',
             f' "works": {works}',
         ]
         return "{\n" + ",\n".join(lines) + "\n}\n"
@@ -242,8 +242,8 @@ class TuningTable:
     def to_line(self) -> str:
         """JSON on one line."""
         fields = ("format", "version", "header", "works")
-        plain = {name: to_plain(getattr(self, name)) for name in fields}
-        return json.dumps(plain, separators=(",", ":"))
+        values = {name: to_json_value(getattr(self, name)) for name in fields}
+        return json.dumps(values, separators=(",", ":"))
 
     @classmethod
     def from_text(cls, text: str, where: str = "tuning table") -> TuningTable:
@@ -257,7 +257,7 @@ class TuningTable:
         except ValueError as error:
             raise PolicyError(f"{where}: no JSON: {error}") from None
         try:
-            stored = from_plain(_Stored, value, "tuning table")
+            stored = from_json_value(_Stored, value, "tuning table")
             return cls(stored.header, stored.works, stored.format, stored.version)
         except (ArtifactError, PolicyError) as error:
             raise PolicyError(f"{where}: {error.message}") from None
@@ -346,12 +346,12 @@ def _sorted(entry: MeasuredWorkload) -> MeasuredWorkload:
 
 
 def _work_text(entry: MeasuredWorkload) -> str:
-    head = f'"key": {_json(entry.key)}, "work": {_json(to_plain(entry.work))}'
+    head = f'"key": {_json(entry.key)}, "work": {_json(to_json_value(entry.work))}'
     return f'  {{{head}, "rows": {_lines(entry.rows)}, "failed": {_lines(entry.failed)}}}'
 
 
 def _lines(results: Sequence[Row | Failure]) -> str:
-    lines = ",\n".join(f"   {_json(to_plain(result))}" for result in results)
+    lines = ",\n".join(f"   {_json(to_json_value(result))}" for result in results)
     return f"[\n{lines}]" if lines else "[]"
 
 

@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from aicf.dataclass_json import from_json_value, to_json_value
 from aicf.errors import ArtifactError
-from aicf.plain import from_plain, to_plain
 from aicf.runtime.graph import ROLES, Bind, Graph, HostValue
 from aicf.runtime.host_formulas import FORMULAS, ROUND
 from aicf.runtime.tensors import ELEMENT_NAMES, numpy_dtype, span_bytes
@@ -155,12 +155,12 @@ class ModulePlan:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` gives an equal plan back."""
-        return to_plain(self)
+        return to_json_value(self)
 
     @classmethod
     def from_json(cls, value: object) -> ModulePlan:
         """Reads a stored plan. Raises ArtifactError if it is not one, or contradicts itself."""
-        plan = from_plain(cls, value, "plan")
+        plan = from_json_value(cls, value, "plan")
         plan.check()
         return plan
 

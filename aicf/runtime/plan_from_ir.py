@@ -41,8 +41,8 @@ from aicf.dialects.emit import (
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.host_formulas import FORMULA, NEXT, OF
+from aicf.dialects.json_values import json_value
 from aicf.dialects.logical import DispatchOp
-from aicf.dialects.plain_values import plain_value
 from aicf.dialects.types import dense_array, element_of
 from aicf.errors import PlanError
 from aicf.runtime.capture_plan import ARENA, CapturePlan, Launch, ModulePlan, Place, Row, contradictions
@@ -234,12 +234,12 @@ def _read_bind(op: BindOp) -> Bind:
 
 
 def _read_counts(counts: DictionaryAttr) -> tuple[Counted, ...]:
-    axes = {name: plain_value(axis) for name, axis in counts.data.items()}
+    axes = {name: json_value(axis) for name, axis in counts.data.items()}
     return tuple(Counted(name, axis) for name, axis in axes.items() if isinstance(axis, int))
 
 
 def _read_host(host: DictionaryAttr) -> HostValue:
-    entries = {key: plain_value(value) for key, value in host.data.items()}
+    entries = {key: json_value(value) for key, value in host.data.items()}
     formula, of, next_ = (entries.pop(key, None) for key in (FORMULA, OF, NEXT))
     assert formula is None or isinstance(formula, str)
     assert next_ is None or isinstance(next_, str)
@@ -266,7 +266,7 @@ def _read_meaning(op: ResolvedOp, bodies: Mapping[str, Operation]) -> str | None
 
 def _read_launch(op: ResolvedOp, places: _Places) -> Launch:
     assert op.kernel is not None and op.stream is not None
-    record = {key: plain_value(value) for key, value in op.kernel.record.data.items()}
+    record = {key: json_value(value) for key, value in op.kernel.record.data.items()}
     return Launch(
         name=op.instruction.data,
         kernel=op.kernel.kernel.data,
@@ -427,7 +427,7 @@ def _kernel_blockers(op: ResolvedOp, kernels: Mapping[str, AnyKernel], backend: 
         known = ", ".join(kernels)
         yield f"instruction '{name}': {backend} has no kernel '{kernel}', it has {known}: run select-kernels"
         return
-    version = plain_value(op.kernel.record.data["version"])
+    version = json_value(op.kernel.record.data["version"])
     if version != registered.version:
         ours = f"'{kernel}' is version {registered.version} here"
         yield f"instruction '{name}': {ours}, the record has {version}: run select-kernels again"

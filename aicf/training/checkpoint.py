@@ -15,9 +15,9 @@ from typing import Any, cast
 import safetensors
 
 from aicf.arguments import path_from
+from aicf.dataclass_json import parse_json
 from aicf.errors import ArtifactError, InputMismatch
 from aicf.files import reason_of, write_whole
-from aicf.plain import parse_json
 from aicf.runtime.tensors import Array, describe_array
 from aicf.tensor_bytes import to_bytes
 

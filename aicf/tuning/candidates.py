@@ -25,7 +25,7 @@ from aicf.compiler import resolve_options
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_types import KernelAttr, TargetAttr
-from aicf.dialects.plain_values import plain_value
+from aicf.dialects.json_values import json_value
 from aicf.errors import PolicyError, quoted
 from aicf.frontends.text import make_context
 from aicf.passes.bodies.buffer_aliasing import lies_alone
@@ -288,7 +288,7 @@ def prepare(model: Model, options: Options, variants: int, step: Step) -> Prepar
     return Prepared(
         target.backend.data,
         target.arch.data,
-        int(str(plain_value(threads))) if threads is not None else 1,
+        int(str(json_value(threads))) if threads is not None else 1,
         dict(libraries_of(target)),
         dict(toolchain_lock()),
         tuple(cases),

@@ -14,9 +14,9 @@ from typing import cast
 from aicf.arguments import instance_from, path_from
 from aicf.artifact import digest
 from aicf.backends.native import NativeCode
+from aicf.dataclass_json import from_json_value, parse_json, to_json_value
 from aicf.errors import ArtifactError
 from aicf.files import reason_of, write_whole
-from aicf.plain import from_plain, parse_json, to_plain
 from aicf.policies.tuning_table import WorkloadKey
 
 FORMAT = 4
@@ -157,7 +157,7 @@ def save(prepared: Prepared, folder: Path) -> None:
             code = case.native.code
             _write(folder / digest(code), code)
         index = {
-            **to_plain(replace(prepared, cases=(), neighbour=None)),
+            **to_json_value(replace(prepared, cases=(), neighbour=None)),
             "format": FORMAT,
             "cases": [_stored(case) for case in prepared.cases],
             "neighbour": None if neighbour is None else _stored(neighbour),
@@ -176,8 +176,8 @@ def _write(path: Path, data: bytes) -> None:
 def _stored(case: Case) -> object:
     native = case.native
     code = _Code(digest(native.code), native.features, native.functions, native.place, dict(native.reserves))
-    fields = {name: to_plain(value) for name, value in vars(case).items() if name != "native"}
-    return {**fields, "native": to_plain(code)}
+    fields = {name: to_json_value(value) for name, value in vars(case).items() if name != "native"}
+    return {**fields, "native": to_json_value(code)}
 
 
 def load(folder: Path) -> Prepared:
@@ -192,7 +192,7 @@ def load(folder: Path) -> Prepared:
         ) from None
     if isinstance(value, dict) and cast("dict[str, object]", value).get("format") != FORMAT:
         raise ArtifactError(f"'{path}' is not of format {FORMAT}; prepare the cases again")
-    index = from_plain(_Index, cast(object, value), INDEX)
+    index = from_json_value(_Index, cast(object, value), INDEX)
     cases = tuple(_case(stored, folder) for stored in index.cases)
     neighbour = None if index.neighbour is None else _case(index.neighbour, folder)
     return Prepared(

@@ -15,8 +15,8 @@ from xdsl.ir import Operation, SSAValue
 from aicf.dialects import logical
 from aicf.dialects.emit import PREPARE, BindOp, BodyOp, ProgramOp, ResolvedOp, buffer_of, symbols
 from aicf.dialects.emit_types import KernelAttr
+from aicf.dialects.json_values import json_value
 from aicf.dialects.kinds import KINDS
-from aicf.dialects.plain_values import plain_value
 from aicf.passes.analysis.accesses import region_of
 from aicf.passes.bodies.workload import symbol_name
 from aicf.passes.layout.layouts import lies_last, multiplies
@@ -119,14 +119,12 @@ def _is_update(instruction: ResolvedOp) -> bool:
 
 
 def _entries(kernel: KernelAttr) -> dict[str, object]:
-    return {
-        name: plain_value(value) for name, value in kernel.record.data.items() if name not in _OWN_ENTRIES
-    }
+    return {name: json_value(value) for name, value in kernel.record.data.items() if name not in _OWN_ENTRIES}
 
 
 def _expected(instruction: ResolvedOp) -> dict[str, object]:
     us = instruction.expected_us
-    return {} if us is None else {EXPECTED_US: plain_value(us)}
+    return {} if us is None else {EXPECTED_US: json_value(us)}
 
 
 def _staged(module: ModuleOp) -> dict[str, str]:

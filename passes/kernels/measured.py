@@ -15,7 +15,7 @@ from aicf.backends.common.kernel import AnyKernel
 from aicf.backends.common.workload import Workload
 from aicf.backends.registry import get_kernels
 from aicf.dialects.emit_types import KernelAttr, TargetAttr
-from aicf.dialects.plain_values import attribute_of, plain_value
+from aicf.dialects.json_values import attribute_of, json_value
 from aicf.errors import PolicyError
 from aicf.passes.emit.records import kernel_record
 from aicf.passes.kernels.workload_key import key_of
@@ -146,7 +146,7 @@ class Measurements:
         for name, wanted in entries.items():
             fitting = [each for each in left if _has(each, {name: wanted})]
             if not fitting:
-                values = dict.fromkeys(str(plain_value(each[name])) for each in left if name in each)
+                values = dict.fromkeys(str(json_value(each[name])) for each in left if name in each)
                 offered = f"it offers {', '.join(values)}" if values else "it records nothing of that name"
                 return f"{path}.{name}: '{kernel.id}' does not offer {wanted}; {offered}"
             left = fitting
@@ -166,7 +166,7 @@ class Measurements:
 
 def _has(record: Mapping[str, Attribute], entries: Mapping[str, object]) -> bool:
     """Whether a record has all entries with these values."""
-    return all(name in record and plain_value(record[name]) == value for name, value in entries.items())
+    return all(name in record and json_value(record[name]) == value for name, value in entries.items())
 
 
 def _completed(entries: Mapping[str, Attribute], row: Row) -> dict[str, Attribute]:
@@ -198,7 +198,7 @@ def specs_of(records: Sequence[Mapping[str, Attribute]]) -> list[dict[str, objec
         if len(numbers) > told:
             telling.append(name)
             classes, told = finer, len(numbers)
-    return [{name: plain_value(record[name]) for name in telling if name in record} for record in records]
+    return [{name: json_value(record[name]) for name in telling if name in record} for record in records]
 
 
 def _check_row(row: Row, kernels: Mapping[str, AnyKernel], header: Header) -> None:

@@ -17,7 +17,7 @@ from aicf.backends.common.workload import Workload
 from aicf.backends.registry import get_kernels
 from aicf.dialects.emit import GroupOp, ProgramOp, ResolvedOp
 from aicf.dialects.emit_types import KernelAttr, TargetAttr
-from aicf.dialects.plain_values import plain_value
+from aicf.dialects.json_values import json_value
 from aicf.errors import PolicyError, UnsupportedOp
 from aicf.passes.bodies.structure import Structure, structure_of_workload
 from aicf.passes.bodies.workload import GroupWorkload, legal_kernels, target_of, workload_of
@@ -366,7 +366,7 @@ def _other_threads(chosen: Variant, weighed: _Weighed) -> dict[str, str]:
     """The reason against every other number of threads that the chosen kernel weighed."""
     if not (times := weighed.threads_us.get(chosen.kernel.id)):
         return {}
-    taken = plain_value(chosen.record.record.data["threads"])
+    taken = json_value(chosen.record.record.data["threads"])
     own = times.get(taken) if isinstance(taken, int) else None
     return {
         "1 thread" if count == 1 else f"{count} threads": f"predicted {us:.3g} us, not {own:.3g}"

@@ -6,7 +6,7 @@ from math import gcd, prod
 
 from aicf.backends.common.workload import OperandInfo, Workload
 from aicf.dialects.body_text import body_text
-from aicf.dialects.plain_values import plain_value
+from aicf.dialects.json_values import json_value
 from aicf.dialects.types import element_named
 from aicf.policies.tuning_table import ALIGNMENT, OperandKey, WorkloadKey, text_digest
 
@@ -15,7 +15,7 @@ def key_of(work: Workload) -> WorkloadKey:
     """The key of `work`: its body without ids, its operands without names."""
     return WorkloadKey(
         work.kind,
-        {name: plain_value(value) for name, value in sorted(work.attrs.items())} | _arithmetic(work),
+        {name: json_value(value) for name, value in sorted(work.attrs.items())} | _arithmetic(work),
         text_digest(body_text(work.body)),
         tuple(_operand(info) for info in work.operands),
         tuple(_operand(info) for info in work.results),

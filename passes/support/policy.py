@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp
 
-from aicf.dialects.plain_values import attribute_of
+from aicf.dialects.json_values import attribute_of
 from aicf.policies.execution_policy import ExecutionPolicy
 from aicf.policies.kernel_policy import KernelPolicy
 

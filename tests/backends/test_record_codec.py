@@ -19,7 +19,7 @@ from aicf.backends.common.record import (
     powers_of_two,
     unoffered,
 )
-from aicf.dialects.plain_values import attribute_of, plain_value
+from aicf.dialects.json_values import attribute_of, json_value
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def test_what_is_written_is_read() -> None:
         record = CODEC.entries(decided)
         assert CODEC.read(record, size=7) == decided
         expected = {"tile": [*tile], "source": source, "vectors": [*vectors], "name": "n"}
-        plain = {key: plain_value(value) for key, value in record.items()}
+        plain = {key: json_value(value) for key, value in record.items()}
         assert plain == {**expected, "turns": turns, "late": late}
         assert [*record] == ["tile", "source", "vectors", "name", "turns", "late"]
         assert type(plain["turns"]) is int and type(plain["late"]) is bool

@@ -21,7 +21,7 @@ from aicf.backends.cuda.runtime.device import CudaDevice
 from aicf.backends.cuda.runtime.device_program import DeviceModule, DeviceProgram, LibraryNode
 from aicf.backends.cuda.runtime.storage import read, stored
 from aicf.compiled import CompiledModel, Options
-from aicf.dialects.plain_values import plain_value
+from aicf.dialects.json_values import json_value
 from aicf.frontends.text import make_context
 from aicf.policies.tuning_table import Header, MeasuredWorkload, Row, Timing, TuningTable
 from aicf.tuning.candidates import Candidate, candidates, grouped
@@ -107,7 +107,7 @@ def _table_of(case: Case) -> TuningTable:
     policy = json.dumps(case.policy) if case.policy else ""
     module = grouped(case.make().module, Options(case.target, policy, "", 1), make_context(), _silent)
     found = next(each for each in candidates(module, _ALL) if _is_wanted(each, case))
-    given = {name: plain_value(found.record.record.data[name]) for name in _device_fields(found)}
+    given = {name: json_value(found.record.record.data[name]) for name in _device_fields(found)}
     timing = Timing(1.0, 0.0)
     row = Row(found.kernel.id, found.kernel.version, found.spec, given, timing, timing)
     backend, _, arch = case.target.partition(":")
@@ -127,7 +127,7 @@ def _is_wanted(candidate: Candidate, case: Case) -> bool:
     assert case.variant is not None
     record = candidate.record.record.data
     return candidate.kernel.id == case.kernels[0] and all(
-        name in record and plain_value(record[name]) == value for name, value in case.variant.items()
+        name in record and json_value(record[name]) == value for name, value in case.variant.items()
     )
 
 

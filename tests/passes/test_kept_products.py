@@ -24,7 +24,7 @@ def made(dtype: str, m: int, n: int, k: int, policy: object = None) -> ModuleOp:
     """A kept product under a policy."""
     module = kept_dense(dtype, m, n, k).module()
     if policy is not None:
-        module.attributes["aicf.policy"] = KernelPolicy.from_plain(policy).to_attr()
+        module.attributes["aicf.policy"] = KernelPolicy.from_json_value(policy).to_attr()
     return module
 
 

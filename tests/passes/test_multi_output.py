@@ -51,7 +51,9 @@ def test_an_extracted_policy_gives_the_program_again(name: str) -> None:
     again.attributes["aicf.policy"] = policy.to_attr()
     compiled(again, TARGETS[0])
     assert stripped(again) == stripped(module)
-    off.attributes["aicf.policy"] = type(policy).from_plain({"fusion": {"multi_output": False}}).to_attr()
+    off.attributes["aicf.policy"] = (
+        type(policy).from_json_value({"fusion": {"multi_output": False}}).to_attr()
+    )
     compiled(off, TARGETS[0])
     assert set(results_of(off)) == {1}
 

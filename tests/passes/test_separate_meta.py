@@ -12,8 +12,8 @@ from xdsl.dialects.builtin import ModuleOp
 import aicf
 from aicf.backends.reference.interpreter import Results, run_module
 from aicf.compiled import CompiledModel
+from aicf.dialects.json_values import json_value
 from aicf.dialects.logical import NAME_ATTR
-from aicf.dialects.plain_values import plain_value
 from aicf.dialects.step_names import BAD_STEP
 from aicf.dialects.types import element_named
 from aicf.errors import PolicyError
@@ -135,8 +135,8 @@ def compute_metas(module: ModuleOp, inputs: dict[str, Array]) -> dict[str, Array
     kept: dict[str, str] = {}
     for argument in function.args:
         entry = argument_entry(function, argument.index)
-        host, name = meta_attrs(entry)[0], str(plain_value(entry[NAME_ATTR]))
-        data: dict[str, Any] = {} if host is None else {k: plain_value(v) for k, v in host.data.items()}
+        host, name = meta_attrs(entry)[0], str(json_value(entry[NAME_ATTR]))
+        data: dict[str, Any] = {} if host is None else {k: json_value(v) for k, v in host.data.items()}
         if (next_ := data.pop("next", None)) is not None:
             kept[name] = next_
         elif data:

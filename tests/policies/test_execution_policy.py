@@ -38,7 +38,7 @@ policies = st.builds(
 
 @given(policies)
 def test_every_form_gives_the_same_policy_back(policy: ExecutionPolicy) -> None:
-    assert ExecutionPolicy.from_plain(policy.to_plain()) == policy
+    assert ExecutionPolicy.from_json_value(policy.to_json_value()) == policy
     assert ExecutionPolicy.from_attr(policy.to_attr()) == policy.for_compile()
 
 
@@ -75,7 +75,7 @@ WRONG: list[tuple[str, str]] = [
 @pytest.mark.parametrize(("text", "message"), WRONG)
 def test_errors_name_the_path(text: str, message: str) -> None:
     with pytest.raises(PolicyError) as error:
-        ExecutionPolicy.from_plain(yaml.safe_load(text))
+        ExecutionPolicy.from_json_value(yaml.safe_load(text))
     assert error.value.message.startswith(message)
 
 

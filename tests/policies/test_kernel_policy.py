@@ -68,7 +68,7 @@ policies = st.builds(
 
 @given(policies)
 def test_every_form_gives_the_same_policy_back(policy: KernelPolicy) -> None:
-    assert KernelPolicy.from_plain(policy.to_plain()) == policy
+    assert KernelPolicy.from_json_value(policy.to_json_value()) == policy
     assert KernelPolicy.from_attr(policy.to_attr()) == policy
 
 
@@ -86,7 +86,7 @@ def test_fields_have_a_fixed_order() -> None:
         "layouts",
     ]
     wanted += ["measurements"]
-    assert list(FULL.to_plain()) == wanted
+    assert list(FULL.to_json_value()) == wanted
     switches = (
         "attention",
         "gated",
@@ -98,7 +98,7 @@ def test_fields_have_a_fixed_order() -> None:
         "multi_output",
         "concat",
     )
-    assert FULL.to_plain()["fusion"] == {name: name != "epilogue" for name in switches}
+    assert FULL.to_json_value()["fusion"] == {name: name != "epilogue" for name in switches}
 
 
 WRONG: list[tuple[str, str]] = [
@@ -146,7 +146,7 @@ WRONG: list[tuple[str, str]] = [
 @pytest.mark.parametrize(("text", "message"), WRONG)
 def test_errors_name_the_path(text: str, message: str) -> None:
     with pytest.raises(PolicyError) as error:
-        KernelPolicy.from_plain(yaml.safe_load(text))
+        KernelPolicy.from_json_value(yaml.safe_load(text))
     assert error.value.message.startswith(message)
 
 

@@ -20,7 +20,7 @@ BOTH = Policy(FULL, ExecutionPolicy(streams=3, memory="separate"))
 
 @given(st.builds(Policy, policies, execution_policies))
 def test_every_form_gives_the_same_policy_back(policy: Policy) -> None:
-    assert Policy.from_plain(policy.to_plain()) == policy
+    assert Policy.from_json_value(policy.to_json_value()) == policy
     assert Policy.from_text(policy.to_json()) == policy
     assert Policy.from_text(policy.to_yaml()) == policy
     assert Policy.from_text(policy.to_line()) == policy

@@ -15,7 +15,7 @@ from aicf.compiled import Options
 from aicf.compiler import compile
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_types import KernelAttr
-from aicf.dialects.plain_values import plain_value
+from aicf.dialects.json_values import json_value
 from aicf.errors import PolicyError
 from aicf.explain import Decision
 from aicf.frontends.text import make_context
@@ -150,7 +150,7 @@ def test_the_best_measured_variant_gives_the_record(monkeypatch: pytest.MonkeyPa
     register(monkeypatch, TiledKernel())
     table = table_of(row("cpu.tiled", 2.0, version=3, tile=64), row("cpu.tiled", 1.5, version=3, tile=256))
     found = select(table)
-    record = {key: plain_value(value) for key, value in found.kernels["first"].record.data.items()}
+    record = {key: json_value(value) for key, value in found.kernels["first"].record.data.items()}
     assert record == {"version": 3, "determinism": "bitwise", "tile": 256, "stages": 4}
     decision = found.decisions["first"]
     assert decision.because == "lowest measured time, cold: tile=256"
@@ -175,7 +175,7 @@ def test_a_kernel_that_needs_the_device_is_legal_with_a_row_alone(monkeypatch: p
         replace(row("cpu.library", 0.5, version=3, algorithm="b2"), record=given),
     ]
     found = select(table_of(*rows))
-    record = {key: plain_value(value) for key, value in found.kernels["first"].record.data.items()}
+    record = {key: json_value(value) for key, value in found.kernels["first"].record.data.items()}
     assert record == {"version": 3, "determinism": "bitwise", "order": 1, **given}
     assert found.decisions["first"].rejected["cpu.library algorithm=a1"] == "measured 0.7 us, not 0.5"
     assert found.decisions["second"].rejected["cpu.library"] == "unmeasured: run aicf tune"

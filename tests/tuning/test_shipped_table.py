@@ -14,7 +14,7 @@ import pytest
 from aicf.compiled import Options
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_types import KernelAttr
-from aicf.dialects.plain_values import plain_value
+from aicf.dialects.json_values import json_value
 from aicf.explain import Decision
 from aicf.frontends.text import make_context
 from aicf.passes.kernels.select_kernels import SelectKernelsPass
@@ -133,6 +133,6 @@ def test_an_edit_of_one_row_changes_exactly_that_kernel():
 
 def is_run_by(kernel: KernelAttr, row: Row) -> bool:
     """Whether a record is the one of a row."""
-    record = {key: plain_value(value) for key, value in kernel.record.data.items()}
+    record = {key: json_value(value) for key, value in kernel.record.data.items()}
     wanted = row.record or row.spec  # the device's own fields tell its variants apart
     return kernel.kernel.data == row.kernel and all(record[key] == value for key, value in wanted.items())

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import typer
 
+from aicf.dataclass_json import to_json_value
 from aicf.errors import CaptureError, InputMismatch, PolicyError
 from aicf.explain import format_table, microseconds
-from aicf.plain import to_plain
 from aicf.runtime.graph import Bind
 from aicf.runtime.profiler import Profile, Profiler
 from aicf.runtime.tensors import Array, numpy_dtype
@@ -125,7 +125,7 @@ def bench_command(
             print(found[-1])
     if as_json:
         about = {"model": compiled.name, "target": f"{compiled.plan.backend}:{compiled.plan.arch}"}
-        print(json.dumps({**about, "programs": [to_plain(each) for each in found]}, indent=2))
+        print(json.dumps({**about, "programs": [to_json_value(each) for each in found]}, indent=2))
 
 
 def _compiled(

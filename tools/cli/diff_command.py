@@ -39,6 +39,6 @@ def diff_command(
         # Status 1 says that they differ, so what cannot be compared is the trouble of diff(1).
         sys.stderr.write(f"{error.location or 'aicf'}: error: {error.message}\n")
         raise typer.Exit(EXIT_TROUBLE) from error
-    print(json.dumps(comparison.to_plain(), indent=2) if as_json else comparison)
+    print(json.dumps(comparison.to_json_value(), indent=2) if as_json else comparison)
     if not comparison.is_equal:
         raise typer.Exit(EXIT_DIFFERENT)

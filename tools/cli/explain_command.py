@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from aicf.dataclass_json import to_json_value
 from aicf.explain import Explanation, InstructionRow, ValueExplanation
-from aicf.plain import to_plain
 from aicf.tools.cli.arguments import Json
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def explain_command(
         raise typer.BadParameter("--list and --why-not are two questions; ask one at a time")
     answer = _answer(model, value, why_not, names)
     if as_json:
-        print(json.dumps(to_plain(answer), indent=2))
+        print(json.dumps(to_json_value(answer), indent=2))
     elif rejected and isinstance(answer, Explanation | ValueExplanation):
         print(answer.rejected)
     elif isinstance(answer, Explanation) and sys.stdout.isatty():

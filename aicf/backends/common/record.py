@@ -36,7 +36,7 @@ from typing import (
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DictionaryAttr, FloatAttr, IntegerAttr, StringAttr, i64
 from xdsl.ir import Attribute
 
-from aicf.dialects.plain_values import plain_value
+from aicf.dialects.json_values import json_value
 from aicf.errors import PlanError
 
 Record = Mapping[str, Attribute]
@@ -152,7 +152,7 @@ def powers_of_two(least: int, most: int) -> OneOf:
 
 def shown(value: object) -> str:
     """A value as a message quotes it, cut where it is long."""
-    text = str(plain_value(value) if isinstance(value, Attribute) else value)
+    text = str(json_value(value) if isinstance(value, Attribute) else value)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
@@ -165,7 +165,7 @@ def read_entry(record: Record, key: str, legal: Legal) -> Any:
     """The plain value of an entry. Raises RecordError if the record lacks it or its value is not legal."""
     if key not in record:
         raise RecordError(f"it lacks '{key}', legal: {legal}")
-    value = plain_value(record[key])
+    value = json_value(record[key])
     if not legal.holds(value):
         raise RecordError(f"its {illegal(key, value, legal)}")
     return value
@@ -178,7 +178,7 @@ def read_list(record: Record, key: str, legal: Sequence[Legal]) -> list[Any]:
     """
     if key not in record:
         raise RecordError(f"it lacks '{key}', legal: {len(legal)} values")
-    found = plain_value(record[key])
+    found = json_value(record[key])
     values = cast("list[object]", found) if isinstance(found, list) else []
     if len(values) != len(legal):
         raise RecordError(f"its {illegal(key, record[key], f'{len(legal)} values')}")

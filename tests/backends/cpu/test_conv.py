@@ -14,7 +14,7 @@ from aicf.backends.cpu.families.conv.candidates import ConvQuery, ranked
 from aicf.backends.cpu.families.conv.costs import EpilogueCycles
 from aicf.backends.cpu.families.conv.schedule import ConvProblem, ConvSpec, check, conv_record, read_conv_spec
 from aicf.backends.cpu.target import LEVELS, host_level
-from aicf.dialects.plain_values import attribute_of
+from aicf.dialects.json_values import attribute_of
 from aicf.errors import PlanError
 from aicf.frontends.builder import Graph
 from tests.backends.cpu.harness import NUMPY

@@ -44,7 +44,7 @@ from aicf.backends.cpu.families.gemm.pack.schedule import packed_elements
 from aicf.backends.cpu.families.gemm.pack.template import emit_pack
 from aicf.backends.cpu.target import LEVELS, CpuLevel
 from aicf.compiled import Options
-from aicf.dialects.plain_values import attribute_of
+from aicf.dialects.json_values import attribute_of
 from aicf.errors import PlanError, PolicyError
 from aicf.frontends.text import make_context
 from aicf.passes.pipelines.aicf_inference import AicfInferencePass

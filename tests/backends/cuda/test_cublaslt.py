@@ -21,7 +21,7 @@ from aicf.backends.cuda.runtime.device_program import Address, LibraryNode
 from aicf.compiled import Options
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_types import TargetAttr
-from aicf.dialects.plain_values import attribute_of
+from aicf.dialects.json_values import attribute_of
 from aicf.errors import ArtifactError, BackendUnavailable
 from aicf.frontends.text import make_context
 from aicf.passes.bodies.workload import workload_of

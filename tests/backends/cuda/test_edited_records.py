@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import DictionaryAttr, ModuleOp
 from aicf.compiled import Options
 from aicf.dialects.emit import ResolvedOp
 from aicf.dialects.emit_types import KernelAttr
-from aicf.dialects.plain_values import attribute_of
+from aicf.dialects.json_values import attribute_of
 from aicf.errors import InvalidIR
 from aicf.frontends.text import make_context, parse_module
 from aicf.passes.pipelines.text import apply_pass

@@ -26,7 +26,7 @@ from aicf.backends.cuda.compiler.toolchain import compile_kernels
 from aicf.backends.cuda.target import arch_named
 from aicf.dialects.emit import PREPARE
 from aicf.dialects.emit_kernels import SigmoidOp
-from aicf.dialects.plain_values import plain_value
+from aicf.dialects.json_values import json_value
 from aicf.frontends.text import make_context, parse_module
 from aicf.passes.pipelines.aicf_inference import AicfInferencePass
 from aicf.runtime.plan_from_ir import code_units
@@ -115,7 +115,7 @@ class Instance:
     def recorded(self, field: str) -> Any:
         """An entry of the kernel record as a plain value."""
         value = self.launch.record.get(field)
-        return None if value is None else plain_value(value)
+        return None if value is None else json_value(value)
 
 
 def benchmark_programs() -> ModuleType:

@@ -15,7 +15,7 @@ from aicf.backends.cuda.families.gemm.simt.codegen import emit, tile_copies
 from aicf.backends.cuda.families.gemm.simt.kernel import SimtKernel, SimtSpec, legal_specs, spec_of
 from aicf.backends.cuda.target import ARCHES
 from aicf.dialects.emit_types import TargetAttr
-from aicf.dialects.plain_values import attribute_of
+from aicf.dialects.json_values import attribute_of
 from aicf.dialects.types import element_named
 from aicf.frontends.builder import Graph
 from tests.backends.cuda.gemm_launches import compiled, launch_of

@@ -18,7 +18,7 @@ from aicf.backends.common.record import ROUNDINGS, Record, RecordError, Whole, i
 from aicf.backends.common.workload import OperandInfo
 from aicf.backends.cuda.target import GpuArch, arch_named
 from aicf.dialects.emit_types import TargetAttr
-from aicf.dialects.plain_values import plain_value
+from aicf.dialects.json_values import json_value
 
 Triple = tuple[int, int, int]
 Rounding = Literal["fused", "strict"]
@@ -171,4 +171,4 @@ class CudaKernel(Kernel[Schedule]):
             legal = Whole(1, read_integer(expected, key))
         else:
             return False
-        return legal.holds(plain_value(record[key]))
+        return legal.holds(json_value(record[key]))

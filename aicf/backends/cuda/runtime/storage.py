@@ -8,15 +8,15 @@ import struct
 from typing import cast
 
 from aicf.backends.cuda.runtime.device_program import FORMAT, DeviceModule
+from aicf.dataclass_json import from_json_value, parse_json, to_json_value
 from aicf.errors import ArtifactError
-from aicf.plain import from_plain, parse_json, to_plain
 
 _MAGIC = b"AICFCUDA"
 
 
 def stored(module: DeviceModule, section: bytes) -> bytes:
     """One block of bytes."""
-    header = json.dumps(to_plain(module), sort_keys=True, separators=(",", ":")).encode()
+    header = json.dumps(to_json_value(module), sort_keys=True, separators=(",", ":")).encode()
     return _MAGIC + struct.pack("<I", len(header)) + header + section
 
 
@@ -32,7 +32,7 @@ def read(code: bytes) -> tuple[DeviceModule, dict[str, bytes]]:
         raise ArtifactError("the header of the cuda code is damaged; compile the program again") from None
     if isinstance(header, dict) and cast("dict[str, object]", header).get("format") != FORMAT:
         raise ArtifactError(f"cuda code of format {FORMAT} is read here; compile the program again")
-    module = from_plain(DeviceModule, cast(object, header), "cuda code")
+    module = from_json_value(DeviceModule, cast(object, header), "cuda code")
     section = code[start + size :]
     cubins: dict[str, bytes] = {}
     for entry in module.cubins:

@@ -7,7 +7,7 @@ from typing import cast
 
 from aicf.backends.base import Launch
 from aicf.backends.cuda.compiler.launches import LibraryCall, address_of
-from aicf.dialects.plain_values import plain_value
+from aicf.dialects.json_values import json_value
 
 FUNCTION = "cublasLt.matmul"
 _COPIED = (
@@ -31,7 +31,7 @@ _COPIED = (
 
 def emit(launch: Launch) -> Sequence[LibraryCall]:
     """The call of one instruction; `operands` of the call names its addresses in order."""
-    record = {key: plain_value(value) for key, value in launch.record.items()}
+    record = {key: json_value(value) for key, value in launch.record.items()}
     places = cast("dict[str, int]", record["operands"])
     addresses = {name: address_of(launch.ins[place]) for name, place in places.items()}
     addresses["d"] = address_of(launch.outs[0])

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from aicf.dataclass_json import from_json_value, to_json_value
 from aicf.errors import ArtifactError
-from aicf.plain import from_plain, to_plain
 
 
 @dataclass(frozen=True)
@@ -18,14 +18,14 @@ class Number:
 
 @pytest.mark.parametrize("number", [Number(3), Number(2.5), Number(0, "zero")])
 def test_unions_give_the_same_value_back(number: Number):
-    read = from_plain(Number, to_plain(number), "number")
+    read = from_json_value(Number, to_json_value(number), "number")
     assert read == number and type(read.value) is type(number.value)
 
 
 @pytest.mark.parametrize("value", ["3", None, True, [1]])
 def test_what_no_member_of_a_union_is_is_refused(value: object):
     with pytest.raises(ArtifactError, match="number.value must be"):
-        from_plain(Number, {"value": value, "name": None}, "number")
+        from_json_value(Number, {"value": value, "name": None}, "number")
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def box() -> Box:
 
 
 def test_a_type_may_hold_itself():
-    assert from_plain(Box, to_plain(box()), "box") == box()
+    assert from_json_value(Box, to_json_value(box()), "box") == box()
 
 
 WRONG: list[tuple[dict[str, object], str]] = [
@@ -60,5 +60,5 @@ WRONG: list[tuple[dict[str, object], str]] = [
 @pytest.mark.parametrize(("change", "message"), WRONG)
 def test_messages_name_the_path(change: dict[str, object], message: str):
     with pytest.raises(ArtifactError) as error:
-        from_plain(Box, {**to_plain(box()), **change}, "box")
+        from_json_value(Box, {**to_json_value(box()), **change}, "box")
     assert error.value.message == f"{message}; the file is corrupt or of another version"

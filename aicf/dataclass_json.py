@@ -31,19 +31,19 @@ def _no_constant(name: str) -> object:
     raise ValueError(f"{name} is not JSON")
 
 
-def to_plain(value: object) -> Any:
+def to_json_value(value: object) -> Any:
     """`value` as dicts, lists, strings and numbers."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: to_plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {field.name: to_json_value(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, tuple | list):
-        return [to_plain(item) for item in cast(tuple[object, ...], value)]
+        return [to_json_value(item) for item in cast(tuple[object, ...], value)]
     if isinstance(value, dict):
-        return {key: to_plain(item) for key, item in cast(dict[str, object], value).items()}
+        return {key: to_json_value(item) for key, item in cast(dict[str, object], value).items()}
     return value
 
 
-def from_plain(cls: type[T], value: object, where: str) -> T:
-    """The `cls` that `to_plain` turned into `value`.
+def from_json_value(cls: type[T], value: object, where: str) -> T:
+    """The `cls` that `to_json_value` turned into `value`.
 
     Args:
         where: What is read, for messages: `plan`.

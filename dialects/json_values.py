@@ -20,7 +20,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute
 
 
-def plain_value(attribute: Attribute) -> object:
+def json_value(attribute: Attribute) -> object:
     """An attribute as a JSON value; kinds without one keep their text."""
     match attribute:
         case IntegerAttr():
@@ -32,9 +32,9 @@ def plain_value(attribute: Attribute) -> object:
         case UnitAttr():
             return True
         case ArrayAttr():
-            return [plain_value(item) for item in attribute.data]
+            return [json_value(item) for item in attribute.data]
         case DictionaryAttr():
-            return {key: plain_value(value) for key, value in attribute.data.items()}
+            return {key: json_value(value) for key, value in attribute.data.items()}
         case _:
             return str(attribute)
 
