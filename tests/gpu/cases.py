@@ -23,8 +23,8 @@ from aicf.passes.logical.assign_ids import AssignIdsPass
 from aicf.passes.training.differentiate import DifferentiatePass
 from aicf.policies.kernel_policy import Fusion
 from tests.gpu import programs
-from tests.gpu.drawn import DRAWN
 from tests.gpu.programs import Program, arguments, random_arrays
+from tests.gpu.random_ops import RANDOM_OPS
 from tests.gpu.training import TRAININGS
 from tests.support import training_graphs, update_programs
 from tests.support.fused_graphs import FAMILIES, fused_program
@@ -673,14 +673,14 @@ TRAINING_CASES: dict[str, Case] = {
 }
 """Steps that update parameters, states and counters; looked at by `test_training`."""
 
-DRAWN_CASES: dict[str, Case] = {
-    name: Case(drawn.program, (), depth=4, options=DROPPING) for name, drawn in DRAWN.items()
+RANDOM_OP_CASES: dict[str, Case] = {
+    name: Case(ops.program, (), depth=4, options=DROPPING) for name, ops in RANDOM_OPS.items()
 }
 """Looked at by `test_every_op`."""
 
 CASES: dict[str, Case] = {
     **STATELESS,
-    **DRAWN_CASES,
+    **RANDOM_OP_CASES,
     **TRAINING_CASES,
     STEP: Case(_step, (SIMT, GENERATED)),
     UPDATES: Case(_updates, (MULTI_TENSOR,)),

@@ -6,29 +6,29 @@ import numpy as np
 import pytest
 
 from aicf.runtime import GraphExec
-from tests.gpu.drawn import DRAWN, ELEMENTWISE, Drawn
 from tests.gpu.harness import instance, results
+from tests.gpu.random_ops import ELEMENTWISE, RANDOM_OPS, RandomOps
 from tests.support import torch_elementwise, torch_ops
 from tests.support.elementwise_ops import OPS
 from tests.support.op_rows.row import program
 
 pytestmark = pytest.mark.gpu
 
-NAMES = [name for name, drawn in DRAWN.items() if drawn.family in (*torch_ops.FAMILIES, ELEMENTWISE)]
+NAMES = [name for name, ops in RANDOM_OPS.items() if ops.family in (*torch_ops.FAMILIES, ELEMENTWISE)]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_same_answer(name: str) -> None:
-    drawn = DRAWN[name]
-    if drawn.family == ELEMENTWISE:
-        compare_elementwise(drawn, instance(name))
+    ops = RANDOM_OPS[name]
+    if ops.family == ELEMENTWISE:
+        compare_elementwise(ops, instance(name))
     else:
-        compare(drawn, instance(name))
+        compare(ops, instance(name))
 
 
-def compare(drawn: Drawn, graph_exec: GraphExec) -> None:
+def compare(ops: RandomOps, graph_exec: GraphExec) -> None:
     """Runs again, on operands that PyTorch takes."""
-    uses = [torch_ops.defined(use) for use in drawn.uses()]
+    uses = [torch_ops.defined(use) for use in ops.uses()]
     graph_exec.fill(program(uses)[1])
     graph_exec.replay()
     found = results(graph_exec)
@@ -37,13 +37,13 @@ def compare(drawn: Drawn, graph_exec: GraphExec) -> None:
             torch_ops.assert_like_theirs(use, found[f"y{number}"])
 
 
-def compare_elementwise(drawn: Drawn, graph_exec: GraphExec) -> None:
+def compare_elementwise(ops: RandomOps, graph_exec: GraphExec) -> None:
     """All ops have the same two operands: where PyTorch does not take them for one, it is not compared."""
-    found, (_, operands) = results(graph_exec), drawn.elementwise()
+    found, (_, operands) = results(graph_exec), ops.elementwise()
     for name, op in OPS.items():
-        if drawn.dtype in op.dtypes:
-            taken = torch_elementwise.defined(name, drawn.dtype, operands)
+        if ops.dtype in op.dtypes:
+            taken = torch_elementwise.defined(name, ops.dtype, operands)
             theirs = torch_elementwise.theirs_of(name, taken)
             pairs = zip(taken, operands, strict=False)
             same = np.all([(one == other) | (one != one) for one, other in pairs], axis=0)
-            torch_elementwise.assert_like_theirs(found[name][same], theirs[same], drawn.dtype)
+            torch_elementwise.assert_like_theirs(found[name][same], theirs[same], ops.dtype)

@@ -14,7 +14,7 @@ from aicf.passes.emit.raise_emit import RaiseEmitPass
 from aicf.passes.pipelines.aicf_inference import AicfInferencePass, run
 from tests.passes.test_pipeline_prefixes import TARGETS, check_prefixes
 from tests.passes.test_raise_emit import compiled, stripped
-from tests.support.concat_programs import PROGRAMS, ConcatProgram, drawn
+from tests.support.concat_programs import PROGRAMS, ConcatProgram, random_arrays
 from tests.support.random_graphs import RandomProgram, random_program
 from tests.support.random_steps.concats import STEPS
 
@@ -37,7 +37,7 @@ def test_values_with_and_without(name: str) -> None:
     """The same values whether parts are copied or not, and fewer bytes moved where they are not."""
     program: ConcatProgram = PROGRAMS[name]()
     rng = np.random.default_rng(len(name))
-    feeds, weights = drawn(program.feeds, rng), drawn(program.weights, rng)
+    feeds, weights = random_arrays(program.feeds, rng), random_arrays(program.weights, rng)
     expected = program.meaning({key: value.astype(np.float64) for key, value in (feeds | weights).items()})
     moved: list[int] = []
     for policy in ({}, COPIED):

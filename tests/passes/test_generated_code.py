@@ -23,7 +23,7 @@ from aicf.frontends.builder import Graph
 from aicf.frontends.text import make_context, parse_module
 from aicf.passes.emit.lower_to_emit import LowerToEmitPass
 from aicf.passes.pipelines.aicf_training import AicfTrainingPass
-from tests.gpu.drawn import DRAWN
+from tests.gpu.random_ops import RANDOM_OPS
 from tests.support.generated_code import check_codes
 from tests.support.meta_programs import regression_batch, regression_program, regression_start
 from tests.support.random_graphs import random_program
@@ -94,13 +94,13 @@ def test_training_steps(make: Callable[[], Program], target: str) -> None:
     assert check_codes(lowered(module, target), feeds) > 4
 
 
-@pytest.mark.parametrize("family", sorted({drawn.family for drawn in DRAWN.values()}))
+@pytest.mark.parametrize("family", sorted({ops.family for ops in RANDOM_OPS.values()}))
 def test_every_op_in_every_type(family: str) -> None:
     """One draw of those that run on a device."""
-    for drawn in DRAWN.values():
-        if drawn.family == family and drawn.number == 0:
-            program = drawn.program()
-            check_codes(lowered(program.module, "cuda:sm_90a"), program.arrays, drawn.name)
+    for ops in RANDOM_OPS.values():
+        if ops.family == family and ops.number == 0:
+            program = ops.program()
+            check_codes(lowered(program.module, "cuda:sm_90a"), program.arrays, ops.name)
 
 
 SHARED = """

@@ -18,7 +18,7 @@ def addresses(start: int, dims: Sequence[tuple[int, int]], run: int = 1) -> set[
     return set(found.ravel().tolist())
 
 
-def drawn(rng: np.random.Generator) -> tuple[StridedBytes, set[int]]:
+def random_bytes(rng: np.random.Generator) -> tuple[StridedBytes, set[int]]:
     """Elements of one byte anywhere, and their addresses."""
     rank, start = int(rng.integers(1, 4)), int(rng.integers(30, 60))
     shape = [int(size) for size in rng.integers(1, 5, rank)]
@@ -31,7 +31,7 @@ def test_what_is_said_to_be_apart_shares_no_byte():
     rng = np.random.default_rng(0)
     apart = known = 0
     for _ in range(3000):
-        (one, mine), (other, its) = drawn(rng), drawn(rng)
+        (one, mine), (other, its) = random_bytes(rng), random_bytes(rng)
         assert one.meets(other) or not mine & its
         assert not one.holds(other) or its <= mine
         apart += not mine & its
@@ -43,7 +43,7 @@ def test_rows_hold_the_same_bytes():
     rng = np.random.default_rng(1)
     found = 0
     for _ in range(1000):
-        one, taken = drawn(rng)
+        one, taken = random_bytes(rng)
         for length in (2, 3, 4, 6, 8, 12, 24):
             if (rows := one.rows(length)) is not None:
                 found += 1

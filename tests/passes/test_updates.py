@@ -16,7 +16,7 @@ from aicf.passes.emit.raise_emit import RaiseEmitPass
 from aicf.passes.pipelines.aicf_inference import AicfInferencePass
 from aicf.passes.pipelines.aicf_training import AicfTrainingPass
 from tests.passes.test_raise_emit import stripped
-from tests.support.update_programs import Array, Program, Tensor, adam, drawn, momentum, sgd
+from tests.support.update_programs import Array, Program, Tensor, adam, momentum, random_array, sgd
 
 HISTORY = 37
 _DECAYED = "adamw {weight_decay = 0.1 : f64}"
@@ -60,7 +60,7 @@ def _weights(program: Program) -> dict[str, Array]:
     random = np.random.default_rng(4)
     found: dict[str, Array] = {"step": np.zeros((), np.int64), "losses": np.zeros(HISTORY, np.float32)}
     for number, tensor in enumerate(program.tensors):
-        found[f"p{number}"] = drawn(tensor.shape, random)
+        found[f"p{number}"] = random_array(tensor.shape, random)
         found |= {f"p{number}.{state}": np.zeros(tensor.shape, np.float32) for state in tensor.states}
     return found
 
@@ -88,7 +88,7 @@ def test_same_as_the_definition(name: str, target: str) -> None:
         values["losses"][step] = step + 0.5
         for number, tensor in enumerate(program.tensors):
             dtype = ml_dtypes.bfloat16 if tensor.gradient else np.float32
-            feeds[f"g{number}"] = drawn(tensor.shape, random, dtype)
+            feeds[f"g{number}"] = random_array(tensor.shape, random, dtype)
             values |= steps[number](values, f"p{number}", feeds[f"g{number}"].astype(np.float64), step)
         executable(**feeds)
     found = executable.state()

@@ -90,8 +90,8 @@ class CastProgram:
     def _argument(self, name: str, dtype: str) -> str:
         """Numbers that every type here holds, most of them between two numbers of the narrow ones."""
         element = element_named(dtype)
-        drawn = self.random.uniform(0, 60, _SHAPE)
-        array = (drawn if element.kind == "float" else np.floor(drawn)).astype(element.dtype)
+        values = self.random.uniform(0, 60, _SHAPE)
+        array = (values if element.kind == "float" else np.floor(values)).astype(element.dtype)
         self.arrays[name] = array
         if name.startswith("p"):
             self.params.append(name)

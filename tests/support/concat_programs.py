@@ -25,7 +25,9 @@ class ConcatProgram:
     meaning: Callable[[Arrays], Arrays]
 
 
-def drawn(shapes: dict[str, tuple[int, ...]], rng: np.random.Generator) -> dict[str, NDArray[np.float32]]:
+def random_arrays(
+    shapes: dict[str, tuple[int, ...]], rng: np.random.Generator
+) -> dict[str, NDArray[np.float32]]:
     return {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
 
 

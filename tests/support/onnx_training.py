@@ -15,7 +15,7 @@ Weights = Mapping[str, np.ndarray]
 
 def mlp_weights(dtype: DTypeLike, seed: int = 0) -> dict[str, np.ndarray]:
     """Of `mlp`: the weights of the first layer are large, all others constants of up to 1,024 bytes."""
-    return _drawn(
+    return _random_weights(
         {"fc1.weight": (24, 64), "fc1.bias": (24,), "fc2.weight": (10, 24), "fc2.bias": (10,)}, dtype, seed
     )
 
@@ -45,7 +45,7 @@ def cnn_weights(dtype: DTypeLike, seed: int = 0) -> dict[str, np.ndarray]:
         "fc.weight": (10, 48),
         "fc.bias": (10,),
     }
-    weights = _drawn(shapes, dtype, seed)
+    weights = _random_weights(shapes, dtype, seed)
     for name in ("bn.weight", "bn.running_var", "scale"):
         weights[name] = (1 + np.abs(weights[name])).astype(dtype)
     return weights
@@ -95,7 +95,9 @@ def digit_batches(
     return [(images[i * rows : (i + 1) * rows], labels[i * rows : (i + 1) * rows]) for i in range(count)]
 
 
-def _drawn(shapes: Mapping[str, Sequence[int]], dtype: DTypeLike, seed: int) -> dict[str, np.ndarray]:
+def _random_weights(
+    shapes: Mapping[str, Sequence[int]], dtype: DTypeLike, seed: int
+) -> dict[str, np.ndarray]:
     random = np.random.default_rng(seed)
     return {name: (0.2 * random.standard_normal(shape)).astype(dtype) for name, shape in shapes.items()}
 

@@ -162,6 +162,6 @@ def sgd(values: Mapping[str, Array], name: str, gradient: Array, step: int) -> d
     return {name: values[name] - rate(step) * gradient}
 
 
-def drawn(shape: Sequence[int], random: np.random.Generator, dtype: Any = np.float32) -> Array:
+def random_array(shape: Sequence[int], random: np.random.Generator, dtype: Any = np.float32) -> Array:
     """Normal numbers that `dtype` holds."""
     return random.normal(size=prod(shape)).reshape(tuple(shape)).astype(dtype)

@@ -146,8 +146,8 @@ def test_iterations_of_a_loop_draw_their_own() -> None:
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     for training in (False, True):
-        drawn = aicf.compile(model, training=training)(np.zeros(4000, np.float32))
-        assert abs(drawn.var() - 3) < 5 * 3 * np.sqrt(2 / 4000)
+        sample = aicf.compile(model, training=training)(np.zeros(4000, np.float32))
+        assert abs(sample.var() - 3) < 5 * 3 * np.sqrt(2 / 4000)
 
 
 def test_a_dropout_in_its_inference_form_is_said_to_change_nothing(caplog: pytest.LogCaptureFixture) -> None:

@@ -60,9 +60,9 @@ OPTIMIZERS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("name", MODELS)
 def test_losses_and_weights_are_those_of_pytorch(name: str, optimizer: str, dtype: str) -> None:
-    flow, drawn, module, shape = MODELS[name]
+    flow, random_weights, module, shape = MODELS[name]
     ours, theirs = OPTIMIZERS[optimizer]
-    weights = drawn(DTYPES[dtype])
+    weights = random_weights(DTYPES[dtype])
     step = aicf.train_step(flow(weights), "cross_entropy", ours, dims={"batch": ROWS})
     peer = module().double()
     values = {key: torch.from_numpy(value.astype(np.float64)) for key, value in weights.items()}

@@ -61,8 +61,8 @@ def _bernoulli(node: Node) -> Result:
     stated = node.attributes.int("dtype", 0)
     chance = node.operand(0)
     uniform = _draw(node, _seed_of_float(node), "uniform", node.shape(0), node.element(0))
-    drawn = node.add(logical.CompareOp("lt", uniform, chance), "drawn")
-    return node.cast(drawn, element_of_onnx(stated) if stated else node.element(0), "cast")
+    is_one = node.add(logical.CompareOp("lt", uniform, chance), "drawn")
+    return node.cast(is_one, element_of_onnx(stated) if stated else node.element(0), "cast")
 
 
 @row("RandomUniform", since=1)

@@ -113,7 +113,7 @@ def _strided(array: Array, dtype: str) -> Strided:
     return Strided(array.shape, strides, dtype)
 
 
-def drawn(random: np.random.Generator, count: int, dtype: str, *, on_a_grid: bool) -> Case:
+def random_case(random: np.random.Generator, count: int, dtype: str, *, on_a_grid: bool) -> Case:
     """Boxes that overlap much or little, scores with ties or without; both may be turned in memory."""
     samples, classes = (int(random.integers(1, most)) for most in ((3, 4) if count <= 100 else (2, 3)))
     centred, made = bool(random.integers(2)), NUMPY[dtype]
@@ -146,7 +146,7 @@ def test_boxes_are_kept_as_the_meaning_has_it(
     count: int, seed: int, threads: int, dtype: str, level: CpuLevel
 ) -> None:
     """Boxes anywhere, some with a NaN or an infinity: an overlap that differs in its last bit would show."""
-    case = drawn(np.random.default_rng(seed), count, dtype, on_a_grid=False)
+    case = random_case(np.random.default_rng(seed), count, dtype, on_a_grid=False)
     np.testing.assert_array_equal(case.run(level, threads), case.meant())
 
 
@@ -158,7 +158,7 @@ def test_boxes_on_a_grid_are_kept_as_a_table_of_overlaps_has_it(
     count: int, seed: int, dtype: str, level: CpuLevel
 ) -> None:
     """Many boxes are the same, and many overlaps are exactly what is allowed."""
-    case = drawn(np.random.default_rng(seed), count, dtype, on_a_grid=True)
+    case = random_case(np.random.default_rng(seed), count, dtype, on_a_grid=True)
     floor = None if case.floor is None else np.asarray(case.floor)
     wanted = suppressed(
         case.boxes, case.scores, np.asarray(case.overlap), floor, limit=case.limit, centred=case.centred
@@ -184,7 +184,7 @@ def test_boxes_without_an_overlap_are_sorted(level: CpuLevel) -> None:
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 def test_code_for_every_level(dtype: str, level: CpuLevel) -> None:
     """Those too that this machine does not run; the same bytes each time."""
-    case = drawn(np.random.default_rng(1), 1025, dtype, on_a_grid=False)
+    case = random_case(np.random.default_rng(1), 1025, dtype, on_a_grid=False)
     code = Function.compile_only(level, 6, case.emit(level))
     assert len(code) > 1000
     assert Function.compile_only(level, 6, case.emit(level)) == code

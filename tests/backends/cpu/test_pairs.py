@@ -24,9 +24,9 @@ SHORT = ("i8", "u8", "i16")
 def numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
     """Of the whole range, a quarter of them at its ends."""
     limits = np.iinfo(NUMPY[dtype])
-    drawn = rng.integers(limits.min, limits.max + 1, shape)
+    values = rng.integers(limits.min, limits.max + 1, shape)
     ends = rng.choice([limits.min, limits.max], shape)
-    return np.where(rng.random(shape) < 0.25, ends, drawn).astype(NUMPY[dtype])
+    return np.where(rng.random(shape) < 0.25, ends, values).astype(NUMPY[dtype])
 
 
 @settings(max_examples=40, deadline=None)

@@ -138,7 +138,7 @@ def run(spec: ConvSpec, x: Array, weight: Array, level: CpuLevel = HERE) -> Arra
     return result.array
 
 
-def drawn(problem: ConvProblem, seed: int) -> tuple[Array, Array]:
+def random_operands(problem: ConvProblem, seed: int) -> tuple[Array, Array]:
     """Pixels and a weight."""
     random = np.random.default_rng(seed)
     p, kind = problem, np.dtype(np.float32 if problem.dtype == "f32" else np.float64)
@@ -162,7 +162,7 @@ def test_any_size(data: st.DataObject) -> None:
     rows = problem.batch * -(-problem.counts[0] // tile)
     spec = spec_of(problem, tile, draw(st.integers(1, rows)), draw(st.integers(1, 2)), level)
     assert check(spec) is None
-    pixels, weight = drawn(problem, draw(st.integers(0, 1000)))
+    pixels, weight = random_operands(problem, draw(st.integers(0, 1000)))
     wanted = convolved(pixels, weight, low, high)
     unit = 2.0 ** (-23 if dtype == "f32" else -52)
     found = run(spec, pixels, weight, level)
@@ -173,7 +173,7 @@ def test_any_size(data: st.DataObject) -> None:
 @pytest.mark.parametrize("below_zero", [True, False], ids=["any", "activations"])
 def test_error_beside_direct(channels: int, below_zero: bool) -> None:
     problem = problem_of((1, channels, 14, 14), 32, (1, 1), (1, 1))
-    x, weight = drawn(problem, channels)
+    x, weight = random_operands(problem, channels)
     x = x if below_zero else np.maximum(x, 0)
     wanted = convolved(x, weight, (1, 1), (1, 1))
     entries = ranked(ConvQuery(problem, HERE, 1, True, NO_EPILOGUE, False))
@@ -356,7 +356,7 @@ def test_threads_give_the_same_bits(tile: int) -> None:
 @pytest.mark.parametrize("tile", OUTPUT_TILES)
 def test_an_image_has_the_same_bits_in_any_batch(tile: int) -> None:
     together = problem_of((3, 24, 10, 11), 40, (1, 1), (1, 1))
-    x, weight = drawn(together, tile)
+    x, weight = random_operands(together, tile)
     spec = spec_of(together, tile, 4, 1)
     alone = spec_of(problem_of((1, 24, 10, 11), 40, (1, 1), (1, 1)), tile, 2, 1)
     found = run(spec, x, weight)

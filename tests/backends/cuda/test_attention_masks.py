@@ -20,7 +20,7 @@ from aicf.backends.cuda.compiler.specializer import Snippet, part, registers, sp
 from aicf.backends.cuda.families.attention.wgmma import template as attention_wgmma
 from tests.backends.cuda.attention_simulator import ARITHMETIC, run_attention
 from tests.backends.cuda.simulator import run_cluster
-from tests.backends.cuda.test_attention_nan import DTYPES, SCALE, VARIANTS, WITHIN, Array, drawn
+from tests.backends.cuda.test_attention_nan import DTYPES, SCALE, VARIANTS, WITHIN, Array, random_operands
 
 LOWEST = {
     "f32": float(np.finfo(np.float32).min),
@@ -53,7 +53,7 @@ def test_rows_of_the_lowest_number_are_averages(variant: str, lowest: str, guard
     """The last row is hidden whole, others in part; in the first row a whole tile is, before one that is not."""
     launch, make = VARIANTS[variant]
     work = with_guard(make(True), guard)
-    ins, random = drawn(work, 3), np.random.default_rng(5)
+    ins, random = random_operands(work, 3), np.random.default_rng(5)
     mask = ins[3]
     mask[:] = np.where(random.random(mask.shape) < 0.3, LOWEST[lowest], random.standard_normal(mask.shape))
     mask[0, :20] = LOWEST[lowest]

@@ -61,7 +61,7 @@ def guarded(rows: int, keys: int, size: int, dtype: str, mask: bool, past: int |
     return replace(made, attrs={**made.attrs, "nan_as_zero": BoolAttr.from_bool(True)})
 
 
-def drawn(work: Workload, seed: int = 0) -> list[Array]:
+def random_operands(work: Workload, seed: int = 0) -> list[Array]:
     random = np.random.default_rng(seed)
     found = [random.standard_normal(info.shape).astype(DTYPES[info.dtype]) for info in work.operands]
     if len(found) > 3:
@@ -131,7 +131,7 @@ def check(variant: str, mask: bool, change: Callable[[list[Array]], None]) -> Ar
     """Runs a variant on random operands that `change` edits; gives its result."""
     launch, make = VARIANTS[variant]
     work = make(mask)
-    ins = drawn(work)
+    ins = random_operands(work)
     change(ins)
     result = work.results[0]
     found = run_attention(launch(work), ins, np.empty(result.shape, DTYPES[result.dtype])).astype(np.float64)

@@ -17,7 +17,7 @@ from aicf.passes.pipelines.aicf_training import AicfTrainingPass
 from aicf.runtime.capture_plan import CapturePlan
 from aicf.runtime.plan_from_ir import code_units, read_module
 from tests.backends.cuda.simulator import Memory, run
-from tests.support.update_programs import ADAM, Array, Program, Tensor, adam, drawn, momentum
+from tests.support.update_programs import ADAM, Array, Program, Tensor, adam, momentum, random_array
 
 HISTORY = 7
 DECAYED = "adamw {weight_decay = 0.1 : f64}"
@@ -71,8 +71,8 @@ def test_same_as_the_definition(name: str) -> None:
     tensors, random = CASES[name], np.random.default_rng(2)
     start: dict[str, Array] = {"step": np.zeros((), np.int64), "losses": np.zeros(HISTORY, np.float32)}
     for number, tensor in enumerate(tensors):
-        start[f"p{number}"] = drawn(tensor.shape, random)
-        start |= {f"p{number}.{state}": np.abs(drawn(tensor.shape, random)) for state in tensor.states}
+        start[f"p{number}"] = random_array(tensor.shape, random)
+        start |= {f"p{number}.{state}": np.abs(random_array(tensor.shape, random)) for state in tensor.states}
     device = _Device(Program(tensors, history=HISTORY), start)
     assert device.kernels == ["cuda.multi_tensor"]
     values = {key: value.astype(np.float64) for key, value in start.items()}
@@ -80,7 +80,7 @@ def test_same_as_the_definition(name: str) -> None:
         feeds: dict[str, Array] = {"loss": np.array(step + 0.5, np.float32)}
         values["losses"][step] = step + 0.5
         for number, tensor in enumerate(tensors):
-            gradient = feeds[f"g{number}"] = drawn(
+            gradient = feeds[f"g{number}"] = random_array(
                 tensor.shape, random, ml_dtypes.bfloat16 if tensor.gradient else np.float32
             )
             given = values, f"p{number}", gradient.astype(np.float64), step

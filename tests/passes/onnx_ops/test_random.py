@@ -73,11 +73,11 @@ def test_random_numbers(
     shape = {} if like else {"shape": [100, 300]}
     model = one_node(op + "Like" * like, inputs, opset=13, seed=3.0, **shape, **attributes)
     exe = aicf.compile(model)
-    drawn = exe.run(feeds(inputs))["y0"]
-    assert (drawn.dtype, drawn.shape) == (np.float32, (100, 300))
-    assert abs(drawn.mean() - mean) < 0.05
-    assert abs(drawn.std() - deviation) < 0.05
-    assert np.array_equal(exe.run(feeds(inputs))["y0"], drawn)
+    sample = exe.run(feeds(inputs))["y0"]
+    assert (sample.dtype, sample.shape) == (np.float32, (100, 300))
+    assert abs(sample.mean() - mean) < 0.05
+    assert abs(sample.std() - deviation) < 0.05
+    assert np.array_equal(exe.run(feeds(inputs))["y0"], sample)
     if op == "RandomUniform":
-        assert -2.0 <= drawn.min() < -1.9
-        assert 3.9 < drawn.max() < 4.0
+        assert -2.0 <= sample.min() < -1.9
+        assert 3.9 < sample.max() < 4.0

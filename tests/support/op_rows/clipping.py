@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from aicf.dialects import logical
 from aicf.dialects.types import element_named
-from tests.support.op_rows.row import Array, Draw, Drawn, Row, random_of, shape, values
+from tests.support.op_rows.row import Array, Draw, OperandsAndAttrs, Row, random_of, shape, values
 
 WIDE = ("f64", "f32")
 
 
-def _parts(draw: Draw, dtype: str) -> Drawn:
+def _parts(draw: Draw, dtype: str) -> OperandsAndAttrs:
     count = draw(st.integers(1, 4))
     return [values(draw, dtype, shape(draw, 0)) for _ in range(count)], {}
 
@@ -24,7 +24,7 @@ def _norm(*parts: Array) -> Any:
     return np.linalg.norm(np.concatenate([part.reshape(-1) for part in parts]))
 
 
-def _given_norm(draw: Draw, dtype: str) -> Drawn:
+def _given_norm(draw: Draw, dtype: str) -> OperandsAndAttrs:
     edges = st.sampled_from([0.0, math.inf, math.nan, 1.0])
     norm = draw(st.one_of(edges, st.just(4 * random_of(draw).random())))
     bound = draw(st.sampled_from([0.0, 0.25, 1.0, 2.0]))

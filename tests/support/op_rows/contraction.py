@@ -14,7 +14,7 @@ from tests.support.op_rows.row import (
     SIZES,
     Array,
     Draw,
-    Drawn,
+    OperandsAndAttrs,
     Row,
     random_of,
     shape,
@@ -24,7 +24,7 @@ from tests.support.op_rows.row import (
 MASKS = ("none", "added", "seen")
 
 
-def _matmul(draw: Draw, dtype: str) -> Drawn:
+def _matmul(draw: Draw, dtype: str) -> OperandsAndAttrs:
     rows, inner, columns = (draw(st.sampled_from(SIZES)) for _ in range(3))
     flags = {name: draw(st.booleans()) for name in ("transpose_a", "transpose_b")}
     left, right = _batches(draw)
@@ -33,7 +33,7 @@ def _matmul(draw: Draw, dtype: str) -> Drawn:
     return [values(draw, dtype, (*left, *a)), values(draw, dtype, (*right, *b))], flags
 
 
-def _widening_matmul(draw: Draw, dtype: str) -> Drawn:
+def _widening_matmul(draw: Draw, dtype: str) -> OperandsAndAttrs:
     """Operands of any two short types, with numbers at the ends of their ranges."""
     (a, b), flags = _matmul(draw, dtype)
     other = draw(st.sampled_from(SHORT_INTEGERS))
@@ -50,14 +50,14 @@ def _batches(draw: Draw) -> tuple[list[int], list[int]]:
     return sides[0], sides[1]
 
 
-def _linear(draw: Draw, dtype: str) -> Drawn:
+def _linear(draw: Draw, dtype: str) -> OperandsAndAttrs:
     x = values(draw, dtype, shape(draw, 1, 3))
     outputs = draw(st.sampled_from(SIZES))
     more = [values(draw, dtype, (outputs,))] if draw(st.booleans()) else []
     return [x, values(draw, dtype, (outputs, x.shape[-1])), *more], {}
 
 
-def _attention(draw: Draw, dtype: str) -> Drawn:
+def _attention(draw: Draw, dtype: str) -> OperandsAndAttrs:
     batch = draw(st.lists(st.integers(1, 2), max_size=1))
     groups, shared, queries, keys, depth, width = (
         draw(st.sampled_from(sizes)) for sizes in ((1, 2), (1, 3), SIZES[:7], SIZES[:8], SIZES[:7], SIZES[:7])

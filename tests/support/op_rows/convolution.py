@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from aicf.dialects import logical
-from tests.support.op_rows.row import NUMBERS, SHORT_INTEGERS, Array, Draw, Drawn, Row, values
+from tests.support.op_rows.row import NUMBERS, SHORT_INTEGERS, Array, Draw, OperandsAndAttrs, Row, values
 
 
 def _shared(draw: Draw) -> tuple[int, list[int], dict[str, list[int]]]:
@@ -21,7 +21,7 @@ def _shared(draw: Draw) -> tuple[int, list[int], dict[str, list[int]]]:
     return draw(st.sampled_from((1, 1, 2, 3))), taps, lists
 
 
-def _conv(draw: Draw, dtype: str) -> Drawn:
+def _conv(draw: Draw, dtype: str) -> OperandsAndAttrs:
     groups, taps, lists = _shared(draw)
     channels, outputs = (draw(st.integers(1, 3)) for _ in range(2))
     sizes = [
@@ -35,7 +35,7 @@ def _conv(draw: Draw, dtype: str) -> Drawn:
     return [x, weight, *_bias(draw, dtype, outputs * groups)], {**lists, "groups": groups}
 
 
-def _widening_conv(draw: Draw, dtype: str) -> Drawn:
+def _widening_conv(draw: Draw, dtype: str) -> OperandsAndAttrs:
     """Operand and weight of any two short types, with numbers at the ends of their ranges; sums and bias are i32."""
     (x, weight, *bias), attributes = _conv(draw, dtype)
     other = draw(st.sampled_from(SHORT_INTEGERS))
@@ -49,7 +49,7 @@ def _widened(x: Array, weight: Array, *bias: Array, widening: bool, **lists: Any
     return _convolved(*(each.astype(np.int64) for each in (x, weight, *bias)), **lists).astype(np.int32)
 
 
-def _conv_transpose(draw: Draw, dtype: str) -> Drawn:
+def _conv_transpose(draw: Draw, dtype: str) -> OperandsAndAttrs:
     groups, taps, lists = _shared(draw)
     channels, outputs = (draw(st.integers(1, 3)) for _ in range(2))
     lists["extra"] = [draw(st.integers(0, stride - 1)) for stride in lists["strides"]]

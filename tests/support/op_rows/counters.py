@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from aicf.dialects import logical
 from aicf.dialects.types import element_named
-from tests.support.op_rows.row import Array, Draw, Drawn, Row
+from tests.support.op_rows.row import Array, Draw, OperandsAndAttrs, Row
 
 RESULTS = ("f64", "f32")
 
@@ -20,11 +20,11 @@ def _number(draw: Draw, least: int = 1, most: int = 10**6) -> Array:
     return np.array(draw(st.one_of(st.integers(least, 30), st.integers(least, most))), np.int64)
 
 
-def _step(draw: Draw, dtype: str) -> Drawn:
+def _step(draw: Draw, dtype: str) -> OperandsAndAttrs:
     return [_number(draw, 0, 10**6).astype(element_named(dtype).dtype)], {}
 
 
-def _bias_corr(draw: Draw, dtype: str) -> Drawn:
+def _bias_corr(draw: Draw, dtype: str) -> OperandsAndAttrs:
     return [_number(draw)], {"beta": draw(st.sampled_from([0.0, 0.5, 0.9, 0.999])), "element": dtype}
 
 
@@ -32,7 +32,7 @@ def _corrected(step: Array, beta: float, element: str) -> float:
     return -math.expm1(int(step) * math.log(beta)) if beta else 1.0
 
 
-def _learning_rate(draw: Draw, dtype: str) -> Drawn:
+def _learning_rate(draw: Draw, dtype: str) -> OperandsAndAttrs:
     warmup = draw(st.sampled_from([0, 1, 5]))
     schedule = draw(st.sampled_from(logical.SCHEDULES))
     attributes: dict[str, Any] = {"schedule": schedule, "base": 0.5, "warmup": warmup, "element": dtype}
@@ -55,7 +55,7 @@ def _rate(
     return final + (base - final) * (left if schedule == "linear" else math.sin(math.pi / 2 * left) ** 2)
 
 
-def _step_rate(draw: Draw, dtype: str) -> Drawn:
+def _step_rate(draw: Draw, dtype: str) -> OperandsAndAttrs:
     attributes: dict[str, Any] = {"base": 0.5, "factor": draw(st.sampled_from([0.1, 0.5, 1.0, 1.25]))}
     attributes |= {"warmup": draw(st.sampled_from([0, 1, 5])), "element": dtype}
     if draw(st.booleans()):
@@ -82,7 +82,7 @@ def _stepped(
     return rate * factor ** list(milestones).count(0)
 
 
-def _one_cycle(draw: Draw, dtype: str) -> Drawn:
+def _one_cycle(draw: Draw, dtype: str) -> OperandsAndAttrs:
     total = draw(st.integers(3, 60))
     attributes: dict[str, Any] = {
         "anneal": draw(st.sampled_from(logical.ANNEALS)),

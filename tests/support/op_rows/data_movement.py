@@ -10,10 +10,21 @@ from hypothesis import strategies as st
 
 from aicf.dialects import logical
 from aicf.dialects.types import element_named, tensor
-from tests.support.op_rows.row import ALL, SIZES, Array, Draw, Drawn, Row, axis_of, is_float, shape, values
+from tests.support.op_rows.row import (
+    ALL,
+    SIZES,
+    Array,
+    Draw,
+    OperandsAndAttrs,
+    Row,
+    axis_of,
+    is_float,
+    shape,
+    values,
+)
 
 
-def _reshape(draw: Draw, dtype: str) -> Drawn:
+def _reshape(draw: Draw, dtype: str) -> OperandsAndAttrs:
     x = values(draw, dtype, shape(draw, 0))
     left, sizes = x.size, []
     for _ in range(draw(st.integers(0, 3))):
@@ -22,16 +33,16 @@ def _reshape(draw: Draw, dtype: str) -> Drawn:
     return [x], {"sizes": [*sizes, left]}
 
 
-def _as_it_is(draw: Draw, dtype: str) -> Drawn:
+def _as_it_is(draw: Draw, dtype: str) -> OperandsAndAttrs:
     return [values(draw, dtype, shape(draw, 0))], {}
 
 
-def _transpose(draw: Draw, dtype: str) -> Drawn:
+def _transpose(draw: Draw, dtype: str) -> OperandsAndAttrs:
     x = values(draw, dtype, shape(draw))
     return [x], {"permutation": list(draw(st.permutations(range(x.ndim))))}
 
 
-def _broadcast(draw: Draw, dtype: str) -> Drawn:
+def _broadcast(draw: Draw, dtype: str) -> OperandsAndAttrs:
     """Any of the result's dimensions, in order, of size 1 or whole."""
     sizes = shape(draw)
     dimensions = sorted(draw(st.sets(axes(sizes))))
@@ -43,7 +54,7 @@ def axes(sizes: Sequence[int]) -> st.SearchStrategy[int]:
     return st.integers(0, len(sizes) - 1)
 
 
-def _slice(draw: Draw, dtype: str) -> Drawn:
+def _slice(draw: Draw, dtype: str) -> OperandsAndAttrs:
     x = values(draw, dtype, shape(draw))
     starts = [draw(st.integers(0, size - 1)) for size in x.shape]
     strides = [draw(st.integers(1, 3)) for _ in x.shape]
@@ -57,7 +68,7 @@ def _slice(draw: Draw, dtype: str) -> Drawn:
     }
 
 
-def _window(draw: Draw, dtype: str) -> Drawn:
+def _window(draw: Draw, dtype: str) -> OperandsAndAttrs:
     """Windows along up to three dimensions, which overlap, touch or leave gaps."""
     sizes = [draw(st.integers(1, 3)) for _ in range(draw(st.integers(1, 3)))]
     strides, dilations = ([draw(st.integers(1, 3)) for _ in sizes] for _ in range(2))
@@ -70,7 +81,7 @@ def _window(draw: Draw, dtype: str) -> Drawn:
     return [x], {"sizes": sizes, "strides": strides, "dilations": dilations}
 
 
-def _concat(draw: Draw, dtype: str) -> Drawn:
+def _concat(draw: Draw, dtype: str) -> OperandsAndAttrs:
     sizes = list(shape(draw))
     axis = axis_of(draw, sizes)
     parts = [
@@ -80,18 +91,18 @@ def _concat(draw: Draw, dtype: str) -> Drawn:
     return parts, {"axis": axis}
 
 
-def _select(draw: Draw, dtype: str) -> Drawn:
+def _select(draw: Draw, dtype: str) -> OperandsAndAttrs:
     sizes = shape(draw, 0)
     return [values(draw, "i1", sizes), *(values(draw, dtype, sizes) for _ in range(2))], {}
 
 
-def _constant(draw: Draw, dtype: str) -> Drawn:
+def _constant(draw: Draw, dtype: str) -> OperandsAndAttrs:
     sizes = shape(draw, 0)
     splat = draw(st.booleans())
     return [], {"value": values(draw, dtype, () if splat else sizes), "type_": tensor(sizes, dtype)}
 
 
-def _cast(draw: Draw, dtype: str) -> Drawn:
+def _cast(draw: Draw, dtype: str) -> OperandsAndAttrs:
     return [values(draw, dtype, shape(draw, 0))], {"element": draw(st.sampled_from(ALL))}
 
 
@@ -129,7 +140,7 @@ def _picked(condition: Array, on_true: Array, on_false: Array) -> Array:
     )
 
 
-def _other_type(draw: Draw, dtype: str) -> Drawn:
+def _other_type(draw: Draw, dtype: str) -> OperandsAndAttrs:
     """No NaN: which of them a copy gives is the target's."""
     size, x = element_named(dtype).bytes, values(draw, dtype, shape(draw))
     return [np.where(np.isnan(x), np.ones_like(x), x) if is_float(x) else x], {

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from aicf.dialects import logical
 from aicf.dialects.types import element_named
-from tests.support.op_rows.row import Array, Draw, Drawn, Row
+from tests.support.op_rows.row import Array, Draw, OperandsAndAttrs, Row
 
 OVERLAPS = (0.0, 0.25, 0.5, 0.625, 0.75, 1.0)
 
@@ -29,7 +29,7 @@ def scores_with_ties(random: np.random.Generator, shape: tuple[int, ...]) -> Arr
     return random.choice([np.nan, np.inf, -np.inf, -0.0, 0.0, 0.25, 0.5, 0.75, -1.0], shape)
 
 
-def _drawn(draw: Draw, dtype: str) -> Drawn:
+def _boxes_and_scores(draw: Draw, dtype: str) -> OperandsAndAttrs:
     samples, classes, count = draw(st.integers(1, 3)), draw(st.integers(1, 4)), draw(st.integers(1, 20))
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
     centred = draw(st.booleans())
@@ -85,4 +85,4 @@ def overlaps(boxes: Array, *, centred: bool) -> Array:
     return np.where(shared > 0, shared / np.where(shared > 0, covered, 1), 0)
 
 
-ROWS = (Row(logical.NonMaxSuppressionOp, _drawn, suppressed, ("f64", "f32")),)
+ROWS = (Row(logical.NonMaxSuppressionOp, _boxes_and_scores, suppressed, ("f64", "f32")),)

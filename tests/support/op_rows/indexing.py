@@ -16,7 +16,7 @@ from tests.support.op_rows.row import (
     SIZES,
     Array,
     Draw,
-    Drawn,
+    OperandsAndAttrs,
     Row,
     axis_of,
     indices,
@@ -25,18 +25,18 @@ from tests.support.op_rows.row import (
 )
 
 
-def _iota(draw: Draw, dtype: str) -> Drawn:
+def _iota(draw: Draw, dtype: str) -> OperandsAndAttrs:
     sizes = shape(draw)
     return [], {"axis": axis_of(draw, sizes), "sizes": list(sizes), "element": dtype}
 
 
-def _pad(draw: Draw, dtype: str) -> Drawn:
+def _pad(draw: Draw, dtype: str) -> OperandsAndAttrs:
     x = values(draw, dtype, shape(draw, 0))
     amounts = {name: [draw(st.integers(0, 3)) for _ in x.shape] for name in ("low", "high")}
     return [x, values(draw, dtype, ())], amounts
 
 
-def _gather(draw: Draw, dtype: str) -> Drawn:
+def _gather(draw: Draw, dtype: str) -> OperandsAndAttrs:
     x = values(draw, dtype, shape(draw, 1, 3))
     axis = axis_of(draw, x.shape)
     return [x, indices(draw, shape(draw, 0, 2)[:2], x.shape[axis])], {"axis": axis}
@@ -50,23 +50,23 @@ def _beside(draw: Draw, sizes: Sequence[int], axis: int, *, more: bool) -> list[
     ]
 
 
-def _gather_elements(draw: Draw, dtype: str) -> Drawn:
+def _gather_elements(draw: Draw, dtype: str) -> OperandsAndAttrs:
     x = values(draw, dtype, shape(draw, 1, 3))
     axis = axis_of(draw, x.shape)
     return [x, indices(draw, _beside(draw, x.shape, axis, more=True), x.shape[axis])], {"axis": axis}
 
 
-def _flip(draw: Draw, dtype: str) -> Drawn:
+def _flip(draw: Draw, dtype: str) -> OperandsAndAttrs:
     x = values(draw, dtype, shape(draw))
     return [x], {"axes": sorted(draw(st.sets(axes(x.shape), min_size=1)))}
 
 
-def _tile(draw: Draw, dtype: str) -> Drawn:
+def _tile(draw: Draw, dtype: str) -> OperandsAndAttrs:
     x = values(draw, dtype, shape(draw, 0, 3))
     return [x], {"repeats": [draw(st.integers(1, 3)) for _ in x.shape]}
 
 
-def _one_hot(draw: Draw, dtype: str) -> Drawn:
+def _one_hot(draw: Draw, dtype: str) -> OperandsAndAttrs:
     depth, places = draw(st.sampled_from(SIZES[:7])), shape(draw, 0, 2)
     operands = [indices(draw, places, depth), *(values(draw, dtype, ()) for _ in range(2))]
     return operands, {"axis": draw(st.integers(0, len(places))), "depth": depth}
@@ -76,37 +76,37 @@ def _modes(dtype: str) -> st.SearchStrategy[Any]:
     return st.sampled_from(logical.SCATTER_MODES if dtype != "i1" else ("set",))
 
 
-def _rows(draw: Draw, dtype: str) -> Drawn:
+def _rows(draw: Draw, dtype: str) -> OperandsAndAttrs:
     x, count = values(draw, dtype, shape(draw, 1, 3)), draw(st.sampled_from(SIZES))
     updates = values(draw, dtype, (count, *x.shape[1:]))
     return [x, indices(draw, (count,), len(x)), updates], {"mode": draw(_modes(dtype))}
 
 
-def _combined_rows(draw: Draw, dtype: str) -> Drawn:
+def _combined_rows(draw: Draw, dtype: str) -> OperandsAndAttrs:
     operands, _ = _rows(draw, dtype)
     return operands, {"mode": draw(st.sampled_from(logical.SCATTER_MODES[1:]))}
 
 
-def _written_row(draw: Draw, dtype: str) -> Drawn:
+def _written_row(draw: Draw, dtype: str) -> OperandsAndAttrs:
     x = values(draw, dtype, shape(draw))
     axis = axis_of(draw, x.shape)
     row = values(draw, dtype, [*x.shape[:axis], 1, *x.shape[axis + 1 :]])
     return [row, indices(draw, (), x.shape[axis]), x], {"axis": axis}
 
 
-def _last_update(draw: Draw, dtype: str) -> Drawn:
+def _last_update(draw: Draw, dtype: str) -> OperandsAndAttrs:
     rows = draw(st.sampled_from(SIZES))
     return [indices(draw, (draw(st.sampled_from(SIZES)),), rows)], {"rows": rows}
 
 
-def _elements(draw: Draw, dtype: str) -> Drawn:
+def _elements(draw: Draw, dtype: str) -> OperandsAndAttrs:
     x = values(draw, dtype, shape(draw, 1, 3))
     axis = axis_of(draw, x.shape)
     places = indices(draw, _beside(draw, x.shape, axis, more=True), x.shape[axis])
     return [x, places, values(draw, dtype, places.shape)], {"axis": axis, "mode": draw(_modes(dtype))}
 
 
-def _nd(draw: Draw, dtype: str) -> Drawn:
+def _nd(draw: Draw, dtype: str) -> OperandsAndAttrs:
     x = values(draw, dtype, shape(draw, 1, 3))
     depth, batch = draw(st.integers(1, x.ndim)), shape(draw, 0, 1)
     each = [indices(draw, batch, size) for size in x.shape[:depth]]
@@ -115,7 +115,7 @@ def _nd(draw: Draw, dtype: str) -> Drawn:
     return operands, {"mode": draw(_modes(dtype))}
 
 
-def _topk(draw: Draw, dtype: str) -> Drawn:
+def _topk(draw: Draw, dtype: str) -> OperandsAndAttrs:
     x = values(draw, dtype, shape(draw))
     axis = axis_of(draw, x.shape)
     k = draw(st.integers(1, x.shape[axis]))

@@ -10,28 +10,28 @@ import numpy as np
 from hypothesis import strategies as st
 
 from aicf.dialects import logical
-from tests.support.op_rows.row import Array, Draw, Drawn, Row, axis_of, random_of, shape, values
+from tests.support.op_rows.row import Array, Draw, OperandsAndAttrs, Row, axis_of, random_of, shape, values
 
 REDUCTIONS = ("mean", "sum", "none")
 
 
-def _pair(draw: Draw, dtype: str) -> Drawn:
+def _pair(draw: Draw, dtype: str) -> OperandsAndAttrs:
     x = values(draw, dtype, shape(draw), special=False)
     target = values(draw, dtype, x.shape, special=False)
     return [x, target], {"reduction": draw(st.sampled_from(REDUCTIONS))}
 
 
-def _huber(draw: Draw, dtype: str) -> Drawn:
+def _huber(draw: Draw, dtype: str) -> OperandsAndAttrs:
     arrays, attributes = _pair(draw, dtype)
     return arrays, {**attributes, "delta": draw(st.sampled_from([1.0, 0.25, 2.0]))}
 
 
-def _probable(draw: Draw, dtype: str) -> Drawn:
+def _probable(draw: Draw, dtype: str) -> OperandsAndAttrs:
     (x, target), attributes = _pair(draw, dtype)
     return [x, random_of(draw).random(x.shape).astype(target.dtype)], attributes
 
 
-def _labelled(draw: Draw, dtype: str) -> Drawn:
+def _labelled(draw: Draw, dtype: str) -> OperandsAndAttrs:
     x = values(draw, dtype, shape(draw), special=False)
     axis = axis_of(draw, x.shape)
     sizes = (*x.shape[:axis], *x.shape[axis + 1 :])

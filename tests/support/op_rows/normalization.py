@@ -9,20 +9,20 @@ import numpy as np
 from hypothesis import strategies as st
 
 from aicf.dialects import logical
-from tests.support.op_rows.row import Array, Draw, Drawn, Row, axis_of, random_of, shape, values
+from tests.support.op_rows.row import Array, Draw, OperandsAndAttrs, Row, axis_of, random_of, shape, values
 
 EPSILONS = (1e-3, 0.01, 0.5)
 
 
-def _along(draw: Draw, dtype: str) -> Drawn:
+def _along(draw: Draw, dtype: str) -> OperandsAndAttrs:
     x = values(draw, dtype, shape(draw))
     return [x], {"axis": axis_of(draw, x.shape)}
 
 
-def _trailing(operands: int) -> Callable[[Draw, str], Drawn]:
+def _trailing(operands: int) -> Callable[[Draw, str], OperandsAndAttrs]:
     """The last dimensions, with ``operands`` arrays of their sizes."""
 
-    def draw_norm(draw: Draw, dtype: str) -> Drawn:
+    def draw_norm(draw: Draw, dtype: str) -> OperandsAndAttrs:
         x = _spread(draw, dtype, shape(draw))
         axis = axis_of(draw, x.shape)
         factors = [values(draw, dtype, x.shape[axis:], special=False) for _ in range(operands)]
@@ -37,14 +37,14 @@ def _spread(draw: Draw, dtype: str, sizes: tuple[int, ...]) -> Array:
     return (x + random_of(draw).permutation(x.size).reshape(sizes) / 8).astype(x.dtype)
 
 
-def _batch(draw: Draw, dtype: str) -> Drawn:
+def _batch(draw: Draw, dtype: str) -> OperandsAndAttrs:
     x = values(draw, dtype, shape(draw, 2))
     scale, bias, mean = (values(draw, dtype, x.shape[1:2], special=False) for _ in range(3))
     variance = random_of(draw).uniform(0.5, 4, x.shape[1]).astype(x.dtype)
     return [x, scale, bias, mean, variance], {"epsilon": draw(st.sampled_from(EPSILONS))}
 
 
-def _groups(draw: Draw, dtype: str) -> Drawn:
+def _groups(draw: Draw, dtype: str) -> OperandsAndAttrs:
     x = _spread(draw, dtype, shape(draw, 2))
     channels = x.shape[1]
     groups = draw(st.sampled_from([count for count in range(1, channels + 1) if channels % count == 0]))

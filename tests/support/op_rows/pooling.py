@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from aicf.dialects import logical
-from tests.support.op_rows.row import NUMBERS, Array, Draw, Drawn, Row, values
+from tests.support.op_rows.row import NUMBERS, Array, Draw, OperandsAndAttrs, Row, values
 
 SPATIAL = (1, 2, 3, 5, 9, 17)
 
@@ -39,7 +39,7 @@ def _axis(draw: Draw, ceil_mode: bool, large: bool) -> tuple[int, ...]:
     return whole, size, stride, dilation, low, high
 
 
-def _pool(draw: Draw, dtype: str) -> Drawn:
+def _pool(draw: Draw, dtype: str) -> OperandsAndAttrs:
     ceil_mode, rank = draw(st.booleans()), draw(st.integers(1, 3))
     axes = [_axis(draw, ceil_mode, rank == 1 or last) for last in [False] * (rank - 1) + [True]]
     leading = [draw(st.integers(1, 2)), draw(st.integers(1, 3))]
@@ -49,12 +49,12 @@ def _pool(draw: Draw, dtype: str) -> Drawn:
     return [x], {**{name: list(one) for name, one in zip(names, lists, strict=True)}, "ceil_mode": ceil_mode}
 
 
-def _average(draw: Draw, dtype: str) -> Drawn:
+def _average(draw: Draw, dtype: str) -> OperandsAndAttrs:
     operands, attributes = _pool(draw, dtype)
     return operands, {**attributes, "count_include_pad": draw(st.booleans())}
 
 
-def _norm(draw: Draw, dtype: str) -> Drawn:
+def _norm(draw: Draw, dtype: str) -> OperandsAndAttrs:
     operands, attributes = _pool(draw, dtype)
     return operands, {**attributes, "p": draw(st.integers(1, 4))}
 

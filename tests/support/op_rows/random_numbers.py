@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from aicf.dialects import logical
 from aicf.dialects.types import element_named
-from tests.support.op_rows.row import FLOATS, Array, Draw, Drawn, Row, random_of, shape, values
+from tests.support.op_rows.row import FLOATS, Array, Draw, OperandsAndAttrs, Row, random_of, shape, values
 
 SMALL = 1 << 32
 DIGITS = {"f32": 24, "f16": 11, "bf16": 8}
@@ -53,7 +53,7 @@ def _key(draw: Draw) -> list[Array]:
     return [np.array(draw(st.one_of(edges, st.integers(-(2**63), 2**63 - 1))), np.int64) for _ in range(2)]
 
 
-def _philox(draw: Draw, dtype: str) -> Drawn:
+def _philox(draw: Draw, dtype: str) -> OperandsAndAttrs:
     form = "bits" if dtype == "i32" else draw(st.sampled_from(["uniform", "normal"]))
     return _key(draw), {"form": form, "sizes": shape(draw), "element": dtype}
 
@@ -68,7 +68,7 @@ def _numbers(seed: Array, offset: Array, form: str, sizes: Sequence[int], elemen
     return np.array([make(index) for index in range(math.prod(sizes))]).reshape(sizes)
 
 
-def _philox_word(draw: Draw, dtype: str) -> Drawn:
+def _philox_word(draw: Draw, dtype: str) -> OperandsAndAttrs:
     random, sizes, end = random_of(draw), shape(draw), 2**63 if dtype == "i64" else 1
     return [random.integers(-end, end, sizes).astype(element_named(dtype).dtype) for _ in range(3)], {}
 
@@ -78,7 +78,7 @@ def _words(seed: Array, offset: Array, index: Array) -> Any:
     return np.array([_signed(_word(int(s), int(o), int(i))) for s, o, i in each]).reshape(index.shape)
 
 
-def _dropout(draw: Draw, dtype: str) -> Drawn:
+def _dropout(draw: Draw, dtype: str) -> OperandsAndAttrs:
     rate = draw(st.sampled_from([0.0, 0.1, 0.5, 0.9]))
     return [values(draw, dtype, shape(draw)), *_key(draw)], {"rate": rate}
 

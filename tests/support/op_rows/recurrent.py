@@ -6,12 +6,12 @@ import numpy as np
 from hypothesis import strategies as st
 
 from aicf.dialects import logical
-from tests.support.op_rows.row import Array, Draw, Drawn, Row, values
+from tests.support.op_rows.row import Array, Draw, OperandsAndAttrs, Row, values
 
 HIDDEN = (1, 2, 3, 5, 8, 9, 17, 33)
 
 
-def _drawn_lstm(draw: Draw, dtype: str) -> Drawn:
+def _lstm_operands(draw: Draw, dtype: str) -> OperandsAndAttrs:
     steps, batch, hidden = draw(st.integers(1, 5)), draw(st.integers(1, 6)), draw(st.sampled_from(HIDDEN))
     x = values(draw, dtype, (steps, batch, 4 * hidden))
     weight = values(draw, dtype, (4 * hidden, hidden), special=False)
@@ -39,4 +39,4 @@ def _lstm(x: Array, weight: Array, first: Array, reverse: bool) -> Array:
     return result
 
 
-ROWS = (Row(logical.LstmOp, _drawn_lstm, _lstm, ("f64", "f32")),)
+ROWS = (Row(logical.LstmOp, _lstm_operands, _lstm, ("f64", "f32")),)

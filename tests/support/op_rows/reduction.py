@@ -16,7 +16,7 @@ from tests.support.op_rows.row import (
     NUMBERS,
     Array,
     Draw,
-    Drawn,
+    OperandsAndAttrs,
     Row,
     axis_of,
     is_float,
@@ -30,12 +30,12 @@ def _axes_of(draw: Draw, rank: int) -> list[int]:
     return sorted(draw(st.sets(st.integers(0, rank - 1), min_size=1)))
 
 
-def _reduce(draw: Draw, dtype: str) -> Drawn:
+def _reduce(draw: Draw, dtype: str) -> OperandsAndAttrs:
     x = values(draw, dtype, shape(draw))
     return [x], {"axes": _axes_of(draw, x.ndim), "keepdims": draw(st.booleans())}
 
 
-def _factors(draw: Draw, dtype: str) -> Drawn:
+def _factors(draw: Draw, dtype: str) -> OperandsAndAttrs:
     """Floats near 1, so that the product of many is a number."""
     (x,), attributes = _reduce(draw, dtype)
     if is_float(x):
@@ -45,12 +45,12 @@ def _factors(draw: Draw, dtype: str) -> Drawn:
     return [x], attributes
 
 
-def _along(draw: Draw, dtype: str) -> Drawn:
+def _along(draw: Draw, dtype: str) -> OperandsAndAttrs:
     x = values(draw, dtype, shape(draw))
     return [x], {"axis": axis_of(draw, x.shape), "keepdims": draw(st.booleans())}
 
 
-def _running(draw: Draw, dtype: str) -> Drawn:
+def _running(draw: Draw, dtype: str) -> OperandsAndAttrs:
     x = values(draw, dtype, shape(draw))
     flags = {name: draw(st.booleans()) for name in ("exclusive", "reverse")}
     return [x], {"axis": axis_of(draw, x.shape), **flags}

@@ -23,7 +23,7 @@ from aicf.dialects.types import element_named, element_of_dtype, tensor
 
 Array = NDArray[Any]
 Draw = st.DrawFn
-Drawn = tuple[Sequence[Array], Mapping[str, Any]]
+OperandsAndAttrs = tuple[Sequence[Array], Mapping[str, Any]]
 
 FLOATS = ("f64", "f32", "f16", "bf16")
 INTEGERS = ("i64", "i32", "i16", "i8", "u8")
@@ -43,7 +43,7 @@ class Row:
     """An op with a way to use it."""
 
     op: Callable[..., LogicalOp]
-    draw: Callable[[Draw, str], Drawn]
+    draw: Callable[[Draw, str], OperandsAndAttrs]
     oracle: Callable[..., Any]
     dtypes: Sequence[str] = FLOATS
     moves: bool = False

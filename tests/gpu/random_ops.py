@@ -33,7 +33,7 @@ ELEMENTWISE = "elementwise"
 
 
 @dataclass(frozen=True)
-class Drawn:
+class RandomOps:
     """What a case was drawn from.
 
     Args:
@@ -77,9 +77,9 @@ _ENOUGH_BYTES = 1 << 14
 
 
 @cache
-def _uses(drawn: Drawn) -> tuple[Use, ...]:
-    rows = [row for row in FAMILIES[drawn.family] if drawn.dtype in row.dtypes]
-    return _made_from(st.tuples(*(row.uses(drawn.dtype) for row in rows)), drawn.name)
+def _uses(ops: RandomOps) -> tuple[Use, ...]:
+    rows = [row for row in FAMILIES[ops.family] if ops.dtype in row.dtypes]
+    return _made_from(st.tuples(*(row.uses(ops.dtype) for row in rows)), ops.name)
 
 
 def _made_from(strategy: st.SearchStrategy[_T], name: str) -> _T:
@@ -105,10 +105,10 @@ def _families() -> dict[str, tuple[str, ...]]:
     return {family: tuple(dtype for dtype in DTYPES if dtype in types) for family, types in taken.items()}
 
 
-DRAWN = {
-    drawn.name: drawn
+RANDOM_OPS = {
+    ops.name: ops
     for family, dtypes in _families().items()
     for dtype in dtypes
-    for drawn in (Drawn(family, dtype, number) for number in range(DRAWS))
+    for ops in (RandomOps(family, dtype, number) for number in range(DRAWS))
 }
 """By the names of the cases."""
