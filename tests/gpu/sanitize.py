@@ -102,7 +102,7 @@ def _check_all(tool: str, names: Sequence[str], jobs: int) -> int:
 def _check(tool: str, name: str) -> tuple[bool, str]:
     started = time.perf_counter()
     checker = (SANITIZER, "--tool", tool, "--error-exitcode", "1", "--print-limit", "20")
-    checked = Checked.read(*_output([*checker, sys.executable, "-m", "tests.gpu.once", name]))
+    checked = Checked.read(*_output([*checker, sys.executable, "-m", "tests.gpu.run_case", name]))
     control = CONTROLS.get(name)
     right, words = checked.verdict(None if control is None else control.report)
     mark = "ok  " if right else "WRONG"

@@ -1,6 +1,6 @@
 """Runs one case, or one control, on the GPU: what a checker is given, which looks at whole processes.
 
-    python -m tests.gpu.once CASE
+    python -m tests.gpu.run_case CASE
 
 The last line says which kernels ran. A case must also give the right results: kernels that did nothing would be clean.
 (Those of a program that updates its weights take more than a run to tell, see `test_runtime`.)
