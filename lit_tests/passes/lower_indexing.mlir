@@ -33,13 +33,13 @@ func.func @add(%x : tensor<4x3xf32> {logical.name = "x", logical.role = "input"}
   func.return %y : tensor<4x3xf32>
 }
 
-// One-hot rows are a comparison of the index with the place; tiling repeats dimensions of its own.
+// One-hot rows are a comparison of the index with the coordinate; tiling repeats dimensions of its own.
 // CHECK-LABEL: func.func @spread
 func.func @spread(%i : tensor<5xi32> {logical.name = "i", logical.role = "input"}, %x : tensor<2x3xf32> {logical.name = "x", logical.role = "input"}) -> (tensor<5x4xf32> {logical.name = "y"}, tensor<4x3xf32> {logical.name = "z"}) {
   %on = logical.constant dense<1.0> : tensor<f32>
   %off = logical.constant dense<0.0> : tensor<f32>
-  // CHECK: %[[PLACE:.*]] = logical.iota {axis = 1,
-  // CHECK: logical.compare "eq" %{{.*}}, %[[PLACE]]
+  // CHECK: %[[COORDINATE:.*]] = logical.iota {axis = 1,
+  // CHECK: logical.compare "eq" %{{.*}}, %[[COORDINATE]]
   // CHECK: logical.select
   %y = logical.one_hot %i, %on, %off {axis = 1, depth = 4} : (tensor<5xi32>, tensor<f32>, tensor<f32>) -> tensor<5x4xf32>
   // CHECK: %[[APART:.*]] = logical.reshape %x {{.*}} -> tensor<1x2x1x3xf32>
