@@ -127,9 +127,9 @@ def compile(
     own = flattened(passes)
     named = tuple(each.text for each in own)
     modes = meta or "", bool(check_finite), budget, bound, strict, named, training
-    asked = Options(target or "", *texts, *modes)
+    requested = Options(target or "", *texts, *modes)
     with progress("compiling") as step, collector_paused():
-        compiled = _read_and_compiled(model, weights, asked, own, name, step)
+        compiled = _read_and_compiled(model, weights, requested, own, name, step)
     if wrong := wrong_declarations(compiled.decisions):
         _LOGGER.warning("%s: %s", compiled.name, warning_of(wrong))
     return compiled
@@ -161,45 +161,45 @@ def check_options(target: object, meta: object, name: object, check_finite: obje
 def _read_and_compiled(
     model: Model,
     weights: Weights | None,
-    asked: Options,
+    requested: Options,
     passes: Sequence[Extension],
     name: str | None,
     step: Step,
 ) -> CompiledModel:
     step("reading")
     source, given = read_weighted(model, read_weights(weights), make_context())
-    return _compiled(source, given, asked, passes, name or source.name, step)
+    return _compiled(source, given, requested, passes, name or source.name, step)
 
 
 def compile_source(
     source: Source,
     weights: Mapping[str, Array],
-    asked: Options,
+    requested: Options,
     shared: SharedWeights,
     passes: Sequence[Extension] = (),
 ) -> CompiledModel:
     """Compiles a model that was read, and leaves it as it is. Raises as `compile`.
 
     Args:
-        passes: Those that `asked` names.
+        passes: Those that `requested` names.
         shared: What other executables of the model have already.
     """
     with progress("compiling") as step, collector_paused():
         own = replace(source, module=source.module.clone())
-        return _compiled(own, weights, asked, passes, source.name, step, shared)
+        return _compiled(own, weights, requested, passes, source.name, step, shared)
 
 
 def _compiled(
     source: Source,
     weights: Mapping[str, Array],
-    asked: Options,
+    requested: Options,
     passes: Sequence[Extension],
     name: str,
     step: Step,
     shared: SharedWeights | None = None,
 ) -> CompiledModel:
     context = make_context()
-    options = resolve_options(source, asked)
+    options = resolve_options(source, requested)
     logical = None if source.is_emit else _with_ids(source.module, context)
     places = _places(source.module)
     unread = set[str]() if options.training else _unread(source.module)
@@ -243,28 +243,28 @@ def _weights_of(source: Source, plan: ModulePlan, given: Mapping[str, Array]) ->
     return {**{name: array for name, array in source.weights.items() if name in read}, **given}
 
 
-def resolve_options(source: Source, asked: Options) -> Options:
+def resolve_options(source: Source, requested: Options) -> Options:
     """What was asked for, with the target resolved; empty if the program names it itself.
 
     Raises PolicyError for a target that is not legal, and for options that an emit program cannot follow.
     """
     own = TARGET in source.module.attributes
-    check_strict(source, asked.strict)
+    check_strict(source, requested.strict)
     if source.is_emit:
-        _reject_options(source, own, asked)
-    if source.has_groups and asked.dims:
+        _reject_options(source, own, requested)
+    if source.has_groups and requested.dims:
         raise PolicyError("dims: a program with groups is lowered, its sizes are fixed; leave the option out")
-    if source.has_groups and asked.training:
+    if source.has_groups and requested.training:
         raise PolicyError(
             "training: a program with groups is lowered, its mode is fixed; leave the option out"
         )
-    if not asked.target and own:
-        return replace(asked, threads=_own_threads(source.module, asked.threads))
-    target = asked.target or DEFAULT_TARGET
-    resolved = resolve_target(target, asked.threads)
-    if asked.tuning and ":" not in target:
-        _check_machine(target, resolve_tuning(asked.tuning).header)
-    return replace(asked, target=target_spec(resolved))
+    if not requested.target and own:
+        return replace(requested, threads=_own_threads(source.module, requested.threads))
+    target = requested.target or DEFAULT_TARGET
+    resolved = resolve_target(target, requested.threads)
+    if requested.tuning and ":" not in target:
+        _check_machine(target, resolve_tuning(requested.tuning).header)
+    return replace(requested, target=target_spec(resolved))
 
 
 def _check_machine(backend: str, header: Header) -> None:
@@ -297,22 +297,22 @@ def _own_threads(module: ModuleOp, threads: int) -> int:
     return own if isinstance(own, int) else 1
 
 
-def _reject_options(source: Source, own: bool, asked: Options) -> None:
+def _reject_options(source: Source, own: bool, requested: Options) -> None:
     """What an emit program states is decided: options that could only change it are not ignored.
 
     One that is not final may have open instructions; it takes a policy and a tuning table for them, and a target if it
     names none.
     """
     given = {
-        "target": asked.target,
-        "dims": asked.dims,
-        "policy": asked.policy,
-        "tuning": asked.tuning,
-        "meta": asked.meta,
-        "check_finite": asked.check_finite,
-        "memory_budget": asked.memory_budget,
-        "values": asked.values,
-        "training": asked.training,
+        "target": requested.target,
+        "dims": requested.dims,
+        "policy": requested.policy,
+        "tuning": requested.tuning,
+        "meta": requested.meta,
+        "check_finite": requested.check_finite,
+        "memory_budget": requested.memory_budget,
+        "values": requested.values,
+        "training": requested.training,
     }
     followed = {
         "target": source.is_open and not own,
@@ -324,7 +324,7 @@ def _reject_options(source: Source, own: bool, asked: Options) -> None:
             f"{wrong[0]}= has no effect on an emit program, which is decided; "
             "run raise-emit to get its logical IR, and compile that"
         )
-    if not own and not asked.target:
+    if not own and not requested.target:
         raise PolicyError(
             'the emit program names no target; write aicf.target = #emit.target<"cpu", ...> on it'
         )

@@ -42,13 +42,13 @@ def target_for(device: str | None, engine: str | None) -> str | None:
 
 def check_device(device: str | None, engine: str | None, backend: str, arch: str) -> None:
     """Raises PolicyError if a compiled program is not for the device and the engine that are asked for."""
-    asked = target_for(device, engine)
+    requested = target_for(device, engine)
     own = f"{backend}:{arch}"
     if device is not None and not _runs_on(backend, _device_named(device)):
         raise PolicyError(
             f"device: '{device}' is asked for, the program is compiled for {own}; compile it again"
         )
-    if engine is not None and asked not in (backend, own):
+    if engine is not None and requested not in (backend, own):
         raise PolicyError(
             f"engine: '{engine}' is asked for, the program is compiled for {own}; compile it again"
         )

@@ -99,7 +99,7 @@ class InferenceSession:
             flag_from(training, PolicyError, "training"),
         )
         folder = None if cache_dir is None else path_from(cache_dir, ArtifactError, "cache_dir")
-        asked = Request(
+        request = Request(
             model,
             weights,
             device,
@@ -115,7 +115,7 @@ class InferenceSession:
             training,
         )
         self._report = Report()
-        self._engine: Engine = open_engine(asked, self._report)
+        self._engine: Engine = open_engine(request, self._report)
         self._interface = self._engine.interface
         self._report.name = self._engine.model
         self._programs = Programs(self._engine, self._limits, self._report)

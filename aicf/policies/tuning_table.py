@@ -328,11 +328,11 @@ def check_header(header: Header, backend: str, arch: str, threads: int, librarie
         for name, version in libraries.items()
         if name in header.libraries
     ]
-    for what, measured, asked in facts:
-        if measured != asked:
+    for what, measured, expected in facts:
+        if measured != expected:
             raise PolicyError(
                 f"tuning: the table was measured on {header.device} with {what} {measured}, this program is for "
-                f"{what} {asked}; {remeasure(wanted)}"
+                f"{what} {expected}; {remeasure(wanted)}"
             )
 
 

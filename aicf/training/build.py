@@ -108,7 +108,7 @@ def train_step(
     given = first_values(forward, seed, None if weights is None else read_weights(weights))
     own = flattened(passes)
     check_options(target, meta, None, check_finite)
-    asked = Options(
+    requested = Options(
         target or "",
         policy_text(policy),
         "" if forward.has_sizes else sizes,
@@ -121,7 +121,7 @@ def train_step(
     )
     folder = None if cache_dir is None else path_from(cache_dir, ArtifactError, "cache_dir")
     source = Source(program.graph.module(), forward.name)
-    executable = _compiled(source, {**program.start, **given}, asked, own, folder)
+    executable = _compiled(source, {**program.start, **given}, requested, own, folder)
     ours = {argument.name for argument in forward.arguments}
     added = (*(name for name in program.start if name not in ours), *sorted(forward.drawing))
     schedule = resolve_schedule(optimizer.lr)
@@ -176,7 +176,7 @@ def warn_of_ties(forward: Forward, trained: Sequence[str]) -> None:
 def _compiled(
     source: Source,
     weights: Mapping[str, Array],
-    asked: Options,
+    requested: Options,
     passes: Sequence[Extension],
     folder: Path | None,
 ) -> CompiledModel:
@@ -184,10 +184,10 @@ def _compiled(
     shared = ModelWeights()
     verify_module(source.module)
     if folder is None:
-        return compile_source(source, weights, asked, shared, passes)
+        return compile_source(source, weights, requested, shared, passes)
     report = Report()
     report.name = source.name
-    options, text = resolve_options(source, asked), logical_text(source.module)
+    options, text = resolve_options(source, requested), logical_text(source.module)
     executable, loaded, kept = ProgramCache(folder, report).made(
         f"@{source.name}",
         text,

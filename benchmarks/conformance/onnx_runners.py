@@ -46,10 +46,10 @@ def aicf(case: OnnxCase) -> Ran:
             exe = aicf.compile(model, dims=_dims(case), values=dict(bound), training=True)
             found = exe.run({spec.name: np.asarray(feeds[spec.name]) for spec in exe.inputs})
         except AicfError as error:
-            asked = [name for name in _asked(str(error), case) if name not in bound]
-            if not asked:
+            missing = [name for name in _values_needed(str(error), case) if name not in bound]
+            if not missing:
                 raise _refusal(error) from error
-            bound.update({name: feeds[name] for name in asked})
+            bound.update({name: feeds[name] for name in missing})
             continue
         found = Counts.read(exe.plan.programs[0].graph).taken(found, ())
         return Ran([found[output.name] for output in case.model.graph.output], tuple(bound))
@@ -62,7 +62,7 @@ def _refusal(error: Exception) -> Exception:
     return RuntimeError(str(error)) if unforeseen else Unsupported(str(error))
 
 
-def _asked(message: str, case: OnnxCase) -> list[str]:
+def _values_needed(message: str, case: OnnxCase) -> list[str]:
     """The inputs whose values an error asks for, by name."""
     return [name for name in case.feeds() if f"values={{'{name}'" in message]
 

@@ -57,8 +57,8 @@ def prepare_all(options: argparse.Namespace) -> None:
 
     for name in filter(None, options.rows.split(",")) if options.rows else programs.PROGRAMS:
         started = time.perf_counter()
-        asked = Options(options.target, "", "", 1)
-        made = prepare(programs.PROGRAMS[name](), asked, options.variants, partial(print, f"{name}:"))
+        requested = Options(options.target, "", "", 1)
+        made = prepare(programs.PROGRAMS[name](), requested, options.variants, partial(print, f"{name}:"))
         save(made, options.directory / name)
         print(f"{name}: {len(made.cases)} cases, {time.perf_counter() - started:.0f} s", flush=True)
 

@@ -38,14 +38,14 @@ def structure_of_code(code: KernelOp | None) -> Structure:
 
 def structure_of_workload(work: Workload) -> Structure:
     """All that kernels are told of a piece of work but its id; its code is what the body has to have."""
-    asked = (work.rounding, work.batch_invariant, work.tf32)
+    numerics = (work.rounding, work.batch_invariant, work.tf32)
     return (
         work.kind,
         tuple(work.attrs.items()),
         work.operands,
         work.results,
         structure_of_body(work.body),
-        *asked,
+        *numerics,
     )
 
 

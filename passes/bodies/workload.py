@@ -63,8 +63,8 @@ class GroupWorkload:
         whether products may round operands that could be rounded to TF32."""
         invariant = policy.determinism == BATCH_INVARIANT
         tf32 = policy.tf32 and may_be_rounded(self.work.kind, self.work.operands)
-        asked = replace(self.work, rounding=policy.rounding, batch_invariant=invariant, tf32=tf32)
-        return replace(self, work=asked)
+        with_options = replace(self.work, rounding=policy.rounding, batch_invariant=invariant, tf32=tf32)
+        return replace(self, work=with_options)
 
 
 def may_be_rounded(kind: str, operands: Sequence[OperandInfo]) -> bool:

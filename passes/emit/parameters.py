@@ -64,11 +64,11 @@ class ParameterValues:
     def __post_init__(self) -> None:
         self.fixed = dict(self._fixed())
         self._copied = set(self._read_in_one_piece())
-        asked: set[SSAValue] = set()
+        requested: set[SSAValue] = set()
         for op in self.function.body.block.ops:
             if not any(result in self.fixed for result in op.results):
                 for operand in op.operands:
-                    self._ask(operand, asked)
+                    self._request(operand, requested)
 
     def _fixed(self) -> Iterator[tuple[SSAValue, frozenset[BlockArgument]]]:
         found: dict[SSAValue, frozenset[BlockArgument]] = {}
@@ -99,11 +99,11 @@ class ParameterValues:
             elif isinstance(op, logical.ConvOp) and not _is_in_one_piece(views.get(op.weight)):
                 yield op.weight
 
-    def _ask(self, value: SSAValue, asked: set[SSAValue]) -> None:
+    def _request(self, value: SSAValue, requested: set[SSAValue]) -> None:
         """Finds what has to cross for a reader of `value` that is computed at every call."""
-        if value in asked or not self.fixed.get(value) or not isinstance(value, OpResult):
+        if value in requested or not self.fixed.get(value) or not isinstance(value, OpResult):
             return
-        asked.add(value)
+        requested.add(value)
         op = value.op
         if value in self._copied or not is_view(op):
             if (stays := self._against(op)) is None:
@@ -111,7 +111,7 @@ class ParameterValues:
                 return
             self.stays[op] = stays
         for operand in op.operands:
-            self._ask(operand, asked)
+            self._request(operand, requested)
 
     def _against(self, op: Operation) -> Stays | None:
         """Why an op is computed at every call, if it is."""

@@ -44,9 +44,9 @@ class Profitability:
     @staticmethod
     def of(group_work: GroupWorkload, target: TargetAttr, policy: KernelPolicy) -> Profitability:
         """The profitability under a policy."""
-        asked = group_work.under(policy)
-        legal, rejected = legal_kernels(asked, target, frozenset(policy.forbid))
-        return Profitability(asked.work, target, legal, rejected)
+        under_policy = group_work.under(policy)
+        legal, rejected = legal_kernels(under_policy, target, frozenset(policy.forbid))
+        return Profitability(under_policy.work, target, legal, rejected)
 
     @cached_property
     def unfused_us(self) -> float:

@@ -85,8 +85,8 @@ def _check(request: Request, block: Block) -> None:
     kind, attrs = derive_kind(block)
     if (kind, dict(attrs)) != (request.kind, dict(request.attrs)):
         element = tensor_info(request.results[0]).element.name
-        asked = f"kind '{request.kind}' with {_text(request.attrs)}"
-        raise NoBody(f"{asked} is in {element} the body of {kind} with {_text(attrs)}")
+        requested = f"kind '{request.kind}' with {_text(request.attrs)}"
+        raise NoBody(f"{requested} is in {element} the body of {kind} with {_text(attrs)}")
 
 
 def _text(attrs: Mapping[str, Attribute]) -> str:

@@ -212,7 +212,7 @@ def why_not_placed(group: GroupOp, placed: GroupWorkload, context: FusionContext
 def least_us(work: GroupWorkload, context: FusionContext) -> float:
     """The least microseconds that a kernel is predicted to take for work that one runs."""
     policy, target = context.policy, context.target
-    asked = work.under(policy)
-    legal, _ = legal_kernels(asked, target, frozenset(policy.forbid))
+    under_policy = work.under(policy)
+    legal, _ = legal_kernels(under_policy, target, frozenset(policy.forbid))
     allowed = [k for k in legal if policy.determinism == "any" or k.determinism == "bitwise"]
-    return min(kernel.cost_us(asked.work, target) for kernel in allowed or legal)
+    return min(kernel.cost_us(under_policy.work, target) for kernel in allowed or legal)

@@ -119,7 +119,7 @@ class LayoutPrices:
                 continue
             source, result = group.ins[work.operands[0].argument], group.results[0]
             returns = list(_returns(result))
-            if self._is_asked_for(group) or not _only_moves(group) or place_of(result).whole is not result:
+            if self._is_requested(group) or not _only_moves(group) or place_of(result).whole is not result:
                 continue
             if returns and not self._may_be_given_back(source, returns, given_back):
                 continue
@@ -138,7 +138,7 @@ class LayoutPrices:
         entry = result_attrs(self.context.function, returns[0][1])
         return len(returns) == 1 and logical.UPDATES_ATTR not in entry and place_of(source).whole is source
 
-    def _is_asked_for(self, group: GroupOp) -> bool:
+    def _is_requested(self, group: GroupOp) -> bool:
         """Whether the policy speaks of the copy as an instruction of its own."""
         policy, ids = self.context.policy, [group.id.data]
         ids += [id_ for op in group.body.block.ops if (id_ := op_id(op)) is not None]

@@ -64,7 +64,7 @@ def _legalize(context: FusionContext) -> None:
 def _refused(op: Operation, context: FusionContext) -> OpExpansion | None:
     """The expansion of an op that has to be replaced; None for an op that stays."""
     row = EXPANSIONS.get(type(op)) if isinstance(op, LogicalOp) else None
-    if row is None or not row.is_asked(op):
+    if row is None or not row.is_requested(op):
         return None
     reason = _reason(op, row, context)
     if reason is None or _copies_views(op, row, context):

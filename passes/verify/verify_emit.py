@@ -204,8 +204,8 @@ def _verify_record(
         return
     kernel = descriptor(op.kernel, target)
     work = _recorded_work(op, table, known.tf32)
-    asked = (op.kernel, *structure_of_workload(work), *map(structure_of_code, (work.code, work.prologue)))
-    if asked not in known.records:
+    key = (op.kernel, *structure_of_workload(work), *map(structure_of_code, (work.code, work.prologue)))
+    if key not in known.records:
         reason = (
             f"it runs no {op.kind.data}" if op.kind.data not in kernel.kinds else kernel.legal(work, target)
         )
@@ -213,14 +213,14 @@ def _verify_record(
             if reason is not None:
                 raise RecordError(reason)
             record = kernel.checked_record(work, op.kernel.record.data, target)
-            known.records[asked] = take_apart(kernel_record(kernel, record))
+            known.records[key] = take_apart(kernel_record(kernel, record))
         except PlanError as error:
             raise invalid(
                 op,
                 f"{_named(op)}: kernel '{kernel.id}' cannot run it as its record says: {error.message}; correct the "
                 "record, or leave kernel(...) out for select-kernels",
             ) from error
-    _verify_demands(op, work, known.records[asked])
+    _verify_demands(op, work, known.records[key])
 
 
 def _verify_demands(op: ResolvedOp, work: Workload, parts: RecordParts) -> None:

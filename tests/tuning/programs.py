@@ -127,7 +127,7 @@ def register(monkeypatch: pytest.MonkeyPatch, *kernels: AnyKernel) -> None:
 @pytest.fixture(autouse=True)
 def fresh_kernels(monkeypatch: pytest.MonkeyPatch):
     """No test sees the kernels of another. Products have one variant each here: tables are tested, not tiles."""
-    monkeypatch.setattr(GemmKernel, "variants", lambda self, *asked: [self.record(*asked)])
+    monkeypatch.setattr(GemmKernel, "variants", lambda self, *arguments: [self.record(*arguments)])
     registry.get_kernels.cache_clear()
     yield
     registry.get_kernels.cache_clear()

@@ -191,9 +191,9 @@ def test_a_lost_device_ends_the_measuring_and_the_next_one_goes_on_behind_it():
     made = prepared()
     first = measure(made, device, silent)
     assert [len(work.rows) + len(work.failed) for work in first.works] == [2]
-    asked: list[str] = []
-    second = measure(made, FakeDevice(lambda kernel, _: 3.0), asked.append, first)
-    assert len(asked) == 2 and all("second: " in what for what in asked)
+    measured: list[str] = []
+    second = measure(made, FakeDevice(lambda kernel, _: 3.0), measured.append, first)
+    assert len(measured) == 2 and all("second: " in what for what in measured)
     both = added(second, first)
     assert sorted(len(work.rows) for work in both.works) == [1, 2]
 

@@ -137,12 +137,12 @@ def test_a_table_of_another_gpu_is_not_added_to(
 def test_a_lost_device_is_told_and_what_was_measured_is_kept(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    asked: list[str] = []
+    measured: list[str] = []
     device = FakeDevice(lambda kernel, spec: 1.0)
 
     def times(kernel: str, spec: object) -> float:
-        asked.append(kernel)
-        if len(asked) == 2:
+        measured.append(kernel)
+        if len(measured) == 2:
             device.lost = True
             raise CaptureError("a kernel touched foreign memory")
         return 1.0

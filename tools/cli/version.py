@@ -9,9 +9,9 @@ from pathlib import Path
 import typer
 
 
-def print_version(asked: bool) -> None:
+def print_version(requested: bool) -> None:
     """Prints the version and ends the command, if it was asked for: a callback of Typer."""
-    if asked:
+    if requested:
         print(f"aicf {_version()}")
         raise typer.Exit
 

@@ -24,7 +24,7 @@ class OpExpansion:
             `lower-logical` from the start.
         formula: What replaces it. It writes no op that its own row would expand again.
         choice: What the ledger calls the result.
-        is_asked: Which ops of the class are checked; the others stay as they are.
+        is_requested: Which ops of the class are checked; the others stay as they are.
         kept: What `lower-logical` writes of the op where the target has kernels of `kinds`; None leaves it as it is.
         copied: The operands that are copied where they are views, if a kernel then runs the op.
     """
@@ -33,7 +33,7 @@ class OpExpansion:
     kinds: tuple[str, ...]
     formula: Formula
     choice: str
-    is_asked: Callable[[Any], bool] = _always
+    is_requested: Callable[[Any], bool] = _always
     kept: Formula | None = None
     copied: tuple[int, ...] = ()
 

@@ -30,7 +30,7 @@ register(
         ("gemm",),
         _cast_first,
         "as a product of i32",
-        is_asked=_is_widening,
+        is_requested=_is_widening,
         kept=FORMULAS[logical.MatmulOp],
     )
 )

@@ -45,8 +45,8 @@ BOTH: tuple[Lies, Lies] = ("planes", "channels")
 def only(algorithm: str, along: str = "channels") -> Any:
     """What chooses the cheapest of one algorithm with its lanes along what is said."""
 
-    def ranked(asked: ConvQuery) -> list[tuple[float, ConvSpec]]:
-        found = [e for e in candidates_of(asked) if (e[1].algorithm, e[1].lanes_along) == (algorithm, along)]
+    def ranked(query: ConvQuery) -> list[tuple[float, ConvSpec]]:
+        found = [e for e in candidates_of(query) if (e[1].algorithm, e[1].lanes_along) == (algorithm, along)]
         return sorted(found, key=lambda entry: entry[0])
 
     return ranked

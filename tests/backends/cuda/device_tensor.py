@@ -39,7 +39,7 @@ class DeviceTensor:
         )
         self.array[...] = values
         self.device = (2, index)
-        self.asked_for: list[int | None] = []
+        self.requested: list[int | None] = []
 
     def _start(self, offset: int) -> int:
         return self.block - self.gpu.blocks[self.block].ctypes.data + offset
@@ -48,7 +48,7 @@ class DeviceTensor:
         return self.device
 
     def __dlpack__(self, *, stream: int | None = None) -> object:
-        self.asked_for.append(stream)
+        self.requested.append(stream)
         view = DeviceView(
             self.array.ctypes.data,
             self.array.shape,

@@ -59,7 +59,7 @@ def test_the_owner_orders_its_work_before_ours(gpu: FakeDriver) -> None:
     x = DeviceTensor(gpu, random(RNG, 4, 6))
     bound = exe.bind(x=x)
     bound.replay()
-    assert x.asked_for and all(stream in gpu.queues for stream in x.asked_for)
+    assert x.requested and all(stream in gpu.queues for stream in x.requested)
 
 
 def test_calls_take_arrays_of_the_device(gpu: FakeDriver) -> None:

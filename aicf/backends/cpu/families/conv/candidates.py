@@ -62,56 +62,56 @@ class ConvQuery:
 
 
 @lru_cache(maxsize=1024)
-def ranked(asked: ConvQuery) -> Sequence[tuple[float, ConvSpec]]:
+def ranked(query: ConvQuery) -> Sequence[tuple[float, ConvSpec]]:
     """The best spec of each algorithm, tile that is transformed and number of threads, with predicted microseconds; the
     cheapest first."""
     best: dict[tuple[str, int, int], tuple[float, ConvSpec]] = {}
-    for us, spec in sorted(candidates_of(asked), key=lambda entry: entry[0]):
+    for us, spec in sorted(candidates_of(query), key=lambda entry: entry[0]):
         best.setdefault((spec.algorithm, spec.output_tile, spec.threads), (us, spec))
     return list(best.values())
 
 
-def candidates_of(asked: ConvQuery) -> list[tuple[float, ConvSpec]]:
+def candidates_of(query: ConvQuery) -> list[tuple[float, ConvSpec]]:
     """All there is code for, with predicted microseconds."""
-    problem = asked.problem
+    problem = query.problem
     if problem.channels == 1 and problem.groups > 1 and prod(problem.taps) <= MOST_PLANE_TAPS:
         # Vectors of channels are read where they lie, so that they would be widened for each product.
-        specs = [*_planes(asked), *([] if problem.widens else _channels(asked))]
+        specs = [*_planes(query), *([] if problem.widens else _channels(query))]
     else:
-        specs = _direct(asked)
-    found = [(cost_us(spec, asked.epilogue), spec) for spec in specs]
+        specs = _direct(query)
+    found = [(cost_us(spec, query.epilogue), spec) for spec in specs]
     if problem.is_pointwise and not problem.widens:
-        found += _products(asked)
+        found += _products(query)
     # At each run a weight would take longer to transform than most images to convolve.
-    if asked.transforms and asked.is_param and winograd_reason(problem) is None:
-        found += _winograd(asked)
+    if query.transforms and query.is_param and winograd_reason(problem) is None:
+        found += _winograd(query)
     return found
 
 
-def _winograd(asked: ConvQuery) -> Iterator[tuple[float, ConvSpec]]:
+def _winograd(query: ConvQuery) -> Iterator[tuple[float, ConvSpec]]:
     """Ways to transform tiles, with predicted microseconds."""
-    problem = asked.problem
-    for share, along, tile in product(asked.shares, _ALONG, OUTPUT_TILES):
-        vector = asked.epilogue.of(along) + (TRANSPOSE_CYCLES if along == "pixels" else 0.0)
-        for us, spec in propose_winograd(tiled(problem), asked.level, tile, share, vector):
+    problem = query.problem
+    for share, along, tile in product(query.shares, _ALONG, OUTPUT_TILES):
+        vector = query.epilogue.of(along) + (TRANSPOSE_CYCLES if along == "pixels" else 0.0)
+        for us, spec in propose_winograd(tiled(problem), query.level, tile, share, vector):
             own = ConvSpec(
                 problem, "winograd", spec.lanes, along, prepared=True, threads=share, winograd=spec
             )
             yield us, own
 
 
-def _products(asked: ConvQuery) -> Iterator[tuple[float, ConvSpec]]:
+def _products(query: ConvQuery) -> Iterator[tuple[float, ConvSpec]]:
     """Ways to multiply the weight and the pixels, with predicted microseconds."""
-    problem = asked.problem
-    own: BSource = "packed" if asked.is_param else "workspace"
+    problem = query.problem
+    own: BSource = "packed" if query.is_param else "workspace"
     sources: list[tuple[Along, BSource]] = [("pixels", "direct"), ("pixels", "workspace"), ("channels", own)]
-    for share, (along, source) in product(asked.shares, sources):
+    for share, (along, source) in product(query.shares, sources):
         for us, spec in propose(
             problem.product(along),
-            asked.level,
+            query.level,
             source,
             threads=share,
-            epilogue_cycles=asked.epilogue.of(along),
+            epilogue_cycles=query.epilogue.of(along),
             splits=(1,),
             count=1,
         ):
@@ -130,9 +130,9 @@ def _products(asked: ConvQuery) -> Iterator[tuple[float, ConvSpec]]:
             )
 
 
-def _planes(asked: ConvQuery) -> list[ConvSpec]:
+def _planes(query: ConvQuery) -> list[ConvSpec]:
     """Depthwise in vectors of pixels of a row."""
-    problem, lanes = asked.problem, asked.lanes
+    problem, lanes = query.problem, query.lanes
     vectors = max(1, min(4, problem.counts[1] // lanes))
     copies = problem.is_padded or problem.x_strides[3] != 1 or problem.widens
     return [
@@ -145,14 +145,14 @@ def _planes(asked: ConvQuery) -> list[ConvSpec]:
             copies=copies,
             threads=share,
         )
-        for share in asked.shares
+        for share in query.shares
         if share <= problem.batch * problem.groups
     ]
 
 
-def _channels(asked: ConvQuery) -> list[ConvSpec]:
+def _channels(query: ConvQuery) -> list[ConvSpec]:
     """Depthwise in vectors of channels, where those lie side by side; panels are whole lines of the cache."""
-    problem, level, lanes = asked.problem, asked.level, asked.lanes
+    problem, level, lanes = query.problem, query.level, query.lanes
     vectors = min(max(1, CACHE_LINE // level.vector_bytes, 2), -(-problem.groups // lanes))
     pixels = max(1, min((level.registers - 6) // vectors - 1, 6, problem.counts[1]))
     specs = [
@@ -164,23 +164,23 @@ def _channels(asked: ConvQuery) -> list[ConvSpec]:
             pixels,
             vectors,
             problem.counts[0],
-            prepared=asked.is_param,
+            prepared=query.is_param,
             threads=share,
         )
-        for share in asked.shares
+        for share in query.shares
     ]
     return [spec for spec in specs if spec.threads <= spec.panels and check(spec) is None]
 
 
-def _direct(asked: ConvQuery) -> list[ConvSpec]:
+def _direct(query: ConvQuery) -> list[ConvSpec]:
     """Tiles of pixels times vectors of output channels."""
-    problem, lanes = asked.problem, asked.lanes
+    problem, lanes = query.problem, query.lanes
     needed = -(-problem.outputs // lanes)
     found: list[ConvSpec] = []
     for along, vectors in product(_ALONG, range(1, min(4, needed) + 1)):
         longest = lanes if along == "pixels" else _MOST_PIXELS
-        most = min((asked.level.registers - 1 - vectors) // vectors, longest)
-        for pixels, share in product(range(min(2, most), most + 1), asked.shares):
+        most = min((query.level.registers - 1 - vectors) // vectors, longest)
+        for pixels, share in product(range(min(2, most), most + 1), query.shares):
             spec = ConvSpec(
                 problem,
                 "direct",
@@ -190,7 +190,7 @@ def _direct(asked: ConvQuery) -> list[ConvSpec]:
                 vectors,
                 problem.counts[0],
                 problem.is_padded or problem.widens,
-                asked.is_param and problem.groups == 1,
+                query.is_param and problem.groups == 1,
                 share,
             )
             if share <= spec.panels:

@@ -142,8 +142,8 @@ class ConvKernel(CpuKernel[ConvSpec]):
         level = variant_of(target, self.level)
         epilogue = _epilogue(work, level.lanes(problem.dtype))
         transforms = _transforms_reason(work) is None
-        asked = ConvQuery(problem, level, threads_of(target), weight.is_weight, epilogue, transforms)
-        return ranked(asked)
+        query = ConvQuery(problem, level, threads_of(target), weight.is_weight, epilogue, transforms)
+        return ranked(query)
 
 
 def _algorithm(name: str, tile: int) -> str:
