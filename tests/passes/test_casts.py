@@ -93,8 +93,8 @@ def test_a_raised_step_is_the_same_again(target: str) -> None:
     """The policy lists both casts as one group, wherever it is cut again."""
     module = parse_module(TEXT)
     AicfTrainingPass(target).apply(make_context(), module)
-    once = stripped(module)
-    assert once.count('emit.resolved "update"') == 2
+    first = stripped(module)
+    assert first.count('emit.resolved "update"') == 2
     RaiseEmitPass().apply(make_context(), module)
     AicfInferencePass(start="lowered").apply(make_context(), module)
-    assert stripped(module) == once
+    assert stripped(module) == first

@@ -63,11 +63,11 @@ def test_raised_programs_are_the_same_again(first: int) -> None:
     for seed in range(first, first + 4):
         module, target = graph(seed).module, TARGETS[seed % 2]
         compiled(module, target)
-        once = stripped(module)
+        text = stripped(module)
         RaiseEmitPass().apply(make_context(), module)
         again = parse_module(str(module), "raised")
         compiled(again, start="lowered")
-        assert stripped(again) == once, f"seed {seed}"
+        assert stripped(again) == text, f"seed {seed}"
 
 
 def _lowered(text: str) -> ModuleOp:

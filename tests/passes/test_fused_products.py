@@ -54,14 +54,14 @@ def test_recompiling_a_raised_program_gives_the_same_program(family: str, target
         module, feeds, label = program.module, program.inputs, f"{family} seed {seed}"
         expected, magnitude = reference_run(module, feeds, "")
         compiled(module, target)
-        once, read = stripped(module), parse_module(str(module), "compiled")
+        first, read = stripped(module), parse_module(str(module), "compiled")
         for pin in ("all", "groups") if family == "several_results" else ("all", "groups", "nothing"):
             raised = read.clone()
             RaiseEmitPass(pin).apply(make_context(), raised)
             verify_module(raised)
             assert_close(expected, run_module(raised, feeds, "exact"), magnitude, label)
             compiled(raised, start="lowered")
-            assert stripped(raised) == once, f"{label}, pin {pin}"
+            assert stripped(raised) == first, f"{label}, pin {pin}"
 
 
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family != "attention_step"])

@@ -34,14 +34,14 @@ def test_the_instruction_comes_back() -> None:
     source = str(module)
     compiled(module, TARGET)
     assert results_of(module) == [2]
-    once = stripped(module)
+    first = stripped(module)
     again = parse_module(source, "model")
     again.attributes["aicf.policy"] = decisions_of(module).kernel.to_attr()
     compiled(again, TARGET)
-    assert stripped(again) == once
+    assert stripped(again) == first
     RaiseEmitPass().apply(make_context(), module)
     compiled(module, start="lowered")
-    assert stripped(module) == once
+    assert stripped(module) == first
 
 
 @pytest.mark.parametrize(

@@ -70,9 +70,9 @@ def test_the_pipeline_is_deterministic(seed: int) -> None:
 def test_a_second_run_changes_nothing(name: str, seed: int) -> None:
     module = random_program(seed).module
     run_pipeline(module, name)
-    once = str(module)
+    first = str(module)
     run_pipeline(module, name)
-    assert str(module) == once
+    assert str(module) == first
 
 
 @pytest.mark.parametrize("seed", range(25))

@@ -34,10 +34,10 @@ def test_the_groups_form_and_come_back(name: str) -> None:
         module = built(name, 512, 1024, "f32").module()
         compiled(module, target)
         assert results_of(module) == list(expected), f"{name} on {target}"
-        once = stripped(module)
+        first = stripped(module)
         RaiseEmitPass().apply(make_context(), module)
         compiled(module, start="lowered")
-        assert stripped(module) == once, f"{name} on {target}"
+        assert stripped(module) == first, f"{name} on {target}"
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

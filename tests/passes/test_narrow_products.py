@@ -276,12 +276,12 @@ def test_a_policy_keeps_f32(policy: dict[str, Any], because: str) -> None:
 
 def test_the_policy_of_a_program_gives_it_again(tmp_path: Path) -> None:
     model = perceptron()
-    once, _ = run(model, {"y": np.empty(0)}, LEVELS[-1])
-    once.save(tmp_path / "once.aicf")
+    first, _ = run(model, {"y": np.empty(0)}, LEVELS[-1])
+    first.save(tmp_path / "once.aicf")
     read_saved_program(tmp_path / "once.aicf").policy.save(tmp_path / "policy.yaml")
     again, _ = run(model, {"y": np.empty(0)}, LEVELS[-1], policy=tmp_path / "policy.yaml")
     assert decided(again)["y"] == ("of integers: i16 and i8", "the policy lists it so")
-    np.testing.assert_array_equal(again(model.inputs), once(model.inputs))
+    np.testing.assert_array_equal(again(model.inputs), first(model.inputs))
 
 
 @pytest.mark.usefixtures("integers_pay")

@@ -62,7 +62,7 @@ def test_recompiling_a_raised_program_gives_the_same_program(seeds: Iterable[int
         module = program.module
         expected = run_module(module, program.inputs, "exact").outputs
         compiled(module, TARGET)
-        once = stripped(module)
+        first = stripped(module)
         raised = read_again(module, number)
         RaiseEmitPass().apply(make_context(), raised)
         verify_module(raised)
@@ -74,7 +74,7 @@ def test_recompiling_a_raised_program_gives_the_same_program(seeds: Iterable[int
             )
         again = read_again(raised, number)
         compiled(again, start="lowered")
-        assert stripped(again) == once
+        assert stripped(again) == first
 
 
 @pytest.mark.parametrize("seeds", [*CHUNKS[:2], (49, 76, 523)])
@@ -83,11 +83,11 @@ def test_through_another_target_and_back(seeds: Iterable[int]):
     for program in programs(seeds):
         module = program.module
         compiled(module, TARGET)
-        once = stripped(module)
+        first = stripped(module)
         for target in ("reference:typed", TARGET):
             RaiseEmitPass("groups").apply(make_context(), module)
             compiled(module, target, start="lowered")
-        assert stripped(module) == once
+        assert stripped(module) == first
 
 
 @pytest.mark.parametrize("pin", ["all", "groups"])
@@ -96,11 +96,11 @@ def test_a_raised_training_step_is_the_same_program_again(pin: str):
     for seed in TRAINED:
         module = random_training_program(seed, steps=5).module
         AicfTrainingPass(TARGET).apply(make_context(), module)
-        once = stripped(module)
+        first = stripped(module)
         RaiseEmitPass(pin).apply(make_context(), module)
         verify_module(module)
         compiled(module, start="lowered")
-        assert stripped(module) == once, seed
+        assert stripped(module) == first, seed
 
 
 def test_unknown_pin():

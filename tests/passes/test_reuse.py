@@ -101,13 +101,13 @@ def test_a_raised_program_keeps_its_new_order() -> None:
     module = breadth_first().module()
     compiled(module, TARGET)
     assert "order by reuse" in choices(module)
-    once = stripped(module)
+    first = stripped(module)
     raised = parse_module(str(module), "moved")
     RaiseEmitPass().apply(make_context(), raised)
     verify_module(raised)
     compiled(raised, start="lowered")
     assert "order by reuse" not in choices(raised)
-    assert stripped(raised) == once
+    assert stripped(raised) == first
 
 
 def choices(module: ModuleOp) -> list[str]:

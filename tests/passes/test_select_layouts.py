@@ -87,10 +87,10 @@ def test_random_nets_have_what_the_pass_is_for() -> None:
 def test_a_raised_program_has_the_layouts_again(seeds: range) -> None:
     for seed in seeds:
         module = compiled(random_convnet(seed), LAST if seed % 3 else "")
-        once = stripped(module)
+        first = stripped(module)
         RaiseEmitPass().apply(make_context(), module)
         run(AicfInferencePass(start="lowered").passes(), make_context(), module)
-        assert stripped(module) == once, seed
+        assert stripped(module) == first, seed
 
 
 @pytest.mark.parametrize("seed", [2, 4, 9, 13])

@@ -56,11 +56,11 @@ def test_no_group_of_loops_gives_what_its_readers_could_widen(target: str) -> No
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_policy_of_a_step_gives_the_step_again(target: str, tmp_path: Path) -> None:
-    once = compiled(target)
+    first = compiled(target)
     program, policy = tmp_path / "step.mlir", tmp_path / "step.yaml"
-    program.write_text(str(once), "utf-8")
+    program.write_text(str(first), "utf-8")
     read_saved_program(program).policy.save(policy)
-    assert stripped(compiled(target, str(policy))) == stripped(once)
+    assert stripped(compiled(target, str(policy))) == stripped(first)
 
 
 def stripped(module: ModuleOp) -> str:

@@ -114,18 +114,18 @@ def test_a_raised_step_is_the_same_again(name: str, target: str) -> None:
     """The policy lists the ops of the update; from lowered IR only listed updates are one instruction."""
     module = parse_module(Program(CASES[name][0].tensors, history=HISTORY).text())
     AicfTrainingPass(target).apply(make_context(), module)
-    once = stripped(module)
+    first = stripped(module)
     RaiseEmitPass().apply(make_context(), module)
     AicfInferencePass(start="lowered").apply(make_context(), module)
-    assert stripped(module) == once
+    assert stripped(module) == first
 
 
 def test_through_another_target_and_back() -> None:
     """Groups of cpu, where numbers are instructions of their own, are groups on cuda as well."""
     module = parse_module(Program(CASES["adam"][0].tensors, history=HISTORY).text())
     AicfTrainingPass("cpu:x86-64-v3").apply(make_context(), module)
-    once = stripped(module)
+    first = stripped(module)
     for target in ("cuda:sm_90a", "cpu:x86-64-v3"):
         RaiseEmitPass("groups").apply(make_context(), module)
         AicfInferencePass(target, start="lowered").apply(make_context(), module)
-    assert stripped(module) == once
+    assert stripped(module) == first

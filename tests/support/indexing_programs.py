@@ -133,8 +133,8 @@ def _scatter(i: Inputs, mode: ScatterMode, dtype: str = "i64") -> Value:
 def _scatter_row(i: Inputs) -> Value:
     """One row, with an index of either type; what is computed of the rows joins them."""
     x, index = i.data(7, 40), i.indices(7, 1)
-    once = i.graph.scatter(i.graph.exp(x), index, i.data(1, 40))
-    return i.graph.scatter(once, i.indices(7, 1, dtype="i32"), i.data(1, 40)) * x
+    updated = i.graph.scatter(i.graph.exp(x), index, i.data(1, 40))
+    return i.graph.scatter(updated, i.indices(7, 1, dtype="i32"), i.data(1, 40)) * x
 
 
 def _scatter_wide(i: Inputs) -> Value:

@@ -149,8 +149,8 @@ def _periodic(node: Node, value: SSAValue, axis: int, amounts: tuple[int, int], 
     start = -amounts[0] % shape[axis]
     times = -(-(start + padded) // shape[axis])
     before, after = shape[:axis], shape[axis:]
-    once = node.reshape(value, [*before, 1, *after], "once")
-    spread = node.broadcast(once, range(len(shape) + 1), [*before, times, *after], "times")
+    unrepeated = node.reshape(value, [*before, 1, *after], "once")
+    spread = node.broadcast(unrepeated, range(len(shape) + 1), [*before, times, *after], "times")
     repeated = node.reshape(spread, [*before, times * shape[axis], *shape[axis + 1 :]], "repeated")
     starts = [start if dim == axis else 0 for dim in range(len(shape))]
     return node.slice(repeated, starts, [*before, padded, *shape[axis + 1 :]], suffix="padded")

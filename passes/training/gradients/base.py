@@ -77,7 +77,7 @@ class Adjoint(OpWriter):
         """The result of the forward op."""
         return self.saved(self.op.result)
 
-    def once(self, name: str, make: Callable[[], SSAValue]) -> SSAValue:
+    def shared(self, name: str, make: Callable[[], SSAValue]) -> SSAValue:
         """What several operands' gradients share: made for the first that asks."""
         if name not in self._made:
             self._made[name] = make()

@@ -66,7 +66,7 @@ def _flip(adjoint: Adjoint, op: logical.FlipOp) -> SSAValue:
 def _padded(adjoint: Adjoint, op: logical.PadOp) -> SSAValue:
     """What lies inside the border."""
     sizes = [static_size(op, size) for size in tensor_info(op.operand.type).sizes]
-    return adjoint.once(
+    return adjoint.shared(
         "inside", lambda: adjoint.add(logical.SliceOp(adjoint.grad, int_values(op.low), sizes), "inside")
     )
 

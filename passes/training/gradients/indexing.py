@@ -107,7 +107,7 @@ def _share(adjoint: Adjoint, op: logical.ScatterCombineOp) -> SSAValue:
         added = logical.ScatterCombineOp(own, adjoint.saved(op.indices), _updates_reached(adjoint, op), "add")
         return adjoint.apply(logical.DivOp, adjoint.grad, adjoint.add(added, "count"))
 
-    return adjoint.once("share", make)
+    return adjoint.shared("share", make)
 
 
 def _updates_reached(adjoint: Adjoint, op: logical.ScatterCombineOp) -> SSAValue:
@@ -117,7 +117,7 @@ def _updates_reached(adjoint: Adjoint, op: logical.ScatterCombineOp) -> SSAValue
         found = adjoint.add(logical.GatherOp(adjoint.result, adjoint.saved(op.indices), 0), "found")
         return _reached(adjoint, adjoint.saved(op.updates), found)
 
-    return adjoint.once("updates reached", make)
+    return adjoint.shared("updates reached", make)
 
 
 def _reached(adjoint: Adjoint, value: SSAValue, extreme: SSAValue) -> SSAValue:

@@ -25,7 +25,7 @@ def _each(adjoint: Adjoint, op: logical.LossOp, like: SSAValue) -> SSAValue:
 
 
 def _difference(adjoint: Adjoint, op: logical.MseLossOp | logical.HuberLossOp) -> SSAValue:
-    return adjoint.once(
+    return adjoint.shared(
         "difference",
         lambda: adjoint.apply(logical.SubOp, adjoint.saved(op.operand), adjoint.saved(op.target)),
     )
@@ -34,7 +34,7 @@ def _difference(adjoint: Adjoint, op: logical.MseLossOp | logical.HuberLossOp) -
 def _mse(adjoint: Adjoint, op: logical.MseLossOp) -> SSAValue:
     """2 * (x - target)."""
     difference = _difference(adjoint, op)
-    return adjoint.once("slope", lambda: adjoint.product(difference, 2.0, _each(adjoint, op, difference)))
+    return adjoint.shared("slope", lambda: adjoint.product(difference, 2.0, _each(adjoint, op, difference)))
 
 
 def _huber(adjoint: Adjoint, op: logical.HuberLossOp) -> SSAValue:
@@ -45,7 +45,7 @@ def _huber(adjoint: Adjoint, op: logical.HuberLossOp) -> SSAValue:
         near = adjoint.add(logical.ClampOp(difference, -delta, delta), "clamp")
         return adjoint.product(near, _each(adjoint, op, difference))
 
-    return adjoint.once("slope", slope)
+    return adjoint.shared("slope", slope)
 
 
 def _mse_target(adjoint: Adjoint, op: logical.MseLossOp) -> SSAValue:

@@ -54,11 +54,13 @@ def _standardized(adjoint: Adjoint, op: logical.LayerNormOp | logical.RmsNormOp)
         )
 
     def factor() -> SSAValue:
-        x = adjoint.once("centered", centered)
+        x = adjoint.shared("centered", centered)
         return _inverse_deviation(adjoint, adjoint.product(x, x), op.epsilon.value.data, axes)
 
-    inverse = adjoint.once("factor", factor)
-    value = adjoint.once("standardized", lambda: adjoint.product(adjoint.once("centered", centered), inverse))
+    inverse = adjoint.shared("factor", factor)
+    value = adjoint.shared(
+        "standardized", lambda: adjoint.product(adjoint.shared("centered", centered), inverse)
+    )
     return value, inverse
 
 

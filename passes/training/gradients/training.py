@@ -18,7 +18,7 @@ def _global_norm(adjoint: Adjoint, op: logical.GlobalNormOp) -> SSAValue:
         return adjoint.where(adjoint.compare("eq", norm, 0.0), 0.0, quotient)
 
     part = adjoint.saved(op.parts[adjoint.place])
-    spread = adjoint.spread(adjoint.once("share", share), range(tensor_info(part.type).rank), part)
+    spread = adjoint.spread(adjoint.shared("share", share), range(tensor_info(part.type).rank), part)
     return adjoint.product(spread, part)
 
 

@@ -117,15 +117,15 @@ def test_raised_it_compiles_to_the_same_program(pool: str) -> None:
     """With its kernels pinned, and from the CPU, which takes the group because the policy lists it."""
     module = graph_of(pool, "f32").module()
     compiled(module)
-    once = stripped(module)
+    first = stripped(module)
     RaiseEmitPass().apply(make_context(), module)
     run(AicfInferencePass("", start="lowered").passes(), make_context(), module)
-    assert stripped(module) == once
+    assert stripped(module) == first
     for target in ("cpu:x86-64-v3", "cuda:sm_90a"):
         RaiseEmitPass("groups").apply(make_context(), module)
         run(AicfInferencePass(target, start="lowered").passes(), make_context(), module)
         assert sum(isinstance(op, ResolvedOp) for op in module.walk()) == 1
-    assert stripped(module) == once
+    assert stripped(module) == first
 
 
 def test_the_code_reads_global_memory_alone() -> None:

@@ -226,7 +226,7 @@ def point_cycles(kernel: KernelOp) -> float:
     return sum(_op_cycles(type(op)) for phase in kernel.phases for op in phase.body.block.ops)
 
 
-def _cycles_by_place(kernel: KernelOp, scalar_points: bool) -> tuple[float, float]:
+def _cycles_by_nesting(kernel: KernelOp, scalar_points: bool) -> tuple[float, float]:
     """Cycles of one vector of the reduce space through all phases, and of what is computed once for a point, or for one
     vector of points."""
     varying = kernel.varying_values()
@@ -264,12 +264,12 @@ def _arithmetic_cycles(nest: LoopNest, spec: LoopSpec) -> float:
     size = nest.dims[spec.vector_dim].size if spec.vector_dim >= 0 else 1
     vectors = points * steps * -(-size // spec.lanes) / max(1, size)
     width = max((register_bytes(access.dtype) / 4 for access in nest.accesses), default=1.0)
-    swept, once = _cycles_by_place(nest.kernel, scalar_points=inner)
+    swept, hoisted = _cycles_by_nesting(nest.kernel, scalar_points=inner)
     cycles = swept * width * vectors + _partial_store_cycles(nest, spec)
     if not inner:
-        return cycles + once * width * vectors / steps
+        return cycles + hoisted * width * vectors / steps
     reductions = sum(isinstance(op, ReduceOp) for op in _ops(nest.kernel))
-    return cycles + points * (once * width + _ROW_CYCLES + _LANES_CYCLES * reductions)
+    return cycles + points * (hoisted * width + _ROW_CYCLES + _LANES_CYCLES * reductions)
 
 
 def _partial_store_cycles(nest: LoopNest, spec: LoopSpec) -> float:
