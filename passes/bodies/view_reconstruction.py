@@ -161,12 +161,12 @@ def _window_ops(value: SSAValue, view: View, pairs: Sequence[tuple[int, int]]) -
         sum((view.shape[dim] - 1) * view.strides[dim] // unit for dim in pair) + 1
         for pair, unit in zip(pairs, units, strict=True)
     ]
-    plain = View(
+    spanned = View(
         view.offset,
         (*(view.shape[dim] for dim in rest), *spans),
         (*(view.strides[dim] for dim in rest), *units),
     )
-    ops = view_ops(value, plain)
+    ops = view_ops(value, spanned)
     inner, outer = ([pair[place] for pair in pairs] for place in (0, 1))
     dilations, strides = (
         [view.strides[dim] // unit for dim, unit in zip(dims, units, strict=True)] for dims in (inner, outer)
@@ -212,8 +212,8 @@ def _refined_shape(shape: tuple[int, ...], strides: Sequence[int]) -> tuple[int,
             chain.append(mark)
     sizes = [high // low for low, high in zip(chain, [*chain[1:], total], strict=True)]
     refined = tuple(size for size in reversed(sizes) if size != 1)
-    plain = tuple(size for size in shape if size != 1)
-    return shape if refined == plain else refined
+    squeezed = tuple(size for size in shape if size != 1)
+    return shape if refined == squeezed else refined
 
 
 def _picks(refined: tuple[int, ...], view: View, spread: Sequence[int]) -> list[_Pick] | None:

@@ -143,9 +143,9 @@ class FusionCandidates:
                 cut = self.members[:length]
                 spread = with_producers(cut, accept, self.context)
                 yield spread
-                plain = with_producers(cut, accept, self.context, through_broadcasts=False)
-                if plain != spread:
-                    yield plain
+                without_broadcasts = with_producers(cut, accept, self.context, through_broadcasts=False)
+                if without_broadcasts != spread:
+                    yield without_broadcasts
 
 
 def _described(op: Operation) -> str:

@@ -27,7 +27,7 @@ class Found:
     Args:
         last: The producers whose values lie channels-last.
         us: Predicted microseconds of all its groups so.
-        plain_us: With what is not fixed in row-major memory.
+        row_major_us: With what is not fixed in row-major memory.
         preferred_us: With all in channels-last memory that lean there and may.
         refused: Givers that no kernel lets lie channels-last with their neighbours, and why.
         end: That the budget ended the search, empty if it did not.
@@ -35,7 +35,7 @@ class Found:
 
     last: frozenset[GroupOp]
     us: float
-    plain_us: float
+    row_major_us: float
     preferred_us: float
     refused: Reasons
     end: str = ""
@@ -59,19 +59,19 @@ class LayoutSearch:
 
         Row-major memory is left only for a gain of both margins.
         """
-        plain = frozenset(producer for producer, last in self.fixed.items() if last)
-        preferred, refused = self.legal(plain | (self.component.preferred - self.fixed.keys()))
-        plain_us, preferred_us = self.total(plain), self.total(preferred)
-        best, best_us = plain, plain_us
+        row_major = frozenset(producer for producer, last in self.fixed.items() if last)
+        preferred, refused = self.legal(row_major | (self.component.preferred - self.fixed.keys()))
+        row_major_us, preferred_us = self.total(row_major), self.total(preferred)
+        best, best_us = row_major, row_major_us
         if self.fixed.keys() < set(self.component.producers):
-            for start in (preferred, plain):
+            for start in (preferred, row_major):
                 labels = self._flipped(start)
                 if (us := self.total(labels)) < best_us:
                     best, best_us = labels, us
-        if plain_us - best_us < max(LEAST_GAIN * plain_us, LEAST_GAIN_US):
-            best, best_us = plain, plain_us
+        if row_major_us - best_us < max(LEAST_GAIN * row_major_us, LEAST_GAIN_US):
+            best, best_us = row_major, row_major_us
         end = f"the search ended after {BUDGET} predictions" if self._is_exhausted else ""
-        return Found(best, best_us, plain_us, preferred_us, refused, end)
+        return Found(best, best_us, row_major_us, preferred_us, refused, end)
 
     def total(self, labels: Labels) -> float:
         """Predicted microseconds of all groups of the component."""

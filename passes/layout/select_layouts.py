@@ -107,8 +107,8 @@ class _Deciding:
         if everything == CHANNELS_LAST:
             wanted |= set(component.producers) - named.keys()
         last, refused = search.legal(wanted)
-        us, plain_us = search.total(last), search.total(())
-        return search, Found(last, us, plain_us, us, refused)
+        us, row_major_us = search.total(last), search.total(())
+        return search, Found(last, us, row_major_us, us, refused)
 
     def _said_of(self, producer: GroupOp) -> str | None:
         layouts, id_ = self.context.policy.layouts, producer.id.data
@@ -138,17 +138,19 @@ class _Telling:
     def run(self) -> None:
         """One decision for the values of each layout."""
         last = [producer for producer in self.search.component.producers if producer in self.found.last]
-        plain = [producer for producer in self.search.component.producers if producer not in self.found.last]
+        row_major = [
+            producer for producer in self.search.component.producers if producer not in self.found.last
+        ]
         if last:
             because = self._by_policy(last) or self._gain
             if self.saved:
                 because += f"; {_count(self.saved, 'transpose')} saved: {_quoted(self.saved)}"
             self._record(CHANNELS_LAST, last, because, {ROW_MAJOR: self._plainly}, [*last, *self.saved])
-        if plain:
+        if row_major:
             against = {producer.id.data: why for producer, why in list(self.found.refused.items())[:_TOLD]}
             against |= {} if last else {CHANNELS_LAST: self._leaning}
-            because = self._by_policy(plain) or (self._least if last else self._no_gain)
-            self._record(ROW_MAJOR, plain, because, against, plain)
+            because = self._by_policy(row_major) or (self._least if last else self._no_gain)
+            self._record(ROW_MAJOR, row_major, because, against, row_major)
 
     def _record(
         self,
@@ -174,7 +176,7 @@ class _Telling:
     def _figures(self) -> Mapping[str, Attribute]:
         found = self.found
         figures: dict[str, Attribute] = {
-            "row_major_us": microseconds(found.plain_us),
+            "row_major_us": microseconds(found.row_major_us),
             "channels_last_us": microseconds(found.preferred_us),
             "chosen_us": microseconds(found.us),
         }
@@ -197,13 +199,14 @@ class _Telling:
     @property
     def _gain(self) -> str:
         found, groups = self.found, self.search.component.groups
-        return f"predicted {found.us:.4g} us for all {len(groups)} that touch one, not {found.plain_us:.4g}{self._end}"
+        against = f"not {found.row_major_us:.4g}{self._end}"
+        return f"predicted {found.us:.4g} us for all {len(groups)} that touch one, {against}"
 
     @property
     def _no_gain(self) -> str:
         found = self.found
-        bound = max(LEAST_GAIN * found.plain_us, LEAST_GAIN_US)
-        return f"predicted {found.plain_us:.4g} us, and no other order saves {bound:.3g} us{self._end}"
+        bound = max(LEAST_GAIN * found.row_major_us, LEAST_GAIN_US)
+        return f"predicted {found.row_major_us:.4g} us, and no other order saves {bound:.3g} us{self._end}"
 
     @property
     def _least(self) -> str:
@@ -215,7 +218,7 @@ class _Telling:
 
     @property
     def _plainly(self) -> str:
-        return f"predicted {self.found.plain_us:.4g} us, not {self.found.us:.4g}"
+        return f"predicted {self.found.row_major_us:.4g} us, not {self.found.us:.4g}"
 
     @property
     def _leaning(self) -> str:

@@ -495,7 +495,7 @@ def _models() -> dict[str, Case]:
     }
 
 
-def _plain() -> dict[str, Case]:
+def _single_programs() -> dict[str, Case]:
     """Code for Hopper without its `a` features: no warpgroup products, but programmatic launch and clusters."""
     some = {**_models(), **_variants()}
     names = ("chain-1", "encoder-f16", "mma-split-cluster", "simt-split")
@@ -659,7 +659,7 @@ STATELESS: dict[str, Case] = {
     **_multi_output(),
     **_models(),
     **_gradients(),
-    **_plain(),
+    **_single_programs(),
     **_policies(),
     **_in_batches(),
     **_random(),

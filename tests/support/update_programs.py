@@ -62,10 +62,10 @@ class Program:
             self._note_loss()
         types = ", ".join(f'{type_} {{logical.updates = "{name}"}}' for _, type_, name in self.results)
         body = "\n  ".join(self.lines)
-        values, plain = (", ".join(entry[place] for entry in self.results) for place in (0, 1))
+        values, result_types = (", ".join(entry[place] for entry in self.results) for place in (0, 1))
         return (
             f"func.func @step({', '.join(self.arguments)}) -> ({types}) {{\n  {body}\n"
-            f"  func.return {values} : {plain}\n}}\n"
+            f"  func.return {values} : {result_types}\n}}\n"
         )
 
     def _argument(self, name: str, type_: str, role: str) -> str:

@@ -17,7 +17,7 @@ def _split_bias(lower: Lowering, op: logical.ConvOp) -> SSAValue | None:
     """The convolution without its bias, and the addition of it."""
     if op.bias is None:
         return None
-    plain = logical.ConvOp(
+    unbiased = logical.ConvOp(
         op.operand,
         op.weight,
         strides=int_values(op.strides),
@@ -27,7 +27,7 @@ def _split_bias(lower: Lowering, op: logical.ConvOp) -> SSAValue | None:
         groups=op.groups.value.data,
         widening=op.widening is not None,
     )
-    sums = lower.add(plain, "sums")
+    sums = lower.add(unbiased, "sums")
     bias = lower.broadcast(op.bias, [1], op.info.sizes, "bias.broadcast")
     return lower.add(logical.AddOp(sums, bias), "bias")
 

@@ -57,7 +57,7 @@ def _attention(node: Node) -> Result:
     mask = _mask(node, heads)
     scale = node.attributes.float("scale", 0.0) or tensor_info(heads.query.type).shape[-1] ** -0.5
     scores: SSAValue | None = None
-    if _is_plain(node):
+    if _is_default(node):
         causal = bool(node.attributes.int("is_causal", 0)) and mask is None
         output = node.apply(
             logical.AttentionOp,
@@ -74,7 +74,7 @@ def _attention(node: Node) -> Result:
     return [_merged(node, output), heads.key, heads.value, scores][: node.outputs]
 
 
-def _is_plain(node: Node) -> bool:
+def _is_default(node: Node) -> bool:
     """All that is asked for is what ``logical.attention`` says."""
     stated = node.attributes.int("softmax_precision", 0)
     wide = bool(stated) and element_of_onnx(stated).bytes > max(node.element(_QUERY).bytes, 4)

@@ -282,7 +282,7 @@ def _run(direction: _Direction, cell: _Cell, x: SSAValue, backward: bool) -> tup
 
 def _is_one_loop(node: Node, steps: int) -> bool:
     """Whether ``logical.lstm`` says all of it, and there are so many steps that one op for each would be many."""
-    plain = not (
+    is_supported = not (
         node.has(_PEEPHOLES) or node.attributes.int("input_forget", 0) or node.attributes.float("clip", 0.0)
     )
     usual = [name.lower() for name in node.attributes.strings("activations", [])]
@@ -290,7 +290,7 @@ def _is_one_loop(node: Node, steps: int) -> bool:
     return (
         node.op_type == "LSTM"
         and steps >= _LONG
-        and plain
+        and is_supported
         and usual in ([], ["sigmoid", "tanh", "tanh"], ["sigmoid", "tanh", "tanh"] * 2)
         and node.element(_X).name in ("f32", "f64")
         and (not node.has(_LENGTHS) or (known is not None and bool((known >= steps).all())))

@@ -181,13 +181,13 @@ def values(draw: Draw, dtype: str, sizes: Sequence[int], *, special: bool = True
         low = 0 if dtype == "u8" else -2
         return random.integers(low, 3, sizes).astype(element.dtype)
     if element.is_float:
-        plain, edges = 2 * random.normal(size=sizes), [np.nan, np.inf, -np.inf, -0.0, 0.0]
+        ordinary, edges = 2 * random.normal(size=sizes), [np.nan, np.inf, -np.inf, -0.0, 0.0]
     else:
         limits = np.iinfo(element.dtype)
-        plain, edges = random.integers(max(limits.min, -99), 100, sizes), [limits.min, limits.max, 0]
+        ordinary, edges = random.integers(max(limits.min, -99), 100, sizes), [limits.min, limits.max, 0]
     if kind == "special":
-        plain = np.where(random.random(sizes) < 0.2, random.choice(edges, sizes), plain)
-    return np.asarray(plain).astype(element.dtype)
+        ordinary = np.where(random.random(sizes) < 0.2, random.choice(edges, sizes), ordinary)
+    return np.asarray(ordinary).astype(element.dtype)
 
 
 def indices(draw: Draw, sizes: Sequence[int], count: int) -> Array:

@@ -47,7 +47,7 @@ def function_keys(launches: Sequence[tuple[Launch, bool]]) -> dict[int, tuple[st
     return {
         id(launch): (key, numbers)
         if key in several
-        else (_identity(launch, reads_body, _plain_text(launch)) if numbers else key, ())
+        else (_identity(launch, reads_body, _launch_text(launch)) if numbers else key, ())
         for (launch, reads_body), (key, numbers) in zip(launches, found, strict=True)
     }
 
@@ -87,7 +87,7 @@ class _Numbered:
         return _Numbered("; ".join(_text(code, places) for code in codes), tuple(places))
 
 
-def _plain_text(launch: Launch) -> str:
+def _launch_text(launch: Launch) -> str:
     """The scalar code of an instruction with its numbers."""
     return "; ".join(_text(code, {}) for code in (launch.prologue, launch.code) if code is not None)
 

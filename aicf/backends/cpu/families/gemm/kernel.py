@@ -107,8 +107,8 @@ class GemmKernel(CpuKernel[GemmSchedule]):
         """A single product with the kernel that takes least."""
         own = self.cost_us(work, target)
         library = BlasKernel()
-        is_plain = work.kind == "gemm" and library.legal(work, target) is None
-        return min(own, library.cost_us(work, target)) if is_plain else own
+        fits_library = work.kind == "gemm" and library.legal(work, target) is None
+        return min(own, library.cost_us(work, target)) if fits_library else own
 
     def schedule(self, work: Workload, target: TargetAttr) -> GemmSchedule:
         """See `Kernel`."""
@@ -233,12 +233,12 @@ def _products_apart(work: Workload, gemm: GemmWork) -> Iterator[Workload]:
     transposed = {name: work.attrs[name] for name in _TRANSPOSES}
     sums = [replace(work.results[0], role="temp")] * (gemm.places.accumulators - 1)
     rights = [work.operands[place] for place in gemm.places.rights]
-    plain = replace(work, kind="gemm", attrs=transposed, code=None, prologue=None)
+    product = replace(work, kind="gemm", attrs=transposed, code=None, prologue=None)
     for b in rights[: len(sums)]:
-        yield replace(plain, operands=(a, b), results=work.results[:1])
+        yield replace(product, operands=(a, b), results=work.results[:1])
     for b, extras, result in zip(rights[len(sums) :], gemm.places.extras, work.results, strict=True):
         own = (a, b, *sums, *(work.operands[place] for place in extras))
-        yield replace(plain, kind="gemm_epilogue", operands=own, results=(result,), code=work.code)
+        yield replace(product, kind="gemm_epilogue", operands=own, results=(result,), code=work.code)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -139,8 +139,8 @@ def _code_reason(code: KernelOp) -> str | None:
 
 def _epilogue_reason(problem: GemvProblem, work: Workload) -> str | None:
     if work.code is None:
-        plain = not problem.gated and not problem.epilogue[0] and work.kind != "gemm_epilogue"
-        return None if plain else "what follows the product has no generated code"
+        without_epilogue = not problem.gated and not problem.epilogue[0] and work.kind != "gemm_epilogue"
+        return None if without_epilogue else "what follows the product has no generated code"
     if work.code.reduce_sizes or len(work.code.phases) != 1 or len(work.code.out_maps) != 1:
         return "what follows the product is not one value for each element"
     if prod(work.code.parallel_sizes) != problem.m * problem.n:

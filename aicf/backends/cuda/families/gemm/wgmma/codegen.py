@@ -284,11 +284,11 @@ def _held(task: Task, spec: Spec) -> dict[int, Held]:
 
 def _registers_beside(task: Task, spec: Spec) -> int:
     """Of a consumer's thread, for what is held."""
-    plain, calling, of_rows = _OTHER_REGISTERS
+    base, calling, of_rows = _OTHER_REGISTERS
     if task.row_totals:
         return register_share(spec) - 3 * spec.sums // 2 - of_rows
     _, most = registers(spec) or (0, register_share(spec))
-    return most - spec.sums - (calling if task.functions else plain)
+    return most - spec.sums - (calling if task.functions else base)
 
 
 def _hold(task: Task, spec: Spec, held: Mapping[int, Held]) -> Snippet:

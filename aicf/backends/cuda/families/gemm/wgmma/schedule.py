@@ -441,9 +441,9 @@ def predicted_us(spec: Spec, task: Task, arch: GpuArch) -> float:
     blocks, slots = spec.all_units(task) * spec.cluster, usable * beside
     together = min(beside, ceil(blocks / usable))
     wave = spec.part_steps(task) * _step_us(spec, task, arch, together, min(blocks, slots))
-    plain, each = _EPILOGUE_US
+    per_store, per_function = _EPILOGUE_US
     stores = 1 if task.row_totals else len(task.outputs)  # those of row programs are in `_SWEEP_US`
-    epilogue = (plain * stores + each * task.functions) * spec.sums / (128 * spec.split_k)
+    epilogue = (per_store * stores + per_function * task.functions) * spec.sums / (128 * spec.split_k)
     wave += epilogue * (spec.consumers * together) ** _OVERLAP
     if task.row_totals:
         wave += task.row_totals * (_SWEEP_US * spec.sums / 128 + _MEET_US * (spec.cluster_n > 1))
