@@ -69,12 +69,12 @@ class RaiseEmitPass(ModulePass):
         taken = _ids(op)
         prepared = _prepared(op, taken)
         every = self.pin == "all"
-        decided = decisions_of(op, Pins(groups=self.pin != "nothing", kernels=every, records=every))
+        decisions = decisions_of(op, Pins(groups=self.pin != "nothing", kernels=every, records=every))
         for program in programs(op):
             if program.sym_name.data != PREPARE:
                 op.body.block.insert_op_before(_Raiser(program, table, prepared, taken).run(), program)
-        op.attributes[POLICY_ATTR] = decided.kernel.to_attr()
-        op.attributes[EXECUTION_ATTR] = decided.execution.to_attr()
+        op.attributes[POLICY_ATTR] = decisions.kernel.to_attr()
+        op.attributes[EXECUTION_ATTR] = decisions.execution.to_attr()
         _drop_emit(op)
 
 

@@ -77,14 +77,14 @@ class _Deciding:
 
     def run(self) -> None:
         """Decides, rewrites, and writes the ledger."""
-        decided = [self._decide(component) for component in self.components]
-        last = frozenset(producer for _, found in decided for producer in found.last)
+        choices = [self._decide(component) for component in self.components]
+        last = frozenset(producer for _, found in choices for producer in found.last)
         saved = {
             group: workload_of(group).operands[0].argument
             for group in self.graph.groups
             if self.prices.is_none(group, last)
         }
-        for search, found in decided:
+        for search, found in choices:
             _Telling(self.context, search, found, [g for g in search.component.groups if g in saved]).run()
         lay_out(self.graph, last, saved)
 

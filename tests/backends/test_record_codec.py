@@ -23,7 +23,7 @@ from aicf.dialects.json_values import attribute_of, json_value
 
 
 @dataclass(frozen=True)
-class Decided:
+class Schedule:
     """Fields of every kind; `rows` and `columns` are one entry."""
 
     size: int
@@ -36,8 +36,8 @@ class Decided:
     late: Annotated[bool, Entry()] = False
 
 
-CODEC = RecordCodec(Decided)
-RECORD = CODEC.entries(Decided(5, 32, "direct", 16, (1, 4), "x"))
+CODEC = RecordCodec(Schedule)
+RECORD = CODEC.entries(Schedule(5, 32, "direct", 16, (1, 4), "x"))
 
 
 def test_what_is_written_is_read() -> None:
@@ -48,9 +48,9 @@ def test_what_is_written_is_read() -> None:
         source: Literal["packed", "direct"] = draw.choice(("packed", "direct"))
         tile = draw.choice((16, 32, 48, 64)), draw.choice((8, 16, 32))
         turns, late = draw.randrange(2), draw.random() < 0.5
-        decided = Decided(7, tile[0], source, tile[1], vectors, "n", turns, late)
-        record = CODEC.entries(decided)
-        assert CODEC.read(record, size=7) == decided
+        schedule = Schedule(7, tile[0], source, tile[1], vectors, "n", turns, late)
+        record = CODEC.entries(schedule)
+        assert CODEC.read(record, size=7) == schedule
         expected = {"tile": [*tile], "source": source, "vectors": [*vectors], "name": "n"}
         plain = {key: json_value(value) for key, value in record.items()}
         assert plain == {**expected, "turns": turns, "late": late}

@@ -118,7 +118,7 @@ def run(
     return exe, list(given) if len(outputs) > 1 else [given]
 
 
-def decided(exe: CompiledModel) -> dict[str, tuple[str, str]]:
+def choices_of(exe: CompiledModel) -> dict[str, tuple[str, str]]:
     """Choice and reason for each product."""
     found = [each for each in exe.decisions if each.made_by == "narrow-products"]
     return {each.subjects[0]: (each.choice, each.because) for each in found}
@@ -159,7 +159,7 @@ def test_a_convolution(seed: int, level: str) -> None:
     exact = model.quantise("y", y, pick("uint8", "int8"))
     exe, (got,) = run(model, {"y_q": exact}, level)
     check_rounded(got, exact)
-    assert decided(exe)["c.sums"][0].startswith("of integers")
+    assert choices_of(exe)["c.sums"][0].startswith("of integers")
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -184,7 +184,7 @@ def test_a_matrix_product(seed: int, level: str) -> None:
     exact = model.quantise("y", x @ (w.swapaxes(-1, -2) if flip else w), "int8")
     exe, (got,) = run(model, {"y_q": exact}, level)
     check_rounded(got, exact)
-    assert [choice.partition(":")[0] for choice, _ in decided(exe).values()] == ["of integers"]
+    assert [choice.partition(":")[0] for choice, _ in choices_of(exe).values()] == ["of integers"]
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -219,7 +219,7 @@ def test_sums_may_fill_i32_and_no_more(level: str) -> None:
         model.add("MatMul", ["x", "w"], "y")
         exe, (got,) = run(model, {"y": x}, level)
         np.testing.assert_allclose(got, x @ w, rtol=1e-4 if choice == "in f32" else 3e-7)
-        assert decided(exe)["y"][0] == choice
+        assert choices_of(exe)["y"][0] == choice
 
 
 @pytest.mark.usefixtures("integers_pay")
@@ -230,7 +230,7 @@ def test_scales_whose_product_is_subnormal_are_multiplied_one_after_the_other() 
     model.add("MatMul", ["x", "w"], "y")
     exe, (got,) = run(model, {"y": x}, LEVELS[-1])
     np.testing.assert_allclose(got.astype(np.float64), x @ w, rtol=1e-6)
-    assert decided(exe)["y"][0] == "of integers: u8 and i8"
+    assert choices_of(exe)["y"][0] == "of integers: u8 and i8"
 
 
 def perceptron(rows: int = 64) -> Model:
@@ -245,7 +245,7 @@ def perceptron(rows: int = 64) -> Model:
 @pytest.mark.parametrize("level", LEVELS)
 def test_the_cheaper_of_the_two_is_taken(level: str) -> None:
     exe, _ = run(perceptron(), {"y": np.empty(0)}, level)
-    choice, because = decided(exe)["y"]
+    choice, because = choices_of(exe)["y"]
     assert choice == "of integers: i16 and i8"
     assert because.startswith("predicted ")
     model = Model(1)
@@ -253,7 +253,7 @@ def test_the_cheaper_of_the_two_is_taken(level: str) -> None:
     model.dequantise("w", model.quantised("w_q", (64, 64, 3, 3)), 64)
     model.add("Conv", ["x", "w"], "c", pads=[1] * 4)
     exe, _ = run(model, {"c": np.empty(0)}, level)
-    choice, because = decided(exe)["c"]
+    choice, because = choices_of(exe)["c"]
     assert choice == "in f32"  # transformed tiles multiply less than half as often
     assert because.startswith("predicted ")
 
@@ -268,7 +268,7 @@ def test_the_cheaper_of_the_two_is_taken(level: str) -> None:
 )
 def test_a_policy_keeps_f32(policy: dict[str, Any], because: str) -> None:
     exe, _ = run(perceptron(), {"y": np.empty(0)}, LEVELS[-1], policy=policy)
-    choice, reason = decided(exe)["y"]
+    choice, reason = choices_of(exe)["y"]
     assert choice == "in f32"
     assert because in reason
     assert "widening" not in exe.ir("narrow-products")
@@ -280,7 +280,7 @@ def test_the_policy_of_a_program_gives_it_again(tmp_path: Path) -> None:
     first.save(tmp_path / "once.aicf")
     read_saved_program(tmp_path / "once.aicf").policy.save(tmp_path / "policy.yaml")
     again, _ = run(model, {"y": np.empty(0)}, LEVELS[-1], policy=tmp_path / "policy.yaml")
-    assert decided(again)["y"] == ("of integers: i16 and i8", "the policy lists it so")
+    assert choices_of(again)["y"] == ("of integers: i16 and i8", "the policy lists it so")
     np.testing.assert_array_equal(again(model.inputs), first(model.inputs))
 
 
@@ -297,7 +297,7 @@ def test_scores_of_attention_stay_in_f32() -> None:
     exe, (got,) = run(model, {"y": v}, LEVELS[-1])
     weights = np.exp(q @ k - (q @ k).max(-1, keepdims=True))
     np.testing.assert_allclose(got, weights / weights.sum(-1, keepdims=True) @ v, rtol=1e-4, atol=1e-4)
-    assert decided(exe) == {"s": ("in f32", "it can be fused into attention, whose kernels read floats")}
+    assert choices_of(exe) == {"s": ("in f32", "it can be fused into attention, whose kernels read floats")}
 
 
 WRAPPING = {

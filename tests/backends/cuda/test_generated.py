@@ -37,7 +37,7 @@ def references(shapes: Sequence[Shape], dtypes: Sequence[str]) -> list[BufferRef
     return [BufferRef(i, 0, s, contiguous_strides(s), d) for i, (s, d) in enumerate(pairs)]
 
 
-def decided(
+def chosen_spec(
     kernel: KernelOp, shapes: Sequence[Shape], dtypes: Sequence[str]
 ) -> tuple[LoopNest, GeneratedSpec]:
     """The nest of a kernel on contiguous operands, and what is chosen for it."""
@@ -64,7 +64,7 @@ def simulated(
     kernel: KernelOp, shapes: Sequence[Shape], dtypes: Sequence[str], spec: GeneratedSpec | None = None
 ) -> list[np.ndarray]:
     """Inputs and outputs of a kernel."""
-    nest, chosen = decided(kernel, shapes, dtypes)
+    nest, chosen = chosen_spec(kernel, shapes, dtypes)
     spec = spec or chosen
     refs = references(shapes, dtypes)
     workspace = []
@@ -132,7 +132,7 @@ def test_strategy_follows_the_space_and_the_strides(
     kernel: KernelOp, shapes: list[Shape], dtype: str, strategy: str, vector: int
 ) -> None:
     """Rows stay in registers up to 32K elements; 16-byte vectors wherever sizes and alignment allow them."""
-    nest, spec = decided(kernel, shapes, [dtype] * 2)
+    nest, spec = chosen_spec(kernel, shapes, [dtype] * 2)
     assert (spec.strategy, spec.vector) == (strategy, vector)
     assert spec.problem(nest) is None
     assert read_spec(spec_record(nest, spec)) == spec
@@ -148,7 +148,7 @@ def test_an_unaligned_operand_narrows_the_vector() -> None:
 
 def test_a_full_reduction_fills_the_gpu_without_atomics() -> None:
     """One point, many elements: the row is split over the multiprocessors, and the parts have a place each."""
-    nest, spec = decided(reduction("1", "67108864", "d1", "d0"), [(67108864,), (1,)], ["f32"] * 2)
+    nest, spec = chosen_spec(reduction("1", "67108864", "d1", "d0"), [(67108864,), (1,)], ["f32"] * 2)
     assert spec.splits >= ARCH.multiprocessors
     assert partial_bytes(nest, spec) == 4 * spec.splits
     assert "ascending" in spec.combination_order(nest)
@@ -158,7 +158,7 @@ def test_few_long_columns_are_one_launch_of_clusters() -> None:
     """Blocks that share columns combine them through shared memory where the GPU has clusters, else another launch
     does; so does one where columns are too long for eight blocks."""
     shapes, dtypes = [(4096, 256), (256,)], ["f32"] * 2
-    nest, spec = decided(reduction("256", "4096", "d1, d0", "d0"), shapes, dtypes)
+    nest, spec = chosen_spec(reduction("256", "4096", "d1, d0", "d0"), shapes, dtypes)
     assert (spec.cluster, spec.splits, len(spec.grids(nest))) == (8, 1, 1)
     assert read_spec(spec_record(nest, spec)) == spec
     assert partial_bytes(nest, spec) == 0
@@ -168,7 +168,7 @@ def test_few_long_columns_are_one_launch_of_clusters() -> None:
     for change in ({"splits": 2}, {"lanes": 4}, {"strategy": "rows", "lanes": 32}):
         assert replace(spec, **change).problem(nest), change
     long = reduction("64", "1048576", "d1, d0", "d0")
-    assert decided(long, [(1048576, 64), (64,)], dtypes)[1].splits > 1
+    assert chosen_spec(long, [(1048576, 64), (64,)], dtypes)[1].splits > 1
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_few_long_columns_are_one_launch_of_clusters() -> None:
 def test_decisions_that_contradict_each_other_are_refused(change: dict[str, object]) -> None:
     """An edited record gives an error that says what is wrong, not a wrong kernel."""
     shapes = [(64, 1024)] * 2
-    nest, spec = decided(softmax(64, 1024), shapes, ["f32"] * 2)
+    nest, spec = chosen_spec(softmax(64, 1024), shapes, ["f32"] * 2)
     assert spec.problem(nest) is None
     assert replace(spec, **change).problem(nest)  # type: ignore[arg-type]
 
@@ -210,7 +210,7 @@ def test_decisions_that_contradict_each_other_are_refused(change: dict[str, obje
 )
 def test_a_number_that_has_no_code_is_refused(key: str, value: Attribute, legal: str) -> None:
     """Each element that a thread has in flight is code: what a record asks for is bounded before any is made."""
-    nest, spec = decided(softmax(64, 1024), [(64, 1024)] * 2, ["f32"] * 2)
+    nest, spec = chosen_spec(softmax(64, 1024), [(64, 1024)] * 2, ["f32"] * 2)
     record = recorded(nest, spec)
     assert read_spec(record) == spec
     with pytest.raises(RecordError, match=f"its '{key}.*' is .*, legal: {legal}"):
@@ -226,7 +226,7 @@ def test_the_prior_of_a_norm_is_near_what_was_measured(
 ) -> None:
     """Microseconds of an H100: few rows take a launch and a latency, many the bandwidth of memory."""
     shapes: list[Shape] = [(rows, columns), (columns,), (columns,), (rows, columns)]
-    nest, spec = decided(layer_norm(rows, columns), shapes, [dtype] * 4)
+    nest, spec = chosen_spec(layer_norm(rows, columns), shapes, [dtype] * 4)
     assert measured * 0.7 < cost_us(nest, spec, ARCH) < measured * 1.4
 
 
@@ -346,7 +346,7 @@ def test_transposes_through_shared_memory(rows: int, columns: int, dtype: str) -
         f"2, {rows}, {columns}", "d0, d2, d1", f"%x : {dtype}", f"{op} : {dtype}", result=dtype
     )
     shapes = [(2, columns, rows), (2, rows, columns)]
-    assert decided(kernel, shapes, [dtype] * 2)[1].strategy == "tiles"
+    assert chosen_spec(kernel, shapes, [dtype] * 2)[1].strategy == "tiles"
     x, y = simulated(kernel, shapes, [dtype] * 2)
     turned = x.swapaxes(1, 2)
     assert (y == (-turned if dtype[0] == "f" else turned ^ turned if dtype == "i1" else 2 * turned)).all()
@@ -369,7 +369,7 @@ def test_streaming_kernels_move_sixteen_bytes_at_a_time(
     kernel: KernelOp, shapes: list[Shape], dtypes: list[str], registers: int
 ) -> None:
     """All loads and stores of elements are 16 bytes wide, nothing spills, nothing is atomic."""
-    nest, spec = decided(kernel, shapes, dtypes)
+    nest, spec = chosen_spec(kernel, shapes, dtypes)
     workspace = [BufferRef(9, 0, (partial_bytes(nest, spec),), (1,), "i1")] if spec.splits > 1 else []
     launches = launches_of("k", nest, recorded(nest, spec), references(shapes, dtypes), workspace)
     cubins = compile_kernels((launch.code for launch in launches), "sm_90a")
@@ -389,7 +389,7 @@ def test_clusters_hear_of_sums_by_barriers(dtype: str) -> None:
     """All loads of a thread are 16 bytes wide and under way together; no fence of all memory, nothing atomic. What a
     barrier expects is said behind the wait that orders its start for every thread, as racecheck wants to see it."""
     shapes = [(4096, 256), (256,)]
-    nest, spec = decided(reduction("256", "4096", "d1, d0", "d0", "sum", dtype), shapes, [dtype] * 2)
+    nest, spec = chosen_spec(reduction("256", "4096", "d1, d0", "d0", "sum", dtype), shapes, [dtype] * 2)
     (launch,) = launches_of("k", nest, recorded(nest, spec), references(shapes, [dtype] * 2))
     assert launch.cluster == (1, 8, 1)
     (cubin,) = compile_kernels([launch.code], "sm_90a").values()
@@ -405,7 +405,7 @@ def test_clusters_hear_of_sums_by_barriers(dtype: str) -> None:
 def test_the_same_decisions_give_the_same_text() -> None:
     """Text and symbol are a pure function of the record and the operands."""
     shapes = [(64, 768)] * 2
-    nest, spec = decided(softmax(64, 768), shapes, ["f32"] * 2)
+    nest, spec = chosen_spec(softmax(64, 768), shapes, ["f32"] * 2)
     refs = references(shapes, ["f32"] * 2)
     first, second = (launches_of("k", nest, recorded(nest, spec), refs) for _ in range(2))
     assert first == second
@@ -451,7 +451,7 @@ def test_coordinates_in_reductions(shape: Shape, strategy: str) -> None:
 def test_coordinates_compile() -> None:
     """Vectors of four elements with coordinates of i32 and i64 are machine code without spills."""
     for dtype in ("i32", "i64"):
-        nest, spec = decided(counting(64, 512, dtype), [(64, 512), (64,), (64, 512)], [dtype] * 3)
+        nest, spec = chosen_spec(counting(64, 512, dtype), [(64, 512), (64,), (64, 512)], [dtype] * 3)
         launches = launches_of(
             "k", nest, recorded(nest, spec), references([(64, 512), (64,), (64, 512)], [dtype] * 3)
         )

@@ -13,7 +13,7 @@ from aicf.backends.cuda.families.loops.schedule import GeneratedSpec, partial_by
 from tests.backends.cpu.kernels_text import parse_kernel
 from tests.backends.cpu.test_scans import FLAGS, expected, scan
 from tests.backends.cuda.sass import ATOMICS, SPILLS, instructions, starting
-from tests.backends.cuda.test_generated import decided, recorded, references, simulated
+from tests.backends.cuda.test_generated import chosen_spec, recorded, references, simulated
 
 ROWS, COLUMNS, CHAIN = "scan_rows", "scan_columns", "scan_chain"
 
@@ -73,10 +73,10 @@ def test_chained_rows(shape: tuple[int, int], dtype: str, spec: GeneratedSpec, f
 
 def test_links_of_a_chain_are_tiles() -> None:
     """A record that says otherwise is refused, and so are values that do not fit beside a flag."""
-    nest, _ = decided(parse_kernel(scan(1, 8192, "f32", "")), [(1, 8192)] * 2, ["f32"] * 2)
+    nest, _ = chosen_spec(parse_kernel(scan(1, 8192, "f32", "")), [(1, 8192)] * 2, ["f32"] * 2)
     assert GeneratedSpec(CHAIN, 4, 64, 64, 2, 16).problem(nest) is None
     assert "a link of a chain is one tile" in str(GeneratedSpec(CHAIN, 4, 64, 64, 2, 8).problem(nest))
-    nest, _ = decided(parse_kernel(scan(1, 8192, "f64", "")), [(1, 8192)] * 2, ["f64"] * 2)
+    nest, _ = chosen_spec(parse_kernel(scan(1, 8192, "f64", "")), [(1, 8192)] * 2, ["f64"] * 2)
     assert "fits a word with a flag" in str(GeneratedSpec(CHAIN, 2, 64, 64, 2, 32).problem(nest))
 
 
@@ -99,7 +99,7 @@ def test_split_columns(flags: str) -> None:
 def test_what_is_decided(shape: tuple[int, int], first: bool, strategy: str, lanes: int, split: bool) -> None:
     """One long row keeps the whole GPU busy: its tiles are a chain, where there are enough of them."""
     kernel = parse_kernel(scan(*shape, "f32", "", first))
-    nest, spec = decided(kernel, [shape] * 2, ["f32"] * 2)
+    nest, spec = chosen_spec(kernel, [shape] * 2, ["f32"] * 2)
     assert spec.problem(nest) is None
     assert (spec.strategy, spec.lanes, spec.splits > 1) == (strategy, lanes, split)
 
@@ -107,7 +107,7 @@ def test_what_is_decided(shape: tuple[int, int], first: bool, strategy: str, lan
 def test_machine_code() -> None:
     """No atomics and no registers in memory; vectors are loaded whole."""
     shape = (1, 1 << 22)
-    nest, spec = decided(parse_kernel(scan(*shape, "f32", "")), [shape] * 2, ["f32"] * 2)
+    nest, spec = chosen_spec(parse_kernel(scan(*shape, "f32", "")), [shape] * 2, ["f32"] * 2)
     workspace = [BufferRef(9, 0, (partial_bytes(nest, spec),), (1,), "i1")]
     launches = launches_of("k", nest, recorded(nest, spec), references([shape] * 2, ["f32"] * 2), workspace)
     assert len(launches) == 2

@@ -128,14 +128,14 @@ def attention_record(spec: AttentionSpec) -> dict[str, Attribute]:
 
 def attention_spec(record: Record, problem: AttentionProblem, fused: bool) -> AttentionSpec:
     """The decisions of a record for `problem`. Raises RecordError if they contradict each other."""
-    decided = _ATTENTION.values(record)
-    rows = decided["block_rows"]
+    entries = _ATTENTION.values(record)
+    rows = entries["block_rows"]
     if rows > problem.m:
         raise RecordError(f"its {illegal('block_rows', rows, Whole(1, problem.m))}")
     scores = gemm_spec(read_part(record, "scores"), problem.scores(rows), fused)
     row = padded_row(problem.n, scores.lanes)
     output = gemm_spec(read_part(record, "output"), problem.output(rows, row), fused)
-    spec = AttentionSpec(problem, scores=scores, output=output, **decided)
+    spec = AttentionSpec(problem, scores=scores, output=output, **entries)
     if (reason := check_attention(spec)) is not None:
         raise RecordError(reason)
     return spec

@@ -402,29 +402,29 @@ def conv_record(spec: ConvSpec) -> dict[str, Attribute]:
 
 def read_conv_spec(record: Record, problem: ConvProblem, fused: bool) -> ConvSpec:
     """The decisions of a record for `problem`. Raises RecordError if they contradict each other."""
-    decided = _CODEC.values(record)
-    if decided["algorithm"] == "gemm":
+    entries = _CODEC.values(record)
+    if entries["algorithm"] == "gemm":
         if not problem.is_pointwise:
             raise RecordError(f"its {illegal('algorithm', 'gemm', 'one for windows of several elements')}")
-        own = gemm_spec(read_part(record, "product"), problem.product(decided["lanes_along"]), fused)
-        decided["product"] = own
-    elif decided["algorithm"] == "winograd":
+        own = gemm_spec(read_part(record, "product"), problem.product(entries["lanes_along"]), fused)
+        entries["product"] = own
+    elif entries["algorithm"] == "winograd":
         if (reason := winograd_reason(problem)) is not None:
             raise RecordError(f"its 'algorithm' is winograd: {reason}")
-        decided["winograd"] = _read_winograd(record, decided, problem, fused)
-    spec = ConvSpec(problem, **decided)
+        entries["winograd"] = _read_winograd(record, entries, problem, fused)
+    spec = ConvSpec(problem, **entries)
     if (reason := lanes_reason(spec.lanes, problem.dtype) or check(spec)) is not None:
         raise RecordError(reason)
     return spec
 
 
 def _read_winograd(
-    record: Record, decided: Mapping[str, Any], problem: ConvProblem, fused: bool
+    record: Record, entries: Mapping[str, Any], problem: ConvProblem, fused: bool
 ) -> WinogradSpec:
     own = read_part(record, "winograd")
     tile = read_entry(record, "output_tile", OneOf(OUTPUT_TILES))
     rows = _WINOGRAD.values(own)["block_rows"]
-    blank = without_product(tiled(problem), tile, rows, decided["lanes"], decided["threads"])
+    blank = without_product(tiled(problem), tile, rows, entries["lanes"], entries["threads"])
     if rows > blank.rows:
         raise RecordError(f"in its 'winograd', its {illegal('block_rows', rows, Whole(1, blank.rows))}")
     return replace(blank, product=gemm_spec(read_part(own, "product"), blank.product.problem, fused))

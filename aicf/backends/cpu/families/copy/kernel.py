@@ -70,11 +70,11 @@ class MoveKernel(CpuKernel[Sequence[LoopSpec]]):
         self, work: Workload, target: TargetAttr, schedule: Sequence[LoopSpec]
     ) -> dict[str, Attribute]:
         """See `Kernel`."""
-        decided = zip(self._nests(work), schedule, strict=True)
+        parts = zip(self._nests(work), schedule, strict=True)
         return {
             "axis": work.attrs.get("axis", integer(0)),
             "threads": integer(max(spec.threads for spec in schedule)),
-            "parts": ArrayAttr([DictionaryAttr(loop_record(spec, nest)) for nest, spec in decided]),
+            "parts": ArrayAttr([DictionaryAttr(loop_record(spec, nest)) for nest, spec in parts]),
         }
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> Sequence[LoopSpec]:

@@ -84,12 +84,12 @@ class MultiTensorKernel(CpuKernel[Updates]):
     def record_of(self, work: Workload, target: TargetAttr, schedule: Updates) -> dict[str, Attribute]:
         """See `Kernel`."""
         assert work.code is not None
-        decided = zip(_nests(work), schedule.parts, strict=True)
+        parts = zip(_nests(work), schedule.parts, strict=True)
         aliases = same_type(overwritten(work.code, update_of_work(work)), work)
         return {
             "threads": integer(max(spec.threads for spec in schedule.parts)),
             **_CODEC.entries(schedule),
-            "parts": ArrayAttr([DictionaryAttr(loop_record(spec, nest)) for nest, spec in decided]),
+            "parts": ArrayAttr([DictionaryAttr(loop_record(spec, nest)) for nest, spec in parts]),
             "may_alias": pairs(aliases),
         }
 

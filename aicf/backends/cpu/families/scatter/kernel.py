@@ -57,12 +57,12 @@ class ScatterKernel(CpuKernel[Sequence[LoopSpec]]):
     ) -> dict[str, Attribute]:
         """See `Kernel`."""
         scatter = _scatter(work)
-        decided = zip(scatter_parts(scatter), schedule, strict=True)
+        parts = zip(scatter_parts(scatter), schedule, strict=True)
         sums = summed_apart(scatter)
         return {
             "mode": StringAttr(scatter.mode),
             "threads": integer(1),
-            "parts": ArrayAttr([DictionaryAttr(loop_record(spec, nest)) for nest, spec in decided]),
+            "parts": ArrayAttr([DictionaryAttr(loop_record(spec, nest)) for nest, spec in parts]),
             "combination_order": StringAttr("the operand, then its updates ascending"),
             **({} if sums is None else {"workspace_bytes": integer(_bytes_of(sums.result))}),
         }

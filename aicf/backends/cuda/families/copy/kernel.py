@@ -64,26 +64,26 @@ class MoveKernel(CudaKernel[Sequence[GeneratedSpec]]):
         found = self._moves(work)
         assert found is not None, "loops are asked for of legal work"
         arch, start = arch_named(target.arch.data), work.results[0].offset
-        decided: list[GeneratedSpec] = []
+        specs: list[GeneratedSpec] = []
         for move in found:
             sources = [] if move.operand is None else [work.operands[move.operand].offset]
-            decided.append(choose(move.nest, [*sources, start + move.offset], arch))
-        return decided
+            specs.append(choose(move.nest, [*sources, start + move.offset], arch))
+        return specs
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
         """See `Kernel`."""
         arch = arch_named(target.arch.data)
-        decided = zip(self._nests(work), self.schedule(work, target), strict=True)
-        return sum(cost_us(nest, spec, arch) for nest, spec in decided)
+        parts = zip(self._nests(work), self.schedule(work, target), strict=True)
+        return sum(cost_us(nest, spec, arch) for nest, spec in parts)
 
     def record_of(
         self, work: Workload, target: TargetAttr, schedule: Sequence[GeneratedSpec]
     ) -> dict[str, Attribute]:
         """See `Kernel`."""
-        decided = zip(self._nests(work), schedule, strict=True)
+        parts = zip(self._nests(work), schedule, strict=True)
         return {
             "axis": work.attrs.get("axis", integer(0)),
-            "parts": ArrayAttr([DictionaryAttr(spec_record(nest, spec)) for nest, spec in decided]),
+            "parts": ArrayAttr([DictionaryAttr(spec_record(nest, spec)) for nest, spec in parts]),
             "rounding": StringAttr(work.rounding),
             **start_entries(arch_named(target.arch.data)),
         }

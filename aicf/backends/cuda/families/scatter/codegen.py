@@ -147,7 +147,7 @@ def _combine(launch: Launch) -> list[KernelLaunch]:
 def _topk(launch: Launch) -> list[KernelLaunch]:
     """A launch for the best of each part of a row, and one more for the best of those until one part is left."""
     (source,), (result,) = launch.ins, launch.outs
-    axis, decided = read_integer(launch.record, "axis"), SELECTION.read(launch.record)
+    axis, selection = read_integer(launch.record, "axis"), SELECTION.read(launch.record)
     size, k = source.shape[axis], result.shape[axis]
     rows = prod(source.shape) // size
     key, digits = _key(source, axis, bool(read_integer(launch.record, "smallest")))
@@ -155,7 +155,7 @@ def _topk(launch: Launch) -> list[KernelLaunch]:
     common: Constants = {
         "K": k,
         "DIGITS": digits,
-        "UNROLL": decided.unroll,
+        "UNROLL": selection.unroll,
         "RESULT_ROW": _row_start(result, axis),
         "STORE": Snippet(("start", "rank", "place"), (store_text("i64", store, "place"),)),
     }
@@ -168,7 +168,7 @@ def _topk(launch: Launch) -> list[KernelLaunch]:
     operands = {"source": source, "result": result, "w": launch.ws[0]}
     launches: list[KernelLaunch] = []
     kept_at = 0
-    for shape, count in zip(read_shapes(launch.record), decided.parts, strict=True):
+    for shape, count in zip(read_shapes(launch.record), selection.parts, strict=True):
         made: Constants = {"PARTS": count, "KEPT_AT": kept_at, "FINAL": count == 1}
         launches.append(launched(launch, shape, places.topk, operands, {**common, **read, **made}))
         read, operands = _kept(kept_at, count * k), {"result": result, "w": launch.ws[0]}

@@ -71,12 +71,12 @@ def spec_record(work: Workload, problem: GemvProblem, spec: Spec, arch: GpuArch)
     shape = Shape(
         (spec.grid(problem), results, 1), (spec.threads, 1, 1), shared_bytes=spec.shared_bytes(problem)
     )
-    decided = _CODECS[spec.along].entries(spec)
-    parts = decided.pop("k_parts")
+    scheduled = _CODECS[spec.along].entries(spec)
+    parts = scheduled.pop("k_parts")
     warps = "" if spec.parts == 1 else f", {spec.parts} warps in order"
     entries: dict[str, Attribute] = {
         "along": StringAttr(spec.along),
-        **decided,
+        **scheduled,
         "k_parts": parts,
         **shape.entries(),
         "combination_order": StringAttr(f"{spec.order}{warps}"),
