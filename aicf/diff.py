@@ -20,7 +20,7 @@ from aicf.explain import moved_bytes, wrapped
 from aicf.passes.emit.decisions import members_by_instruction
 from aicf.passes.support.identity import op_id, sources
 from aicf.passes.support.policy import without_bucket
-from aicf.runtime.capture_plan import CapturePlan, Launch, Place
+from aicf.runtime.capture_plan import CapturePlan, Launch, OperandRef
 from aicf.runtime.graph import Node
 from aicf.runtime.plan_from_ir import programs_of
 from aicf.saved_program import SavedProgram
@@ -216,8 +216,8 @@ class _Instruction:
         pairs = (
             f"result {result} on operand {operand}"
             for result, out in enumerate(launch.outs)
-            for operand, place in enumerate(launch.ins)
-            if _start(out) == _start(place)
+            for operand, ref in enumerate(launch.ins)
+            if _start(out) == _start(ref)
         )
         return ", ".join(pairs)
 
@@ -228,8 +228,8 @@ class _Instruction:
         return {**self.launch.record, **layouts}
 
 
-def _start(place: Place) -> tuple[int, int]:
-    return place.base, place.offset
+def _start(operand: OperandRef) -> tuple[int, int]:
+    return operand.base, operand.offset
 
 
 _ASPECTS: Mapping[str, Callable[[_Instruction], str]] = {

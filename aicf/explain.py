@@ -13,7 +13,7 @@ from math import prod
 from aicf.arguments import text_from
 from aicf.errors import InputMismatch, did_you_mean
 from aicf.pass_files import passes_in
-from aicf.runtime.capture_plan import ARENA, CapturePlan, Launch, ModulePlan, Place
+from aicf.runtime.capture_plan import ARENA, CapturePlan, Launch, ModulePlan, OperandRef
 from aicf.runtime.graph import Bind, HostValue, Node
 from aicf.runtime.tensors import describe, numpy_dtype, span_bytes
 
@@ -292,16 +292,16 @@ def _row(node: Node, launch: Launch, plan: CapturePlan, decisions: Sequence[Deci
 
 def moved_bytes(launch: Launch, plan: CapturePlan) -> int:
     """Bytes of an instruction's operands and results, each once."""
-    return sum(_touched_bytes(place, plan) for place in (*launch.ins, *launch.outs))
+    return sum(_touched_bytes(operand, plan) for operand in (*launch.ins, *launch.outs))
 
 
-def _touched_bytes(place: Place, plan: CapturePlan) -> int:
-    if place.layout is not None:
-        return plan.graph.binds[place.base - 1].nbytes
-    each = numpy_dtype(place.dtype).itemsize * prod(
-        place.shape
+def _touched_bytes(operand: OperandRef, plan: CapturePlan) -> int:
+    if operand.layout is not None:
+        return plan.graph.binds[operand.base - 1].nbytes
+    each = numpy_dtype(operand.dtype).itemsize * prod(
+        operand.shape
     )  # of a strided part, not what lies between its rows
-    return min(each, span_bytes(place.shape, place.strides, place.dtype))
+    return min(each, span_bytes(operand.shape, operand.strides, operand.dtype))
 
 
 # One value
@@ -344,8 +344,12 @@ def _became_bind(plan: CapturePlan, value: str) -> Iterator[str]:
 
 
 def _describe_bind(plan: CapturePlan, bind: Bind, index: int) -> str:
-    readers = [launch.name for launch in plan.launches if any(place.base == index for place in launch.ins)]
-    writers = [launch.name for launch in plan.launches if any(place.base == index for place in launch.outs)]
+    readers = [
+        launch.name for launch in plan.launches if any(operand.base == index for operand in launch.ins)
+    ]
+    writers = [
+        launch.name for launch in plan.launches if any(operand.base == index for operand in launch.outs)
+    ]
     parts = [f"@{plan.name}: {bind.role} {describe(bind.shape, bind.dtype)}"]
     parts += [f"bound {_binding(bind)}"] if bind.binding else []
     parts += [_host_text(bind.host)] if bind.host is not None else []
@@ -371,16 +375,16 @@ def _binding(bind: Bind) -> str:
 
 
 def _describe_instruction(node: Node, launch: Launch, plan: CapturePlan) -> str:
-    results = ", ".join(_describe_place(place, plan) for place in launch.outs)
+    results = ", ".join(_describe_operand(operand, plan) for operand in launch.outs)
     others = f", with {', '.join(node.src)}" if len(node.src) > 1 else ""
     return f"@{plan.name}: instruction {node.name}, {node.kind} by {launch.kernel}{others}, into {results}"
 
 
-def _describe_place(place: Place, plan: CapturePlan) -> str:
-    tensor = describe(place.shape, place.dtype)
-    if place.base == ARENA:
-        return f"{tensor} at byte {place.offset} of the arena"
-    bind = plan.graph.binds[place.base - ARENA - 1]
+def _describe_operand(operand: OperandRef, plan: CapturePlan) -> str:
+    tensor = describe(operand.shape, operand.dtype)
+    if operand.base == ARENA:
+        return f"{tensor} at byte {operand.offset} of the arena"
+    bind = plan.graph.binds[operand.base - ARENA - 1]
     return f"{tensor} in {bind.role} '{bind.name}'"
 
 

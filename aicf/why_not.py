@@ -190,10 +190,10 @@ def _readers(program: CapturePlan) -> dict[str, list[str]]:
     writer: dict[tuple[int, int], str] = {}
     readers: dict[str, list[str]] = {}
     for launch in program.launches:
-        for place in launch.ins:
-            if (source := writer.get((place.base, place.offset))) is not None:
+        for operand in launch.ins:
+            if (source := writer.get((operand.base, operand.offset))) is not None:
                 readers.setdefault(source, []).append(launch.name)
-        writer |= {(place.base, place.offset): launch.name for place in launch.outs}
+        writer |= {(operand.base, operand.offset): launch.name for operand in launch.outs}
     return readers
 
 

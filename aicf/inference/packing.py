@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 
 from aicf.compiled import CompiledModel
 from aicf.dataclass_json import to_json_value
-from aicf.runtime.capture_plan import ARENA, CapturePlan, Launch, ModulePlan, Place
+from aicf.runtime.capture_plan import ARENA, CapturePlan, Launch, ModulePlan, OperandRef
 from aicf.runtime.device_weights import DeviceWeights
 from aicf.runtime.executable import Executable
 from aicf.runtime.graph import Node
@@ -88,38 +88,41 @@ class _Made:
 
     def run(self, node: Node, launch: Launch) -> None:
         """One instruction: what it writes follows from what it computes, by which kernel, and from what it reads."""
-        read = [[self._source(place), _walk(place)] for place in launch.ins]
-        written = [[place.base != ARENA and place.offset, _walk(place)] for place in launch.outs]
+        read = [[self._source(operand), _walk(operand)] for operand in launch.ins]
+        written = [[operand.base != ARENA and operand.offset, _walk(operand)] for operand in launch.outs]
         text = json.dumps([node.meaning, launch.kernel, launch.record, read, written], sort_keys=True)
-        for number, place in enumerate(launch.outs):
+        for number, operand in enumerate(launch.outs):
             key = f"{hashlib.sha256(text.encode()).hexdigest()}.{number}"
-            self._note(place, _Written(*self._bytes(place), key))
+            self._note(operand, _Written(*self._bytes(operand), key))
 
-    def _note(self, place: Place, new: _Written) -> None:
+    def _note(self, operand: OperandRef, new: _Written) -> None:
         """Notes what was written; what lay there before is gone if all bytes are new."""
-        known = self._written.setdefault(place.base, [])
-        if place.layout is None and new.stop - new.start == prod(place.shape) * _element_bytes(place):
+        known = self._written.setdefault(operand.base, [])
+        if operand.layout is None and new.stop - new.start == prod(operand.shape) * _element_bytes(operand):
             known[:] = [each for each in known if each.start < new.start or new.stop < each.stop]
         known.append(new)
 
-    def _bytes(self, place: Place) -> tuple[int, int]:
+    def _bytes(self, operand: OperandRef) -> tuple[int, int]:
         """Where an operand begins and ends, in bytes; in a layout, all of its bind."""
-        if place.layout is not None:
-            return 0, self._binds[place.base - ARENA - 1].nbytes
-        low = sum((n - 1) * step for n, step in zip(place.shape, place.strides, strict=True) if step < 0)
-        high = sum((n - 1) * step for n, step in zip(place.shape, place.strides, strict=True) if step > 0) + 1
-        size = _element_bytes(place)
-        return place.offset + low * size, place.offset + high * size
+        if operand.layout is not None:
+            return 0, self._binds[operand.base - ARENA - 1].nbytes
+        low = sum((n - 1) * step for n, step in zip(operand.shape, operand.strides, strict=True) if step < 0)
+        high = (
+            sum((n - 1) * step for n, step in zip(operand.shape, operand.strides, strict=True) if step > 0)
+            + 1
+        )
+        size = _element_bytes(operand)
+        return operand.offset + low * size, operand.offset + high * size
 
-    def _source(self, place: Place) -> object:
+    def _source(self, operand: OperandRef) -> object:
         """What is read: what earlier instructions wrote there, in order, and in a bind its weight or constant."""
-        start, stop = self._bytes(place)
-        written = self._written.get(place.base, ())
+        start, stop = self._bytes(operand)
+        written = self._written.get(operand.base, ())
         made = [[each.key, each.start - start] for each in written if each.start < stop and start < each.stop]
-        if place.base == ARENA:
+        if operand.base == ARENA:
             return made
-        bind = self._binds[place.base - ARENA - 1]
-        return made or [bind.name, bind.value, place.offset]
+        bind = self._binds[operand.base - ARENA - 1]
+        return made or [bind.name, bind.value, operand.offset]
 
     def keys(self) -> dict[str, str]:
         """The hash of each derived bind."""
@@ -133,10 +136,10 @@ class _Made:
         return [each.key for each in self._written.get(base, ())]
 
 
-def _element_bytes(place: Place) -> int:
-    return numpy_dtype(place.dtype).itemsize
+def _element_bytes(operand: OperandRef) -> int:
+    return numpy_dtype(operand.dtype).itemsize
 
 
-def _walk(place: Place) -> list[object]:
+def _walk(operand: OperandRef) -> list[object]:
     """How an operand is walked from where it begins."""
-    return [list(place.shape), list(place.strides), place.dtype, place.layout]
+    return [list(operand.shape), list(operand.strides), operand.dtype, operand.layout]

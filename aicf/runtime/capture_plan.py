@@ -23,7 +23,7 @@ ARENA = 0
 
 
 @dataclass(frozen=True)
-class Place:
+class OperandRef:
     """An operand: `offset` bytes past the pointer in table entry `base`, and how to walk from there."""
 
     base: int
@@ -50,9 +50,9 @@ class Launch:
     kernel: str
     record: dict[str, object]
     stream: int
-    ins: tuple[Place, ...]
-    outs: tuple[Place, ...]
-    ws: tuple[Place, ...]
+    ins: tuple[OperandRef, ...]
+    outs: tuple[OperandRef, ...]
+    ws: tuple[OperandRef, ...]
 
 
 @dataclass(frozen=True)
@@ -257,23 +257,23 @@ def _check_program(plan: CapturePlan) -> None:
     _check_metas(plan.graph.binds)
     sizes = [plan.arena_bytes, *(bind.nbytes for bind in plan.graph.binds)]
     for launch in plan.launches:
-        for place in (*launch.ins, *launch.outs, *launch.ws):
-            _check_place(place, launch.name, sizes)
+        for operand in (*launch.ins, *launch.outs, *launch.ws):
+            _check_operand(operand, launch.name, sizes)
 
 
-def _check_place(place: Place, launch: str, sizes: Sequence[int]) -> None:
+def _check_operand(operand: OperandRef, launch: str, sizes: Sequence[int]) -> None:
     """An operand of a launch; `sizes`: bytes past each pointer of the table."""
     where = f"launch '{launch}' has an operand"
-    _require(0 <= place.base < len(sizes), f"{where} outside the pointer table")
-    _require(place.dtype in ELEMENT_NAMES, f"{where} of the unknown element type '{place.dtype}'")
-    known = len(place.shape) == len(place.strides) and min((*place.shape, 0)) == 0
-    _require(known, f"{where} of sizes {list(place.shape)} and strides {list(place.strides)}")
-    if place.layout is None and 0 not in place.shape:
-        reach = [(size - 1) * step for size, step in zip(place.shape, place.strides, strict=True)]
+    _require(0 <= operand.base < len(sizes), f"{where} outside the pointer table")
+    _require(operand.dtype in ELEMENT_NAMES, f"{where} of the unknown element type '{operand.dtype}'")
+    known = len(operand.shape) == len(operand.strides) and min((*operand.shape, 0)) == 0
+    _require(known, f"{where} of sizes {list(operand.shape)} and strides {list(operand.strides)}")
+    if operand.layout is None and 0 not in operand.shape:
+        reach = [(size - 1) * step for size, step in zip(operand.shape, operand.strides, strict=True)]
         low, high = (sum(bound(step, 0) for step in reach) for bound in (min, max))
-        width = numpy_dtype(place.dtype).itemsize
-        first, last = place.offset + low * width, place.offset + (high + 1) * width
-        _require(first >= 0 and last <= sizes[place.base], f"{where} outside its buffer")
+        width = numpy_dtype(operand.dtype).itemsize
+        first, last = operand.offset + low * width, operand.offset + (high + 1) * width
+        _require(first >= 0 and last <= sizes[operand.base], f"{where} outside its buffer")
 
 
 def _check_metas(binds: Sequence[Bind]) -> None:

@@ -54,8 +54,8 @@ class DeviceArray:
     def view(self) -> DeviceView:
         """Its place, as plain data."""
         bind = self._port.bind
-        place = self._memory.dlpack_device
-        return DeviceView(self._start, bind.shape, bind.strides, bind.dtype, place, False, self._block)
+        device = self._memory.dlpack_device
+        return DeviceView(self._start, bind.shape, bind.strides, bind.dtype, device, False, self._block)
 
     def numpy(self) -> Array:
         """A copy on the host, after everything that is queued."""

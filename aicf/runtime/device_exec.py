@@ -100,23 +100,23 @@ class _Metas:
     Args:
         plan: The program.
         state: Its state, of which the host has the counters.
-        place: Address of the row on the device.
+        address: Address of the row on the device.
         queue: Where the program runs.
         memory: The device.
     """
 
     def __init__(
-        self, plan: CapturePlan, state: DeviceState, place: int, queue: Queue, memory: DeviceMemory
+        self, plan: CapturePlan, state: DeviceState, address: int, queue: Queue, memory: DeviceMemory
     ) -> None:
         self._metas = HostMetas(plan, state.arrays, is_copy=True)
         self._rows = PinnedRows(memory, self._metas.nbytes, queue.handle)
-        self._place = place
+        self._address = address
 
     def queue(self) -> None:
         """Queues the values for the next run."""
         row = self._rows.take()
         self._metas.write(self._rows.view, row)
-        self._rows.upload(row, self._place)
+        self._rows.upload(row, self._address)
 
     def around(self, run: Callable[[], None]) -> Callable[[], None]:
         """A function that queues the copy of the metas, calls `run`, then keeps what follows from the metas."""
@@ -168,20 +168,20 @@ class _Copy:
     """Between bound memory and the program's own place for it, before (`is_input`) or after a run."""
 
     is_input: bool
-    place: int
+    staged: int
     bound: Array | DeviceView
     nbytes: int
 
     def queue(self, memory: DeviceMemory, stream: int) -> None:
         """Queues the copy."""
-        bound, place, nbytes = self.bound, self.place, self.nbytes
+        bound, staged, nbytes = self.bound, self.staged, self.nbytes
         if isinstance(bound, DeviceView):
-            pair = (place, bound.address) if self.is_input else (bound.address, place)
+            pair = (staged, bound.address) if self.is_input else (bound.address, staged)
             memory.copy(*pair, nbytes, stream)
         elif self.is_input:
-            memory.upload(place, address(bound), nbytes, stream)
+            memory.upload(staged, address(bound), nbytes, stream)
         else:
-            memory.download(address(bound), place, nbytes, stream)
+            memory.download(address(bound), staged, nbytes, stream)
 
 
 class _CopyingReplay:
@@ -352,8 +352,8 @@ class DeviceGraphExec(GraphExec):
             if isinstance(bound, DeviceArray) or not port.bind.nbytes:
                 continue
             if isinstance(bound, np.ndarray) or port.is_staged:
-                is_input, place = port.bind.role == "input", taken.block[port.index]
-                copies.append(_Copy(is_input, place, bound, port.bind.nbytes))
+                is_input, staged = port.bind.role == "input", taken.block[port.index]
+                copies.append(_Copy(is_input, staged, bound, port.bind.nbytes))
         return copies
 
     def synchronize(self) -> None:

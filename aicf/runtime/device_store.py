@@ -186,14 +186,14 @@ class DeviceStore:
     def fixed(self, plan: CapturePlan, state: State | None) -> dict[int, int]:
         """See `Source`."""
         shared = self._take()
-        places: dict[int, int] = {}
+        addresses: dict[int, int] = {}
         for index, bind in enumerate(plan.graph.binds, ARENA + 1):
             if (key := self._key(plan, bind)) is not None:
-                places[index] = shared[key]
+                addresses[index] = shared[key]
             elif bind.role in WEIGHT_ROLES and not bind.is_host_written:
                 assert isinstance(state, DeviceState)
-                places[index] = state.resident().block[bind.name]
-        return places
+                addresses[index] = state.resident().block[bind.name]
+        return addresses
 
     def _take(self) -> _Shared:
         """Everything shared, uploaded and prepared."""
@@ -282,12 +282,12 @@ class DeviceStore:
                 _upload(extra, key, self._weights[key[1]], queue)
         memory.synchronize(queue.handle)
         keys = {index: self._key(prepare, bind) for index, bind in enumerate(prepare.graph.binds, ARENA + 1)}
-        places = {
+        addresses = {
             index: shared[key] if key in shared else extra[key]
             for index, key in keys.items()
             if key is not None
         }
-        run = DeviceGraphExec(self._program(prepare), _Preparing(self.code, places))
+        run = DeviceGraphExec(self._program(prepare), _Preparing(self.code, addresses))
         run.replay()
         run.synchronize()
 
@@ -337,14 +337,14 @@ class _Preparing:
     """`Source` of the one run of `@prepare`, whose memory was admitted with that of its executable."""
 
     code: Callable[[], DeviceCode]
-    places: Mapping[int, int]
+    addresses: Mapping[int, int]
 
     def admit(self, plan: CapturePlan, state: State | None) -> None:
         """See `Source`."""
 
     def fixed(self, plan: CapturePlan, state: State | None) -> Mapping[int, int]:
         """See `Source`."""
-        return self.places
+        return self.addresses
 
 
 def _padded(parts: Mapping[PartKey, int]) -> int:

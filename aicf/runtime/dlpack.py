@@ -214,14 +214,14 @@ def capsule_of(view: DeviceView) -> object:
         view.address, _Device(*view.device), rank, _DataType(*_CODES[view.dtype], 1), sizes, steps, 0
     )
     managed = _Managed(tensor, None, _drop)
-    place = ctypes.addressof(managed)
-    _given[place] = (managed, sizes, steps, view.owner)
-    return _new_capsule(place, _NAME, _drop_unused)
+    address = ctypes.addressof(managed)
+    _given[address] = (managed, sizes, steps, view.owner)
+    return _new_capsule(address, _NAME, _drop_unused)
 
 
-def _forget(place: int | None) -> None:
-    if place is not None:
-        _given.pop(place, None)
+def _forget(address: int | None) -> None:
+    if address is not None:
+        _given.pop(address, None)
 
 
 def _forget_unused(capsule: int | None) -> None:

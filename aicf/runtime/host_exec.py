@@ -57,7 +57,7 @@ class HostProgram(Boundary):
         arrays of large outputs."""
         small = [port.bind.nbytes for port in self.ports if port.is_small]
         fresh = [port.bind.nbytes for port in self.outputs if not port.is_small]
-        metas = [SLOT_BYTES * len(places)] if (places := written_metas(self.plan)) else []
+        metas = [SLOT_BYTES * len(offsets)] if (offsets := written_metas(self.plan)) else []
         buffers = sum(requested(nbytes) for nbytes in (*small, *fresh, *metas) if nbytes)
         return requested(self.plan.arena_bytes, self.plan.arena_align) + buffers
 
@@ -145,11 +145,11 @@ class HostGraphExec(GraphExec):
 
     def _place_metas(self) -> _MetaRow | None:
         """Points the table at the metas that the executable writes; None if there is none."""
-        if not (places := written_metas(self.plan)):
+        if not (offsets := written_metas(self.plan)):
             return None
         assert self._state is not None
         row = _MetaRow(self.plan, self._state)
-        for index, offset in places.items():
+        for index, offset in offsets.items():
             self._table[index] = address(row.array) + offset
         return row
 

@@ -65,7 +65,7 @@ def _step_rate(
     done = step - (warmup + 1)
     if period:
         return math.exp(math.floor(done / period) * math.log(factor)) * base
-    return base * factor ** sum(place <= done for place in milestones)
+    return base * factor ** sum(milestone <= done for milestone in milestones)
 
 
 def _one_cycle_rate(

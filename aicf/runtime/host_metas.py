@@ -24,7 +24,7 @@ _FORMATS: Mapping[str, str] = {"i64": "q", "f32": "f4x", "f64": "d"}
 def written_metas(plan: CapturePlan) -> dict[int, int]:
     """The metas that the executable writes: index in the pointer table to byte offset in a row of them."""
     indices = [index for index, bind in enumerate(plan.graph.binds, ARENA + 1) if bind.is_host_written]
-    return {index: place * SLOT_BYTES for place, index in enumerate(indices)}
+    return {index: number * SLOT_BYTES for number, index in enumerate(indices)}
 
 
 class HostMetas:
@@ -70,11 +70,11 @@ class HostMetas:
     def write(self, row: memoryview, start: int = 0) -> None:
         """Computes the values for the next run and writes them into a row, which begins at byte `start`."""
         values = self._values
-        for place, array in self._read:
-            values[place] = array.item()
-        for place, compute, operands in self._steps:
-            values[place] = compute(*[values[operand] for operand in operands])
-        self._row.pack_into(row, start, *[values[place] for place in self._written])
+        for slot, array in self._read:
+            values[slot] = array.item()
+        for slot, compute, operands in self._steps:
+            values[slot] = compute(*[values[operand] for operand in operands])
+        self._row.pack_into(row, start, *[values[slot] for slot in self._written])
 
     def advance(self) -> None:
         """Keeps what the next run starts from: the run with the values last written has begun, or is over."""

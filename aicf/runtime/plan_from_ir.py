@@ -45,7 +45,7 @@ from aicf.dialects.json_values import json_value
 from aicf.dialects.logical import DispatchOp
 from aicf.dialects.types import dense_array, element_of
 from aicf.errors import PlanError
-from aicf.runtime.capture_plan import ARENA, CapturePlan, Launch, ModulePlan, Place, Row, contradictions
+from aicf.runtime.capture_plan import ARENA, CapturePlan, Launch, ModulePlan, OperandRef, Row, contradictions
 from aicf.runtime.graph import Bind, Counted, Edge, Graph, HostValue, Node
 
 TARGET = "aicf.target"
@@ -118,11 +118,11 @@ def read_graph(program: ProgramOp) -> Graph:
 
 def read_program(program: ProgramOp) -> CapturePlan:
     """The plan of one program that has no blockers."""
-    places = _Places.of(program)
+    addresses = _Addresses.of(program)
     return CapturePlan(
         entry=entry_symbol(program),
         graph=read_graph(program),
-        launches=tuple(_read_launch(instruction, places) for instruction in program.instructions),
+        launches=tuple(_read_launch(instruction, addresses) for instruction in program.instructions),
         arena_bytes=0 if program.arena_bytes is None else program.arena_bytes.value.data,
         arena_align=max(
             [_BASE_ALIGN, *(slot.align.value.data for slot in program.slots if slot.align is not None)]
@@ -147,11 +147,11 @@ def program_needs(module: ModuleOp) -> tuple[ProgramNeeds, ...]:
 
 def _reached_bytes(program: ProgramOp) -> tuple[int, ...]:
     """How far instructions reach past each pointer of the table."""
-    places = _Places.of(program)
+    addresses = _Addresses.of(program)
     reached = [0] * (ARENA + 1 + len(program.binds))
     for instruction in program.instructions:
         for value in (*instruction.ins, *instruction.outs, *instruction.ws):
-            base, offset = places.at[value]
+            base, offset = addresses.at[value]
             type_ = buffer_of(value)
             size = type_.reach[1] * type_.element_bytes if type_.get_layout() is None else type_.span_bytes
             reached[base] = max(reached[base], offset + size if size else 0)
@@ -164,17 +164,17 @@ def entry_symbol(program: ProgramOp) -> str:
     return "aicf_" + "".join(letters)
 
 
-# Places
+# Addresses
 
 
 @dataclass(frozen=True)
-class _Places:
+class _Addresses:
     """Where each buffer of a program lies."""
 
     at: Mapping[SSAValue, tuple[int, int]]
 
     @staticmethod
-    def of(program: ProgramOp) -> _Places:
+    def of(program: ProgramOp) -> _Addresses:
         at: dict[SSAValue, tuple[int, int]] = {}
         for index, bind in enumerate(program.binds):
             at[bind.buffer] = (ARENA + 1 + index, 0)
@@ -184,14 +184,14 @@ class _Places:
             elif isinstance(op, ViewOp):
                 base, offset = at[op.source]
                 at[op.buffer] = (base, offset + op.offset.value.data * buffer_of(op.source).element_bytes)
-        return _Places(at)
+        return _Addresses(at)
 
-    def place(self, value: SSAValue) -> Place:
-        """The plain form, for the plan."""
+    def operand(self, value: SSAValue) -> OperandRef:
+        """The form for the plan."""
         base, offset = self.at[value]
         type_ = buffer_of(value)
         layout = type_.get_layout()
-        return Place(
+        return OperandRef(
             base,
             offset,
             type_.get_shape(),
@@ -264,7 +264,7 @@ def _read_meaning(op: ResolvedOp, bodies: Mapping[str, Operation]) -> str | None
     return hashlib.sha256(body_text(body.body.block).encode()).hexdigest()
 
 
-def _read_launch(op: ResolvedOp, places: _Places) -> Launch:
+def _read_launch(op: ResolvedOp, addresses: _Addresses) -> Launch:
     assert op.kernel is not None and op.stream is not None
     record = {key: json_value(value) for key, value in op.kernel.record.data.items()}
     return Launch(
@@ -272,19 +272,19 @@ def _read_launch(op: ResolvedOp, places: _Places) -> Launch:
         kernel=op.kernel.kernel.data,
         record=record,
         stream=op.stream.value.data,
-        ins=tuple(places.place(value) for value in op.ins),
-        outs=tuple(places.place(value) for value in op.outs),
-        ws=tuple(places.place(value) for value in op.ws),
+        ins=tuple(addresses.operand(value) for value in op.ins),
+        outs=tuple(addresses.operand(value) for value in op.outs),
+        ws=tuple(addresses.operand(value) for value in op.ws),
     )
 
 
 def _code_unit(program: ProgramOp, table: Mapping[str, Operation]) -> CodeUnit:
-    places = _Places.of(program)
-    launches = tuple(_code_launch(op, places, table) for op in program.instructions)
+    addresses = _Addresses.of(program)
+    launches = tuple(_code_launch(op, addresses, table) for op in program.instructions)
     return CodeUnit(entry_symbol(program), program, launches, 1 + len(program.binds))
 
 
-def _code_launch(op: ResolvedOp, places: _Places, table: Mapping[str, Operation]) -> CodeLaunch:
+def _code_launch(op: ResolvedOp, addresses: _Addresses, table: Mapping[str, Operation]) -> CodeLaunch:
     assert op.kernel is not None and op.body is not None
     body = table[op.body.root_reference.data]
     assert isinstance(body, BodyOp)
@@ -293,9 +293,9 @@ def _code_launch(op: ResolvedOp, places: _Places, table: Mapping[str, Operation]
         kind=op.kind.data,
         kernel=op.kernel.kernel.data,
         record=op.kernel.record.data,
-        ins=tuple(places.ref(value) for value in op.ins),
-        outs=tuple(places.ref(value) for value in op.outs),
-        ws=tuple(places.ref(value) for value in op.ws),
+        ins=tuple(addresses.ref(value) for value in op.ins),
+        outs=tuple(addresses.ref(value) for value in op.outs),
+        ws=tuple(addresses.ref(value) for value in op.ws),
         body=body.body.block,
         code=_generated(op.code, table),
         waits_for=tuple(edge.source.data for edge in op.after),

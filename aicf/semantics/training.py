@@ -40,7 +40,7 @@ def _step_rate(op: logical.StepRateOp, operands: Sequence[Array]) -> Array:
         return np.asarray(base * step / warmup)
     done = step - 1 - warmup
     period, milestones = op.period.value.data, int_values(op.milestones)
-    times = done // period if period else sum(place <= done for place in milestones)
+    times = done // period if period else sum(milestone <= done for milestone in milestones)
     return np.asarray(base * op.factor.value.data**times)
 
 

@@ -248,11 +248,11 @@ class _Layout:
     a run has for itself.
 
     Args:
-        places: For each operand, whether it is of a set, and its offset in the set or in the memory before the sets.
+        offsets: For each operand, whether it is of a set, and its offset in the set or in the memory before the sets.
         shared, own: Bytes before the sets, and of one set.
     """
 
-    places: tuple[tuple[bool, int], ...]
+    offsets: tuple[tuple[bool, int], ...]
     shared: int
     own: int
 
@@ -261,12 +261,12 @@ class _Layout:
         """What is fixed is of a set; if nothing is, everything."""
         some = any(region.fixed for region in memory)
         ends = {False: 0, True: 0}
-        places: list[tuple[bool, int]] = []
+        offsets: list[tuple[bool, int]] = []
         for region in memory:
             own = region.fixed or not some
-            places.append((own, ends[own]))
+            offsets.append((own, ends[own]))
             ends[own] += _aligned(region.nbytes)
-        return _Layout(tuple(places), ends[False], ends[True])
+        return _Layout(tuple(offsets), ends[False], ends[True])
 
     def nbytes(self, copies: int) -> int:
         """Of the block with `copies` sets."""
@@ -275,7 +275,7 @@ class _Layout:
     def table(self, block: int, copies: int) -> list[int]:
         """Addresses of all operands, set after set."""
         sets = [block + self.shared + copy * self.own for copy in range(copies)]
-        return [(start if own else block) + offset for start in sets for own, offset in self.places]
+        return [(start if own else block) + offset for start in sets for own, offset in self.offsets]
 
 
 @cache

@@ -274,7 +274,7 @@ class StepRateOp(_OfStep):
             raise VerifyException(
                 f"period is {period} and milestones are {list(milestones)}; give one of them: 1 or more, or a list"
             )
-        if any(place < 0 for place in milestones) or list(milestones) != sorted(milestones):
+        if any(milestone < 0 for milestone in milestones) or list(milestones) != sorted(milestones):
             raise VerifyException(
                 f"milestones are {list(milestones)}; they are numbers of steps in rising order"
             )

@@ -42,7 +42,7 @@ def test_losses_and_state_are_those_of_the_reference(name: str) -> None:
     made, model = program(case), obtained(case)
     (plan,) = model.plan.programs
     params = {index for index, bind in enumerate(plan.graph.binds, ARENA + 1) if bind.role == "param"}
-    (update,) = (launch for launch in plan.launches if any(place.base in params for place in launch.outs))
+    (update,) = (launch for launch in plan.launches if any(operand.base in params for operand in launch.outs))
     assert update.kernel == "cuda.multi_tensor"
     reference = aicf.compile(made.module, made.weights, "reference", **training.options)
     ours, theirs = losses_of(model, case), losses_of(reference, case)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from aicf.backends.native import NativeCode
 from aicf.errors import ArtifactError, InputMismatch, PlanError
 from aicf.runtime import Executable, ModulePlan
-from aicf.runtime.capture_plan import Place, Row
+from aicf.runtime.capture_plan import OperandRef, Row
 from aicf.runtime.plan_from_ir import code_units, entry_symbol, programs_of, read_module
 from tests.runtime.support import ADD_RELU, BUCKETS, COUNTER, module_of
 
@@ -29,8 +29,11 @@ def plan_of(text: str) -> ModulePlan:
 def test_places_are_table_entry_plus_byte_offset() -> None:
     (program,) = plan_of(ADD_RELU).programs
     first, second, _ = program.launches
-    assert first.ins == (Place(1, 0, (4, 6), (6, 1), "f32", None), Place(2, 0, (4, 6), (0, 1), "f32", None))
-    assert first.outs == second.ins == (Place(0, 0, (4, 6), (6, 1), "f32", None),)
+    assert first.ins == (
+        OperandRef(1, 0, (4, 6), (6, 1), "f32", None),
+        OperandRef(2, 0, (4, 6), (0, 1), "f32", None),
+    )
+    assert first.outs == second.ins == (OperandRef(0, 0, (4, 6), (6, 1), "f32", None),)
     assert second.outs[0].base == 3
     assert (program.arena_bytes, program.arena_align, program.table_size) == (128, 64, 5)
     assert [launch.stream for launch in program.launches] == [0, 0, 1]

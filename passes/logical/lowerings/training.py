@@ -60,8 +60,8 @@ def _step_rate(lower: Lowering, op: logical.StepRateOp) -> SSAValue:
         power = lower.apply(logical.ExpOp, lower.apply(logical.MulOp, times, math.log(factor)), name="power")
         return _warmed(lower, op, step, lower.apply(logical.MulOp, power, base))
     rate = lower.splat(base, step, "base")
-    for times, place in enumerate(int_values(op.milestones), 1):
-        passed = lower.add(logical.CompareOp("ge", done, lower.splat(place, step, "milestone")), "passed")
+    for times, milestone in enumerate(int_values(op.milestones), 1):
+        passed = lower.add(logical.CompareOp("ge", done, lower.splat(milestone, step, "milestone")), "passed")
         rate = lower.apply(logical.SelectOp, passed, lower.splat(base * factor**times, step, "less"), rate)
     return _warmed(lower, op, step, rate)
 

@@ -164,16 +164,16 @@ class CapturedProgram:
 
     def _encode(self, maps: Mapping[TensorMap, int]) -> None:
         """Writes the descriptors of `maps` to their addresses, after the work that is queued."""
-        for map_, place in maps.items():
+        for map_, target in maps.items():
             block = ctypes.create_string_buffer(self._encoded(map_), DESCRIPTOR_BYTES)
-            self._device.upload(place, ctypes.addressof(block), DESCRIPTOR_BYTES, self._stream)
+            self._device.upload(target, ctypes.addressof(block), DESCRIPTOR_BYTES, self._stream)
 
     def _fill(self, tables: Mapping[Table, int]) -> None:
         """Writes `tables` to their addresses, after the work that is queued."""
-        for table, place in tables.items():
+        for table, target in tables.items():
             words = (*table.numbers, *map(self._at, table.addresses))
             block = (ctypes.c_uint64 * len(words))(*words)
-            self._device.upload(place, ctypes.addressof(block), table.nbytes, self._stream)
+            self._device.upload(target, ctypes.addressof(block), table.nbytes, self._stream)
 
     def _encoded(self, map_: TensorMap) -> bytes:
         """The descriptor of `map_`. Raises CaptureError that names the instruction which copies through it."""
@@ -237,8 +237,8 @@ class CapturedProgram:
         self._stale = changed  # until all that uses them is changed: a call in between may fail
         for index, address in pointers.items():
             self._table[index] = address
-        self._encode({map_: place for map_, place in self._descriptors.items() if map_.base in changed})
-        self._fill({table: place for table, place in self._tables.items() if _uses(table, changed)})
+        self._encode({map_: target for map_, target in self._descriptors.items() if map_.base in changed})
+        self._fill({table: target for table, target in self._tables.items() if _uses(table, changed)})
         driver = self._device.enter()
         for number, kernel in enumerate(self._kernels):
             if kernel is None or not any(address.base in changed for _, address in kernel.pointers):

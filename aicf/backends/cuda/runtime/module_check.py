@@ -51,11 +51,11 @@ def _program_problems(program: DeviceProgram, symbols: Collection[str]) -> Itera
 
 
 def _node_problems(node: KernelNode | LibraryNode, program: DeviceProgram) -> Iterator[str]:
-    if any(not 0 <= place.base < program.table_size for place in _places(node)):
+    if any(not 0 <= address.base < program.table_size for address in _addresses(node)):
         yield "uses an address outside the table"
 
 
-def _places(node: KernelNode | LibraryNode) -> tuple[Address | TensorMap, ...]:
+def _addresses(node: KernelNode | LibraryNode) -> tuple[Address | TensorMap, ...]:
     """Where the memory lies that a node uses."""
     if isinstance(node, LibraryNode):
         return node.addresses
