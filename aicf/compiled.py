@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from aicf.extensions import Extension
 
 EMIT, LOGICAL, LEDGER, PLAN = "emit.mlir", "logical.mlir", "ledger.json", "plan.json"
-PLACES, TRAINED = "places.json", "trained.json"
+LOCATIONS, TRAINED = "places.json", "trained.json"
 NATIVE, WEIGHTS, PREPARED = "native.bin", "weights.safetensors", "prepared.safetensors"
 KEPT = "kept.safetensors"
 """What the host keeps of a training step beside its state."""
@@ -123,7 +123,7 @@ class Record:
         emit: Final emit IR.
         decisions: The ledger.
         toolchain: Versions by package.
-        places: Where the ops of the model are written, `file:line:col` by id, as far as that is known.
+        locations: Where the ops of the model are written, `file:line:col` by id, as far as that is known.
         trained: Of a step that `aicf.train_step` made; None of other programs.
         passes: Those of the caller, where it was compiled in this process; an artifact has their names in `options`.
     """
@@ -134,7 +134,7 @@ class Record:
     emit: str
     decisions: tuple[Decision, ...]
     toolchain: Mapping[str, str]
-    places: Mapping[str, str] = field(default_factory=dict[str, str])
+    locations: Mapping[str, str] = field(default_factory=dict[str, str])
     trained: Trained | None = None
     passes: tuple[Extension, ...] = ()
 
@@ -238,7 +238,7 @@ class CompiledModel(Executable):
         Raises:
             InputMismatch: the program has no such op.
         """
-        return why_not(self.plan, self.decisions, self.record.places, one, other)
+        return why_not(self.plan, self.decisions, self.record.locations, one, other)
 
     def summary(self) -> Summary:
         """The program in a few lines: instructions, kernels, bytes, memory, expected time, and what is not fused."""
@@ -277,8 +277,8 @@ def _write(
     if weights:
         changed = model.state() if state else {}
         entries[WEIGHTS] = tensor_bytes.to_bytes({**model.weights, **changed})
-    if record.places:
-        entries[PLACES] = _to_json(dict(record.places))
+    if record.locations:
+        entries[LOCATIONS] = _to_json(dict(record.locations))
     if record.trained is not None:
         entries[TRAINED] = _to_json(to_json_value(record.trained))
     if record.logical is not None:
@@ -429,21 +429,21 @@ def explain_why_not(path: str | Path, one: str, other: str) -> WhyNot:
     file = artifact.read(path)
     with _located(path):
         program = _read_program(file)
-        return why_not(program.plan, program.decisions, _read_places(file), one, other)
+        return why_not(program.plan, program.decisions, _read_locations(file), one, other)
 
 
-def _read_places(file: Artifact) -> dict[str, str]:
-    if PLACES not in file.entries:
+def _read_locations(file: Artifact) -> dict[str, str]:
+    if LOCATIONS not in file.entries:
         return {}
-    places = from_json_value(_Places, {"places": _read_json(file, PLACES)}, "places").places
-    if not all(isinstance(place, str) for place in places.values()):
-        raise ArtifactError(f"entry '{PLACES}' holds what is no place; compile the model again")
-    return {id_: str(place) for id_, place in places.items()}
+    locations = from_json_value(_Locations, {"locations": _read_json(file, LOCATIONS)}, "places").locations
+    if not all(isinstance(location, str) for location in locations.values()):
+        raise ArtifactError(f"entry '{LOCATIONS}' holds what is no location; compile the model again")
+    return {id_: str(location) for id_, location in locations.items()}
 
 
 @dataclass(frozen=True)
-class _Places:
-    places: dict[str, object]
+class _Locations:
+    locations: dict[str, object]
 
 
 def _read_trained(file: Artifact) -> Trained | None:
@@ -512,7 +512,7 @@ def _load(
         file.text(EMIT),
         program.decisions,
         file.toolchain,
-        _read_places(file),
+        _read_locations(file),
         _read_trained(file),
     )
     weights = _weights(file, given)

@@ -201,7 +201,7 @@ def _compiled(
     context = make_context()
     options = resolve_options(source, requested)
     logical = None if source.is_emit else _with_ids(source.module, context)
-    places = _places(source.module)
+    locations = _locations(source.module)
     unread = set[str]() if options.training else _unread(source.module)
     given = {name: array for name, array in weights.items() if name not in unread}
     try:
@@ -222,7 +222,7 @@ def _compiled(
         print_module(source.module),
         read_decisions(source.module),
         toolchain_lock(),
-        places,
+        locations,
         passes=tuple(passes),
     )
     step("preparing weights")
@@ -341,10 +341,10 @@ def _with_ids(module: ModuleOp, context: Context) -> str:
     return print_module(module)
 
 
-def _places(module: ModuleOp) -> dict[str, str]:
+def _locations(module: ModuleOp) -> dict[str, str]:
     """Where the ops of the model are written, by id."""
     ops = ((op_id(op), position_of(op)) for op in module.walk())
-    return {id_: place for id_, place in ops if id_ is not None and place is not None}
+    return {id_: location for id_, location in ops if id_ is not None and location is not None}
 
 
 def _run(passes: Sequence[ModulePass], module: ModuleOp, context: Context, step: Step) -> None:

@@ -47,12 +47,12 @@ class WhyNot:
 
 
 def why_not(
-    plan: ModulePlan, decisions: Sequence[Decision], places: Mapping[str, str], one: str, other: str
+    plan: ModulePlan, decisions: Sequence[Decision], locations: Mapping[str, str], one: str, other: str
 ) -> WhyNot:
     """Why `one` and `other` are not one instruction, or in which they are.
 
     Args:
-        places: `file:line:col` of the model's ops, by id.
+        locations: `file:line:col` of the model's ops, by id.
         one, other: Ids of ops of the model, or of those they were lowered to, with or without a bucket.
 
     Raises:
@@ -79,7 +79,9 @@ def why_not(
             apart += [f"{_names(mine)} of @{program.name}, and {_names(theirs)}"]
             sides = _Side(one, mine, groups), _Side(other, theirs, groups)
             because |= dict.fromkeys(_reasons(program, decisions, *sides))
-    mine, theirs = (f"{value} ({places[value]})" if value in places else value for value in (one, other))
+    mine, theirs = (
+        f"{value} ({locations[value]})" if value in locations else value for value in (one, other)
+    )
     return WhyNot(mine, theirs, tuple(together), tuple(apart), tuple(because))
 
 

@@ -15,7 +15,7 @@ import pytest
 import aicf
 from aicf import artifact, compiled, native_file
 from aicf.backends.native import NativeCode, ProgramNeeds
-from aicf.compiled import LEDGER, NATIVE, PLACES, PLAN, PREPARED
+from aicf.compiled import LEDGER, LOCATIONS, NATIVE, PLAN, PREPARED
 from aicf.frontends.builder import Graph
 from tests.test_compiler import MLP, mlp_weights, normal
 
@@ -190,7 +190,7 @@ def test_what_code_needs_is_what_its_plan_has(target: str, tmp_path: Path):
 
 @pytest.mark.parametrize("text", ['{"a": NaN}', '{"a": 1}', '{"a": null}', "[]", "[" * 100_000])
 def test_damaged_places(text: str, saved: Path, tmp_path: Path):
-    path = forge(saved, tmp_path / "forged.aicf", {PLACES: text.encode()})
+    path = forge(saved, tmp_path / "forged.aicf", {LOCATIONS: text.encode()})
     with pytest.raises(aicf.ArtifactError, match="place"):
         aicf.load(path)
 

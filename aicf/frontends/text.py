@@ -130,9 +130,9 @@ def _parse(source: str, filename: str, context: Context, line_offset: int, impli
             raise
         raise type(error)(error.message, location=parser.here() if parser else position) from error
     except ParseError as error:
-        place = _LineTable(error.span.input.content, line_offset).format(error.span.start)
+        at = _LineTable(error.span.input.content, line_offset).format(error.span.start)
         hint = parser.hint(error) if parser else ""
-        raise InvalidIR(_parse_message(error) + hint, location=f"{filename}:{place}") from None
+        raise InvalidIR(_parse_message(error) + hint, location=f"{filename}:{at}") from None
     except RecursionError:
         # The parser's own frames are unwound, so that its position is where it gave up.
         raise InvalidIR(
@@ -246,7 +246,7 @@ class LocatedParser(Parser):
             name = operand.span.text + (f"#{operand.index}" if operand.index else "")
             how = "was used" if isinstance(known, ForwardDeclaredValue) else "is defined"
             self.raise_error(
-                f"{name} is used with type {type}, but {how} with type {known.type}{self._place_of(known)}",
+                f"{name} is used with type {type}, but {how} with type {known.type}{self._location_of(known)}",
                 operand.span,
             )
         value = super().resolve_operand(operand, type)
@@ -263,22 +263,22 @@ class LocatedParser(Parser):
     def _register_ssa_definition(self, name: str, values: Sequence[SSAValue], span: Span[str]) -> None:
         if earlier := self.ssa_values.get(name):
             way_out = "" if self._nested else "; give one of the two another name"
-            self.raise_error(f"%{name} is already defined{self._place_of(earlier[0])}{way_out}", span)
+            self.raise_error(f"%{name} is already defined{self._location_of(earlier[0])}{way_out}", span)
         for index, used in self.forward_ssa_references.get(name, {}).items():
             if index < len(values) and used.type != values[index].type:
                 self.raise_error(
                     f"%{name} is defined with type {values[index].type}, but was used with type {used.type}"
-                    f"{self._place_of(used)}",
+                    f"{self._location_of(used)}",
                     span,
                 )
         super()._register_ssa_definition(name, values, span)
         self._written.update(dict.fromkeys(values, span))
 
-    def _place_of(self, value: SSAValue) -> str:
+    def _location_of(self, value: SSAValue) -> str:
         span = self._written.get(value)
-        return "" if span is None else f" at {self._place(span.start)}"
+        return "" if span is None else f" at {self._location(span.start)}"
 
-    def _place(self, position: int) -> str:
+    def _location(self, position: int) -> str:
         return f"{self._file.data}:{self._lines.format(position)}"
 
     def parse_optional_region(self, arguments: Iterable[Parser.Argument] | None = None) -> Region | None:
@@ -300,7 +300,7 @@ class LocatedParser(Parser):
     def hint(self, error: ParseError) -> str:
         """What may be the cause of an error: a bracket that is not closed, with its place; empty if nothing is."""
         if self._nested is not None:
-            inner, outer = (self._place(region.operation) for region in self._nested)
+            inner, outer = (self._location(region.operation) for region in self._nested)
             return f"; the function at {inner} begins inside the one at {outer}: is a '}}' missing before it?"
         if error.span.start != self._current_token.span.start:
             return ""  # it is about what was read before, not about what is missing here
@@ -310,11 +310,13 @@ class LocatedParser(Parser):
             return ""
         bracket = self._source[opened]
         if at_end:
-            return f": the program ends, and the '{bracket}' at {self._place(opened)} has no '{CLOSING[bracket]}'"
+            return f": the program ends, and the '{bracket}' at {self._location(opened)} has no '{CLOSING[bracket]}'"
         is_region = any(region.brace == opened for region in self._open_regions)
         if is_region or "\n" not in self._source[opened : error.span.start]:
             return ""
-        return f"; is the '{CLOSING[bracket]}' missing that closes the '{bracket}' at {self._place(opened)}?"
+        return (
+            f"; is the '{CLOSING[bracket]}' missing that closes the '{bracket}' at {self._location(opened)}?"
+        )
 
     def _file_location(self, position: int) -> FileLineColLoc:
         line, column = self._lines.line_col(position)
@@ -357,7 +359,7 @@ class LocatedParser(Parser):
 
     def here(self) -> str:
         """``file:line:col`` of the token that is next."""
-        return self._place(self._current_token.span.start)
+        return self._location(self._current_token.span.start)
 
 
 def verify_module(module: ModuleOp) -> None:
@@ -445,8 +447,10 @@ def _verify_definitions(module: ModuleOp) -> None:
             if not isinstance(definition, Operation) or user.parent is not definition.parent:
                 continue
             if position[user] <= position[definition]:
-                name, place = _value_name(operand), _at(definition)
-                raise _invalid_op(op, f"{name} is used before its definition{place}; move the definition up")
+                name, location = _value_name(operand), _at(definition)
+                raise _invalid_op(
+                    op, f"{name} is used before its definition{location}; move the definition up"
+                )
 
 
 def _ancestor_in(op: Operation, operand: SSAValue) -> Operation | None:

@@ -139,8 +139,8 @@ def outcome_of(case: OnnxCase, rival: str) -> Outcome:
         return Outcome(UNSUPPORTED, str(error))
     except Exception as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{os.path.basename(frame.filename)}:{frame.lineno}"
-        return Outcome(CRASH, f"{type(error).__name__} at {place}: {' '.join(str(error).split())[:200]}")
+        location = f"{os.path.basename(frame.filename)}:{frame.lineno}"
+        return Outcome(CRASH, f"{type(error).__name__} at {location}: {' '.join(str(error).split())[:200]}")
     wrong = difference(ran.outputs, case.outputs, case.rtol, case.atol)
     if wrong is None:
         return Outcome(PASS, "", ran.bound)

@@ -31,9 +31,9 @@ from aicf.backends.reference.backend import ReferenceBackend
 from aicf.compiled import (
     EMIT,
     LEDGER,
+    LOCATIONS,
     LOGICAL,
     NATIVE,
-    PLACES,
     PLAN,
     PREPARED,
     TRAINED,
@@ -54,7 +54,7 @@ GOOD = (REFUSED, RIGHT, OWN, TRUSTED)
 MOST = 500
 """Characters of an error."""
 
-_JSON = (PLAN, LEDGER, PLACES, TRAINED)
+_JSON = (PLAN, LEDGER, LOCATIONS, TRAINED)
 _TENSORS = (WEIGHTS, PREPARED)
 _TEXTS = (EMIT, LOGICAL)
 
