@@ -21,31 +21,31 @@ _WAY_OUT = "put the concatenation into a group, and run elide-concats"
 
 
 @dataclass(frozen=True)
-class Place:
+class Alias:
     """The memory of `whole`, seen through `view`."""
 
     whole: SSAValue
     view: View
 
 
-def place_of(value: SSAValue) -> Place:
+def alias_of(value: SSAValue) -> Alias:
     """The memory of a value of a function: that of a concatenation that reads it, directly or through views that
     strides can express, or its own."""
     for use in value.uses:
         op = use.operation
         if isinstance(op, logical.ConcatOp):
-            outer = place_of(op.result)
-            return Place(outer.whole, part_of_concat(op, use.index, outer.view))
+            outer = alias_of(op.result)
+            return Alias(outer.whole, part_of_concat(op, use.index, outer.view))
         if is_rearrangement(op):
-            outer = place_of(op.results[0])
+            outer = alias_of(op.results[0])
             if outer.whole is not op.results[0] and (view := before(op, outer.view)) is not None:
-                return Place(outer.whole, view)
-    return Place(value, View.whole(tensor_info(value.type).shape))
+                return Alias(outer.whole, view)
+    return Alias(value, View.whole(tensor_info(value.type).shape))
 
 
 def lies_alone(values: Iterable[SSAValue]) -> bool:
     """Whether all values have memory of their own."""
-    return all(place_of(value).whole is value for value in values)
+    return all(alias_of(value).whole is value for value in values)
 
 
 def parts_of(value: SSAValue, view: View) -> Iterator[tuple[SSAValue, View | None]]:
@@ -73,11 +73,11 @@ def check_written_in_place(op: logical.ConcatOp) -> None:
     Raises:
         InvalidIR: an operand is none of an instruction, or lies elsewhere.
     """
-    result = place_of(op.result)
+    result = alias_of(op.result)
     for place, part in enumerate(op.parts):
         if not isinstance(behind_moves(part).owner, GroupOp | logical.ConcatOp):
             raise invalid(op, f"no instruction writes operand {place}; {_WAY_OUT}")
-        if place_of(part) != Place(result.whole, part_of_concat(op, place, result.view)):
+        if alias_of(part) != Alias(result.whole, part_of_concat(op, place, result.view)):
             raise invalid(op, f"operand {place} belongs in two places; {_WAY_OUT}")
 
 

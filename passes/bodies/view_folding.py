@@ -19,7 +19,7 @@ from aicf.dialects.traits import IndexedRead, MatrixKernels, PositionalOperands,
 from aicf.dialects.types import ElementType, tensor, tensor_info
 from aicf.passes.bodies.attention import attention_of
 from aicf.passes.bodies.products import Products, products_of
-from aicf.passes.bodies.views import View, is_view, place_behind
+from aicf.passes.bodies.views import View, is_view, view_after
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class _ViewFolder:
                 value, chain = _seen_through(result, lambda op: isinstance(op, TransposeOp))
                 if self.has_products or _is_given(value, chain):
                     continue
-            if chain and (view := place_behind(chain, last)) is not None:
+            if chain and (view := view_after(chain, last)) is not None:
                 found[result] = value, view
         return found
 

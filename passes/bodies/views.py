@@ -100,7 +100,7 @@ class View:
                 return None
 
 
-def place_behind(chain: Sequence[Operation], last: View | None = None) -> View | None:
+def view_after(chain: Sequence[Operation], last: View | None = None) -> View | None:
     """Where the source of a chain of reshapes and transposes lies if the last one's result is seen through `last`, by
     default in contiguous memory of its own.
 

@@ -26,7 +26,7 @@ from aicf.dialects.kinds import KINDS
 from aicf.dialects.types import element_of
 from aicf.errors import PolicyError
 from aicf.passes.analysis.accesses import region_of
-from aicf.passes.bodies.buffer_aliasing import place_of
+from aicf.passes.bodies.buffer_aliasing import alias_of
 from aicf.passes.bodies.kernel_code import NoCode, derive_codes
 from aicf.passes.bodies.kinds import derive_kind
 from aicf.passes.bodies.view_folding import FoldedBody, FoldedOperand, Lies, fold_views, yielded
@@ -101,7 +101,7 @@ _works: WeakKeyDictionary[GroupOp, GroupWorkload] = WeakKeyDictionary()
 def workload_of(group: GroupOp) -> GroupWorkload:
     """The work of a formed group; worked out once, because the body of a group never changes."""
     if (known := _works.get(group)) is None:
-        known = _works[group] = aliased_workload(group, lambda value: place_of(value).view)
+        known = _works[group] = aliased_workload(group, lambda value: alias_of(value).view)
     return known
 
 

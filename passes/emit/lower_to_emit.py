@@ -35,7 +35,7 @@ from aicf.dialects.emit import (
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 from aicf.dialects.types import tensor_info
 from aicf.errors import PlanError
-from aicf.passes.bodies.buffer_aliasing import check_written_in_place, place_of
+from aicf.passes.bodies.buffer_aliasing import alias_of, check_written_in_place
 from aicf.passes.bodies.view_folding import FoldedOperand
 from aicf.passes.bodies.views import View, is_rearrangement
 from aicf.passes.bodies.workload import (
@@ -251,7 +251,7 @@ class _Bufferizer:
     ) -> SSAValue:
         value = group.ins[operand.argument]
         if layout is None:
-            held = self.buffers.get(place_of(value).whole)
+            held = self.buffers.get(alias_of(value).whole)
             if held is None:
                 assert isinstance(value, OpResult) and isinstance(value.op, logical.ConstantOp)
                 held = self._constant(value.op)
@@ -271,7 +271,7 @@ class _Bufferizer:
 
     def _result(self, result: OpResult, view: View) -> SSAValue:
         """What the group's kernel writes: the memory in which its result lies, through `view`."""
-        whole = place_of(result).whole
+        whole = alias_of(result).whole
         if whole not in self.buffers:
             self.buffers[whole] = self._memory(whole)
         return viewed(self.block, self.buffers[whole], view)

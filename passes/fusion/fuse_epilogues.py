@@ -14,7 +14,7 @@ from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp
 from aicf.passes.bodies.matching import only_reader
 from aicf.passes.bodies.outlining import id_of, outline
-from aicf.passes.bodies.views import is_rearrangement, place_behind
+from aicf.passes.bodies.views import is_rearrangement, view_after
 from aicf.passes.bodies.workload import target_of
 from aicf.passes.fusion.candidates import POINTWISE_ON_SUMS, FusionCandidates, Product, pointwise_like
 from aicf.passes.fusion.forming import FusionContext, first_legal, form_group, fusion_contexts, refusal
@@ -80,7 +80,7 @@ def _copy_behind(matmul: Product, context: FusionContext) -> GroupOp | None:
     *moves, _ = reader.body.block.ops
     if not moves or not all(is_rearrangement(op) for op in moves):
         return None
-    view = place_behind(moves)
+    view = view_after(moves)
     return reader if view is not None and view.strides[-1] == 1 else None
 
 

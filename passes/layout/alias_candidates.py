@@ -14,9 +14,9 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp, YieldOp
 from aicf.dialects.types import tensor_info
-from aicf.passes.bodies.buffer_aliasing import parts_of, place_of
+from aicf.passes.bodies.buffer_aliasing import alias_of, parts_of
 from aicf.passes.bodies.view_folding import Lies, fold_views
-from aicf.passes.bodies.views import View, part_of_concat, place_behind
+from aicf.passes.bodies.views import View, part_of_concat, view_after
 from aicf.passes.bodies.workload import (
     GroupWorkload,
     aliased_workload,
@@ -53,7 +53,7 @@ class Part:
         """All values of the function that would lie elsewhere with it, and where; None where strides cannot say it."""
         if self.source is None:
             return {}
-        view = place_behind(self.chain, self.view) if self.chain else self.view
+        view = view_after(self.chain, self.view) if self.chain else self.view
         return {self.source: None} if view is None else dict(parts_of(self.source, view))
 
 
@@ -149,7 +149,7 @@ class AliasCandidate:
                 yield op
 
     def _view(self, value: SSAValue) -> View:
-        return self.views[value] if value in self.views else place_of(value).view
+        return self.views[value] if value in self.views else alias_of(value).view
 
     def touched_by(self, group: GroupOp) -> list[Part]:
         """The parts that a group writes or reads."""
@@ -164,7 +164,7 @@ class AliasCandidate:
             if None in part.values.values()
         }
         for group, work in self.works.items():
-            if (reason := why_not_placed(group, work, self.context)) is not None:
+            if (reason := why_not_aliased(group, work, self.context)) is not None:
                 verb = "writes" if any(result in self.views for result in group.results) else "reads"
                 said = f"'{group.id.data}', which {verb} it, cannot do so in place: {reason}"
                 found |= {part.index: said for part in self.touched_by(group)}
@@ -184,7 +184,7 @@ class AliasCandidate:
 
     def copy_us(self, copy: Copy) -> float:
         """What copying parts into their place takes."""
-        lies = Lies(tuple(place_of(source).view for source in copy.sources), (copy.view,))
+        lies = Lies(tuple(alias_of(source).view for source in copy.sources), (copy.view,))
         origins = [origin_of(source) for source in copy.sources]
         return self.us(workload_of_folded(self.group.id.data, fold_views(copy.body(), lies), origins))
 
@@ -193,16 +193,16 @@ class AliasCandidate:
         return least_us(work, self.context)
 
 
-def why_not_placed(group: GroupOp, placed: GroupWorkload, context: FusionContext) -> str | None:
+def why_not_aliased(group: GroupOp, aliased: GroupWorkload, context: FusionContext) -> str | None:
     """Why no kernel, or not the one that the policy pins, runs a group whose values lie elsewhere; None if one does."""
     known = [type(op) for op in workload_of(group).work.body.ops]
-    if [type(op) for op in placed.work.body.ops] != known:
+    if [type(op) for op in aliased.work.body.ops] != known:
         return "strides cannot express the views through which it is read or written"
     policy = context.policy
-    legal, rejected = legal_kernels(placed.under(policy), context.target, frozenset(policy.forbid))
+    legal, rejected = legal_kernels(aliased.under(policy), context.target, frozenset(policy.forbid))
     if not legal:
         return "; ".join(f"{kernel}: {why}" for kernel, why in rejected.items())
-    keys = (group.id.data, without_bucket(group.id.data), placed.work.kind)
+    keys = (group.id.data, without_bucket(group.id.data), aliased.work.kind)
     pinned = next((policy.kernels[key] for key in keys if key in policy.kernels), None)
     if pinned is None or any(kernel.id == pinned for kernel in legal):
         return None

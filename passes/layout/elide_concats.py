@@ -16,7 +16,7 @@ from xdsl.passes import ModulePass
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.types import element_of
-from aicf.passes.bodies.buffer_aliasing import place_of
+from aicf.passes.bodies.buffer_aliasing import alias_of
 from aicf.passes.bodies.outlining import id_of
 from aicf.passes.bodies.view_folding import yielded
 from aicf.passes.bodies.views import is_rearrangement
@@ -266,7 +266,7 @@ def _own_reason(part: Part, seen: set[SSAValue]) -> str | None:
         return "the concatenation has it twice, and it is written once"
     if any(isinstance(op, func.ReturnOp) for op in _readers_behind_views(source)):
         return "the program returns it too, and what it returns has memory of its own"
-    if place_of(source).whole is not source:
+    if alias_of(source).whole is not source:
         return "it is written in place into another concatenation"
     return None
 

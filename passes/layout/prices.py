@@ -12,13 +12,13 @@ from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.types import tensor_info
-from aicf.passes.bodies.buffer_aliasing import place_of
+from aicf.passes.bodies.buffer_aliasing import alias_of
 from aicf.passes.bodies.structure import Structure, structure_of_body
 from aicf.passes.bodies.view_folding import FoldedOperand
 from aicf.passes.bodies.views import View, is_rearrangement
 from aicf.passes.bodies.workload import aliased_workload, argument_attrs, origin_of, result_attrs, workload_of
 from aicf.passes.fusion.forming import FusionContext
-from aicf.passes.layout.alias_candidates import least_us, why_not_placed
+from aicf.passes.layout.alias_candidates import least_us, why_not_aliased
 from aicf.passes.layout.layouts import LayoutGraph, channels_last, to_channels_last
 from aicf.passes.support.identity import op_id
 from aicf.passes.support.policy import without_bucket
@@ -59,8 +59,8 @@ class LayoutPrices:
             return False
         if self._memory(source, labels) != self._memory(result, labels):
             return False
-        placed = aliased_workload(group, lambda value: self._view(value, labels))
-        read, written = placed.operands[0].view, placed.results[0]
+        aliased = aliased_workload(group, lambda value: self._view(value, labels))
+        read, written = aliased.operands[0].view, aliased.results[0]
         steps = zip(read.shape, read.strides, written.strides, strict=True)
         return read.offset == written.offset and all(size == 1 or a == b for size, a, b in steps)
 
@@ -75,9 +75,9 @@ class LayoutPrices:
         key = (*self._structure(group), *views)
         if key not in self._known:
             self.evaluations += 1
-            placed = aliased_workload(group, lambda value: self._view(value, labels))
-            reason = why_not_placed(group, placed, self.context)
-            self._known[key] = inf if reason is not None else least_us(placed, self.context), reason
+            aliased = aliased_workload(group, lambda value: self._view(value, labels))
+            reason = why_not_aliased(group, aliased, self.context)
+            self._known[key] = inf if reason is not None else least_us(aliased, self.context), reason
         return self._known[key]
 
     def _structure(self, group: GroupOp) -> Structure:
@@ -97,7 +97,7 @@ class LayoutPrices:
     def _view(self, value: SSAValue, labels: Labels) -> View:
         if self._is_last(value, labels):
             return channels_last(tensor_info(value.type).shape)
-        return place_of(value).view
+        return alias_of(value).view
 
     def _memory(self, value: SSAValue, labels: Labels) -> tuple[int, ...]:
         """The sizes of a value's memory, outermost first."""
@@ -119,7 +119,7 @@ class LayoutPrices:
                 continue
             source, result = group.ins[work.operands[0].argument], group.results[0]
             returns = list(_returns(result))
-            if self._is_requested(group) or not _only_moves(group) or place_of(result).whole is not result:
+            if self._is_requested(group) or not _only_moves(group) or alias_of(result).whole is not result:
                 continue
             if returns and not self._may_be_given_back(source, returns, given_back):
                 continue
@@ -136,7 +136,7 @@ class LayoutPrices:
         if not isinstance(source.owner, GroupOp) or source in given_back or any(_returns(source)):
             return False
         entry = result_attrs(self.context.function, returns[0][1])
-        return len(returns) == 1 and logical.UPDATES_ATTR not in entry and place_of(source).whole is source
+        return len(returns) == 1 and logical.UPDATES_ATTR not in entry and alias_of(source).whole is source
 
     def _is_requested(self, group: GroupOp) -> bool:
         """Whether the policy speaks of the copy as an instruction of its own."""
