@@ -30,19 +30,19 @@ def emit(em: Emitter, launch: Launch, call: Call) -> None:
     """The products, with what comes before and after them."""
     work = read_products(launch)
     spec = gemm_spec(launch.record, work.problem, em.level.has_fma)
-    _check_layouts(launch, spec, work.places.rights)
+    _check_layouts(launch, spec, work.roles.rights)
     if spec.workspace_bytes:
         require_workspace(launch, call, spec.workspace_bytes)
     workspace = call.ws[0] if call.ws else None
-    outs = [call.outs] if len(work.places.extras) == 1 else [(out,) for out in call.outs]
+    outs = [call.outs] if len(work.roles.extras) == 1 else [(out,) for out in call.outs]
     pointers = [
-        (*(call.ins[place] for place in extras), *own)
-        for extras, own in zip(work.places.extras, outs, strict=True)
+        (*(call.ins[index] for index in extras), *own)
+        for extras, own in zip(work.roles.extras, outs, strict=True)
     ]
     epilogue = make_epilogue(em, launch.code, work.accesses[0], pointers, read_rounding(launch.record))
     a = call.ins[0] if work.rows is None else None
-    rights = tuple(call.ins[place] for place in work.places.rights)
-    rows = None if work.rows is None else _row_program(launch, call, work.rows, work.places.rows)
+    rights = tuple(call.ins[index] for index in work.roles.rights)
+    rows = None if work.rows is None else _row_program(launch, call, work.rows, work.roles.rows)
     emit_gemm(em, spec, GemmPointers(a, rights, workspace, call.tid, call.nthreads), epilogue, rows)
 
 
@@ -62,14 +62,14 @@ def read_products(launch: Launch) -> GemmWork:
 
 def _check_layouts(launch: Launch, spec: GemmSpec, rights: Sequence[int]) -> None:
     """Refuses right operands that do not lie as the record says."""
-    for place in rights:
-        layout = launch.ins[place].layout
+    for index in rights:
+        layout = launch.ins[index].layout
         if (spec.b_source == "packed") != (layout is not None) or (
             layout is not None
-            and _panels(layout, launch.ins[place].dtype) != (spec.nr, spec.b_element, int(spec.problem.pairs))
+            and _panels(layout, launch.ins[index].dtype) != (spec.nr, spec.b_element, int(spec.problem.pairs))
         ):
             raise PlanError(
-                f"instruction '{launch.name}': the layout of operand {place} is not the one its kernel record asks "
+                f"instruction '{launch.name}': the layout of operand {index} is not the one its kernel record asks "
                 "for: run lower-to-emit again"
             )
 
@@ -86,4 +86,4 @@ def _row_program(launch: Launch, call: Call, nest: LoopNest, operands: Sequence[
     """The row program before the products, with the decisions of the record."""
     row = one_row(nest)
     spec = loop_spec(read_part(launch.record, "rows"), row.nest)
-    return make_rows(row, spec, [call.ins[place] for place in operands])
+    return make_rows(row, spec, [call.ins[index] for index in operands])

@@ -99,7 +99,7 @@ class GemmKernel(CpuKernel[GemmSchedule]):
         rows = 0.0 if gemm.rows is None else _rows_us(gemm.rows, level, threads, work.batch_invariant)
         products = sum(self.product_us(part, target) for part in _products_apart(work, gemm))
         # The sums that wait for the last product are written and read again.
-        waiting = (gemm.places.accumulators - 1) * prod(work.results[0].shape)
+        waiting = (gemm.roles.accumulators - 1) * prod(work.results[0].shape)
         cycles = 2 * traffic_cycles(waiting * ELEMENT_BYTES[gemm.problem.dtype])
         return rows + products + cycles / NOMINAL_GHZ / 1000
 
@@ -162,8 +162,8 @@ class GemmKernel(CpuKernel[GemmSchedule]):
             entries["layouts"] = _layouts(work, gemm, spec)
         if work.code is not None and gemm.rows is None and len(work.results) == 1:
             # Rows are read again by other threads and blocks, so nothing is written over what they are made of.
-            sums = gemm.places.accumulators
-            extras = (work.operands[place].dtype for place in gemm.places.extras[0])
+            sums = gemm.roles.accumulators
+            extras = (work.operands[index].dtype for index in gemm.roles.extras[0])
             dtypes = [*(sums * [work.results[0].dtype]), *extras]
             entries["may_alias"] = may_alias(work.code, dtypes, [r.dtype for r in work.results], sums)
         return entries
@@ -181,7 +181,7 @@ class GemmKernel(CpuKernel[GemmSchedule]):
             rows = (
                 _rows_us(gemm.rows, level, 1, work.batch_invariant) * NOMINAL_GHZ * 1000 / max(1, problem.m)
             )
-        packed = all(_can_prepare(work.operands[place], problem) for place in gemm.places.rights)
+        packed = all(_can_prepare(work.operands[index], problem) for index in gemm.roles.rights)
         splits = FIXED_SPLITS if work.batch_invariant else SPLITS
         return ranked(problem, level, packed, threads_of(target), epilogue, rows, splits, count)
 
@@ -228,16 +228,16 @@ def _products_apart(work: Workload, gemm: GemmWork) -> Iterator[Workload]:
     """The products as instructions of their own; the sums of a joined one go through memory to the last."""
     a = work.operands[0]
     if gemm.rows is not None:
-        dtype = work.operands[gemm.places.rights[0]].dtype
+        dtype = work.operands[gemm.roles.rights[0]].dtype
         a = OperandInfo("temp", a.shape, dtype, contiguous(a.shape))
     transposed = {name: work.attrs[name] for name in _TRANSPOSES}
-    sums = [replace(work.results[0], role="temp")] * (gemm.places.accumulators - 1)
-    rights = [work.operands[place] for place in gemm.places.rights]
+    sums = [replace(work.results[0], role="temp")] * (gemm.roles.accumulators - 1)
+    rights = [work.operands[index] for index in gemm.roles.rights]
     product = replace(work, kind="gemm", attrs=transposed, code=None, prologue=None)
     for b in rights[: len(sums)]:
         yield replace(product, operands=(a, b), results=work.results[:1])
-    for b, extras, result in zip(rights[len(sums) :], gemm.places.extras, work.results, strict=True):
-        own = (a, b, *sums, *(work.operands[place] for place in extras))
+    for b, extras, result in zip(rights[len(sums) :], gemm.roles.extras, work.results, strict=True):
+        own = (a, b, *sums, *(work.operands[index] for index in extras))
         yield replace(product, kind="gemm_epilogue", operands=own, results=(result,), code=work.code)
 
 
@@ -286,8 +286,8 @@ def _layouts(work: Workload, gemm: GemmWork, spec: GemmSpec) -> Attribute:
     if problem.pairs:
         entries["pairs"] = integer(1)
     layout = LayoutAttr(PACKED_B, entries)
-    rights = gemm.places.rights
-    return ArrayAttr([layout if place in rights else UnitAttr() for place in range(len(work.operands))])
+    rights = gemm.roles.rights
+    return ArrayAttr([layout if index in rights else UnitAttr() for index in range(len(work.operands))])
 
 
 KERNELS = (

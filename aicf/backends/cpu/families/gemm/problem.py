@@ -43,7 +43,7 @@ _JOINED = ("gemm_gated", "norm_gated")
 
 
 @dataclass(frozen=True)
-class Places:
+class OperandRoles:
     """Which operand of an instruction is what.
 
     Args:
@@ -62,8 +62,8 @@ class Places:
         return len(self.rights) // len(self.extras)
 
 
-def places(kind: str, operands: int, results: int, prologue: KernelOp | None) -> Places:
-    """The places of an instruction's operands.
+def operand_roles(kind: str, operands: int, results: int, prologue: KernelOp | None) -> OperandRoles:
+    """The roles of an instruction's operands.
 
     Operand 0 is A, or x that the prologue makes A of; the right operands follow, then what else the prologue reads,
     then what each epilogue reads.
@@ -73,7 +73,7 @@ def places(kind: str, operands: int, results: int, prologue: KernelOp | None) ->
     inner = 0 if prologue is None else len(prologue.in_maps) - 1
     each = (operands - first - inner) // results
     starts = range(first + inner, operands - each + 1, each) if each else [operands] * results
-    return Places(
+    return OperandRoles(
         tuple(range(1, first)),
         () if prologue is None else (0, *range(first, first + inner)),
         tuple(tuple(range(start, start + each)) for start in starts),
@@ -87,7 +87,7 @@ class GemmWork:
     Args:
         problem: Sizes and strides of A and B.
         batch_in_rows: How many batch dims became rows.
-        places: Which operand is what.
+        roles: Which operand is what.
         accesses: For each epilogue those of its operands (without the sums), then of its outputs; strides per
             (batch..., row, column).
         rows: The row program that makes A, over all rows; None where A is an operand.
@@ -95,7 +95,7 @@ class GemmWork:
 
     problem: GemmProblem
     batch_in_rows: int
-    places: Places
+    roles: OperandRoles
     accesses: tuple[tuple[Access, ...], ...]
     rows: LoopNest | None
 
@@ -119,15 +119,15 @@ def read_gemm(
         prologue: The row program, None where operand 0 is A.
         packed: B lies in packed panels, whose strides are of no use.
     """
-    found = places(kind, len(operands), len(results), prologue)
+    found = operand_roles(kind, len(operands), len(results), prologue)
     a, b = operands[0], operands[found.rights[0]]
     rows = None
     if prologue is not None:
         a = Strided(a.shape, contiguous(a.shape), ACCUMULATORS[b.dtype])
-        given = (*(operands[place] for place in found.rows), a)
+        given = (*(operands[index] for index in found.rows), a)
         rows = nest_of(prologue, [o.strides for o in given], [o.dtype for o in given])
     accesses = [
-        _epilogue_accesses(code, found.accumulators, [operands[place] for place in own], outs)
+        _epilogue_accesses(code, found.accumulators, [operands[index] for index in own], outs)
         for own, outs in zip(found.extras, _per_epilogue(results, found), strict=True)
     ]
     flat = [access for own in accesses for access in own]
@@ -151,7 +151,7 @@ def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed([1, *accumulate(sizes, mul)]))
 
 
-def _per_epilogue(results: Sequence[Strided], found: Places) -> list[Sequence[Strided]]:
+def _per_epilogue(results: Sequence[Strided], found: OperandRoles) -> list[Sequence[Strided]]:
     """The results of each epilogue: one each, or all of them the only one's."""
     return [results] if len(found.extras) == 1 else [[result] for result in results]
 
@@ -254,8 +254,8 @@ def products_reason(work: Workload) -> str | None:
     gemm = read_work(work)
     if 0 in (gemm.problem.m, gemm.problem.n, gemm.problem.k, *gemm.problem.batch):
         return "nothing to multiply"
-    first = work.operands[gemm.places.rights[0]]
-    if any(work.operands[place].strides != first.strides for place in gemm.places.rights):
+    first = work.operands[gemm.roles.rights[0]]
+    if any(work.operands[index].strides != first.strides for index in gemm.roles.rights):
         return "the right operands lie differently in memory"
     if any(own != gemm.accesses[0] for own in gemm.accesses):
         return "what the products read and write lies differently in memory for each"

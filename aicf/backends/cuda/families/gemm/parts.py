@@ -72,8 +72,8 @@ class EpilogueCode:
 def ends_of(launch: Launch, problem: GemmProblem) -> EpilogueCode:
     """What follows the sums of `launch`, from its scalar program."""
     roles = operands_of(launch.kind, len(launch.ins), len(launch.outs))
-    extras = [launch.ins[place] for place in roles.extras[0]]
-    outputs = [launch.outs[place] for place in roles.outputs[0]]
+    extras = [launch.ins[index] for index in roles.extras[0]]
+    outputs = [launch.outs[index] for index in roles.outputs[0]]
     accesses = epilogue_accesses(
         launch.code, problem.factors, list(map(strided, extras)), list(map(strided, outputs))
     )
@@ -103,11 +103,11 @@ def pointers_of(launch: Launch, problem: GemmProblem) -> Pointers:
     b = [roles.b[product * each : (product + 1) * each] for product in range(problem.products)]
     return Pointers(
         address_of(launch.ins[0]),
-        tuple(tuple(address_of(launch.ins[place]) for place in places) for places in b),
+        tuple(tuple(address_of(launch.ins[index]) for index in indices) for indices in b),
         tuple(
             (
-                *(address_of(launch.ins[place]) for place in extras),
-                *(address_of(launch.outs[place]) for place in outputs),
+                *(address_of(launch.ins[index]) for index in extras),
+                *(address_of(launch.outs[index]) for index in outputs),
             )
             for extras, outputs in zip(roles.extras, roles.outputs, strict=True)
         ),

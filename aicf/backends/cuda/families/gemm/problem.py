@@ -162,8 +162,8 @@ def operands_of(kind: str, ins: int, outs: int) -> GemmOperands:
 
 def early_b(work: Workload) -> tuple[int, ...]:
     """The B operands if nothing writes any of them while the program runs, else none: one wait serves all copies."""
-    places = operands_of(work.kind, len(work.operands), len(work.results)).b
-    return places if all(is_never_written(work.operands[place]) for place in places) else ()
+    right = operands_of(work.kind, len(work.operands), len(work.results)).b
+    return right if all(is_never_written(work.operands[index]) for index in right) else ()
 
 
 def problem_of_work(work: Workload) -> GemmProblem:
@@ -179,7 +179,7 @@ def problem_of_launch(launch: Launch) -> GemmProblem:
 def product_reason(work: Workload) -> str | None:
     """Why `work` is no product that a GEMM family can run, None if it is one."""
     roles = operands_of(work.kind, len(work.operands), len(work.results))
-    a, first, *others = (work.operands[place] for place in (0, *roles.b))
+    a, first, *others = (work.operands[index] for index in (0, *roles.b))
     sums = sums_type(work.code, [result.dtype for result in work.results])
     if first.dtype in SHORT_INTEGERS and sums != first.dtype:
         return f"its sums are {sums}, wider than a product of {first.dtype}: cast the operands first"
@@ -210,8 +210,8 @@ def several_reason(work: Workload) -> str | None:
 
 
 def _own(work: Workload, roles: GemmOperands, product: int) -> list[OperandInfo]:
-    extras = [work.operands[place] for place in roles.extras[product]]
-    return extras + [work.results[place] for place in roles.outputs[product]]
+    extras = [work.operands[index] for index in roles.extras[product]]
+    return extras + [work.results[index] for index in roles.outputs[product]]
 
 
 def _flag(attrs: Mapping[str, Attribute], name: str) -> bool:
@@ -225,7 +225,7 @@ def _problem(
     kind: str, attrs: Mapping[str, Attribute], ins: Sequence[OperandInfo] | Sequence[BufferRef], outs: int
 ) -> GemmProblem:
     roles = operands_of(kind, len(ins), outs)
-    a, *bs = (strided(ins[place]) for place in (0, *roles.b))
+    a, *bs = (strided(ins[index]) for index in (0, *roles.b))
     b = bs[0]
     a_swap, b_swap = (-1 if _flag(attrs, name) else 1 for name in ("transpose_a", "transpose_b"))
     m, k = a.shape[-2:][::a_swap]

@@ -32,8 +32,8 @@ _COPIED = (
 def emit(launch: Launch) -> Sequence[LibraryCall]:
     """The call of one instruction; `operands` of the call names its addresses in order."""
     record = {key: json_value(value) for key, value in launch.record.items()}
-    places = cast("dict[str, int]", record["operands"])
-    addresses = {name: address_of(launch.ins[place]) for name, place in places.items()}
+    operands = cast("dict[str, int]", record["operands"])
+    addresses = {name: address_of(launch.ins[index]) for name, index in operands.items()}
     addresses["d"] = address_of(launch.outs[0])
     if launch.ws:
         addresses["workspace"] = address_of(launch.ws[0])

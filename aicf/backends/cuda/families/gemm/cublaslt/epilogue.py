@@ -101,8 +101,8 @@ def _applied(activation: str, x: Expr) -> Expr:
 def _sum(expr: Expr) -> list[int] | None:
     """The operands that `expr` adds up, in any association; None if it is no such sum."""
     match expr:
-        case ("in", int(place)):
-            return [place]
+        case ("in", int(index)):
+            return [index]
         case ("arith.addf", tuple(left), tuple(right)):
             first, second = _sum(left), _sum(right)
             return None if first is None or second is None else first + second

@@ -105,22 +105,22 @@ def call_of(work: Workload) -> Call:
 
 def _epilogue(work: Workload, problem: GemmProblem, reads: Sequence[Access]) -> tuple[dict[str, int], str]:
     """Which operand is what, and the library's name for the epilogue."""
-    places = {"a": 1, "b": 0}
+    operands = {"a": 1, "b": 0}
     if work.code is None:
-        return places, "default"
+        return operands, "default"
     found = library_epilogue(work.code)
     if found is None:
         raise _NoCall("the library has no such epilogue")
     for term in found.terms:
         what = "bias" if _is_row(reads[term - 1], problem) else "c"
-        if what in places:
+        if what in operands:
             raise _NoCall(f"the library adds one {'bias' if what == 'bias' else 'matrix'}, here are two")
-        places[what] = 1 + term
+        operands[what] = 1 + term
     words = [
         {"none": "", "relu": "relu", "gelu_tanh": "gelu"}[found.activation],
-        "bias" if "bias" in places else "",
+        "bias" if "bias" in operands else "",
     ]
-    return places, "_".join(filter(None, words)) or "default"
+    return operands, "_".join(filter(None, words)) or "default"
 
 
 def _is_row(access: Access, problem: GemmProblem) -> bool:
@@ -290,7 +290,7 @@ class CublasLtKernel(CudaKernel[Algorithm | None]):
                 {"a": _matrix(call.a), "b": _matrix(call.b), "c": _matrix(call.c), "d": _matrix(call.d)}
             ),
             "batch": integer(call.batch),
-            "operands": DictionaryAttr({name: integer(place) for name, place in call.operands.items()}),
+            "operands": DictionaryAttr({name: integer(index) for name, index in call.operands.items()}),
             "epilogue": StringAttr(call.epilogue),
             "alignment": integer(call.alignment),
             "combination_order": StringAttr("the library's, fixed by version and algorithm"),

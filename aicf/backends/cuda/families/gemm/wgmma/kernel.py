@@ -80,8 +80,8 @@ def row_totals(code: KernelOp | None) -> int:
 def task_of_work(work: Workload) -> Task:
     """What `work` asks for. It has passed `product_reason`."""
     problem, roles = problem_of_work(work), _roles(work)
-    extras = [strided(work.operands[place]) for place in roles.extras[0]]
-    outputs = [strided(work.results[place]) for place in roles.outputs[0]]
+    extras = [strided(work.operands[index]) for index in roles.extras[0]]
+    outputs = [strided(work.results[index]) for index in roles.outputs[0]]
     reads, writes = epilogue_accesses(work.code, problem.factors, extras, outputs)
     return _task(problem, reads, writes, bool(early_b(work)), work.code)
 
@@ -90,8 +90,8 @@ def task_of_launch(launch: Launch) -> Task:
     """What an instruction computes, as its record says."""
     problem = problem_of_launch(launch)
     roles = operands_of(launch.kind, len(launch.ins), len(launch.outs))
-    extras = [strided(launch.ins[place]) for place in roles.extras[0]]
-    outputs = [strided(launch.outs[place]) for place in roles.outputs[0]]
+    extras = [strided(launch.ins[index]) for index in roles.extras[0]]
+    outputs = [strided(launch.outs[index]) for index in roles.outputs[0]]
     reads, writes = epilogue_accesses(launch.code, problem.factors, extras, outputs)
     return _task(problem, reads, writes, bool(read_early(launch.record)), launch.code)
 
@@ -130,10 +130,10 @@ def _may_alias(code: KernelOp | None, roles: GemmOperands, task: Task) -> Attrib
     found: list[tuple[int, int]] = []
     if code is not None and task.problem.products == 1 and not task.more:
         (store,) = (op for op in code.phases[-1].body.block.ops if isinstance(op, StoreOp))
-        for place, access in enumerate(task.extras):
-            map_ = code.in_maps[task.problem.factors + place]
+        for index, access in enumerate(task.extras):
+            map_ = code.in_maps[task.problem.factors + index]
             if access.dtype == task.output.dtype and map_ == code.out_maps[store.output.value.data]:
-                found.append((0, roles.extras[0][place]))
+                found.append((0, roles.extras[0][index]))
     return ArrayAttr([integers(pair) for pair in found])
 
 
@@ -252,7 +252,7 @@ def _results_reason(task: Task) -> str | None:
 def _operands_reason(work: Workload) -> str | None:
     """Why the epilogue's operands or results have no code here."""
     roles = _roles(work)
-    others: list[OperandInfo] = [work.operands[place] for extras in roles.extras for place in extras]
+    others: list[OperandInfo] = [work.operands[index] for extras in roles.extras for index in extras]
     for operand in (*others, *work.results):
         if operand.dtype not in VALUES:
             return f"the epilogue reads and writes {', '.join(VALUES)} here, not {operand.dtype}"

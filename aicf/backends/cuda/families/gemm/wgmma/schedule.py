@@ -228,7 +228,7 @@ class Spec:
         """Bytes of shared memory after the ring, through which results go: lines of them, or the parts of a split."""
         if self.split_k > 1:
             return ceil(self.tile_m * self.pitch / 128) * 128
-        packed = any(task.giving(place).store(False) == "packed" for place in range(len(task.outputs)))
+        packed = any(task.giving(index).store(False) == "packed" for index in range(len(task.outputs)))
         return self.consumers * 4 * LINE_BYTES if packed else 0
 
     @property
