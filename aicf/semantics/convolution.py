@@ -21,10 +21,10 @@ def _conv(op: logical.ConvOp, operands: Sequence[Array]) -> Array:
     groups, counts = op.groups.value.data, op.info.shape[2:]
     by_group = weight.reshape(groups, -1, *weight.shape[1:])
     result = np.zeros((len(x), groups, by_group.shape[1], *counts), x.dtype)
-    for place in np.ndindex(*weight.shape[2:]):
-        seen = padded[(..., *_steps(place, counts, strides, dilations))]
+    for tap in np.ndindex(*weight.shape[2:]):
+        seen = padded[(..., *_steps(tap, counts, strides, dilations))]
         channels = seen.reshape(len(x), groups, -1, *counts)
-        result += np.einsum("gmc,ngc...->ngm...", by_group[(..., *place)], channels)
+        result += np.einsum("gmc,ngc...->ngm...", by_group[(..., *tap)], channels)
     return _with_bias(result.reshape(op.info.shape), bias)
 
 
@@ -39,9 +39,9 @@ def _conv_transpose(op: logical.ConvTransposeOp, operands: Sequence[Array]) -> A
         for count, taps, stride, dilation in zip(counts, weight.shape[2:], strides, dilations, strict=True)
     ]
     total = np.zeros((len(x), groups, by_group.shape[2], *covered), x.dtype)
-    for place in np.ndindex(*weight.shape[2:]):
-        product = np.einsum("gcm,ngc...->ngm...", by_group[(..., *place)], channels)
-        total[(..., *_steps(place, counts, strides, dilations))] += product
+    for tap in np.ndindex(*weight.shape[2:]):
+        product = np.einsum("gcm,ngc...->ngm...", by_group[(..., *tap)], channels)
+        total[(..., *_steps(tap, counts, strides, dilations))] += product
     total = total.reshape(len(x), -1, *covered)
     result = np.zeros(op.info.shape, x.dtype)
     kept = [slice(low, low + size) for low, size in zip(int_values(op.low), op.info.shape[2:], strict=True)]
@@ -51,12 +51,12 @@ def _conv_transpose(op: logical.ConvTransposeOp, operands: Sequence[Array]) -> A
 
 
 def _steps(
-    place: Sequence[int], counts: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+    tap: Sequence[int], counts: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> list[slice]:
-    """The element at `place` of every window, along each dimension."""
+    """The element at `tap` of every window, along each dimension."""
     return [
         slice(k * dilation, k * dilation + (count - 1) * stride + 1, stride)
-        for k, count, stride, dilation in zip(place, counts, strides, dilations, strict=True)
+        for k, count, stride, dilation in zip(tap, counts, strides, dilations, strict=True)
     ]
 
 

@@ -24,8 +24,8 @@ def _clamped(indices: Array, size: int) -> Array:
 
 def _iota(op: logical.IotaOp, operands: Sequence[Array]) -> Array:
     shape, axis = op.info.shape, op.axis.value.data
-    place = np.arange(shape[axis]).reshape([-1 if dim == axis else 1 for dim in range(len(shape))])
-    return np.broadcast_to(place, shape)
+    coordinate = np.arange(shape[axis]).reshape([-1 if dim == axis else 1 for dim in range(len(shape))])
+    return np.broadcast_to(coordinate, shape)
 
 
 def _pad(op: logical.PadOp, operands: Sequence[Array]) -> Array:
@@ -43,9 +43,9 @@ def _gather(op: logical.GatherOp, operands: Sequence[Array]) -> Array:
 def _gather_elements(op: logical.GatherElementsOp, operands: Sequence[Array]) -> Array:
     x, indices = operands
     axis = op.axis.value.data
-    places = _coordinates(indices.shape)
-    places[axis] = _clamped(indices, x.shape[axis])
-    return x[tuple(places)]
+    coordinates = _coordinates(indices.shape)
+    coordinates[axis] = _clamped(indices, x.shape[axis])
+    return x[tuple(coordinates)]
 
 
 def _coordinates(shape: Sequence[int]) -> list[Array]:
@@ -63,8 +63,8 @@ def _tile(op: logical.TileOp, operands: Sequence[Array]) -> Array:
 def _one_hot(op: logical.OneHotOp, operands: Sequence[Array]) -> Array:
     indices, on, off = operands
     depth, axis = op.depth.value.data, op.axis.value.data
-    places = np.moveaxis(np.broadcast_to(np.arange(depth), (*indices.shape, depth)), -1, axis)
-    return np.where(places == np.expand_dims(from_the_end(indices, depth), axis), on, off)
+    coordinates = np.moveaxis(np.broadcast_to(np.arange(depth), (*indices.shape, depth)), -1, axis)
+    return np.where(coordinates == np.expand_dims(from_the_end(indices, depth), axis), on, off)
 
 
 _COMBINE: Mapping[str, Callable[[Array, Array, Array], None]] = {
@@ -107,28 +107,28 @@ def _last_update(op: logical.LastUpdateOp, operands: Sequence[Array]) -> Array:
 
 def _scatter_elements(op: logical.ScatterElementsOp, operands: Sequence[Array]) -> Array:
     x, indices, updates = operands
-    places = _coordinates(indices.shape)
-    places[op.axis.value.data] = from_the_end(indices, x.shape[op.axis.value.data])
-    rows = _flat(places, x.shape).reshape(-1)
+    coordinates = _coordinates(indices.shape)
+    coordinates[op.axis.value.data] = from_the_end(indices, x.shape[op.axis.value.data])
+    rows = _flat(coordinates, x.shape).reshape(-1)
     return _scatter_rows(op.mode.data, x.reshape(-1), rows, updates.reshape(-1)).reshape(x.shape)
 
 
 def _scatter_nd(op: logical.ScatterNdOp, operands: Sequence[Array]) -> Array:
     x, indices, updates = operands
     depth = indices.shape[-1]
-    places = [from_the_end(indices[..., dim], x.shape[dim]) for dim in range(depth)]
-    rows = _flat(places, x.shape[:depth]).reshape(-1)
+    coordinates = [from_the_end(indices[..., dim], x.shape[dim]) for dim in range(depth)]
+    rows = _flat(coordinates, x.shape[:depth]).reshape(-1)
     inner = x.shape[depth:]
     result = _scatter_rows(op.mode.data, x.reshape(-1, *inner), rows, updates.reshape(-1, *inner))
     return result.reshape(x.shape)
 
 
-def _flat(places: Sequence[Array], sizes: Sequence[int]) -> Array:
+def _flat(coordinates: Sequence[Array], sizes: Sequence[int]) -> Array:
     """Row-major numbers of places, -1 for those out of range."""
-    flat, inside = np.zeros(places[0].shape, np.int64), np.ones(places[0].shape, np.bool_)
-    for place, size in zip(places, sizes, strict=True):
-        inside &= (place >= 0) & (place < size)
-        flat = flat * size + np.where(inside, place, 0)
+    flat, inside = np.zeros(coordinates[0].shape, np.int64), np.ones(coordinates[0].shape, np.bool_)
+    for coordinate, size in zip(coordinates, sizes, strict=True):
+        inside &= (coordinate >= 0) & (coordinate < size)
+        flat = flat * size + np.where(inside, coordinate, 0)
     return np.where(inside, flat, -1)
 
 

@@ -43,8 +43,8 @@ def _cross_entropy(op: logical.CrossEntropyOp, operands: Sequence[Array]) -> Arr
     known = (labels >= 0) & (labels < classes)
     shifted = x - np.max(x, axis=-1, keepdims=True)
     logarithms = shifted - np.log(np.sum(np.exp(shifted), axis=-1, keepdims=True))
-    places = np.where(known, labels, 0)[..., None]
-    picked = np.where(known, np.take_along_axis(logarithms, places, -1)[..., 0], np.nan)
+    known_classes = np.where(known, labels, 0)[..., None]
+    picked = np.where(known, np.take_along_axis(logarithms, known_classes, -1)[..., 0], np.nan)
     if smoothing:
         own, spread = (coefficient(share, op.info.element) for share in (1 - smoothing, smoothing / classes))
         picked = own * picked + spread * np.sum(logarithms, axis=-1)

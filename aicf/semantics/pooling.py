@@ -39,10 +39,10 @@ def _max_pool_indices(op: logical.MaxPoolIndicesOp, operands: Sequence[Array]) -
     spatial = x.shape[2:]
     count = int(np.prod(spatial))
     elements = _windows(op, x, _lowest(x))
-    places = _windows(op, np.arange(count).reshape(1, 1, *spatial), count)
+    indices = _windows(op, np.arange(count).reshape(1, 1, *spatial), count)
     largest = np.max(elements, -1, keepdims=True)
     is_largest = (elements == largest) | (elements != elements)
-    return np.min(np.where(is_largest, places, count), -1)
+    return np.min(np.where(is_largest, indices, count), -1)
 
 
 def _avg_pool(op: logical.AvgPoolOp, operands: Sequence[Array]) -> Array:

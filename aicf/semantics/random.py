@@ -77,7 +77,7 @@ def _philox(op: logical.PhiloxOp, operands: Sequence[Array]) -> Array:
 
 def _normal(seed: Array, offset: Array, index: NDArray[np.int64], element: ElementType) -> Array:
     """Box and Muller, 1958; the sine is the cosine of the angle less a quarter turn."""
-    u, v = (uniform(philox_word(seed, offset, place), element) for place in (index & ~1, index | 1))
+    u, v = (uniform(philox_word(seed, offset, number), element) for number in (index & ~1, index | 1))
     turn = v - (index & 1) * 0.25
     return np.sqrt(-2 * np.log(1 - u)) * np.cos(coefficient(TWO_PI, element) * turn)
 

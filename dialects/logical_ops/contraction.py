@@ -86,13 +86,13 @@ def _joint_batch(lhs: TensorInfo, rhs: TensorInfo) -> list[Size]:
     rank = max(lhs.rank, rhs.rank) - 2
     joint: list[Size] = [1] * rank
     for info in (lhs, rhs):
-        for place, size in enumerate(info.sizes[:-2], rank + 2 - info.rank):
-            if joint[place] != 1 and size not in (1, joint[place]):
+        for dim, size in enumerate(info.sizes[:-2], rank + 2 - info.rank):
+            if joint[dim] != 1 and size not in (1, joint[dim]):
                 raise VerifyException(
                     f"batch sizes differ: lhs {lhs.shape_text}, rhs {rhs.shape_text}; "
                     "they are equal or 1 from the right"
                 )
-            joint[place] = joint[place] if size == 1 else size
+            joint[dim] = joint[dim] if size == 1 else size
     return joint
 
 

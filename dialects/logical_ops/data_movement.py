@@ -246,8 +246,8 @@ class WindowOp(LogicalOp):
         sizes, strides, dilations = window_values(info, properties)
         lead = info.rank - len(sizes)
         counts = [
-            _window_count(info, lead + place, *one)
-            for place, one in enumerate(zip(sizes, strides, dilations, strict=True))
+            _window_count(info, lead + dim, *one)
+            for dim, one in enumerate(zip(sizes, strides, dilations, strict=True))
         ]
         return info.with_sizes([*info.sizes[:lead], *counts, *sizes])
 

@@ -151,15 +151,15 @@ def _windows(info: TensorInfo, properties: Properties) -> list[PoolWindow]:
     }
     return [
         PoolWindow(
-            whole=_known(info, LEADING + place),
+            whole=_known(info, LEADING + dim),
             ceil_mode="ceil_mode" in properties,
-            size=lists["sizes"][place],
-            stride=lists["strides"][place],
-            dilation=lists["dilations"][place],
-            low=lists["low"][place],
-            high=lists["high"][place],
+            size=lists["sizes"][dim],
+            stride=lists["strides"][dim],
+            dilation=lists["dilations"][dim],
+            low=lists["low"][dim],
+            high=lists["high"][dim],
         )
-        for place in range(spatial)
+        for dim in range(spatial)
     ]
 
 

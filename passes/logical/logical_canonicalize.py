@@ -233,14 +233,14 @@ class GatherOfConstant(RewritePattern):
         count = prod(indices.shape)
         if whole == 0 or count == 0 or (constant.is_splat and count > 1):
             return
-        places = [int(place) for place in constant.array.reshape(-1)]
-        places = [min(max(place + whole if place < 0 else place, 0), whole - 1) for place in places]
-        steps = {after - before for before, after in pairwise(places)} or {1}
+        rows = [int(row) for row in constant.array.reshape(-1)]
+        rows = [min(max(row + whole if row < 0 else row, 0), whole - 1) for row in rows]
+        steps = {after - before for before, after in pairwise(rows)} or {1}
         step = steps.pop()
         if steps or step < 1:
             return
         starts, sizes, strides = [0] * info.rank, [WHOLE] * info.rank, [1] * info.rank
-        starts[axis], sizes[axis], strides[axis] = places[0], len(places), step
+        starts[axis], sizes[axis], strides[axis] = rows[0], len(rows), step
         sliced = SliceOp(op.operand, starts, sizes, strides)
         name = op_id(op)
         set_identity(sliced, None if name is None else derived_id(name, "slice"), sources(op))

@@ -47,7 +47,7 @@ def whole(value: Value) -> Value:
 
 def with_counts(lower: Lower, operands: Sequence[Value]) -> Lower:
     """The row of a node whose results are counted as the operands are. Itself if none of them is."""
-    counted = {place: value for place, value in enumerate(operands) if isinstance(value, Counted)}
+    counted = {operand: value for operand, value in enumerate(operands) if isinstance(value, Counted)}
     if not counted:
         return lower
 
@@ -68,10 +68,10 @@ def _with_count(result: OneResult, slices: Slices) -> OneResult:
 
 
 def _refused(node: Node, counted: Operands) -> Exception:
-    place, value = next(iter(counted.items()))
+    operand, value = next(iter(counted.items()))
     return node.depends(
-        place,
-        f"how many elements operand {place} has along dimension {value.axis} is known at run time only, at most "
+        operand,
+        f"how many elements operand {operand} has along dimension {value.axis} is known at run time only, at most "
         f"{_most(value)}, and a program is static: it takes ops that treat each of them by itself (docs/onnx.md, "
         "section 'Numbers of rows that follow from the data'); make the operand an output of the model, and compute "
         "the rest from it",
@@ -102,15 +102,15 @@ def count_results(names: Sequence[str], values: Sequence[Value]) -> Iterator[Res
 # Rules: each is for the ops beside its name in the table
 
 
-def _only(counted: Operands, place: int = 0) -> Counted | None:
+def _only(counted: Operands, operand: int = 0) -> Counted | None:
     """The counted operand, if it is this one and no other is."""
-    return counted[place] if set(counted) == {place} else None
+    return counted[operand] if set(counted) == {operand} else None
 
 
 def _elementwise(node: Node, counted: Operands) -> Slices | None:
     """All counted alike, from the right; what is not counted has one element there, or fewer dimensions."""
     rank = max(len(node.shape(index)) for index in range(node.count) if node.has(index))
-    back = {value.axis - len(node.shape(place)) for place, value in counted.items()}
+    back = {value.axis - len(node.shape(operand)) for operand, value in counted.items()}
     if len({value.count for value in counted.values()}) > 1 or len(back) > 1:
         return None
     (behind,) = back
@@ -236,14 +236,14 @@ def _slice(node: Node, counted: Operands) -> Slices | None:
 
 def _gather(node: Node, counted: Operands) -> Slices | None:
     """Along another dimension of the counted data, or at counted places."""
-    rank, places = len(node.shape(0)), len(node.shape(1))
+    rank, index_rank = len(node.shape(0)), len(node.shape(1))
     axis = node.axis(node.attributes.int("axis", 0), rank)
     if (indices := _only(counted, 1)) is not None:
         return Slices(axis + indices.axis, indices.count)
     data = _only(counted)
     if data is None or data.axis == axis:
         return None
-    return Slices(data.axis if data.axis < axis else data.axis - 1 + places, data.count)
+    return Slices(data.axis if data.axis < axis else data.axis - 1 + index_rank, data.count)
 
 
 def _gather_nd(node: Node, counted: Operands) -> Slices | None:

@@ -49,10 +49,10 @@ class IndexingOps(DerivedOps):
             raise self._error(f"pad: low and high have one amount for each of the {x.rank} dimensions")
         for axis, (before, after) in enumerate(zip(low, high, strict=True)):
             if before or after:
-                x = self.gather(x, self._border_places(x, axis, before, after, mode), axis, name=name)
+                x = self.gather(x, self._border_indices(x, axis, before, after, mode), axis, name=name)
         return x
 
-    def _border_places(self, x: Value, axis: int, before: int, after: int, mode: PadMode) -> Value:
+    def _border_indices(self, x: Value, axis: int, before: int, after: int, mode: PadMode) -> Value:
         """Where along an axis each element of the padded tensor comes from."""
         size = x.shape[axis]
         if not isinstance(size, int):
@@ -63,10 +63,10 @@ class IndexingOps(DerivedOps):
             raise self._error(
                 f"pad: amounts {before} and {after} along dimension {axis}; with mode {mode} they are {bound}"
             )
-        place = self.sub(self.iota([before + size + after]), before)
+        position = self.sub(self.iota([before + size + after]), before)
         if mode == "edge":
-            return self.max(place, 0)
-        inside = self.max(place, self.neg(place))
+            return self.max(position, 0)
+        inside = self.max(position, self.neg(position))
         return self.min(inside, self.sub(2 * (size - 1), inside))
 
     def one_hot(
@@ -99,7 +99,7 @@ class IndexingOps(DerivedOps):
         name: str | None = None,
     ) -> tuple[Value, Value]:
         """The ``k`` largest (or smallest) elements along an axis in order, and their places (i64)."""
-        places = self.topk_indices(
+        indices = self.topk_indices(
             x, axis, k, smallest=not largest, name=None if name is None else f"{name}.indices"
         )
-        return self.gather_elements(x, places, axis, name=name), places
+        return self.gather_elements(x, indices, axis, name=name), indices

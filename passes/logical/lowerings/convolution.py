@@ -23,9 +23,11 @@ def _conv(lower: Lowering, op: logical.ConvOp) -> SSAValue:
     windows = _windows(lower, op)
     groups, taps = op.groups.value.data, tensor_info(op.weight.type).shape[2:]
     channels = tensor_info(op.weight.type).shape[1]
-    by_place = channels == 1 and groups > 1
+    is_depthwise = channels == 1 and groups > 1
     result = (
-        _by_place(lower, op, windows) if by_place else _product(lower, op, windows, prod(taps) * channels)
+        _depthwise(lower, op, windows)
+        if is_depthwise
+        else _product(lower, op, windows, prod(taps) * channels)
     )
     return _with_bias(lower, op, result)
 
@@ -51,7 +53,7 @@ def _product(lower: Lowering, op: logical.ConvOp, windows: SSAValue, inner: int)
     return lower.add(logical.ReshapeOp(product, op.info.sizes), "reshape")
 
 
-def _by_place(lower: Lowering, op: logical.ConvOp, windows: SSAValue) -> SSAValue:
+def _depthwise(lower: Lowering, op: logical.ConvOp, windows: SSAValue) -> SSAValue:
     """Each window times the weight of its channel, and the sum of it: in f32 for short floats, in i32 if it widens."""
     batch, outputs, *counts = (static_size(op, size) for size in op.info.sizes)
     taps = tensor_info(op.weight.type).shape[2:]
@@ -148,22 +150,22 @@ def _turned_weight(lower: Lowering, op: logical.ConvTransposeOp) -> tuple[SSAVal
     weight = zeros_around(lower, op.weight, [0] * (rank + 2), [0, 0, *short])
     split = [size for pair in zip(reached, strides, strict=True) for size in pair]
     weight = lower.add(logical.ReshapeOp(weight, [groups, channels // groups, outputs, *split]), "weight")
-    elements, places = range(3, 3 + 2 * rank, 2), range(4, 4 + 2 * rank, 2)
+    elements, counts = range(3, 3 + 2 * rank, 2), range(4, 4 + 2 * rank, 2)
     turned = [axis for axis, count in zip(elements, reached, strict=True) if count > 1]
     if turned:
         weight = lower.add(logical.FlipOp(weight, turned), "flip")
-    weight = lower.add(logical.TransposeOp(weight, [0, 2, *places, 1, *elements]), "turned")
+    weight = lower.add(logical.TransposeOp(weight, [0, 2, *counts, 1, *elements]), "turned")
     sizes = [groups * outputs * prod(strides), channels // groups, *reached]
     return lower.add(logical.ReshapeOp(weight, sizes), "weights"), reached
 
 
-def _spread_bias(lower: Lowering, op: logical.ConvTransposeOp, places: int) -> SSAValue | None:
+def _spread_bias(lower: Lowering, op: logical.ConvTransposeOp, dims: int) -> SSAValue | None:
     """The bias once for each place."""
-    if op.bias is None or places == 1:
+    if op.bias is None or dims == 1:
         return op.bias
     outputs = op.info.shape[1]
-    spread = lower.broadcast(op.bias, [0], [outputs, places], "bias.broadcast")
-    return lower.add(logical.ReshapeOp(spread, [outputs * places]), "bias")
+    spread = lower.broadcast(op.bias, [0], [outputs, dims], "bias.broadcast")
+    return lower.add(logical.ReshapeOp(spread, [outputs * dims]), "bias")
 
 
 def _spread(lower: Lowering, op: logical.ConvTransposeOp) -> SSAValue:

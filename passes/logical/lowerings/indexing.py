@@ -34,8 +34,8 @@ def _one_hot(lower: Lowering, op: logical.OneHotOp) -> SSAValue:
     indices = _from_the_end(lower, op.indices, depth)
     others = [dim for dim in range(len(sizes)) if dim != axis]
     spread = lower.broadcast(indices, others, sizes, "spread")
-    place = lower.add(logical.IotaOp(axis, sizes, element), "place")
-    here = lower.add(logical.CompareOp("eq", spread, place), "here")
+    coordinate = lower.add(logical.IotaOp(axis, sizes, element), "place")
+    here = lower.add(logical.CompareOp("eq", spread, coordinate), "here")
     on, off = (lower.broadcast(value, (), sizes, name) for value, name in ((op.on, "on"), (op.off, "off")))
     return lower.add(logical.SelectOp(here, on, off), "chosen")
 
@@ -57,7 +57,7 @@ def _inside(lower: Lowering, indices: SSAValue, size: int) -> SSAValue:
 
 
 def _rows(
-    lower: Lowering, places: Sequence[SSAValue], checked: Sequence[bool], sizes: Sequence[int]
+    lower: Lowering, coordinates: Sequence[SSAValue], checked: Sequence[bool], sizes: Sequence[int]
 ) -> SSAValue:
     """Row-major numbers (i64) of places in `sizes`, of rank 1; past the last row where one is out of range.
 
@@ -66,17 +66,17 @@ def _rows(
     """
     flat: SSAValue | None = None
     valid: SSAValue | None = None
-    for place, check, size in zip(places, checked, sizes, strict=True):
+    for coordinate, check, size in zip(coordinates, checked, sizes, strict=True):
         if check:
-            place = _from_the_end(lower, place, size)
-            inside = _inside(lower, place, size)
+            coordinate = _from_the_end(lower, coordinate, size)
+            inside = _inside(lower, coordinate, size)
             false = lower.splat(0, inside, "false")
             valid = inside if valid is None else lower.apply(logical.SelectOp, valid, inside, false)
         if flat is None:
-            flat = place
+            flat = coordinate
         else:
             flat = lower.apply(
-                logical.AddOp, lower.apply(logical.MulOp, flat, lower.splat(size, flat, "size")), place
+                logical.AddOp, lower.apply(logical.MulOp, flat, lower.splat(size, flat, "size")), coordinate
             )
     assert flat is not None and valid is not None
     rows = lower.apply(logical.SelectOp, valid, flat, lower.splat(prod(sizes), flat, "past"))
@@ -110,13 +110,13 @@ def _scatter_elements(lower: Lowering, op: logical.ScatterElementsOp) -> SSAValu
     """Every element is a row of its own: its number from the coordinates and the index."""
     shape, counts = _static_shape(op, op.operand), _static_shape(op, op.indices)
     axis, i64 = op.axis.value.data, element_named("i64")
-    places = [
+    coordinates = [
         lower.cast(op.indices, i64, "index")
         if dim == axis
         else lower.add(logical.IotaOp(dim, counts, i64), "place")
         for dim in range(len(shape))
     ]
-    rows = _rows(lower, places, [dim == axis for dim in range(len(shape))], shape)
+    rows = _rows(lower, coordinates, [dim == axis for dim in range(len(shape))], shape)
     flat = lower.add(logical.ReshapeOp(op.operand, [prod(shape)]), "flat")
     updates = lower.add(logical.ReshapeOp(op.updates, [prod(counts)]), "updates")
     scattered = lower.add(logical.ScatterOp(flat, rows, updates, op.scatter_mode), "scattered")
@@ -129,11 +129,11 @@ def _scatter_nd(lower: Lowering, op: logical.ScatterNdOp) -> SSAValue:
     *outer, depth = counts
     inner = shape[depth:]
     indices = lower.cast(op.indices, element_named("i64"), "index")
-    places: list[SSAValue] = []
+    coordinates: list[SSAValue] = []
     for dim in range(depth):
         part = logical.SliceOp(indices, [*[0] * len(outer), dim], [*outer, 1])
-        places.append(lower.add(logical.ReshapeOp(lower.add(part, "part"), [prod(outer)]), "place"))
-    rows = _rows(lower, places, [True] * depth, shape[:depth])
+        coordinates.append(lower.add(logical.ReshapeOp(lower.add(part, "part"), [prod(outer)]), "place"))
+    rows = _rows(lower, coordinates, [True] * depth, shape[:depth])
     flat = lower.add(logical.ReshapeOp(op.operand, [prod(shape[:depth]), *inner]), "flat")
     updates = lower.add(logical.ReshapeOp(op.updates, [prod(outer), *inner]), "updates")
     scattered = lower.add(logical.ScatterOp(flat, rows, updates, op.scatter_mode), "scattered")

@@ -59,8 +59,8 @@ def is_labelled(writer: Writer, op: logical.CrossEntropyOp, labels: SSAValue) ->
     axis, sizes = op.axis.value.data, tensor_info(op.operand.type).sizes
     others = [dim for dim in range(len(sizes)) if dim != axis]
     spread = writer.broadcast(labels, others, sizes, "labels")
-    place = writer.add(logical.IotaOp(axis, sizes, element_of(labels.type)), "place")
-    return writer.add(logical.CompareOp("eq", spread, place), "labelled")
+    coordinate = writer.add(logical.IotaOp(axis, sizes, element_of(labels.type)), "place")
+    return writer.add(logical.CompareOp("eq", spread, coordinate), "labelled")
 
 
 def is_known(writer: Writer, op: logical.CrossEntropyOp, labels: SSAValue) -> SSAValue:

@@ -57,15 +57,17 @@ def _max_pool_indices(lower: Lowering, op: logical.MaxPoolIndicesOp) -> SSAValue
         missing = lower.add(logical.CompareOp("ne", elements, elements), "nan")
         found = lower.apply(logical.MaxOp, found, missing, name="or")
     element = element_named("i32" if count < 1 << 31 else "i64")
-    place, inside = _places(lower, op, lambda axis: lower.add(logical.IotaOp(axis, sizes, element), "number"))
+    coordinate, inside = _coordinates(
+        lower, op, lambda axis: lower.add(logical.IotaOp(axis, sizes, element), "number")
+    )
     if inside is not None:
         found = lower.apply(logical.AndOp, found, inside, name="here")
-    candidate = lower.apply(logical.SelectOp, found, place, lower.splat(count, place, "none"))
+    candidate = lower.apply(logical.SelectOp, found, coordinate, lower.splat(count, coordinate, "none"))
     least = lower.add(logical.ReduceMinOp(candidate, _inner(op)), "first")
     return lower.cast(least, op.info.element, "i64")
 
 
-def _places(
+def _coordinates(
     lower: Lowering, op: logical.PoolOp, number: Callable[[int], SSAValue]
 ) -> tuple[SSAValue, SSAValue | None]:
     """Where each element of each window lies in the operand, in row-major order, and whether it does; None if all do.
@@ -79,19 +81,21 @@ def _places(
     for dim, window in enumerate(op.windows):
         start = lower.apply(logical.MulOp, number(2 + dim), window.stride, name="start")
         step = lower.apply(logical.MulOp, number(rank + dim), window.dilation, name="step")
-        place = lower.apply(logical.AddOp, start, step, name="place")
+        coordinate = lower.apply(logical.AddOp, start, step, name="place")
         if window.low or window.reach:
-            place = lower.apply(logical.SubOp, place, window.low, name="place")
-            first = lower.add(logical.CompareOp("ge", place, lower.splat(0, place, "first")), "behind")
+            coordinate = lower.apply(logical.SubOp, coordinate, window.low, name="place")
+            first = lower.add(
+                logical.CompareOp("ge", coordinate, lower.splat(0, coordinate, "first")), "behind"
+            )
             last = lower.add(
-                logical.CompareOp("lt", place, lower.splat(window.whole, place, "end")), "before"
+                logical.CompareOp("lt", coordinate, lower.splat(window.whole, coordinate, "end")), "before"
             )
             for bound in (first, last):
                 inside = bound if inside is None else lower.apply(logical.AndOp, inside, bound, name="inside")
         if total is not None:
             rows = lower.apply(logical.MulOp, total, window.whole, name="rows")
-            place = lower.apply(logical.AddOp, rows, place, name="place")
-        total = place
+            coordinate = lower.apply(logical.AddOp, rows, coordinate, name="place")
+        total = coordinate
     assert total is not None
     return total, inside
 

@@ -35,9 +35,9 @@ def _number(lower: Lowering, sizes: Sequence[Size]) -> SSAValue:
     step = 1
     for axis in reversed(range(len(sizes))):
         if sizes[axis] != 1:
-            place = lower.add(logical.IotaOp(axis, sizes, element_named("i64")), "place")
-            place = place if step == 1 else lower.apply(logical.MulOp, place, step)
-            total = place if total is None else lower.apply(logical.AddOp, place, total)
+            number = lower.add(logical.IotaOp(axis, sizes, element_named("i64")), "place")
+            number = number if step == 1 else lower.apply(logical.MulOp, number, step)
+            total = number if total is None else lower.apply(logical.AddOp, number, total)
         # The outermost size is no step of anything: it may be symbolic.
         step *= static_size(lower.op, sizes[axis]) if axis else 1
     return total if total is not None else lower.add(_zeros(sizes), "place")
@@ -69,7 +69,7 @@ def _normal(lower: Lowering, op: logical.PhiloxOp, index: SSAValue) -> SSAValue:
     wide = composite_element(op.info.element)
     odd = lower.apply(logical.AndOp, index, 1, name="odd")
     pair = (lower.apply(logical.AndOp, index, -2), lower.apply(logical.OrOp, index, 1))
-    u, v = (_uniform(lower, _word(lower, op.seed, op.offset, place), wide) for place in pair)
+    u, v = (_uniform(lower, _word(lower, op.seed, op.offset, number), wide) for number in pair)
     log = lower.apply(logical.LogOp, lower.apply(logical.AddOp, lower.apply(logical.NegOp, u), 1.0))
     radius = lower.apply(logical.SqrtOp, lower.apply(logical.MulOp, log, -2.0))
     behind = lower.apply(logical.MulOp, lower.cast(odd, wide, "quarters"), 0.25)

@@ -14,12 +14,12 @@ def _lstm(lower: Lowering, op: logical.LstmOp) -> SSAValue:
     """A product, its sum with the input, the gates and the two new states, for each step."""
     _, steps, batch, hidden = (static_size(op, size) for size in op.info.sizes)
 
-    def matrix(value: SSAValue, place: int, suffix: str) -> SSAValue:
+    def matrix(value: SSAValue, index: int, suffix: str) -> SSAValue:
         sizes = tensor_info(value.type).shape[1:]
-        own = lower.add(logical.SliceOp(value, (place, 0, 0), (1, *sizes)), suffix)
+        own = lower.add(logical.SliceOp(value, (index, 0, 0), (1, *sizes)), suffix)
         return lower.add(logical.ReshapeOp(own, sizes), suffix)
 
-    h, c = (matrix(op.first, place, "first") for place in range(2))
+    h, c = (matrix(op.first, index, "first") for index in range(2))
     states: dict[int, tuple[SSAValue, SSAValue]] = {}
     for step in range(steps) if op.reverse is None else reversed(range(steps)):
         product = lower.add(logical.MatmulOp(h, op.weight, transpose_b=True), "product")
@@ -36,8 +36,8 @@ def _lstm(lower: Lowering, op: logical.LstmOp) -> SSAValue:
         h = lower.apply(logical.MulOp, leave, lower.apply(logical.TanhOp, c))
         states[step] = h, c
     rows = [
-        lower.add(logical.ReshapeOp(states[step][place], (1, 1, batch, hidden)), "row")
-        for place in range(2)
+        lower.add(logical.ReshapeOp(states[step][index], (1, 1, batch, hidden)), "row")
+        for index in range(2)
         for step in range(steps)
     ]
     joined = lower.add(logical.ConcatOp(rows, 0), "states")

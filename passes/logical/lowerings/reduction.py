@@ -64,15 +64,15 @@ def _reduce_all(lower: Lowering, op: logical.ReduceAllOp) -> SSAValue:
 
 def _argmax(lower: Lowering, op: logical.ArgmaxOp) -> SSAValue:
     """The smallest place that holds the reduce_max."""
-    return _place_of(lower, op, lower.add(logical.ReduceMaxOp(op.operand, [_axis(op)], keepdims=True), "max"))
+    return _index_of(lower, op, lower.add(logical.ReduceMaxOp(op.operand, [_axis(op)], keepdims=True), "max"))
 
 
 def _argmin(lower: Lowering, op: logical.ArgminOp) -> SSAValue:
     """The smallest place that holds the reduce_min."""
-    return _place_of(lower, op, lower.add(logical.ReduceMinOp(op.operand, [_axis(op)], keepdims=True), "min"))
+    return _index_of(lower, op, lower.add(logical.ReduceMinOp(op.operand, [_axis(op)], keepdims=True), "min"))
 
 
-def _place_of(lower: Lowering, op: logical.ArgOp, extreme: SSAValue) -> SSAValue:
+def _index_of(lower: Lowering, op: logical.ArgOp, extreme: SSAValue) -> SSAValue:
     """The smallest place along the axis that holds ``extreme``; where that is NaN, that holds a NaN."""
     x, axis, info = op.operand, _axis(op), tensor_info(op.operand.type)
     size = info.sizes[axis]
@@ -82,9 +82,9 @@ def _place_of(lower: Lowering, op: logical.ArgOp, extreme: SSAValue) -> SSAValue
     if info.element.is_float:
         missing = lower.add(logical.CompareOp("ne", x, x), "nan")
         found = lower.apply(logical.MaxOp, found, missing, name="or")
-    place = lower.add(logical.IotaOp(axis, info.sizes, element), "iota")
-    beyond = lower.splat(np.iinfo(element.dtype).max, place, "beyond")
-    candidate = lower.add(logical.SelectOp(found, place, beyond), "candidate")
+    position = lower.add(logical.IotaOp(axis, info.sizes, element), "iota")
+    beyond = lower.splat(np.iinfo(element.dtype).max, position, "beyond")
+    candidate = lower.add(logical.SelectOp(found, position, beyond), "candidate")
     least = lower.add(logical.ReduceMinOp(candidate, [axis], keepdims=op.keepdims is not None), "least")
     return lower.cast(least, op.info.element, "i64")
 

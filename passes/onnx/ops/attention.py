@@ -186,21 +186,21 @@ def _near(node: Node, heads: _Heads, limits: Sequence[_Limit]) -> list[SSAValue]
     """For each limit which keys are inside of it: [batch or none, 1, queries, keys]."""
     if not limits:
         return []
-    places = _places(node, heads)
-    sizes = tensor_info(places.type).shape
+    positions = _positions(node, heads)
+    sizes = tensor_info(positions.type).shape
     columns = node.broadcast_to(node.add(logical.IotaOp(1, sizes[-2:], "i64"), "columns"), sizes)
     parts: list[SSAValue] = []
     for left, right in limits:
         if left is not None:
-            first = node.apply(logical.SubOp, places, left, name="first")
+            first = node.apply(logical.SubOp, positions, left, name="first")
             parts.append(node.add(logical.CompareOp("ge", columns, first), "near"))
         if right is not None:
-            last = node.apply(logical.AddOp, places, right, name="last")
+            last = node.apply(logical.AddOp, positions, right, name="last")
             parts.append(node.add(logical.CompareOp("le", columns, last), "near"))
     return parts
 
 
-def _places(node: Node, heads: _Heads) -> SSAValue:
+def _positions(node: Node, heads: _Heads) -> SSAValue:
     """The place of each query among the keys, as i64: [queries, keys], or [batch, 1, queries, keys]."""
     batch, _, queries, keys = heads.scores
     rows = node.add(logical.IotaOp(0, (queries, keys), "i64"), "rows")

@@ -133,9 +133,9 @@ def _centered_conv(
     return node.add(logical.ConvOp(x, w, own, **lists, groups=groups, widening=True), "conv")
 
 
-def _zero_point(node: Node, places: tuple[int, int], axis: int) -> SSAValue | None:
+def _zero_point(node: Node, inputs: tuple[int, int], axis: int) -> SSAValue | None:
     """The zero point of an operand such that it broadcasts: one, or one a channel along ``axis``."""
-    operand, index = places
+    operand, index = inputs
     if not node.has(index):
         return None
     return _per_channel(node, node.operand(index), axis, node.shape(operand))

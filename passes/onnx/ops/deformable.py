@@ -33,7 +33,7 @@ def _deform_conv(node: Node) -> Result:
             f"channels it has {moved * prod(taps) * len(taps)} numbers for each place"
         )
     planes = node.reshape(node.operand(0), [batch * moved, channels // moved, prod(spatial)])
-    read = between(node, planes, _places(node, windows, moved, out), spatial)
+    read = between(node, planes, _coordinates(node, windows, moved, out), spatial)
     if node.has(4):
         factors = node.reshape(widen(node, node.operand(4)), [batch * moved, prod(taps) * prod(out)])
         shape = tensor_info(read.type).shape
@@ -49,7 +49,7 @@ def _deform_conv(node: Node) -> Result:
     return narrow(node, result)
 
 
-def _places(node: Node, windows: Sliding, moved: int, out: Sequence[int]) -> list[SSAValue]:
+def _coordinates(node: Node, windows: Sliding, moved: int, out: Sequence[int]) -> list[SSAValue]:
     """For each dimension of the operand where the kernel's elements are read, ``[B, kernel elements * places]``."""
     taps, batch = windows.sizes, node.shape(0)[0]
     rank = len(taps)
@@ -59,12 +59,12 @@ def _places(node: Node, windows: Sliding, moved: int, out: Sequence[int]) -> lis
     for dim in range(rank):
         part = node.slice(offsets, [0, 0, dim, 0], [batch * moved, prod(taps), 1, prod(out)])
         regular = _regular(node, windows, dim, out, composite_element(node.element(2)))
-        place = node.apply(
+        coordinate = node.apply(
             logical.AddOp,
             node.reshape(part, shape),
             node.broadcast(node.reshape(regular, shape[1:]), [1, 2], shape, "regular"),
         )
-        found.append(node.reshape(place, [shape[0], shape[1] * shape[2]]))
+        found.append(node.reshape(coordinate, [shape[0], shape[1] * shape[2]]))
     return found
 
 
@@ -72,7 +72,7 @@ def _regular(node: Node, windows: Sliding, dim: int, out: Sequence[int], element
     """Where a convolution would read along a dimension: ``[kernel..., places...]``."""
     taps = windows.sizes
     shape = [*taps, *out]
-    tap, place = (node.add(logical.IotaOp(axis, shape, element)) for axis in (dim, len(taps) + dim))
+    tap, coordinate = (node.add(logical.IotaOp(axis, shape, element)) for axis in (dim, len(taps) + dim))
     inside = node.apply(logical.MulOp, tap, float(windows.dilations[dim]))
-    start = node.apply(logical.MulOp, place, float(windows.strides[dim]))
+    start = node.apply(logical.MulOp, coordinate, float(windows.strides[dim]))
     return node.apply(logical.SubOp, node.apply(logical.AddOp, start, inside), float(windows.low[dim]))

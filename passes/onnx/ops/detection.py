@@ -55,9 +55,9 @@ def _known(node: Node) -> tuple[Array, Array, Array, Array | None] | None:
 
 def _rows(kept: Array) -> Array:
     """``[found, 3]`` of the boxes of each class, which end in -1."""
-    places = np.argwhere(kept >= 0)
-    places[:, 2] = kept[kept >= 0]
-    return places.astype(np.int64)
+    rows = np.argwhere(kept >= 0)
+    rows[:, 2] = kept[kept >= 0]
+    return rows.astype(np.int64)
 
 
 def _number(node: Node, index: int, element: ElementType) -> SSAValue:

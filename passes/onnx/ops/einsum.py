@@ -45,8 +45,8 @@ def _einsum(node: Node) -> Result:
     ]
     found, *others = terms
     found = _summed(node, found, _wanted(others, output))
-    for place, other in enumerate(others):
-        later = _wanted(others[place + 1 :], output)
+    for number, other in enumerate(others):
+        later = _wanted(others[number + 1 :], output)
         found = _product(node, found, _summed(node, other, {*later, *found.labels}), later)
     result = node.transpose(found.value, [found.labels.index(label) for label in output])
     return narrow(node, result)

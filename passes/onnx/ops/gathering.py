@@ -64,18 +64,18 @@ def _gather_nd(node: Node) -> Result:
     if 0 in sizes:
         return np.empty(sizes, node.element(0).dtype)
     counted = shape[batch : batch + depth]
-    places = flat_places(node, as_indices(node, node.operand(1)), counted)
+    indices = flat_indices(node, as_indices(node, node.operand(1)), counted)
     groups, count = math.prod(shape[:batch]), math.prod(counted)
     if groups > 1:
-        places = node.reshape(places, (groups, -(-math.prod(given[:-1]) // groups)))
-        number = node.add(logical.IotaOp(0, tensor_info(places.type).shape, element_of(places.type)))
-        places = node.apply(logical.AddOp, places, node.apply(logical.MulOp, number, count))
+        indices = node.reshape(indices, (groups, -(-math.prod(given[:-1]) // groups)))
+        number = node.add(logical.IotaOp(0, tensor_info(indices.type).shape, element_of(indices.type)))
+        indices = node.apply(logical.AddOp, indices, node.apply(logical.MulOp, number, count))
     rows = node.reshape(node.operand(0), (groups * count, *inner))
-    taken = node.apply(logical.GatherOp, rows, node.reshape(places, (math.prod(given[:-1]),)), axis=0)
+    taken = node.apply(logical.GatherOp, rows, node.reshape(indices, (math.prod(given[:-1]),)), axis=0)
     return node.reshape(taken, sizes)
 
 
-def flat_places(node: Node, indices: SSAValue, sizes: Sequence[int]) -> SSAValue:
+def flat_indices(node: Node, indices: SSAValue, sizes: Sequence[int]) -> SSAValue:
     """Row-major numbers of places in a tensor of ``sizes``, of indices whose last dimension names one."""
     shape = tensor_info(indices.type).shape
     flat: SSAValue | None = None
@@ -101,7 +101,7 @@ def _one_hot(node: Node) -> Result:
     sizes = (*shape[:axis], depth, *shape[axis:])
     if 0 in sizes:
         return np.empty(sizes, node.element(2).dtype)
-    off, on = (node.reshape(node.slice(node.operand(2), [place], [1]), ()) for place in (0, 1))
+    off, on = (node.reshape(node.slice(node.operand(2), [index], [1]), ()) for index in (0, 1))
     indices = as_indices(node, node.operand(0))
     return node.apply(logical.OneHotOp, indices, on, off, axis=axis, depth=depth)
 
@@ -120,11 +120,11 @@ def _compress(node: Node) -> Result:
         return np.empty(sizes, node.element(0).dtype)
     x = node.reshape(node.operand(0), sizes) if flat else node.operand(0)
     if conditions is not None:
-        places = node.constant(np.flatnonzero(conditions).astype(np.int64))
-        return node.apply(logical.GatherOp, x, places, axis=axis)
+        indices = node.constant(np.flatnonzero(conditions).astype(np.int64))
+        return node.apply(logical.GatherOp, x, indices, axis=axis)
     holds = node.reshape(node.operand(1), (most,), "holds")
-    places, count = compacted(node, holds, coordinates(node, (most,), (0,))[0])
-    taken = node.apply(logical.GatherOp, x, node.reshape(places, (most,), "kept"), axis=axis)
+    indices, count = compacted(node, holds, coordinates(node, (most,), (0,))[0])
+    taken = node.apply(logical.GatherOp, x, node.reshape(indices, (most,), "kept"), axis=axis)
     return Counted(taken, count, axis)
 
 
@@ -174,9 +174,9 @@ def _reverse_sequence(node: Node) -> Result:
         return node.raw(0)
     lengths = as_indices(node, node.operand(1))
     pair = shape[:2]
-    place = node.add(logical.IotaOp(time, pair, element_of(lengths.type)))
+    position = node.add(logical.IotaOp(time, pair, element_of(lengths.type)))
     lengths = node.broadcast_axis(lengths, batch, pair)
-    turned = node.apply(logical.SubOp, node.apply(logical.SubOp, lengths, 1), place)
-    places = select(node, compare(node, "lt", place, lengths), turned, place)
-    places = node.broadcast(places, [0, 1], shape, "broadcast")
-    return node.apply(logical.GatherElementsOp, node.operand(0), places, axis=time)
+    turned = node.apply(logical.SubOp, node.apply(logical.SubOp, lengths, 1), position)
+    sources = select(node, compare(node, "lt", position, lengths), turned, position)
+    sources = node.broadcast(sources, [0, 1], shape, "broadcast")
+    return node.apply(logical.GatherElementsOp, node.operand(0), sources, axis=time)

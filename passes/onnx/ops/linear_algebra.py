@@ -41,15 +41,15 @@ def _eliminate(node: Node, matrix: SSAValue, size: int) -> tuple[SSAValue, SSAVa
     *batch, _, _ = tensor_info(matrix.type).shape
     none = [0] * len(batch)
     column = node.slice(matrix, [*none, 0, 0], [*batch, size, 1])
-    place = node.apply(logical.ArgmaxOp, node.apply(logical.AbsOp, column), axis=len(batch), keepdims=True)
-    taken = node.broadcast_to(place, [*batch, 1, size])
+    largest = node.apply(logical.ArgmaxOp, node.apply(logical.AbsOp, column), axis=len(batch), keepdims=True)
+    taken = node.broadcast_to(largest, [*batch, 1, size])
     pivot_row = node.apply(logical.GatherElementsOp, matrix, taken, axis=len(batch))
     pivot = node.slice(pivot_row, [*none, 0, 0], [*batch, 1, 1])
-    odd = compare(node, "eq", node.apply(logical.ModOp, place, 2), 1)
+    odd = compare(node, "eq", node.apply(logical.ModOp, largest, 2), 1)
     signed = select(node, odd, node.apply(logical.NegOp, pivot), pivot)
     if size == 1:
         return matrix, signed
-    rest = _without_row(node, matrix, place, size)
+    rest = _without_row(node, matrix, largest, size)
     # A pivot of 0 has nothing but zeros beside it, and makes the determinant 0: what is divided by does not matter.
     divisor = select(node, compare(node, "eq", pivot, 0.0), node.splat(1.0, pivot), pivot)
     scaled = node.elementwise(logical.DivOp, node.slice(rest, [*none, 0, 0], [*batch, size - 1, 1]), divisor)
@@ -58,11 +58,11 @@ def _eliminate(node: Node, matrix: SSAValue, size: int) -> tuple[SSAValue, SSAVa
     return node.apply(logical.SubOp, rest, node.elementwise(logical.MulOp, scaled, tail)), signed
 
 
-def _without_row(node: Node, matrix: SSAValue, place: SSAValue, size: int) -> SSAValue:
+def _without_row(node: Node, matrix: SSAValue, largest: SSAValue, size: int) -> SSAValue:
     """The other rows in their order: those from the place on move up by one."""
     *batch, _, _ = tensor_info(matrix.type).shape
     none = [0] * len(batch)
     upper = node.slice(matrix, [*none, 0, 0], [*batch, size - 1, size])
     lower = node.slice(matrix, [*none, 1, 0], [*batch, size - 1, size])
     number = node.add(logical.IotaOp(len(batch), tensor_info(upper.type).shape, "i64"))
-    return select(node, compare(node, "lt", number, place), upper, lower)
+    return select(node, compare(node, "lt", number, largest), upper, lower)

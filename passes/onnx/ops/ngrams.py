@@ -101,13 +101,13 @@ def _found(node: Node, tokens: SSAValue, grams: Array, step: int) -> SSAValue:
     """How often each n-gram is found with its elements ``step`` places apart."""
     length, sequences = tensor_info(tokens.type).shape
     number, size = grams.shape
-    places = length - (size - 1) * step
-    sizes = (number, places, sequences)
+    positions = length - (size - 1) * step
+    sizes = (number, positions, sequences)
     matches = [
         compare(
             node,
             "eq",
-            node.broadcast_to(node.slice(tokens, [element * step, 0], [places, sequences]), sizes),
+            node.broadcast_to(node.slice(tokens, [element * step, 0], [positions, sequences]), sizes),
             node.broadcast_axis(table(node, grams[:, element]), 0, sizes),
         )
         for element in range(size)

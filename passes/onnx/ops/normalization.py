@@ -26,9 +26,9 @@ _FLOAT = 1
 def _hard(node: Node, x: SSAValue, axis: int) -> SSAValue:
     """1 at the first of the largest elements along the axis, 0 elsewhere."""
     info = tensor_info(x.type)
-    places = node.apply(logical.ArgmaxOp, x, axis=axis)
+    largest = node.apply(logical.ArgmaxOp, x, axis=axis)
     on, off = node.full(1.0, (), info.element), node.full(0.0, (), info.element)
-    return node.apply(logical.OneHotOp, places, on, off, axis=axis, depth=info.shape[axis])
+    return node.apply(logical.OneHotOp, largest, on, off, axis=axis, depth=info.shape[axis])
 
 
 def _soft(op_class: Callable[..., LogicalOp]) -> Callable[[Node, SSAValue, int], SSAValue]:
@@ -170,10 +170,10 @@ def _batch_norm_of(node: Node, training: bool) -> Result:
     if training:
         batch_mean, batch_variance = _batch_statistics(node, x)
         more = [
-            *(_running(node, 3 + place, now) for place, now in enumerate((batch_mean, batch_variance))),
+            *(_running(node, 3 + number, now) for number, now in enumerate((batch_mean, batch_variance))),
             *(
-                node.cast(now, node.element(3 + place), "saved")
-                for place, now in enumerate((batch_mean, batch_variance))
+                node.cast(now, node.element(3 + number), "saved")
+                for number, now in enumerate((batch_mean, batch_variance))
             ),
         ]
         mean, variance = (node.cast(now, info.element, "batch") for now in (batch_mean, batch_variance))

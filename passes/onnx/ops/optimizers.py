@@ -123,8 +123,8 @@ def _all(node: Node, states: int, update: _Update) -> Result:
         )
     norm = node.attributes.float("norm_coefficient", 0.0)
     updates: list[Sequence[SSAValue]] = []
-    for place in range(tensors):
-        x, grad, *own = rest[place::tensors]
+    for index in range(tensors):
+        x, grad, *own = rest[index::tensors]
         if norm:
             grad = node.apply(logical.AddOp, node.apply(logical.MulOp, x, norm), grad, name="regularized")
         updates.append(update(x, grad, own))

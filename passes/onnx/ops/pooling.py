@@ -49,30 +49,30 @@ def _max_pool(node: Node) -> Result:
     """The largest of each window, and where it lies."""
     x = node.operand(0)
     largest = _pool(node, logical.MaxPoolOp, x)
-    return [largest, _places(node, x) if node.wants(1) else None]
+    return [largest, _indices(node, x) if node.wants(1) else None]
 
 
-def _places(node: Node, x: SSAValue) -> SSAValue:
+def _indices(node: Node, x: SSAValue) -> SSAValue:
     """Places in the whole tensor, in row-major order, or with the spatial dimensions in column-major order."""
     spatial = _spatial(node)
-    place = _pool(node, logical.MaxPoolIndicesOp, x)
-    info, plane = tensor_info(place.type), prod(spatial)
+    indices = _pool(node, logical.MaxPoolIndicesOp, x)
+    info, plane = tensor_info(indices.type), prod(spatial)
     if node.attributes.int("storage_order", 0):
-        place = _column_major(node, place, spatial)
+        indices = _column_major(node, indices, spatial)
     batch, channel = (
         node.add(logical.IotaOp(axis, info.shape, info.element), name) for axis, name in ((0, "n"), (1, "c"))
     )
     planes = node.apply(
         logical.AddOp, node.apply(logical.MulOp, batch, node.shape(0)[1]), channel, name="plane"
     )
-    return node.apply(logical.AddOp, place, node.apply(logical.MulOp, planes, plane), name="places")
+    return node.apply(logical.AddOp, indices, node.apply(logical.MulOp, planes, plane), name="places")
 
 
-def _column_major(node: Node, place: SSAValue, spatial: tuple[int, ...]) -> SSAValue:
+def _column_major(node: Node, indices: SSAValue, spatial: tuple[int, ...]) -> SSAValue:
     """A row-major place counted with the first dimension innermost."""
     total: SSAValue | None = None
     for axis, size in enumerate(spatial):
-        along = node.apply(logical.FloorDivOp, place, prod(spatial[axis + 1 :]))
+        along = node.apply(logical.FloorDivOp, indices, prod(spatial[axis + 1 :]))
         inside = node.apply(logical.ModOp, along, size)
         step = node.apply(logical.MulOp, inside, prod(spatial[:axis]))
         total = step if total is None else node.apply(logical.AddOp, total, step)
@@ -140,8 +140,8 @@ def _max_unpool(node: Node) -> Result:
     ]
     sizes = [*shape[:2], *covered]
     zeros = node.full(0, [prod(sizes)], node.element(0))
-    places, values = (node.reshape(node.operand(index), [prod(shape)], "flat") for index in (1, 0))
-    flat = node.add(logical.ScatterOp(zeros, places, values, "set"), "placed")
+    indices, values = (node.reshape(node.operand(index), [prod(shape)], "flat") for index in (1, 0))
+    flat = node.add(logical.ScatterOp(zeros, indices, values, "set"), "placed")
     placed = node.reshape(flat, sizes)
     wanted = node.ints(2, "output_shape") if node.has(2) else sizes
     behind = [size - own for size, own in zip(wanted, sizes, strict=True)]

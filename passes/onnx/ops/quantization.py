@@ -106,7 +106,7 @@ def _parameter(node: Node, index: int) -> SSAValue:
         raise node.invalid(
             f"operand {index} is {node.type(index)}; axis {axis} of {node.type(0)} has {sizes[axis]} elements"
         )
-    return node.reshape(value, [size if place == axis else 1 for place, size in enumerate(sizes)], "along")
+    return node.reshape(value, [size if dim == axis else 1 for dim, size in enumerate(sizes)], "along")
 
 
 def _of_blocks(node: Node, value: SSAValue, axis: int, block: int) -> SSAValue:

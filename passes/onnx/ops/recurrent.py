@@ -218,7 +218,7 @@ def _layer(node: Node, cell: _Cell) -> Result:
     ]
     outputs = node.concat([outputs for outputs, _ in runs], 1, "directions")
     states = [
-        node.concat([state[place] for _, state in runs], 0, "last") for place in range(len(cell.states))
+        node.concat([state[index] for _, state in runs], 0, "last") for index in range(len(cell.states))
     ]
     if batch_first:
         outputs = node.transpose(outputs, (2, 0, 1, 3), "batch_first")
@@ -314,7 +314,7 @@ def _loop(
     states = node.apply(logical.LstmOp, x, direction.of(_R), first, reverse=backward)
     last = 0 if backward else steps - 1
     rows = [
-        node.slice(states, (place, last, 0, 0), (1, 1, batch, hidden), suffix="last") for place in range(2)
+        node.slice(states, (number, last, 0, 0), (1, 1, batch, hidden), suffix="last") for number in range(2)
     ]
     outputs = node.slice(states, (0, 0, 0, 0), (1, steps, batch, hidden), suffix="outputs")
     return (

@@ -132,10 +132,10 @@ def _arg(op_class: Callable[..., LogicalOp]) -> Lower:
         x = node.operand(0)
         if from_the_end:
             x = node.apply(logical.FlipOp, x, axes=[axis])
-        place = node.apply(op_class, x, axis=axis, keepdims=keeps)
+        indices = node.apply(op_class, x, axis=axis, keepdims=keeps)
         if not from_the_end:
-            return place
-        return node.apply(logical.SubOp, node.splat(shape[axis] - 1, place), place)
+            return indices
+        return node.apply(logical.SubOp, node.splat(shape[axis] - 1, indices), indices)
 
     return lower
 
@@ -156,8 +156,8 @@ def _topk(node: Node) -> Result:
     if 0 in sizes:
         return [np.empty(sizes, node.element(0).dtype), np.empty(sizes, np.int64)]
     smallest = not node.attributes.int("largest", 1)
-    places = node.apply(logical.TopkIndicesOp, node.operand(0), axis=axis, k=k, smallest=smallest)
-    return [node.apply(logical.GatherElementsOp, node.operand(0), places, axis=axis), places]
+    indices = node.apply(logical.TopkIndicesOp, node.operand(0), axis=axis, k=k, smallest=smallest)
+    return [node.apply(logical.GatherElementsOp, node.operand(0), indices, axis=axis), indices]
 
 
 # Running sums and products

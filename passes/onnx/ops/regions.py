@@ -35,8 +35,8 @@ def _roi_align(node: Node) -> Result:
     rois = node.cast(node.operand(1), wide, "widen")
     cells = node.attributes.int("output_height", 1), node.attributes.int("output_width", 1)
     rows, columns = (
-        _points(node, rois, place, count, points, size, shifted=mode == "half_pixel")
-        for place, count, size in ((1, cells[0], height), (0, cells[1], width))
+        _points(node, rois, coordinate, count, points, size, shifted=mode == "half_pixel")
+        for coordinate, count, size in ((1, cells[0], height), (0, cells[1], width))
     )
     planes = node.reshape(
         node.transpose(node.operand(0), [1, 0, 2, 3], "channels"), [channels, batch * height * width]
@@ -49,8 +49,8 @@ def _roi_align(node: Node) -> Result:
     origin = node.broadcast(first, [0], grid, "origin")
 
     def read(index: SSAValue) -> SSAValue:
-        place = node.apply(logical.AddOp, index, origin, name="place")
-        return node.cast(node.add(logical.GatherOp(planes, place, 1), "read"), wide, "widen")
+        coordinate = node.apply(logical.AddOp, index, origin, name="place")
+        return node.cast(node.add(logical.GatherOp(planes, coordinate, 1), "read"), wide, "widen")
 
     spread = [
         [_spread_tap(node, tap, dims, grid) for tap in taps]
@@ -90,7 +90,7 @@ def _combined(
 
 
 def _points(
-    node: Node, rois: SSAValue, place: int, cells: int, points: int, size: int, *, shifted: bool
+    node: Node, rois: SSAValue, coordinate: int, cells: int, points: int, size: int, *, shifted: bool
 ) -> list[Tap]:
     """``[R, cells * points]``: the elements before and after the points of each cell along one dimension."""
     regions, element = tensor_info(rois.type).shape[0], element_of(rois.type)
@@ -101,8 +101,8 @@ def _points(
         scaled = node.apply(logical.MulOp, node.reshape(part, [regions], "border"), scale, name="scaled")
         return node.apply(logical.SubOp, scaled, 0.5, name="shifted") if shifted else scaled
 
-    start = border(place)
-    extent = node.apply(logical.SubOp, border(place + 2), start, name="extent")
+    start = border(coordinate)
+    extent = node.apply(logical.SubOp, border(coordinate + 2), start, name="extent")
     if not shifted:
         extent = node.apply(logical.MaxOp, extent, 1.0, name="extent")
     step = node.apply(logical.DivOp, extent, float(cells * points), name="step")
@@ -186,11 +186,11 @@ def _inside(node: Node, rois: SSAValue, columns: tuple[int, int], cells: int, si
 
     low = bound(cell, logical.FloorOp, "low")
     high = bound(node.apply(logical.AddOp, cell, 1.0, name="next"), logical.CeilOp, "high")
-    place = node.add(logical.IotaOp(2, [regions, cells, size], element), "place")
+    coordinate = node.add(logical.IotaOp(2, [regions, cells, size], element), "place")
     return node.apply(
         logical.AndOp,
-        node.add(logical.CompareOp("ge", place, low), "behind"),
-        node.add(logical.CompareOp("lt", place, high), "before"),
+        node.add(logical.CompareOp("ge", coordinate, low), "behind"),
+        node.add(logical.CompareOp("lt", coordinate, high), "before"),
         name="inside",
     )
 

@@ -54,8 +54,8 @@ def _resized(node: Node, wanted: Sequence[Along]) -> SSAValue:
                 f"axis {along.axis} gets {along.wanted} elements; where each comes from is worked out at compile time, "
                 f"for 1 to {MAX_RESIZED} of an axis: resize before the model"
             )
-        places = COORDINATES[mode](along, np.arange(along.wanted, dtype=np.float64))
-        taps = taps_of(node, along, places)
+        coordinates = COORDINATES[mode](along, np.arange(along.wanted, dtype=np.float64))
+        taps = taps_of(node, along, coordinates)
         if taps.repeats:
             repeats[along.axis] = taps.repeats
         else:
@@ -63,7 +63,7 @@ def _resized(node: Node, wanted: Sequence[Along]) -> SSAValue:
             _check_tables(node, read)
             x = _along_axis(node, x, along.axis, taps)
         if mode == CROP:
-            outside.append((along.axis, (places < 0) | (places > along.size - 1)))
+            outside.append((along.axis, (coordinates < 0) | (coordinates > along.size - 1)))
     x = _repeated(node, _narrowed(node, x, element), repeats)
     for axis, beyond in outside:
         x = _extrapolated(node, x, axis, beyond)

@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 from aicf.dialects import logical
 from aicf.dialects.types import ElementType, element_of
 from aicf.passes.onnx.ops.base import Node, Result, row
-from aicf.passes.onnx.ops.taps import MODES, Places, Tap, sampled
+from aicf.passes.onnx.ops.taps import MODES, Coordinates, Tap, sampled
 from aicf.semantics import composite_element
 
 
@@ -32,13 +32,13 @@ def _grid_sample(node: Node) -> Result:
     element = element_of(node.operand(0).type)
     wide = composite_element(element)
     x = node.reshape(node.operand(0), [batch, channels, prod(spatial)], "planes")
-    places = node.cast(node.operand(1), wide, "widen")
+    coordinates = node.cast(node.operand(1), wide, "widen")
     count = prod(grid[1:-1])
     taps: list[list[Tap]] = []
     for dim, size in enumerate(spatial):
-        along = Places(node, size, align, padding)
+        along = Coordinates(node, size, align, padding)
         starts, sizes = [0] * (len(grid) - 1), [*grid[:-1], 1]
-        part = node.slice(places, [*starts, len(spatial) - 1 - dim], sizes, suffix="coordinate")
+        part = node.slice(coordinates, [*starts, len(spatial) - 1 - dim], sizes, suffix="coordinate")
         taps.append(MODES[mode](along, along.from_unit(node.reshape(part, [batch, count], "coordinate"))))
 
     total = sampled(node, x, taps, spatial, wide)
@@ -63,12 +63,16 @@ def _affine_grid(node: Node) -> Result:
     total = column(rank)
     for number in range(rank):
         dim = rank - number  # the first coordinate is of the last dimension
-        place = _unit_places(node, dim, shape, align, element_of(theta.type))
-        total = node.apply(logical.AddOp, total, node.apply(logical.MulOp, column(number), place), name="sum")
+        coordinate = _unit_coordinates(node, dim, shape, align, element_of(theta.type))
+        total = node.apply(
+            logical.AddOp, total, node.apply(logical.MulOp, column(number), coordinate), name="sum"
+        )
     return total
 
 
-def _unit_places(node: Node, dim: int, shape: Sequence[int], align: bool, element: ElementType) -> SSAValue:
+def _unit_coordinates(
+    node: Node, dim: int, shape: Sequence[int], align: bool, element: ElementType
+) -> SSAValue:
     """Coordinates from -1 to 1 along a dimension: of the centres, or from the first centre to the last."""
     size = shape[dim]
     number = node.add(logical.IotaOp(dim, shape, element), "number")

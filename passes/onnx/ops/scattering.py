@@ -59,14 +59,14 @@ def _tensor_scatter(node: Node) -> Result:
         raise node.invalid(f"mode is '{mode}'; use one of linear, circular")
     if 0 in update:
         return node.raw(0)
-    place = node.add(logical.IotaOp(axis, update, "i64"))
+    position = node.add(logical.IotaOp(axis, update, "i64"))
     if node.has(2):
         first = node.broadcast_axis(as_indices(node, node.operand(2)), 0, update)
-        place = node.apply(logical.AddOp, place, node.cast(first, element_of(place.type), "first"))
+        position = node.apply(logical.AddOp, position, node.cast(first, element_of(position.type), "first"))
     if mode == "circular":
-        place = node.apply(logical.ModOp, place, cache[axis])
-    return node.apply(logical.ScatterElementsOp, *_data(node, place), axis=axis)
+        position = node.apply(logical.ModOp, position, cache[axis])
+    return node.apply(logical.ScatterElementsOp, *_data(node, position), axis=axis)
 
 
-def _data(node: Node, places: SSAValue) -> tuple[SSAValue, SSAValue, SSAValue]:
-    return node.operand(0), places, node.operand(1)
+def _data(node: Node, indices: SSAValue) -> tuple[SSAValue, SSAValue, SSAValue]:
+    return node.operand(0), indices, node.operand(1)

@@ -206,8 +206,8 @@ def _eye_like(node: Node) -> Result:
     if 0 in shape:
         return np.empty(shape, element.dtype)
     row_number, column = (node.add(logical.IotaOp(axis, shape, "i64")) for axis in (0, 1))
-    place = node.apply(logical.SubOp, column, row_number)
-    return node.cast(compare(node, "eq", place, node.attributes.int("k", 0)), element, "cast")
+    diagonal = node.apply(logical.SubOp, column, row_number)
+    return node.cast(compare(node, "eq", diagonal, node.attributes.int("k", 0)), element, "cast")
 
 
 @row("Range", since=11)
@@ -222,8 +222,8 @@ def _range(node: Node) -> Result:
     if count == 0:
         return np.empty(0, element.dtype)
     wide = element_named("f64") if element.is_float else element
-    place = node.add(logical.IotaOp(0, [count], wide))
-    scaled = node.apply(logical.MulOp, place, delta)
+    position = node.add(logical.IotaOp(0, [count], wide))
+    scaled = node.apply(logical.MulOp, position, delta)
     return node.cast(node.apply(logical.AddOp, scaled, start), element, "cast")
 
 
@@ -237,7 +237,7 @@ def _trilu(node: Node) -> Result:
         raise node.invalid(f"the operand has shape {list(shape)}; it holds matrices")
     matrix = shape[-2:]
     row_number, column = (node.add(logical.IotaOp(axis, matrix, "i64")) for axis in (0, 1))
-    place = node.apply(logical.SubOp, column, row_number)
+    diagonal = node.apply(logical.SubOp, column, row_number)
     bound = node.reshape(node.operand(1), ()) if node.has(1) else 0
-    kept = compare(node, "ge" if node.attributes.int("upper", 1) else "le", place, bound)
+    kept = compare(node, "ge" if node.attributes.int("upper", 1) else "le", diagonal, bound)
     return node.elementwise(logical.SelectOp, kept, node.operand(0), node.full(0, (), node.element(0)))

@@ -28,32 +28,32 @@ def _slice(node: Node) -> Result:
     steps = node.ints_of("steps", 4) or [1] * len(starts)
     if 0 in steps or not len(axes) == len(steps) == len(starts):
         raise node.invalid(f"axes {axes} and steps {steps} have one entry for each start; no step is 0")
-    places = [range(size) for size in shape]
+    ranges = [range(size) for size in shape]
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        places[axis] = _places(shape[axis], start, end, step)
-    if any(len(taken) == 0 for taken in places):
-        return np.empty([len(taken) for taken in places], node.element(0).dtype)
-    return _taken(node, node.operand(0), places)
+        ranges[axis] = _indices(shape[axis], start, end, step)
+    if any(len(taken) == 0 for taken in ranges):
+        return np.empty([len(taken) for taken in ranges], node.element(0).dtype)
+    return _taken(node, node.operand(0), ranges)
 
 
-def _places(size: int, start: int, end: int, step: int) -> range:
+def _indices(size: int, start: int, end: int, step: int) -> range:
     """The places of a window. Unlike Python, ONNX lets one that walks back begin at the first element at least."""
-    start, end = (place + size if place < 0 else place for place in (start, end))
+    start, end = (end_ + size if end_ < 0 else end_ for end_ in (start, end))
     if step > 0:
         return range(min(max(start, 0), size), min(max(end, 0), size), step)
     return range(min(max(start, 0), size - 1), min(max(end, -1), size - 1), step)
 
 
-def _taken(node: Node, value: SSAValue, places: Sequence[range]) -> SSAValue:
+def _taken(node: Node, value: SSAValue, ranges: Sequence[range]) -> SSAValue:
     """The elements at evenly spaced places of each dimension, in their order."""
-    rising = [taken if taken.step > 0 else taken[::-1] for taken in places]
+    rising = [taken if taken.step > 0 else taken[::-1] for taken in ranges]
     value = node.slice(
         value,
         [taken.start for taken in rising],
         [len(taken) for taken in rising],
         [taken.step if len(taken) > 1 else 1 for taken in rising],
     )
-    turned = [axis for axis, taken in enumerate(places) if taken.step < 0 and len(taken) > 1]
+    turned = [axis for axis, taken in enumerate(ranges) if taken.step < 0 and len(taken) > 1]
     return node.apply(logical.FlipOp, value, axes=turned) if turned else value
 
 
@@ -135,8 +135,8 @@ def _extended(node: Node, value: SSAValue, axis: int, amounts: tuple[int, int], 
         return _with_edges(node, value, axis, amounts)
     if max(amounts) >= size:
         return _periodic(node, value, axis, amounts, mode)
-    places = np.pad(np.arange(size), amounts, mode)
-    return node.concat([_run(node, value, axis, run) for run in _runs(places.tolist())], axis)
+    indices = np.pad(np.arange(size), amounts, mode)
+    return node.concat([_run(node, value, axis, run) for run in _runs(indices.tolist())], axis)
 
 
 def _periodic(node: Node, value: SSAValue, axis: int, amounts: tuple[int, int], mode: PadMode) -> SSAValue:
@@ -163,30 +163,30 @@ def _with_edges(node: Node, value: SSAValue, axis: int, amounts: tuple[int, int]
     return node.concat([*front, value, *back], axis)
 
 
-def _edge(node: Node, value: SSAValue, axis: int, place: int, count: int) -> list[SSAValue]:
+def _edge(node: Node, value: SSAValue, axis: int, at: int, count: int) -> list[SSAValue]:
     """``count`` times the element at a place, as one part; none of no element."""
     if count == 0:
         return []
     shape = list(tensor_info(value.type).shape)
     shape[axis] = count
-    return [node.broadcast_to(_run(node, value, axis, range(place, place + 1)), shape)]
+    return [node.broadcast_to(_run(node, value, axis, range(at, at + 1)), shape)]
 
 
-def _runs(places: Sequence[int]) -> list[range]:
+def _runs(indices: Sequence[int]) -> list[range]:
     """The places cut into runs that rise or fall by one; a place that stays is a run of its own."""
-    runs = [range(places[0], places[0] + 1)]
-    for place in places[1:]:
+    runs = [range(indices[0], indices[0] + 1)]
+    for index in indices[1:]:
         run = runs[-1]
-        step = place - run[-1]
+        step = index - run[-1]
         if abs(step) == 1 and (len(run) == 1 or step == run.step):
-            runs[-1] = range(run[0], place + step, step)
+            runs[-1] = range(run[0], index + step, step)
         else:
-            runs.append(range(place, place + 1))
+            runs.append(range(index, index + 1))
     return runs
 
 
 def _run(node: Node, value: SSAValue, axis: int, run: range) -> SSAValue:
     """The elements of a run."""
-    places = [range(size) for size in tensor_info(value.type).shape]
-    places[axis] = run
-    return _taken(node, value, places)
+    ranges = [range(size) for size in tensor_info(value.type).shape]
+    ranges[axis] = run
+    return _taken(node, value, ranges)

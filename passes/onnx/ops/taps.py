@@ -37,7 +37,7 @@ class Tap:
 # Arithmetic on places
 
 
-class Places:
+class Coordinates:
     """Writes arithmetic on places along one dimension of ``size`` elements.
 
     Args:
@@ -100,28 +100,31 @@ class Places:
         return Tap(node.cast(clamped, element_named("i64"), "index"), weight, inside)
 
 
-def _nearest(places: Places, x: SSAValue) -> list[Tap]:
-    return [places.tap(places.padded(places.node.apply(logical.RoundOp, x)), None)]
+def _nearest(coordinates: Coordinates, x: SSAValue) -> list[Tap]:
+    return [coordinates.tap(coordinates.padded(coordinates.node.apply(logical.RoundOp, x)), None)]
 
 
-def _floor(places: Places, x: SSAValue) -> tuple[SSAValue, SSAValue]:
+def _floor(coordinates: Coordinates, x: SSAValue) -> tuple[SSAValue, SSAValue]:
     """The whole place below, and how far the place is from it."""
-    below = places.node.apply(logical.FloorOp, x)
-    return below, places.node.apply(logical.SubOp, x, below, name="part")
+    below = coordinates.node.apply(logical.FloorOp, x)
+    return below, coordinates.node.apply(logical.SubOp, x, below, name="part")
 
 
-def _linear(places: Places, x: SSAValue) -> list[Tap]:
+def _linear(coordinates: Coordinates, x: SSAValue) -> list[Tap]:
     """The places below and above, by their distances."""
-    node = places.node
-    below, part = _floor(places, places.padded(x))
+    node = coordinates.node
+    below, part = _floor(coordinates, coordinates.padded(x))
     rest = node.apply(logical.SubOp, node.splat(1.0, part), part, name="rest")
-    return [places.tap(below, rest), places.tap(node.apply(logical.AddOp, below, 1.0, name="above"), part)]
+    return [
+        coordinates.tap(below, rest),
+        coordinates.tap(node.apply(logical.AddOp, below, 1.0, name="above"), part),
+    ]
 
 
-def _cubic(places: Places, x: SSAValue) -> list[Tap]:
+def _cubic(coordinates: Coordinates, x: SSAValue) -> list[Tap]:
     """Two places below and two above, by the kernel of Keys, 1981."""
-    node = places.node
-    below, part = _floor(places, places.padded(x))
+    node = coordinates.node
+    below, part = _floor(coordinates, coordinates.padded(x))
     rest = node.apply(logical.SubOp, node.splat(1.0, part), part, name="rest")
 
     def near(t: SSAValue) -> SSAValue:
@@ -137,7 +140,7 @@ def _cubic(places: Places, x: SSAValue) -> list[Tap]:
     weights = (far(part), near(part), near(rest), far(rest))
     steps = (-1.0, 0.0, 1.0, 2.0)
     return [
-        places.tap(node.apply(logical.AddOp, below, step, name="beside") if step else below, weight)
+        coordinates.tap(node.apply(logical.AddOp, below, step, name="beside") if step else below, weight)
         for step, weight in zip(steps, weights, strict=True)
     ]
 
@@ -146,26 +149,31 @@ def _square(node: Node, x: SSAValue) -> SSAValue:
     return node.apply(logical.MulOp, x, x, name="square")
 
 
-MODES: dict[str, Callable[[Places, SSAValue], list[Tap]]] = {
+MODES: dict[str, Callable[[Coordinates, SSAValue], list[Tap]]] = {
     "nearest": _nearest,
     **dict.fromkeys(("linear", "bilinear"), _linear),
     **dict.fromkeys(("cubic", "bicubic"), _cubic),
 }
 
 
-def between(node: Node, planes: SSAValue, places: Sequence[SSAValue], spatial: Sequence[int]) -> SSAValue:
+def between(
+    node: Node, planes: SSAValue, coordinates: Sequence[SSAValue], spatial: Sequence[int]
+) -> SSAValue:
     """Elements at places between those of planes: by the distances of all neighbours, which are 0 beyond the border.
 
     Args:
         planes: ``[B, C, elements]``, in row-major order.
-        places: For each dimension of a plane a coordinate, ``[B, count]``: 0 is the first element, 1 the next.
+        coordinates: For each dimension of a plane a coordinate, ``[B, count]``: 0 is the first element, 1 the next.
         spatial: The sizes of a plane.
 
     Returns:
         ``[B, C, count]``, in the element type of the places.
     """
-    taps = [_linear(Places(node, size, True, "zeros"), x) for x, size in zip(places, spatial, strict=True)]
-    return sampled(node, planes, taps, spatial, element_of(places[0].type))
+    taps = [
+        _linear(Coordinates(node, size, True, "zeros"), x)
+        for x, size in zip(coordinates, spatial, strict=True)
+    ]
+    return sampled(node, planes, taps, spatial, element_of(coordinates[0].type))
 
 
 def sampled(

@@ -23,16 +23,16 @@ def _gather(adjoint: Adjoint, op: logical.GatherOp) -> SSAValue:
     """Sums of the slices that read the same one: scattered along dimension 0, the axis moved there and back."""
     sizes, axis = tensor_info(op.operand.type).sizes, op.axis.value.data
     count = tensor_info(op.indices.type).rank
-    places = _clamped(adjoint, adjoint.saved(op.indices), sizes[axis])
+    clamped = _clamped(adjoint, adjoint.saved(op.indices), sizes[axis])
     rows = multiply(*tensor_info(op.indices.type).sizes)
-    places = adjoint.add(logical.ReshapeOp(places, [rows]), "rows")
+    clamped = adjoint.add(logical.ReshapeOp(clamped, [rows]), "rows")
     front = [*range(axis, axis + count), *range(axis), *range(axis + count, op.info.rank)]
     moved = _transposed(adjoint, adjoint.grad, front)
     others = [*sizes[:axis], *sizes[axis + 1 :]]
     updates = adjoint.add(logical.ReshapeOp(moved, [rows, *others]), "updates")
     type_ = tensor_info(adjoint.grad.type).with_sizes([sizes[axis], *others])
     zeros = adjoint.add(logical.ConstantOp(0.0, type_), "zeros")
-    summed = adjoint.add(logical.ScatterOp(zeros, places, updates, "add"), "scatter")
+    summed = adjoint.add(logical.ScatterOp(zeros, clamped, updates, "add"), "scatter")
     return _transposed(adjoint, summed, [*range(1, axis + 1), 0, *range(axis + 1, len(sizes))])
 
 
@@ -45,9 +45,9 @@ def _transposed(adjoint: Adjoint, value: SSAValue, permutation: list[int]) -> SS
 def _gather_elements(adjoint: Adjoint, op: logical.GatherElementsOp) -> SSAValue:
     """Sums of what reads the same element."""
     axis = op.axis.value.data
-    places = _clamped(adjoint, adjoint.saved(op.indices), tensor_info(op.operand.type).sizes[axis])
+    clamped = _clamped(adjoint, adjoint.saved(op.indices), tensor_info(op.operand.type).sizes[axis])
     zeros = adjoint.zeros(op.operand)
-    return adjoint.add(logical.ScatterElementsOp(zeros, places, adjoint.grad, axis, "add"), "scatter")
+    return adjoint.add(logical.ScatterElementsOp(zeros, clamped, adjoint.grad, axis, "add"), "scatter")
 
 
 def _combined_operand(adjoint: Adjoint, op: logical.ScatterCombineOp) -> SSAValue:

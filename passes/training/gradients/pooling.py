@@ -17,7 +17,7 @@ def _max_pool(adjoint: Adjoint, op: logical.MaxPoolOp) -> SSAValue:
     """Sums at the first of the largest elements of each window."""
     info = tensor_info(op.operand.type)
     planes = prod(static_size(op, size) for size in info.sizes[:2])
-    places = adjoint.add(
+    indices = adjoint.add(
         logical.MaxPoolIndicesOp(
             adjoint.saved(op.operand),
             sizes=int_values(op.sizes),
@@ -33,7 +33,7 @@ def _max_pool(adjoint: Adjoint, op: logical.MaxPoolOp) -> SSAValue:
     type_ = tensor_info(adjoint.grad.type).with_sizes([planes, prod(info.shape[2:])])
     zeros = adjoint.add(logical.ConstantOp(0.0, type_), "zeros")
     rows, parts = (
-        adjoint.add(logical.ReshapeOp(value, counts), "planes") for value in (places, adjoint.grad)
+        adjoint.add(logical.ReshapeOp(value, counts), "planes") for value in (indices, adjoint.grad)
     )
     summed = adjoint.add(logical.ScatterElementsOp(zeros, rows, parts, 1, "add"), "scatter")
     return adjoint.add(logical.ReshapeOp(summed, info.sizes), "reshape")
