@@ -282,9 +282,9 @@ def overwritable(kernel: KernelOp) -> list[tuple[int, int]]:
             if isinstance(op, StoreOp):
                 output = op.output.value.data
                 found += [
-                    (output, place)
-                    for place, map_ in enumerate(kernel.in_maps)
-                    if map_ == kernel.out_maps[output] and place not in later | kernel.indexed
+                    (output, index)
+                    for index, map_ in enumerate(kernel.in_maps)
+                    if map_ == kernel.out_maps[output] and index not in later | kernel.indexed
                 ]
         later |= _inputs_of(phase)
     return sorted(found)

@@ -59,7 +59,7 @@ def program_code(code: KernelOp, update: Update, program: int, elements: int, *,
     writer.compute(program_phases(code)[program], first)
     count = len(update.scalars)
     row = (AffineExpr.dimension(0),)
-    ins = [AffineMap(1, 0, () if place < count else row) for place in range(len(arguments))]
+    ins = [AffineMap(1, 0, () if index < count else row) for index in range(len(arguments))]
     outs = [AffineMap(1, 0, row) for _ in update.outputs(program)]
     parallel, reduce = (0, 1) if apart else (1, 0)
     return KernelOp("program", [elements] * parallel, [elements] * reduce, ins, outs, writer.finish())
@@ -115,8 +115,10 @@ def overwritten(code: KernelOp, update: Update) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     pairs = [overwritable(program_code(code, update, k, 2, apart=False)) for k in range(update.programs)]
     for part in update.parts:
-        for output, place in pairs[part.program]:
-            operand = part.operands[place - len(update.scalars)] if place >= len(update.scalars) else None
+        for output, argument in pairs[part.program]:
+            operand = (
+                part.operands[argument - len(update.scalars)] if argument >= len(update.scalars) else None
+            )
             if operand is not None and readers[operand] == 1:
                 found.append((part.results[output], operand))
     return found

@@ -35,8 +35,8 @@ def indexed_load(s: Scalars, op: LoadOp, memory: Memory, value: ValueOf) -> Valu
     if op.condition is None or op.otherwise is None:
         return em.load(em.address(memory.address, flat, memory.dtype), memory.dtype, 1)
     condition, otherwise = value(op.condition), value(op.otherwise)
-    place = em.b.select(condition, flat, em.index(0))
-    found = em.load(em.address(memory.address, place, memory.dtype), memory.dtype, 1)
+    guarded = em.b.select(condition, flat, em.index(0))
+    found = em.load(em.address(memory.address, guarded, memory.dtype), memory.dtype, 1)
     return em.b.select(condition, found, otherwise)
 
 
@@ -99,7 +99,7 @@ class WideLoad:
         for lane in range(self.active):
             indices = [extended(em, em.lane(vector, lane), own) for vector, own in vectors]
             flat = _flat(em, indices, self.memory.strides)
-            place = flat if guard is None else em.b.select(em.lane(guard, lane), flat, em.index(0))
-            addresses.append(em.address(self.memory.address, place, dtype))
+            guarded = flat if guard is None else em.b.select(em.lane(guard, lane), flat, em.index(0))
+            addresses.append(em.address(self.memory.address, guarded, dtype))
         found = em.load_apart(addresses, dtype, self._lanes)
         return found if op.otherwise is None else em.b.select(guard, found, value(op.otherwise))

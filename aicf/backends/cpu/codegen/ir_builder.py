@@ -145,10 +145,10 @@ class Emitter:
 
     def give_numbers(self, numbers: Sequence[Number], base: Value) -> None:
         """Says which numbers of the program lie at `base`, 8 bytes each."""
-        self._given = {number: self._slot(base, place) for place, number in enumerate(numbers)}
+        self._given = {number: self._slot(base, index) for index, number in enumerate(numbers)}
 
-    def _slot(self, base: Value, place: int) -> Value:
-        return self.b.gep(base, [self.index(place)], inbounds=True, source_etype=I64)
+    def _slot(self, base: Value, index: int) -> Value:
+        return self.b.gep(base, [self.index(index)], inbounds=True, source_etype=I64)
 
     def number(self, dtype: str, lanes: int, value: float) -> Value:
         """A number of the program in every lane: read once, at the start of the function, if it is given."""
@@ -351,8 +351,8 @@ class Emitter:
         count = lanes if active is None else active
         if stride <= MAX_SHUFFLED and count > 1:
             return self._register(self._every(address, stride, dtype, lanes, count), dtype, lanes)
-        places = [lane * stride for lane in range(count)]
-        return self.load_apart([self.address(address, place, dtype) for place in places], dtype, lanes)
+        offsets = [lane * stride for lane in range(count)]
+        return self.load_apart([self.address(address, offset, dtype) for offset in offsets], dtype, lanes)
 
     def _every(self, address: Value, stride: int, dtype: str, lanes: int, count: int) -> Value:
         """`count` elements `stride` apart as they lie in memory: whole vectors, the last of which ends at the last one
@@ -407,7 +407,7 @@ class Emitter:
     ) -> None:
         """Whole vectors with `count` lanes of one `stride` apart, under masks that spare what lies between."""
         for start in range(0, (count - 1) * stride + 1, lanes):
-            sources = [divmod(start + place, stride) for place in range(lanes)]
+            sources = [divmod(start + element, stride) for element in range(lanes)]
             held = [not rest and lane < count for lane, rest in sources]
             order = [lane if here else 0 for (lane, _), here in zip(sources, held, strict=True)]
             spread = self.b.shuffle_vector(stored, stored, ir.Constant(ir.VectorType(I32, lanes), order))
@@ -419,9 +419,9 @@ class Emitter:
             return self.load(self.address(table, index, dtype), dtype, 1)
         vector = self.const(dtype, lanes, 0)
         for lane in range(lanes):
-            place = ir.Constant(I32, lane)
-            element = self.load(self.address(table, self.b.extract_element(index, place), dtype), dtype, 1)
-            vector = self.b.insert_element(vector, element, place)
+            position = ir.Constant(I32, lane)
+            element = self.load(self.address(table, self.b.extract_element(index, position), dtype), dtype, 1)
+            vector = self.b.insert_element(vector, element, position)
         return vector
 
     def scaled(self, index: Value, factor: int) -> Value:
@@ -556,17 +556,17 @@ class Emitter:
         )
         self.b.branch(head)
         self.b.position_at_end(head)
-        place = self.b.phi(I64)
-        place.add_incoming(start, before)
-        self.b.cbranch(self.b.icmp_signed(">", place, self.index(0)), test, done)
+        index = self.b.phi(I64)
+        index.add_incoming(start, before)
+        self.b.cbranch(self.b.icmp_signed(">", index, self.index(0)), test, done)
         self.b.position_at_end(test)
-        self.b.cbranch(goes_on(place), body, done)
+        self.b.cbranch(goes_on(index), body, done)
         self.b.position_at_end(body)
-        following = step(place)
-        place.add_incoming(following, self.b.block)
+        following = step(index)
+        index.add_incoming(following, self.b.block)
         self.b.branch(head)
         self.b.position_at_end(done)
-        return place
+        return index
 
     def loop_while(
         self,

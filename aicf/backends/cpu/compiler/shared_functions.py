@@ -83,8 +83,8 @@ class _Numbered:
     def of(launch: Launch) -> _Numbered:
         """Of the code of an instruction, if it has some."""
         codes = [code for code in (launch.prologue, launch.code) if code is not None]
-        places = {number: place for place, number in enumerate(_read_numbers(codes))}
-        return _Numbered("; ".join(_text(code, places) for code in codes), tuple(places))
+        slots = {number: slot for slot, number in enumerate(_read_numbers(codes))}
+        return _Numbered("; ".join(_text(code, slots) for code in codes), tuple(slots))
 
 
 def _launch_text(launch: Launch) -> str:
@@ -133,15 +133,15 @@ def _read_numbers(codes: Iterable[KernelOp]) -> list[Number]:
     return list(dict.fromkeys(number for _, number in found if number not in known))
 
 
-def _text(code: KernelOp, places: dict[Number, int]) -> str:
+def _text(code: KernelOp, slots: dict[Number, int]) -> str:
     """The text of code with places in place of numbers, and which constants those are."""
-    marked = [index for index, (_, number) in enumerate(_numbers_of(code)) if number in places]
+    marked = [index for index, (_, number) in enumerate(_numbers_of(code)) if number in slots]
     if marked:
         code = code.clone()
         constants = _numbers_of(code)
         for op, number in (constants[index] for index in marked):
             assert isinstance(op.value, FloatAttr)
-            op.value = FloatAttr(float(places[number]), op.value.type)
+            op.value = FloatAttr(float(slots[number]), op.value.type)
     return f"{_unnamed(text_of(code).split(' parallel ', 1)[1])} {marked}"
 
 

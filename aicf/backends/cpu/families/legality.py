@@ -108,8 +108,8 @@ def may_alias(
     shift = 1 if sums else 0
     return pairs(
         [
-            (output, place + shift)
-            for output, place in overwritable(code)
-            if place >= sums and dtypes_in[place] == dtypes_out[output]
+            (output, operand + shift)
+            for output, operand in overwritable(code)
+            if operand >= sums and dtypes_in[operand] == dtypes_out[output]
         ]
     )

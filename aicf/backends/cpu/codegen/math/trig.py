@@ -145,10 +145,10 @@ def _window(m: VectorMath, first_bit: Value) -> list[Value]:
     """`_WORDS` words of 32 bits of `_TWO_OVER_PI` from a bit on, the high one first."""
     b = m.b
     table = _table(m.em)
-    place, shift = b.lshr(first_bit, m.bits(5)), b.and_(first_bit, m.bits(31))
+    word, shift = b.lshr(first_bit, m.bits(5)), b.and_(first_bit, m.bits(31))
     words: list[Value] = []
     for number in range(_WORDS):
-        pair = m.em.gather(table, b.add(place, m.bits(number)), "i64", m.lanes)
+        pair = m.em.gather(table, b.add(word, m.bits(number)), "i64", m.lanes)
         words.append(b.lshr(b.shl(pair, shift), m.bits(32)))
     return words
 
@@ -160,9 +160,9 @@ def _product(m: VectorMath, factor: Value, words: list[Value]) -> list[Value]:
     limbs = [m.bits(0)] * len(words)
     for row, part in enumerate((b.and_(factor, mask), b.lshr(factor, half))):
         carry = m.bits(0)
-        for place in reversed(range(len(words) - row)):
-            total = b.add(b.add(b.mul(part, words[place + row]), limbs[place]), carry)
-            limbs[place], carry = b.and_(total, mask), b.lshr(total, half)
+        for word in reversed(range(len(words) - row)):
+            total = b.add(b.add(b.mul(part, words[word + row]), limbs[word]), carry)
+            limbs[word], carry = b.and_(total, mask), b.lshr(total, half)
     return limbs
 
 

@@ -57,10 +57,10 @@ def separate_words(em: Emitter, lanes: int, operands: Sequence[Value]) -> Value:
     at, b = _Lanes(em, lanes), em.b
     seed, offset, index = operands
     first, *others = at.words(seed, b.add(offset, b.lshr(index, at.number(2))))
-    place = b.and_(index, at.number(WORDS - 1))
+    selected = b.and_(index, at.number(WORDS - 1))
     chosen = first
     for number, word in enumerate(others, 1):
-        chosen = b.select(b.icmp_unsigned("==", place, at.number(number)), word, chosen)
+        chosen = b.select(b.icmp_unsigned("==", selected, at.number(number)), word, chosen)
     return at.narrowed(chosen)
 
 
@@ -91,7 +91,7 @@ def _interleaved(em: Emitter, words: Sequence[Value], count: int) -> Value:
             made = em.with_lane(made, number, word)
         return made
     pairs = [(lane // 2) + lane % 2 * count for lane in range(2 * count)]
-    even, odd = (_shuffled(em, words[place], words[place + 1], pairs) for place in (0, 2))
+    even, odd = (_shuffled(em, words[pair], words[pair + 1], pairs) for pair in (0, 2))
     fours = [lane // 4 * 2 + lane % 2 + lane % 4 // 2 * 2 * count for lane in range(4 * count)]
     return _shuffled(em, even, odd, fours)
 

@@ -115,8 +115,8 @@ class _Attention:
         return index
 
     def _at(self, pointer: Value, matrix: Matrix, index: Sequence[Value], dtype: str) -> Value:
-        for place, stride in zip(index, matrix.batch, strict=True):
-            pointer = self.em.moved(pointer, place, stride, dtype)
+        for coordinate, stride in zip(index, matrix.batch, strict=True):
+            pointer = self.em.moved(pointer, coordinate, stride, dtype)
         return pointer
 
     def blocks(self, q: Value, v: Value, mask: Value | None, result: Value) -> None:
@@ -207,11 +207,11 @@ class _Attention:
 
     def mask_at(self, mask: Value, tile: Tile, row: int, vector: int) -> Value:
         """The mask at one vector of a tile of scores."""
-        place = self.problem.mask
-        assert place is not None
+        operand = self.problem.mask
+        assert operand is not None
         dtype = self.problem.mask_element
-        at = self.tile_address(mask, place.row, place.column, tile, row, vector, dtype)
-        return self.em.load_strided(at, place.column, dtype, tile.lanes, tile.active[vector])
+        at = self.tile_address(mask, operand.row, operand.column, tile, row, vector, dtype)
+        return self.em.load_strided(at, operand.column, dtype, tile.lanes, tile.active[vector])
 
     def seen(self, value: Value, tile: Tile, row: int, vector: int, first: Value) -> Value:
         """A vector of scores, -inf where the key comes after what its query sees."""
@@ -225,16 +225,18 @@ class _Attention:
 
     def divided(self, result: Value) -> Epilogue:
         """Stores the output, each row divided by its sum of exponentials."""
-        place = self.problem.result
+        operand = self.problem.result
 
         def epilogue(em: Emitter, tile: Tile) -> None:
             sums = em.address(self.sums, tile.row, self.dtype)
             for row, values in enumerate(tile.acc):
                 total = em.splat(em.load(em.address(sums, row, self.dtype), self.dtype, 1), tile.lanes)
                 for vector, value in enumerate(values):
-                    at = self.tile_address(result, place.row, place.column, tile, row, vector, self.element)
+                    at = self.tile_address(
+                        result, operand.row, operand.column, tile, row, vector, self.element
+                    )
                     lanes, active = tile.lanes, tile.active[vector]
-                    em.store_strided(em.b.fdiv(value, total), at, place.column, self.element, lanes, active)
+                    em.store_strided(em.b.fdiv(value, total), at, operand.column, self.element, lanes, active)
 
         return epilogue
 
@@ -295,13 +297,13 @@ class _Attention:
 
         def body(i: Value, partial: list[Value]) -> list[Value]:
             first = em.scaled(i, chunk)
-            places = [em.b.add(first, em.index(at)) for at in range(0, chunk, lanes)]
-            return [step(sums, cell(at)) for sums, at in zip(partial, places, strict=True)]
+            positions = [em.b.add(first, em.index(at)) for at in range(0, chunk, lanes)]
+            return [step(sums, cell(at)) for sums, at in zip(partial, positions, strict=True)]
 
         partial = em.loop(0, n // chunk, 1, [start] * self.spec.unroll, body)
-        for place, at in enumerate(range(n // chunk * chunk, n, lanes)):
+        for number, at in enumerate(range(n // chunk * chunk, n, lanes)):
             value = cell(em.index(at))
             if n - at < lanes:
                 value = em.b.select(em.lane_mask(lanes, n - at), value, start)
-            partial[place] = step(partial[place], value)
+            partial[number] = step(partial[number], value)
         return combined(self.scalars, how, self.dtype, partial)

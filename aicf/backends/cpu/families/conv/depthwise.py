@@ -177,8 +177,8 @@ class _Channels(ConvCode):
         em, spec = self.em, self.spec
         memory = em.stack(I8, spec.nr * ELEMENT_BYTES[self.dtype])
         for vector in range(spec.tile_vectors):
-            place = em.address(memory, vector * spec.lanes, self.dtype)
-            em.store(self.zero(spec.lanes), place, self.dtype, spec.lanes)
+            address = em.address(memory, vector * spec.lanes, self.dtype)
+            em.store(self.zero(spec.lanes), address, self.dtype, spec.lanes)
         return memory
 
     def rows(self, n: Value, corner: Value) -> None:
@@ -199,9 +199,9 @@ class _Channels(ConvCode):
         """For each row, or column, of window `number` whether it lies in the input."""
         em, p = self.em, self.p
         first = em.b.sub(em.scaled(number, p.strides[dim]), em.index(p.low[dim]))
-        places = [em.b.add(first, em.index(tap * p.dilations[dim])) for tap in range(p.taps[dim])]
+        coordinates = [em.b.add(first, em.index(tap * p.dilations[dim])) for tap in range(p.taps[dim])]
         # Negative numbers are large ones.
-        return [em.b.icmp_unsigned("<", place, em.index(p.sizes[dim])) for place in places]
+        return [em.b.icmp_unsigned("<", coordinate, em.index(p.sizes[dim])) for coordinate in coordinates]
 
     def columns(self, row: _Row, columns: Stretch) -> None:
         """The pixels of a stretch of a row: tiles where all windows lie in the input, else one by one."""
@@ -252,13 +252,13 @@ class _Channels(ConvCode):
     def vector(self, base: Value, number: int, active: Sequence[int]) -> Value:
         """Vector `number` of a panel's channels at `base`."""
         lanes = self.spec.lanes
-        place = self.em.address(base, number * lanes, self.dtype)
-        return self.em.load(place, self.dtype, lanes, active[number])
+        address = self.em.address(base, number * lanes, self.dtype)
+        return self.em.load(address, self.dtype, lanes, active[number])
 
     def weight(self, panel: _Panel, tap: int, number: int) -> Value:
         """Vector `number` of the weights of an element of the window; panels are whole."""
-        place = self.em.address(panel.weight, tap * self.spec.nr + number * self.spec.lanes, self.dtype)
-        return self.em.load(place, self.dtype, self.spec.lanes)
+        address = self.em.address(panel.weight, tap * self.spec.nr + number * self.spec.lanes, self.dtype)
+        return self.em.load(address, self.dtype, self.spec.lanes)
 
     def pixel(self, row: _Row, at: Value, inside: Sequence[Value], panel: _Panel) -> list[Value]:
         """The sums of one pixel; `inside` is for each column of its window whether it lies in the input."""
@@ -268,11 +268,11 @@ class _Channels(ConvCode):
         for tap in range(p.inner):
             line, column = divmod(tap, p.taps[1])
             offset = line * p.dilations[0] * p.x_strides[2] + column * p.dilations[1] * p.x_strides[3]
-            place = em.b.select(inside[column], em.address(start, offset, self.dtype), self.nothing)
+            address = em.b.select(inside[column], em.address(start, offset, self.dtype), self.nothing)
             if row.inside is not None:
-                place = em.b.select(row.inside[line], place, self.nothing)
+                address = em.b.select(row.inside[line], address, self.nothing)
             for number in range(len(panel.active)):
-                value = self.vector(place, number, panel.active)
+                value = self.vector(address, number, panel.active)
                 self.add(acc, number, value, self.weight(panel, tap, number))
         return acc
 
@@ -300,11 +300,11 @@ class _Channels(ConvCode):
         users: dict[int, list[tuple[int, int]]] = {}
         for pixel in range(len(acc)):
             for column in range(p.taps[1]):
-                place = pixel * p.strides[1] + column * p.dilations[1]
-                users.setdefault(place, []).append((pixel, column))
+                column_in = pixel * p.strides[1] + column * p.dilations[1]
+                users.setdefault(column_in, []).append((pixel, column))
         weights = [self.weight(panel, line * p.taps[1] + column, number) for column in range(p.taps[1])]
-        for place, products in sorted(users.items()):
-            address = em.address(base, place * p.x_strides[3], self.dtype)
+        for column_in, products in sorted(users.items()):
+            address = em.address(base, column_in * p.x_strides[3], self.dtype)
             if row.inside is not None:
                 address = em.b.select(row.inside[line], address, self.nothing)
             value = self.vector(address, number, panel.active)

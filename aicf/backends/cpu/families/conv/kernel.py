@@ -225,7 +225,7 @@ def _arguments(code: KernelOp) -> Sequence[Attribute]:
 def _layouts(work: Workload, spec: ConvSpec) -> Attribute:
     """The weight in panels: windows transformed, or a matrix of outputs by all products of an element."""
     layout = _panels(spec) if spec.winograd is None else winograd_layout(spec.winograd)
-    return ArrayAttr([layout if place == 1 else UnitAttr() for place in range(len(work.operands))])
+    return ArrayAttr([layout if index == 1 else UnitAttr() for index in range(len(work.operands))])
 
 
 def _panels(spec: ConvSpec) -> LayoutAttr:

@@ -125,14 +125,14 @@ class _Direct(ConvCode):
         em, p, spec = self.em, self.p, self.spec
         start = em.moved(image.start, box.row, p.strides[0] * image.row, self.dtype)
         start = em.moved(start, box.column, p.strides[1] * image.column, self.dtype)
-        places = [
+        offsets = [
             row * p.strides[0] * image.row + column * p.strides[1] * image.column
             for row in range(box.rows)
             for column in range(box.columns)
         ]
         vectors = -(-spot.channels // spec.lanes)
         moved = Image(start, image.channel, image.row, image.column)
-        acc = self.sums(moved, panel, places, vectors, self.next_panel(panel, box))
+        acc = self.sums(moved, panel, offsets, vectors, self.next_panel(panel, box))
         pixel = em.b.add(em.scaled(em.b.add(spot.row, box.row), p.counts[1]), box.column)
         if spec.lanes_along == "channels":
             lines = [acc[at : at + vectors] for at in range(0, len(acc), vectors)]
@@ -178,7 +178,7 @@ class _Direct(ConvCode):
             em.prefetch(em.b.gep(own, [em.index(line * CACHE_LINE)], source_etype=I8))
 
     def sums(
-        self, image: Image, panel: Value, places: Sequence[int], vectors: int, following: Value | None
+        self, image: Image, panel: Value, offsets: Sequence[int], vectors: int, following: Value | None
     ) -> list[Value]:
         """``[pixel][vector]``: the products of all channels and elements of the windows."""
         em, p, spec = self.em, self.p, self.spec
@@ -195,8 +195,8 @@ class _Direct(ConvCode):
                 )
                 for vector in range(vectors)
             ]
-            for pixel, place in enumerate(places):
-                element = em.load(em.address(start, at + place, self.dtype), self.dtype, 1)
+            for pixel, offset in enumerate(offsets):
+                element = em.load(em.address(start, at + offset, self.dtype), self.dtype, 1)
                 wide = em.splat(element, spec.lanes)
                 for vector, line in enumerate(lines):
                     slot = pixel * vectors + vector
@@ -242,7 +242,7 @@ class _Direct(ConvCode):
                 add(start, weight, acc, number * image.channel, number)
             return acc
 
-        acc = [self.zero(spec.lanes)] * (len(places) * vectors)
+        acc = [self.zero(spec.lanes)] * (len(offsets) * vectors)
         unrolled = p.depth // spec.channel_step * spec.channel_step if window == 1 else 0
         acc = em.loop(0, unrolled, spec.channel_step, acc, channels)
         return em.loop(unrolled, p.depth, 1, acc, channel)

@@ -444,8 +444,8 @@ class _Gemm:
         em, lanes, dtype = self.em, self.spec.lanes, self.p.dtype
         scalar = {"f32": F32, "f64": F64, "i32": I32, "i64": I64}[dtype]
         buffer = em.stack(scalar, len(acc) * len(acc[0]) * lanes)
-        for place, value in enumerate(value for values in acc for value in values):
-            em.store(value, em.address(buffer, place * lanes, dtype), dtype, lanes)
+        for number, value in enumerate(value for values in acc for value in values):
+            em.store(value, em.address(buffer, number * lanes, dtype), dtype, lanes)
         return buffer
 
     def finish(self, tile: Tile, epilogue: Epilogue) -> None:

@@ -18,7 +18,7 @@ from aicf.dialects.emit_kernels import LoadOp, StoreOp
 
 
 @dataclass(frozen=True)
-class Place:
+class Cursor:
     """Where a loop body is: the address of each access there, and the index of each loop that the kernel counts."""
 
     addresses: tuple[Value, ...]
@@ -74,40 +74,40 @@ class LoopMemory:
         """Distance between the lanes of a vector."""
         return 0 if self.vector is None else self.vector.strides[access]
 
-    def load(self, access: int, place: Place, shift: int, lanes: int, active: int) -> Value:
-        """Elements of a read access at `place`, `shift` vector steps further on; its memory may hold a wider type."""
+    def load(self, access: int, cursor: Cursor, shift: int, lanes: int, active: int) -> Value:
+        """Elements of a read access at `cursor`, `shift` vector steps further on; its memory may hold a wider type."""
         dtype, stride = self.nest.accesses[access].dtype, self.stride(access)
-        address = self.em.address(place.addresses[access], shift * stride, dtype)
+        address = self.em.address(cursor.addresses[access], shift * stride, dtype)
         loaded = self.em.load_strided(address, stride, dtype, lanes, active)
         if (own := dtype_of(self.kernel.body.block.args[access])) == dtype:
             return loaded
         scalars = self.scalars.of(lanes)
         return scalars.settled(convert(scalars, loaded, dtype, own), own)
 
-    def coordinate(self, dim: int, place: Place, shift: int) -> tuple[Value, int]:
-        """The coordinate along a dim of the kernel, `shift` vector steps from `place`, and from lane to lane."""
+    def coordinate(self, dim: int, cursor: Cursor, shift: int) -> tuple[Value, int]:
+        """The coordinate along a dim of the kernel, `shift` vector steps from `cursor`, and from lane to lane."""
         loop = self.nest.coordinates[dim]
         if loop is None:
             return self.em.index(0), 0
-        index = place.indices[loop]
+        index = cursor.indices[loop]
         if loop != self.spec.vector_dim:
             return index, 0
         return (self.em.b.add(index, self.em.index(shift)) if shift else index), 1
 
-    def loaded_from(self, op: LoadOp, place: Place) -> Memory:
+    def loaded_from(self, op: LoadOp, cursor: Cursor) -> Memory:
         """What a load reads."""
         assert isinstance(op.memory, BlockArgument)
         number = op.memory.index
-        return Memory(place.addresses[number], self.nest.accesses[number].dtype, self.nest.indexed[number])
+        return Memory(cursor.addresses[number], self.nest.accesses[number].dtype, self.nest.indexed[number])
 
-    def store(self, value: Value, op: StoreOp, place: Place, shift: int, lanes: int, active: int) -> None:
+    def store(self, value: Value, op: StoreOp, cursor: Cursor, shift: int, lanes: int, active: int) -> None:
         """Write an output, in a wider type if that is what its memory holds."""
         access = self.nest.inputs + op.output.value.data
         dtype, stride = self.nest.accesses[access].dtype, self.stride(access)
         if (own := dtype_of(op.value)) != dtype:
             scalars = self.scalars.of(lanes)
             value = convert(scalars, scalars.rounded(value, own), own, dtype)
-        address = self.em.address(place.addresses[access], shift * stride, dtype)
+        address = self.em.address(cursor.addresses[access], shift * stride, dtype)
         self.em.store_strided(value, address, stride, dtype, lanes, active)
 
     def load_scratch(self, source: SSAValue, position: Value) -> Value:
@@ -115,12 +115,12 @@ class LoopMemory:
         dtype = register_of(source)
         return self.em.load(self.em.address(self.scratch[source], position, dtype), dtype, self.spec.lanes)
 
-    def moved(self, place: Place, dim: int, index: Value) -> Place:
-        """The place at `index` of a loop."""
-        steps = zip(place.addresses, self.nest.dims[dim].strides, self.nest.accesses, strict=True)
+    def moved(self, cursor: Cursor, dim: int, index: Value) -> Cursor:
+        """The cursor at `index` of a loop."""
+        steps = zip(cursor.addresses, self.nest.dims[dim].strides, self.nest.accesses, strict=True)
         addresses = tuple(self.em.moved(base, index, stride, access.dtype) for base, stride, access in steps)
-        indices = {**place.indices, dim: index} if dim in self.nest.coordinates else place.indices
-        return Place(addresses, indices)
+        indices = {**cursor.indices, dim: index} if dim in self.nest.coordinates else cursor.indices
+        return Cursor(addresses, indices)
 
 
 def register_of(value: SSAValue) -> str:

@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 from aicf.backends.common.loop_nest import origin, reads
 from aicf.backends.cpu.codegen.ir_builder import Value
 from aicf.backends.cpu.codegen.scalar.ops import Scalars, dtype_of
-from aicf.backends.cpu.families.loops.memory import LoopMemory, Place, register_of
+from aicf.backends.cpu.families.loops.memory import Cursor, LoopMemory, register_of
 from aicf.backends.cpu.families.loops.scans import scan_step
 from aicf.backends.cpu.families.loops.values import Cell, Point
 from aicf.dialects.emit_kernels import ReduceOp, ScanOp, StoreOp
@@ -51,7 +51,7 @@ class Sweep:
             for op in self.scans
             for _ in range(self.carries)
         ]
-        results = self._nest(self.memory.reduce, self.points[0].place, self.em.index(0), start)
+        results = self._nest(self.memory.reduce, self.points[0].cursor, self.em.index(0), start)
         for number, op in enumerate(self.reduces):
             partial = results[number * self.groups : (number + 1) * self.groups]
             if self.memory.inner:
@@ -158,14 +158,14 @@ class Sweep:
             elif value is origin(value) or origin(value) not in memory.scratch:
                 stack.extend(reads(value))
 
-    def _nest(self, dims: list[int], place: Place, position: Value, carried: list[Value]) -> list[Value]:
+    def _nest(self, dims: list[int], cursor: Cursor, position: Value, carried: list[Value]) -> list[Value]:
         """Loops over the reduce dims that are not vectorised; `position` counts scratch elements."""
         memory, em = self.memory, self.em
         if not dims:
             return (
-                self._vectors(place, position, carried)
+                self._vectors(cursor, position, carried)
                 if memory.inner
-                else self._points(place, position, carried)
+                else self._points(cursor, position, carried)
             )
         step = (
             -(-memory.vector_size // memory.spec.lanes) * memory.spec.lanes
@@ -177,18 +177,18 @@ class Sweep:
 
         def body(i: Value, acc: list[Value]) -> list[Value]:
             at = em.b.add(position, em.scaled(i, step)) if memory.scratch else position
-            return self._nest(dims[1:], memory.moved(place, dims[0], i), at, acc)
+            return self._nest(dims[1:], memory.moved(cursor, dims[0], i), at, acc)
 
         return self._walk(memory.nest.dims[dims[0]].size, self._terms(dims[1:]), carried, body)
 
-    def _points(self, place: Place, position: Value, acc: list[Value]) -> list[Value]:
+    def _points(self, cursor: Cursor, position: Value, acc: list[Value]) -> list[Value]:
         """One reduce point for all vectors of points."""
         for group, point in enumerate(self.points):
             at = self._offset(position, group * self.memory.spec.lanes)
-            self._cell(Cell(point, place, point.shift, point.active, at), acc, group)
+            self._cell(Cell(point, cursor, point.shift, point.active, at), acc, group)
         return acc
 
-    def _vectors(self, place: Place, position: Value, acc: list[Value]) -> list[Value]:
+    def _vectors(self, cursor: Cursor, position: Value, acc: list[Value]) -> list[Value]:
         """The vectorised reduce dim: blocks of `unroll` vectors, then single vectors, then a masked one."""
         memory, em = self.memory, self.em
         assert memory.vector is not None
@@ -198,7 +198,7 @@ class Sweep:
 
         def body(i: Value, carried: list[Value]) -> list[Value]:
             at = em.scaled(i, chunk)
-            moved = memory.moved(place, memory.spec.vector_dim, at)
+            moved = memory.moved(cursor, memory.spec.vector_dim, at)
             start = em.b.add(position, at) if memory.scratch else position
             for group in self._in_order(range(self.groups)):
                 cell = Cell(self.points[0], moved, group * lanes, lanes, self._offset(start, group * lanes))
@@ -210,19 +210,19 @@ class Sweep:
 
         def rest(carried: list[Value]) -> list[Value]:
             for group, at in self._in_order(list(enumerate(range(full * chunk, size, lanes)))):
-                self._cell(self._cell_at(at, min(lanes, size - at), place, position), carried, group)
+                self._cell(self._cell_at(at, min(lanes, size - at), cursor, position), carried, group)
             return carried
 
         for part in self._in_order((blocks, rest)):
             acc = part(acc)
         return acc
 
-    def _cell_at(self, at: int, active: int, place: Place, position: Value) -> Cell:
+    def _cell_at(self, at: int, active: int, cursor: Cursor, position: Value) -> Cell:
         """The vector at a place of the vectorised dim that is known; one that later phases find again if it is kept."""
         memory, point = self.memory, self.points[0]
         cell = point.cells.get(at)
         if cell is None:
-            cell = Cell(point, place, at, active, self._offset(position, at))
+            cell = Cell(point, cursor, at, active, self._offset(position, at))
             if memory.straight:
                 point.cells[at] = cell
         return cell
@@ -262,7 +262,7 @@ class Sweep:
             em.store(cell.value(value), target, dtype, lanes)
         # All values before any store: an output may lie on an input.
         for op, value in [(op, cell.value(op.value)) for op in self.stores]:
-            self.memory.store(value, op, cell.place, cell.shift, lanes, cell.active)
+            self.memory.store(value, op, cell.cursor, cell.shift, lanes, cell.active)
 
 
 def combined(scalars: Scalars, how: str, dtype: str, partial: Sequence[Value]) -> Value:

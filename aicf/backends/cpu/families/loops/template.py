@@ -16,7 +16,7 @@ from xdsl.ir import OpResult
 
 from aicf.backends.common.loop_nest import LoopNest
 from aicf.backends.cpu.codegen.ir_builder import Emitter, Value
-from aicf.backends.cpu.families.loops.memory import LoopMemory, Place
+from aicf.backends.cpu.families.loops.memory import Cursor, LoopMemory
 from aicf.backends.cpu.families.loops.reductions import Sweep
 from aicf.backends.cpu.families.loops.schedule import LoopSpec
 from aicf.backends.cpu.families.loops.values import Point
@@ -56,17 +56,17 @@ class _Loops:
     def run(self) -> None:
         accesses = zip(self.pointers.accesses, self.nest.accesses, strict=True)
         starts = tuple(self.em.address(pointer, access.offset, access.dtype) for pointer, access in accesses)
-        first = Place(starts, {dim: self.em.index(0) for dim in self.nest.coordinates if dim is not None})
+        first = Cursor(starts, {dim: self.em.index(0) for dim in self.nest.coordinates if dim is not None})
         self.parallel([i for i in self.nest.parallel_dims if i != self.spec.vector_dim], first)
 
-    def parallel(self, dims: list[int], place: Place) -> None:
+    def parallel(self, dims: list[int], cursor: Cursor) -> None:
         if not dims:
-            self.points(place)
+            self.points(cursor)
             return
         dim = self.nest.dims[dims[0]]
 
         def body(i: Value, _: list[Value]) -> list[Value]:
-            self.parallel(dims[1:], self.memory.moved(place, dims[0], i))
+            self.parallel(dims[1:], self.memory.moved(cursor, dims[0], i))
             return []
 
         if dims[0] == self.spec.partition_dim:
@@ -75,10 +75,10 @@ class _Loops:
         else:
             self.em.loop(0, dim.size, 1, [], body)
 
-    def points(self, place: Place) -> None:
+    def points(self, cursor: Cursor) -> None:
         """All points along the vector dim, or the one point."""
         if self.memory.vector is None or self.memory.inner:
-            self.block(place, [1])
+            self.block(cursor, [1])
             return
         em, spec, vector = self.em, self.spec, self.memory.vector
         chunk = spec.lanes * spec.unroll
@@ -86,7 +86,7 @@ class _Loops:
 
         def body(i: Value, _: list[Value]) -> list[Value]:
             self.block(
-                self.memory.moved(place, spec.vector_dim, em.scaled(i, chunk)), [spec.lanes] * spec.unroll
+                self.memory.moved(cursor, spec.vector_dim, em.scaled(i, chunk)), [spec.lanes] * spec.unroll
             )
             return []
 
@@ -94,7 +94,7 @@ class _Loops:
         actives = [min(spec.lanes, rest - at) for at in range(0, rest, spec.lanes)]
 
         def tail() -> None:
-            self.block(self.memory.moved(place, spec.vector_dim, em.index(full * chunk)), actives)
+            self.block(self.memory.moved(cursor, spec.vector_dim, em.index(full * chunk)), actives)
 
         if spec.partition_dim != spec.vector_dim:
             em.loop(0, full, 1, [], body)
@@ -107,10 +107,10 @@ class _Loops:
             last = em.b.sub(self.pointers.nthreads, em.index(1))
             em.when(em.b.icmp_signed("==", self.pointers.tid, last), tail)
 
-    def block(self, place: Place, actives: list[int]) -> None:
+    def block(self, cursor: Cursor, actives: list[int]) -> None:
         """All phases for points side by side."""
         lanes = 1 if self.memory.inner or self.memory.vector is None else self.spec.lanes
-        points = [Point(self.memory, place, u * lanes, lanes, active) for u, active in enumerate(actives)]
+        points = [Point(self.memory, cursor, u * lanes, lanes, active) for u, active in enumerate(actives)]
         for phase in self.memory.kernel.phases:
             self.phase(phase, points)
 
@@ -131,4 +131,4 @@ class _Loops:
             (point, op, point.value(op.value)) for op in stores if op not in inside for point in points
         ]
         for point, op, value in outside:
-            self.memory.store(value, op, point.place, point.shift, point.scalars.lanes, point.active)
+            self.memory.store(value, op, point.cursor, point.shift, point.scalars.lanes, point.active)

@@ -16,17 +16,17 @@ from aicf.backends.cpu.codegen.indexed_loads import WideLoad, indexed_load
 from aicf.backends.cpu.codegen.ir_builder import Value
 from aicf.backends.cpu.codegen.scalar.ops import Scalars
 from aicf.backends.cpu.codegen.scalar.philox import neighbouring_words
-from aicf.backends.cpu.families.loops.memory import LoopMemory, Place
+from aicf.backends.cpu.families.loops.memory import Cursor, LoopMemory
 from aicf.dialects.emit_kernels import LoadOp, PhiloxOp, ReduceOp
 
 
 class LoopVector(Evaluator, ABC):
-    """Values at one vector of the loops, or at one point: `active` lanes from `shift` vector steps past `place`."""
+    """Values at one vector of the loops, or at one point: `active` lanes from `shift` vector steps past `cursor`."""
 
-    def __init__(self, memory: LoopMemory, scalars: Scalars, place: Place, shift: int, active: int) -> None:
+    def __init__(self, memory: LoopMemory, scalars: Scalars, cursor: Cursor, shift: int, active: int) -> None:
         super().__init__(scalars)
         self.memory = memory
-        self.place = place
+        self.cursor = cursor
         self.shift = shift
         self.active = active
         self.first = _FirstLane(self)
@@ -36,13 +36,13 @@ class LoopVector(Evaluator, ABC):
         """What is computed already, if it is a scalar."""
 
     def load(self, operand: int) -> Value:
-        return self.memory.load(operand, self.place, self.shift, self.scalars.lanes, self.active)
+        return self.memory.load(operand, self.cursor, self.shift, self.scalars.lanes, self.active)
 
     def coordinate(self, dim: int) -> tuple[Value, int]:
-        return self.memory.coordinate(dim, self.place, self.shift)
+        return self.memory.coordinate(dim, self.cursor, self.shift)
 
     def load_at(self, op: LoadOp) -> Value:
-        memory = self.memory.loaded_from(op, self.place)
+        memory = self.memory.loaded_from(op, self.cursor)
         if self.scalars.lanes == 1:
             return indexed_load(self.scalars, op, memory, self.value)
         wide = WideLoad(self.scalars, op, memory, self.memory.steps, self.active)
@@ -69,7 +69,7 @@ class _FirstLane(Evaluator):
 
     def load(self, operand: int) -> Value:
         vector = self.vector
-        return vector.memory.load(operand, vector.place, vector.shift, 1, 1)
+        return vector.memory.load(operand, vector.cursor, vector.shift, 1, 1)
 
     def coordinate(self, dim: int) -> tuple[Value, int]:
         return self.vector.coordinate(dim)
@@ -80,15 +80,15 @@ class _FirstLane(Evaluator):
         return super().compute(value)
 
     def load_at(self, op: LoadOp) -> Value:
-        memory = self.vector.memory.loaded_from(op, self.vector.place)
+        memory = self.vector.memory.loaded_from(op, self.vector.cursor)
         return indexed_load(self.scalars, op, memory, self.value)
 
 
 class Point(LoopVector):
     """What does not vary over the reduce space, at one point or one vector of points."""
 
-    def __init__(self, memory: LoopMemory, place: Place, shift: int, lanes: int, active: int) -> None:
-        super().__init__(memory, memory.scalars.of(lanes), place, shift, active)
+    def __init__(self, memory: LoopMemory, cursor: Cursor, shift: int, lanes: int, active: int) -> None:
+        super().__init__(memory, memory.scalars.of(lanes), cursor, shift, active)
         self.wide: dict[SSAValue, Value] = {}
         self.cells: dict[int, Cell] = {}
 
@@ -115,8 +115,8 @@ class Point(LoopVector):
 class Cell(LoopVector):
     """One vector of the reduce space."""
 
-    def __init__(self, point: Point, place: Place, shift: int, active: int, position: Value) -> None:
-        super().__init__(point.memory, point.memory.scalars, place, shift, active)
+    def __init__(self, point: Point, cursor: Cursor, shift: int, active: int, position: Value) -> None:
+        super().__init__(point.memory, point.memory.scalars, cursor, shift, active)
         self.point = point
         self.position = position
 

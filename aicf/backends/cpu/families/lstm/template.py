@@ -67,8 +67,8 @@ class Lstm:
             first = em.b.mul(number, em.index(lanes))
 
             def row(k: Value, _: list[Value]) -> list[Value]:
-                place = em.b.add(em.b.mul(number, em.index(sizes.hidden)), k)
-                target = em.moved(packed, place, GATES * lanes, self.dtype)
+                offset = em.b.add(em.b.mul(number, em.index(sizes.hidden)), k)
+                target = em.moved(packed, offset, GATES * lanes, self.dtype)
                 for gate in range(GATES):
                     below = em.b.add(first, em.index(gate * sizes.hidden))
                     source = em.moved(em.moved(weight, below, rows, self.dtype), k, columns, self.dtype)
@@ -120,7 +120,7 @@ class Lstm:
     ) -> None:
         """`count` rows of the batch from `row` on: the sums of one vector of states, then its gates."""
         h, c, stride = before
-        numbers = [em.b.add(row, em.index(place)) for place in range(count)]
+        numbers = [em.b.add(row, em.index(offset)) for offset in range(count)]
         olds = [em.address(h, em.b.mul(number, stride), self.dtype) for number in numbers]
         sums = self._sums(em, panel, olds)
         math = VectorMath(em, self.dtype, self.sizes.lanes)
@@ -157,14 +157,14 @@ class Lstm:
         def add(k: Value, sums: list[Value], parts: int) -> list[Value]:
             found = list(sums)
             for part in range(parts):
-                place = em.b.add(k, em.index(part))
-                line = em.moved(panel, place, k_stride, self.dtype)
+                own = em.b.add(k, em.index(part))
+                line = em.moved(panel, own, k_stride, self.dtype)
                 weights = [
                     em.load(em.address(line, gate * gate_stride, self.dtype), self.dtype, lanes)
                     for gate in range(GATES)
                 ]
                 for number, old in enumerate(olds):
-                    element = em.load(em.moved(old, place, 1, self.dtype), self.dtype, 1)
+                    element = em.load(em.moved(old, own, 1, self.dtype), self.dtype, 1)
                     factor = element if lanes == 1 else em.splat(element, lanes)
                     for gate, weight in enumerate(weights):
                         at = (part * len(olds) + number) * GATES + gate

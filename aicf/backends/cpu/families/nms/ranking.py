@@ -81,16 +81,16 @@ class Ranking:
         lane = em.first_lane(em.b.and_(is_equal, self._is_behind(em.b.sub(behind, first))))
         is_left = em.b.or_(em.b.icmp_signed("<", keys, wanted), em.b.and_(is_equal, self._is_behind(lane)))
         following = self._highest(em.b.select(is_left, keys, self._const(self._gone)))
-        for address, entries, place in reversed(path):
-            here = em.b.icmp_signed("==", self._places(), self._splat_place(place))
+        for address, entries, index in reversed(path):
+            here = em.b.icmp_signed("==", self._lane_indices(), self._splat_index(index))
             entries = em.b.select(here, em.splat(following, fan_out), entries)
             em.store(entries, address, self.spec.key, fan_out)
             following = self._highest(entries)
         return em.b.add(first, lane), following
 
-    def _is_behind(self, place: Value) -> Value:
-        """In which lanes of a run the places are higher than `place`, counted from its first."""
-        return self.em.b.icmp_signed(">", self._places(), self._splat_place(place))
+    def _is_behind(self, index: Value) -> Value:
+        """In which lanes of a run the places are higher than `index`, counted from its first."""
+        return self.em.b.icmp_signed(">", self._lane_indices(), self._splat_index(index))
 
     def _node(self, level: int, node: Value) -> tuple[Value, Value]:
         """Where the entries of a node lie, and what they are."""
@@ -116,7 +116,7 @@ class Ranking:
         else:
             last = em.index(size - fan_out)
             first = b.select(b.icmp_signed("<", own, last), own, last)
-            inside = b.icmp_signed(">=", self._places(), self._splat_place(b.sub(own, first)))
+            inside = b.icmp_signed(">=", self._lane_indices(), self._splat_index(b.sub(own, first)))
         scores = em.load_strided(
             em.moved(self.scores, first, self.stride, dtype), self.stride, dtype, fan_out
         )
@@ -151,8 +151,8 @@ class Ranking:
     def _const(self, value: int) -> Value:
         return self.em.const(self.spec.key, self.spec.fan_out, value)
 
-    def _places(self) -> Value:
+    def _lane_indices(self) -> Value:
         return self.em.ramp("i32", self.spec.fan_out, 1)
 
-    def _splat_place(self, place: Value) -> Value:
-        return self.em.splat(self.em.b.trunc(place, I32), self.spec.fan_out)
+    def _splat_index(self, index: Value) -> Value:
+        return self.em.splat(self.em.b.trunc(index, I32), self.spec.fan_out)

@@ -110,8 +110,8 @@ class Suppression:
 
         count, *_ = em.loop_while([em.index(0), ranking.build(), em.index(-1)], goes_on, visit)
 
-        def clear(place: Value, _: list[Value]) -> list[Value]:
-            self._write(em, at, place, em.index(-1))
+        def clear(index: Value, _: list[Value]) -> list[Value]:
+            self._write(em, at, index, em.index(-1))
             return []
 
         em.loop(count, limit, 1, [], clear)
@@ -139,8 +139,8 @@ class Suppression:
         em.when(stays, keep)
         return em.b.add(count, em.b.zext(stays, count.type))
 
-    def _write(self, em: Emitter, at: _Class, place: Value, box: Value) -> None:
-        em.store(box, em.moved(at.result, place, self.kept.strides[2], _INDEX), _INDEX, 1)
+    def _write(self, em: Emitter, at: _Class, index: Value, box: Value) -> None:
+        em.store(box, em.moved(at.result, index, self.kept.strides[2], _INDEX), _INDEX, 1)
 
     def _row(self, em: Emitter, at: _Class, row: int, first: Value) -> Value:
         return em.address(em.address(at.kept, row * self.spec.row, self.dtype), first, self.dtype)
@@ -155,8 +155,8 @@ class Suppression:
     def _box(self, em: Emitter, at: _Class, number: Value) -> _Box:
         base = em.moved(at.boxes, number, self.boxes.strides[1], self.dtype)
         numbers = [
-            em.load(em.address(base, place * self.boxes.strides[2], self.dtype), self.dtype, 1)
-            for place in range(4)
+            em.load(em.address(base, index * self.boxes.strides[2], self.dtype), self.dtype, 1)
+            for index in range(4)
         ]
         pairs = [self._ends(em, numbers[dim], numbers[dim + 2]) for dim in range(2)]
         low, high = [pair[0] for pair in pairs], [pair[1] for pair in pairs]

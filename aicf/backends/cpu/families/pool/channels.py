@@ -26,13 +26,13 @@ class _Windows:
     Args:
         x: Where the windows start, which may be outside the operand.
         y: Where the results go.
-        places: Along each of those dimensions.
+        coordinates: Along each of those dimensions.
         inside: Whether the windows there all lie in the operand, dimension by dimension.
     """
 
     x: Value
     y: Value
-    places: tuple[Value, ...] = ()
+    coordinates: tuple[Value, ...] = ()
     inside: tuple[bool, ...] = ()
 
 
@@ -75,12 +75,12 @@ class PoolChannels(PoolCode):
             return
         for stretch in self.stretches(dim):
 
-            def body(place: Value, _: list[Value], is_inside: bool = stretch.is_inside) -> list[Value]:
+            def body(coordinate: Value, _: list[Value], is_inside: bool = stretch.is_inside) -> list[Value]:
                 own = replace(
                     windows,
-                    x=em.moved(windows.x, place, p.axes[dim].stride * p.x_strides[2 + dim], self.dtype),
-                    y=em.moved(windows.y, place, p.y_strides[2 + dim], self.dtype),
-                    places=(*windows.places, place),
+                    x=em.moved(windows.x, coordinate, p.axes[dim].stride * p.x_strides[2 + dim], self.dtype),
+                    y=em.moved(windows.y, coordinate, p.y_strides[2 + dim], self.dtype),
+                    coordinates=(*windows.coordinates, coordinate),
                     inside=(*windows.inside, is_inside),
                 )
                 self.along(dim + 1, own)
@@ -96,7 +96,7 @@ class PoolChannels(PoolCode):
         start = [self.scalars.identity(self.p.how, self.held)] * len(active)
         found = self.taps(0, windows, em.address(windows.x, first, self.dtype), None, (start, active))
         if self.counts:
-            count = self.count_at(self.counts, windows.places)
+            count = self.count_at(self.counts, windows.coordinates)
             found = [em.b.fdiv(value, count) for value in found]
         y = em.address(windows.y, first, self.dtype)
         for number, (value, exist) in enumerate(zip(found, active, strict=True)):
@@ -123,7 +123,7 @@ class PoolChannels(PoolCode):
         def tap(number: Value, acc: list[Value]) -> list[Value]:
             here, both = em.moved(x, number, axis.dilation * p.x_strides[2 + dim], self.dtype), inside
             if not windows.inside[dim]:
-                first = em.b.sub(em.scaled(windows.places[dim], axis.stride), em.index(axis.low))
+                first = em.b.sub(em.scaled(windows.coordinates[dim], axis.stride), em.index(axis.low))
                 at = em.b.add(first, em.scaled(number, axis.dilation))
                 below = em.b.icmp_unsigned("<", at, em.index(axis.whole))  # negative numbers are large
                 both = below if inside is None else em.b.and_(inside, below)
@@ -146,9 +146,9 @@ class PoolChannels(PoolCode):
     ) -> list[Value]:
         """One element of a window more."""
         em, lanes = self.em, self.spec.lanes
-        place = x if inside is None else em.b.select(inside, x, self.nothing)
+        known = x if inside is None else em.b.select(inside, x, self.nothing)
         found: list[Value] = []
         for number, (before, exist) in enumerate(zip(acc, active, strict=True)):
-            value = em.load(em.address(place, number * lanes, self.dtype), self.dtype, lanes, exist)
+            value = em.load(em.address(known, number * lanes, self.dtype), self.dtype, lanes, exist)
             found.append(self.scalars.combine(self.p.how, self.held, before, value))
         return found

@@ -55,37 +55,44 @@ class _PoolRows(PoolCode):
 
     # Rows
 
-    def outer(self, dim: int, places: list[Value], x: Value, y: Value) -> None:
-        """Loops over all dimensions of the result but the last; `places` are those of the loops outside."""
+    def outer(self, dim: int, coordinates: list[Value], x: Value, y: Value) -> None:
+        """Loops over all dimensions of the result but the last; `coordinates` are those of the loops outside."""
         if dim == len(self.p.axes) - 1:
-            self.line(places, x, y)
+            self.line(coordinates, x, y)
             return
         if dim == len(self.p.axes) - 2 and self.spec.block_rows > 1:
-            self.blocks(places, x, y)
+            self.blocks(coordinates, x, y)
             return
 
-        def body(place: Value, _: list[Value]) -> list[Value]:
+        def body(coordinate: Value, _: list[Value]) -> list[Value]:
             self.outer(
-                dim + 1, [*places, place], x, self.em.moved(y, place, self.p.y_strides[2 + dim], self.dtype)
+                dim + 1,
+                [*coordinates, coordinate],
+                x,
+                self.em.moved(y, coordinate, self.p.y_strides[2 + dim], self.dtype),
             )
             return []
 
         self.em.loop(0, self.p.axes[dim].count, 1, [], body)
 
-    def blocks(self, places: list[Value], x: Value, y: Value) -> None:
+    def blocks(self, coordinates: list[Value], x: Value, y: Value) -> None:
         """All rows of results of a plane, block by block."""
         em = self.em
 
         def block(first: Value, count: int) -> None:
             def combine(number: Value, _: list[Value]) -> list[Value]:
                 at = em.b.add(first, number)
-                self.rows_into(em.moved(self.block, number, self.spec.pitch, self.held), [*places, at], x)
+                self.rows_into(
+                    em.moved(self.block, number, self.spec.pitch, self.held), [*coordinates, at], x
+                )
                 return []
 
             def columns(number: Value, _: list[Value]) -> list[Value]:
                 at = em.b.add(first, number)
                 row = em.moved(self.block, number, self.spec.pitch, self.held)
-                self.columns(row, self.held, [*places, at], em.moved(y, at, self.p.y_strides[-2], self.dtype))
+                self.columns(
+                    row, self.held, [*coordinates, at], em.moved(y, at, self.p.y_strides[-2], self.dtype)
+                )
                 return []
 
             em.loop(0, count, 1, [], combine)
@@ -93,29 +100,29 @@ class _PoolRows(PoolCode):
 
         em.pieces(self.p.axes[-2].count, self.spec.block_rows, block)
 
-    def line(self, places: Sequence[Value], x: Value, y: Value) -> None:
+    def line(self, coordinates: Sequence[Value], x: Value, y: Value) -> None:
         """One row of results."""
         if self.spec.in_place:
-            self.columns(self.rows(places, x)[0], self.dtype, places, y)
+            self.columns(self.rows(coordinates, x)[0], self.dtype, coordinates, y)
             return
-        self.rows_into(self.block, places, x)
-        self.columns(self.block, self.held, places, y)
+        self.rows_into(self.block, coordinates, x)
+        self.columns(self.block, self.held, coordinates, y)
 
-    def rows_into(self, target: Value, places: Sequence[Value], x: Value) -> None:
+    def rows_into(self, target: Value, coordinates: Sequence[Value], x: Value) -> None:
         """The rows of a window combined into one with a border."""
-        rows = self.rows(places, x)
+        rows = self.rows(coordinates, x)
         for first in range(0, len(rows), ROWS_AT_ONCE):
             self.combine(target, rows[first : first + ROWS_AT_ONCE], first == 0)
 
-    def rows(self, places: Sequence[Value], x: Value) -> list[Value]:
+    def rows(self, coordinates: Sequence[Value], x: Value) -> list[Value]:
         """Where the rows of a window start; one of nothing for those beyond the operand."""
         em, outer = self.em, self.p.axes[:-1]
         found: list[Value] = []
         for taps in product(*(range(axis.size) for axis in outer)):
             row, inside = x, None
-            for dim, (axis, place, tap) in enumerate(zip(outer, places, taps, strict=True)):
+            for dim, (axis, coordinate, tap) in enumerate(zip(outer, coordinates, taps, strict=True)):
                 offset = tap * axis.dilation - axis.low
-                at = em.b.add(em.scaled(place, axis.stride), em.index(offset))
+                at = em.b.add(em.scaled(coordinate, axis.stride), em.index(offset))
                 row = em.moved(row, at, self.p.x_strides[2 + dim], self.dtype)
                 if not axis.is_inside:
                     below = em.b.icmp_unsigned("<", at, em.index(axis.whole))  # negative numbers are large
@@ -129,10 +136,10 @@ class _PoolRows(PoolCode):
         target = em.address(target, self.last.low, self.held)
 
         def vector(at: Value, active: int) -> None:
-            place = em.address(target, at, self.held)
-            before = [] if is_first else [em.load(place, self.held, lanes, active)]
+            address = em.address(target, at, self.held)
+            before = [] if is_first else [em.load(address, self.held, lanes, active)]
             added = [em.load(em.address(row, at, self.dtype), self.dtype, lanes, active) for row in rows]
-            em.store(self.all_of([*before, *added]), place, self.held, lanes, active)
+            em.store(self.all_of([*before, *added]), address, self.held, lanes, active)
 
         em.pieces(self.last.whole, lanes, vector)
 
@@ -144,17 +151,17 @@ class _PoolRows(PoolCode):
 
     # Columns
 
-    def columns(self, row: Value, dtype: str, places: Sequence[Value], y: Value) -> None:
+    def columns(self, row: Value, dtype: str, coordinates: Sequence[Value], y: Value) -> None:
         """The results of a row of some type whose first element is the first that a window finds."""
         em, axis, lanes = self.em, self.last, self.spec.lanes
-        found = self.count_at(self.counts[:-1], places) if self.counts else None
+        found = self.count_at(self.counts[:-1], coordinates) if self.counts else None
 
         def vector(at: Value, active: int) -> None:
             start = em.moved(row, at, axis.stride, dtype)
 
             def tap(number: Value) -> Value:
-                place = em.moved(start, number, axis.dilation, dtype)
-                return em.load_strided(place, axis.stride, dtype, lanes, active)
+                address = em.moved(start, number, axis.dilation, dtype)
+                return em.load_strided(address, axis.stride, dtype, lanes, active)
 
             value = self.over_columns(tap)
             if found is not None:

@@ -64,20 +64,20 @@ class PoolCode:
         found = elements_found(axis, padding=self.p.padding_counts).tolist()
         size = -(-axis.count // self.spec.lanes) * self.spec.lanes
         table = em.stack(I8, size * ELEMENT_BYTES[self.held])
-        for place in range(size):
-            number = found[place] if place < axis.count else 1
-            em.store(em.const(self.held, 1, number), em.address(table, place, self.held), self.held, 1)
+        for coordinate in range(size):
+            number = found[coordinate] if coordinate < axis.count else 1
+            em.store(em.const(self.held, 1, number), em.address(table, coordinate, self.held), self.held, 1)
         return Counts(None, table)
 
-    def count_at(self, counts: Sequence[Counts], places: Sequence[Value]) -> Value:
-        """How many elements the windows at `places` find along dimensions with such counts, in every lane."""
+    def count_at(self, counts: Sequence[Counts], coordinates: Sequence[Value]) -> Value:
+        """How many elements the windows at `coordinates` find along dimensions with such counts, in every lane."""
         em, number, total = self.em, 1, None
-        for own_counts, place in zip(counts, places, strict=True):
+        for own_counts, coordinate in zip(counts, coordinates, strict=True):
             if own_counts.number is not None:
                 number *= own_counts.number
                 continue
             assert own_counts.table is not None
-            own = em.load(em.address(own_counts.table, place, self.held), self.held, 1)
+            own = em.load(em.address(own_counts.table, coordinate, self.held), self.held, 1)
             total = own if total is None else em.b.fmul(total, own)
         if total is None:
             return em.const(self.held, self.spec.lanes, number)

@@ -17,8 +17,8 @@ from aicf.backends.cpu.families.scatter.template import emit_scatter
 
 def emit(em: Emitter, launch: Launch, call: Call) -> None:
     """The updates, combined into their rows."""
-    places = (strided(ref) for ref in (*launch.ins, *launch.outs))
-    scatter = Scatter(*places, mode=get_text(launch.record, "mode"))
+    operands = (strided(ref) for ref in (*launch.ins, *launch.outs))
+    scatter = Scatter(*operands, mode=get_text(launch.record, "mode"))
     nests, sums = scatter_parts(scatter), summed_apart(scatter)
     if sums is not None:
         require_workspace(launch, call)

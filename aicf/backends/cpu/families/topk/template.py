@@ -35,10 +35,10 @@ class Topk:
             rest, x, y = number, source, target
             for dim in reversed(outer):
                 size = em.index(self.source.shape[dim])
-                place = em.b.srem(rest, size)
+                coordinate = em.b.srem(rest, size)
                 rest = em.b.sdiv(rest, size)
-                x = em.moved(x, place, self.source.strides[dim], self.source.dtype)
-                y = em.moved(y, place, self.result.strides[dim], "i64")
+                x = em.moved(x, coordinate, self.source.strides[dim], self.source.dtype)
+                y = em.moved(y, coordinate, self.result.strides[dim], "i64")
             self._row(em, x, y)
             return []
 
@@ -49,14 +49,14 @@ class Topk:
         """Inserts each element after the last kept element that is not below it; what falls off the end is gone."""
         size, k = self.source.shape[self.axis], self.result.shape[self.axis]
 
-        def kept(place: Value) -> Value:
-            return em.moved(target, place, self.result.strides[self.axis], "i64")
+        def kept(slot: Value) -> Value:
+            return em.moved(target, slot, self.result.strides[self.axis], "i64")
 
-        def key(place: Value) -> Value:
-            return self._key(em, em.moved(source, place, self.source.strides[self.axis], self.source.dtype))
+        def key(slot: Value) -> Value:
+            return self._key(em, em.moved(source, slot, self.source.strides[self.axis], self.source.dtype))
 
-        def key_at(place: Value) -> Value:
-            return key(em.load(kept(place), "i64", 1))
+        def key_at(slot: Value) -> Value:
+            return key(em.load(kept(slot), "i64", 1))
 
         def visit(number: Value, _: list[Value]) -> list[Value]:
             own, last = key(number), em.index(k - 1)
@@ -64,8 +64,8 @@ class Topk:
             def enter() -> None:
                 full = em.b.icmp_signed("<", last, number)
                 free = em.b.select(full, last, number)
-                place = self._shifted(em, free, own, key_at, kept)
-                em.store(number, kept(place), "i64", 1)
+                slot = self._shifted(em, free, own, key_at, kept)
+                em.store(number, kept(slot), "i64", 1)
 
             is_short = em.b.icmp_signed("<", number, em.index(k))
             # The last of those kept is only there once k are.
@@ -85,12 +85,12 @@ class Topk:
     ) -> Value:
         """Moves what is below `own` one place back, from place `free` down; gives the place that comes free."""
 
-        def below(place: Value) -> Value:
-            return em.b.icmp_signed("<", key_at(em.b.sub(place, em.index(1))), own)
+        def below(slot: Value) -> Value:
+            return em.b.icmp_signed("<", key_at(em.b.sub(slot, em.index(1))), own)
 
-        def move(place: Value) -> Value:
-            before = em.b.sub(place, em.index(1))
-            em.store(em.load(kept(before), "i64", 1), kept(place), "i64", 1)
+        def move(slot: Value) -> Value:
+            before = em.b.sub(slot, em.index(1))
+            em.store(em.load(kept(before), "i64", 1), kept(slot), "i64", 1)
             return before
 
         return em.descend(free, below, move)

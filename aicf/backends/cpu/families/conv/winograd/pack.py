@@ -54,8 +54,8 @@ def emit_winograd_pack(
             em.store(value, em.address(out, number * plane, dtype), dtype, lanes)
 
     def load(address: Value, count: int) -> Value:
-        places = [em.address(address, lane * channels * window, dtype) for lane in range(count)]
-        value = em.load_apart(places, dtype, lanes)
+        addresses = [em.address(address, lane * channels * window, dtype) for lane in range(count)]
+        value = em.load_apart(addresses, dtype, lanes)
         return convert(Scalars(em, lanes), value, dtype, "f64")
 
     def panel(number: Value, columns: int) -> None:

@@ -106,7 +106,7 @@ class _Winograd:
 
     # The input.
 
-    def place(self, row: Value) -> tuple[Value, Value]:
+    def image_and_tile(self, row: Value) -> tuple[Value, Value]:
         """Image and row of tiles in it, of a row of all."""
         em, rows = self.em, self.em.index(self.spec.tile_counts[0])
         if self.p.batch == 1:
@@ -120,7 +120,7 @@ class _Winograd:
         columns = spec.tile_counts[1]
 
         def line(number: Value) -> None:
-            image, at = self.place(em.b.add(row, number))
+            image, at = self.image_and_tile(em.b.add(row, number))
             x = em.moved(self.pointers.x, image, p.x_strides[0], self.dtype)
             x = em.moved(x, channel, p.x_strides[1], self.dtype)
             self.copied(x, em.b.sub(em.scaled(at, spec.tile), em.index(p.low[0])), channels)
@@ -188,8 +188,8 @@ class _Winograd:
         found = Transform(em, self.dtype, lanes, transforms(spec.tile).input).both(grid)
         out = em.moved(target, column, spec.input_pitch, self.dtype)
         for row, at in product(range(size), repeat=2):
-            place = em.address(out, (row * size + at) * spec.input_plane, self.dtype)
-            em.store(found[row][at], place, self.dtype, lanes)
+            address = em.address(out, (row * size + at) * spec.input_plane, self.dtype)
+            em.store(found[row][at], address, self.dtype, lanes)
 
     # The products.
 
@@ -209,7 +209,7 @@ class _Winograd:
         em, spec = self.em, self.spec
 
         def line(number: Value) -> None:
-            image, own = self.place(em.b.add(row, number))
+            image, own = self.image_and_tile(em.b.add(row, number))
             tiles = em.scaled(number, spec.tile_counts[1])
             start = em.address(
                 em.moved(self.products, tiles, spec.output_pitch, self.dtype), channel, self.dtype
@@ -266,10 +266,10 @@ class _Winograd:
         """Gives a run of pixels to the epilogue, each a vector of output channels, transposed if lanes are pixels."""
         em, lanes = self.em, self.spec.lanes
         if self.along == "channels":
-            place = (pixel, spot.channel, lanes, (spot.channels,))
+            extents = (pixel, spot.channel, lanes, (spot.channels,))
             lines = [[vector] for vector in pixels]
         else:
             padded = [*pixels, *[em.const(self.dtype, lanes, 0)] * (lanes - len(pixels))]
-            place = (spot.channel, pixel, lanes, (len(pixels),))
+            extents = (spot.channel, pixel, lanes, (len(pixels),))
             lines = [[vector] for vector in em.transpose(padded)[: spot.channels]]
-        self.epilogue(em, Tile((spot.image,), *place, lines, self.dtype))
+        self.epilogue(em, Tile((spot.image,), *extents, lines, self.dtype))

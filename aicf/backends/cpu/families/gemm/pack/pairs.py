@@ -92,10 +92,10 @@ def emit_pair_panel(
         first = em.moved(source, number, 2 * pairs.apart * strides[0], pairs.source)
         out = em.moved(target, number, pairs.apart * width, pairs.unit)
 
-        def body(place: Value, _: list[Value]) -> list[Value]:
+        def body(element: Value, _: list[Value]) -> list[Value]:
             row(
-                em.moved(first, place, strides[0], pairs.source),
-                em.moved(out, place, width, pairs.unit),
+                em.moved(first, element, strides[0], pairs.source),
+                em.moved(out, element, width, pairs.unit),
                 whole,
             )
             return []
