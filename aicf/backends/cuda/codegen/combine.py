@@ -107,8 +107,8 @@ def by_clusters(
     lines += ["cuda.syncthreads()", f"if thread < {columns}:"]
     for i, op in enumerate(reductions):
         lines += [f"    {line}" for line in _added(op, f"shared{i}", f"s{i}", spec.threads // WARP, columns)]
-        place = f"u32(cuda.blockIdx.y * {columns} + thread) * u32({_register_bytes(op)})"
-        lines.append(f"    to{i} = u32(shared_base(told{i}) + {place})")
+        offset = f"u32(cuda.blockIdx.y * {columns} + thread) * u32({_register_bytes(op)})"
+        lines.append(f"    to{i} = u32(shared_base(told{i}) + {offset})")
         for rank in range(spec.cluster):
             there = [f"map_shared({here}, u32({rank}))" for here in (f"to{i}", barrier)]
             lines.append(f"    store_async_{partial_dtype(op)}({there[0]}, s{i}, {there[1]})")
@@ -142,8 +142,8 @@ def _keep_warps(spec: GeneratedSpec, reductions: Sequence[ReduceOp], lines: list
         for lane in range(spec.vector):
             total = f"total[{i * spec.vector + lane}]"
             name = _butterfly(op, total, WARP, f"b{i}_{lane}_", lines, across)
-            place = f"thread // {WARP} * {columns} + thread % {WARP} * {spec.vector} + {lane}"
-            kept.append(f"    shared{i}[{place}] = {name}")
+            offset = f"thread // {WARP} * {columns} + thread % {WARP} * {spec.vector} + {lane}"
+            kept.append(f"    shared{i}[{offset}] = {name}")
     lines += [f"if thread % {WARP} < {across}:", *kept]
 
 

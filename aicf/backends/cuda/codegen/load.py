@@ -79,8 +79,8 @@ class LoadText:
         inner: list[str] = []
         words: list[str] = []
         each = wide.words // wide.pieces
-        for place, text in enumerate(wide.load(f"a{number}", self._element(op, names, 0))):
-            own = [f"{prefix}w{place}_{i}" for i in range(each)]
+        for index, text in enumerate(wide.load(f"a{number}", self._element(op, names, 0))):
+            own = [f"{prefix}w{index}_{i}" for i in range(each)]
             inner.append(f"{', '.join(own)} = {text}")
             words += own
         values = wide.unpack(words, inner, f"{prefix}u")

@@ -614,16 +614,16 @@ def point_snippet(
     accesses = [access_of(m, ref.strides, ref.dtype) for m, ref in zip(maps, refs, strict=True)]
     index = index_type(accesses, kernel.parallel_sizes)
     text = ScalarText(rounding)
-    for place, argument in enumerate(kernel.body.block.args):
-        if place < accumulators:
-            name = f"acc{place}"
+    for position, argument in enumerate(kernel.body.block.args):
+        if position < accumulators:
+            name = f"acc{position}"
             dtype = dtype_of(argument)
             rounds = rounding == "strict" and dtype in HALVES
             text.names[argument] = text.fresh(rounded_text(name, dtype)) if rounds else name
         elif argument.uses:
-            access = accesses[place - accumulators]
+            access = accesses[position - accumulators]
             element = element_text(access, indices, index)
-            address = address_text(f"in{place - accumulators}", element, access.dtype)
+            address = address_text(f"in{position - accumulators}", element, access.dtype)
             text.names[argument] = text.fresh(load_text(access.dtype, address))
     stored: dict[int, str] = {}
     (phase,) = kernel.phases

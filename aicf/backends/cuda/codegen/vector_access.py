@@ -114,7 +114,7 @@ def vector_access(nest: LoopNest, number: int, dim: int | None, count: int, offs
     step = nest.dims[dim].strides[number]
     if step != 1:
         return VectorAccess(access, count, step, 1)
-    others = [d.strides[number] for place, d in enumerate(nest.dims) if place != dim]
+    others = [d.strides[number] for index, d in enumerate(nest.dims) if index != dim]
     piece = min(count, PIECE_BYTES // ELEMENT_BYTES[access.dtype])
     while any(value % piece for value in (offset + access.offset, *others)):
         piece //= 2

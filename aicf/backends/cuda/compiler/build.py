@@ -79,8 +79,8 @@ def _section(cubins: Sequence[Cubin]) -> tuple[tuple[StoredCubin, ...], bytes]:
     section = b""
     for cubin in cubins:
         digest = hashlib.sha256(cubin.code).hexdigest()
-        place = (cubin.symbol, len(section), len(cubin.code), digest)
-        table.append(StoredCubin(*place, cubin.registers, cubin.stack_bytes, cubin.shared_bytes))
+        entry = (cubin.symbol, len(section), len(cubin.code), digest)
+        table.append(StoredCubin(*entry, cubin.registers, cubin.stack_bytes, cubin.shared_bytes))
         section += cubin.code
     return tuple(table), section
 

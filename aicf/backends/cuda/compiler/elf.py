@@ -59,14 +59,14 @@ def _text(strings: bytes, start: int) -> str:
 
 def _notes(notes: bytes) -> dict[int, int]:
     """The largest value of each attribute that has a symbol and a number."""
-    place = 0
+    offset = 0
     found: dict[int, int] = {}
-    while place + 4 <= len(notes):
-        form, attribute, size = struct.unpack_from("<BBH", notes, place)
-        place += 4
+    while offset + 4 <= len(notes):
+        form, attribute, size = struct.unpack_from("<BBH", notes, offset)
+        offset += 4
         if form != _SIZED:
             continue
         if size == 8:
-            found[attribute] = max(found.get(attribute, 0), struct.unpack_from("<II", notes, place)[1])
-        place += size
+            found[attribute] = max(found.get(attribute, 0), struct.unpack_from("<II", notes, offset)[1])
+        offset += size
     return found

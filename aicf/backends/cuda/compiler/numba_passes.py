@@ -31,7 +31,7 @@ def linear_passes() -> Iterator[None]:
         (ssa, "_run_block_rewrite", _only_where_named()),
         (ir.Var, "__eq__", _is_same_variable),
         (ir.Block, "insert_after", _insert_after),
-        (ssa._FixSSAVars, "_stmt_index", _place_in_block()),
+        (ssa._FixSSAVars, "_stmt_index", _index_in_block()),
         (analysis, "compute_live_map", _live_map),
         (untyped_passes, "fixup_var_define_in_scope", _define_in_scopes),
         (Lower, "_find_singly_assigned_variable", _find_singly_assigned_variable),
@@ -66,8 +66,8 @@ def _is_same_variable(variable: Any, other: Any) -> bool:
 
 def _insert_after(block: Any, statement: Any, other: Any) -> None:
     """Inserts a statement after another one of the block, found by identity; Numba compares for equality."""
-    place = next(place for place, each in enumerate(block.body) if each is other)
-    block.body.insert(place + 1, statement)
+    index = next(index for index, each in enumerate(block.body) if each is other)
+    block.body.insert(index + 1, statement)
 
 
 class _Named:
@@ -79,14 +79,14 @@ class _Named:
         self._labels: defaultdict[str, set[Any]] = defaultdict(set)
         self._scanned: dict[Any, Sequence[Any]] = {}
 
-    def places(self, label: Any, body: Sequence[Any], name: str) -> list[int]:
+    def indices(self, label: Any, body: Sequence[Any], name: str) -> list[int]:
         """Places of the statements that name `name` in the body of block `label`."""
         if self._scanned.get(label) is not body:
             self._scan(label, body)
         if label not in self._labels[name]:
             return []
         naming = self._naming[name]
-        return [place for place, statement in enumerate(body) if id(statement) in naming]
+        return [index for index, statement in enumerate(body) if id(statement) in naming]
 
     def _scan(self, label: Any, body: Sequence[Any]) -> None:
         self._scanned[label] = body
@@ -110,14 +110,14 @@ def _only_where_named() -> Callable[..., Any]:
         for label, block in blocks.items():
             states["label"], states["block"] = label, block
             body = block.body
-            places = named.places(label, body, states["varname"])
-            if places:
+            indices = named.indices(label, body, states["varname"])
+            if indices:
                 body = list(body)
-            for place in places:
-                statement = body[place]
+            for index in indices:
+                statement = body[index]
                 is_assignment = isinstance(statement, ir.assign_types)
                 handle = handler.on_assign if is_assignment else handler.on_other
-                body[place] = handle(states, statement)
+                body[index] = handle(states, statement)
             rewritten[label] = ir.Block(scope=block.scope, loc=block.loc)
             rewritten[label].body = body
         return rewritten
@@ -125,29 +125,29 @@ def _only_where_named() -> Callable[..., Any]:
     return rewrite
 
 
-def _place_in_block() -> Callable[..., int]:
+def _index_in_block() -> Callable[..., int]:
     """Numba's search for a statement of a block, by identity and before `stop`; the index past the last one if it is
     not there. The indices are noted when the search comes to another block."""
-    block_of_places: Any = None
-    places: dict[int, int] = {}
+    indexed_block: Any = None
+    indices: dict[int, int] = {}
 
-    def place_in_block(_: Any, statement: Any, block: Any, stop: int = -1) -> int:
-        nonlocal block_of_places, places
-        if block_of_places is not block:
-            block_of_places = block
-            places = {id(each): place for place, each in enumerate(block.body)}
+    def index_in_block(_: Any, statement: Any, block: Any, stop: int = -1) -> int:
+        nonlocal indexed_block, indices
+        if indexed_block is not block:
+            indexed_block = block
+            indices = {id(each): index for index, each in enumerate(block.body)}
         past = len(block.body)
-        place = places.get(id(statement), past)
-        return place if place < (stop if stop >= 0 else past + stop) else past
+        index = indices.get(id(statement), past)
+        return index if index < (stop if stop >= 0 else past + stop) else past
 
-    return place_in_block
+    return index_in_block
 
 
 def _live_map(cfg: Any, blocks: Any, used: Any, defined: Any) -> dict[Any, set[str]]:
     """Variables that are alive at the start of each block: a variable goes back from the blocks that use it to where it
     is defined, through blocks that know it."""
     before = {label: [each for each, _ in cfg.predecessors(label)] for label in blocks}
-    bit = {label: 1 << place for place, label in enumerate(blocks)}
+    bit = {label: 1 << index for index, label in enumerate(blocks)}
     known = _blocks_that_know(cfg, bit, used, defined)
     live = {label: set(used[label]) for label in blocks}
     for label in blocks:

@@ -29,12 +29,12 @@ def main(arch: str, folder: str, processes: str) -> None:
     """Compiles what the input holds, and ends when all is done."""
     gc.disable()  # each process ends with its kernel
     lto_ir(_WARM_UP, arch)
-    places, free = os.pipe()
+    slots, free = os.pipe()
     os.write(free, bytes(int(processes)))
     running = 0
     for line in sys.stdin.buffer:
         if os.fork() == 0:
-            os.read(places, 1)
+            os.read(slots, 1)
             _compile_and_exit(read_task(line), arch, Path(folder), free)
         running += 1
     for _ in range(running):

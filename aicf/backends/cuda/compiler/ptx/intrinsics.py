@@ -91,12 +91,12 @@ def value_asm(
             flat: list[Any] = []
             kinds: list[Any] = []
             constraints = ["=" + CONSTRAINT[name] for name in results]
-            for place, (argument, value) in enumerate(zip(arguments, values, strict=True)):
+            for index, (argument, value) in enumerate(zip(arguments, values, strict=True)):
                 if isinstance(argument, tuple):
                     for i in range(argument[1]):
                         flat.append(builder.extract_value(value, i))
                         kinds.append(LLVM[argument[0]])
-                        constraints.append(str(i) if place == tied else CONSTRAINT[argument[0]])
+                        constraints.append(str(i) if index == tied else CONSTRAINT[argument[0]])
                 else:
                     flat.append(value)
                     kinds.append(LLVM[argument])

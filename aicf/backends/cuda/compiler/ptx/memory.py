@@ -141,8 +141,8 @@ def copy_rows(
         text = f"cp.async.{_cached(literals[3])}.shared.global.L2::128B [$0], [$1], {literals[3]};"
         copy = ir.InlineAsm(function, text, "r,l,~{memory}", side_effect=True)
         for i in range(literals[0]):
-            place = builder.add(values[1], ir.Constant(word, i * literals[1]))
-            builder.call(copy, [place, builder.add(values[2], ir.Constant(long, i * literals[2]))])
+            address = builder.add(values[1], ir.Constant(word, i * literals[1]))
+            builder.call(copy, [address, builder.add(values[2], ir.Constant(long, i * literals[2]))])
         return context.get_dummy_value()
 
     return types.void(width, u32, u64, count, target_step, source_step), codegen
@@ -173,8 +173,8 @@ def copy_rows_or_zero(
         for i in range(literals[0]):
             inside = builder.icmp_signed("<", ir.Constant(word, i * literals[3]), values[3])
             given = builder.select(inside, values[4], ir.Constant(word, 0))
-            place = builder.add(values[1], ir.Constant(word, i * literals[1]))
-            builder.call(copy, [place, builder.add(values[2], ir.Constant(long, i * literals[2])), given])
+            address = builder.add(values[1], ir.Constant(word, i * literals[1]))
+            builder.call(copy, [address, builder.add(values[2], ir.Constant(long, i * literals[2])), given])
         return context.get_dummy_value()
 
     return types.void(width, u32, u64, i32, i32, count, target_step, source_step, row_step), codegen
@@ -212,8 +212,8 @@ def _widen_rows(suffix: str) -> Intrinsic:
             for i in range(literals[0]):
                 inside = builder.icmp_signed("<", ir.Constant(word, i * literals[3]), values[2])
                 given = builder.select(inside, values[3], ir.Constant(word, 0))
-                place = builder.add(values[1], ir.Constant(long, i * literals[2]))
-                loaded.append(builder.call(load, [place, given]))
+                address = builder.add(values[1], ir.Constant(long, i * literals[2]))
+                loaded.append(builder.call(load, [address, given]))
             for i, value in enumerate(loaded):
                 builder.call(store, [builder.add(values[0], ir.Constant(word, i * literals[1])), value])
             return context.get_dummy_value()

@@ -101,9 +101,9 @@ def load_words(typingctx: Any, address: Any, offsets: Any, count: Any, side_by_s
         for first in range(0, number, together):
             for skip in (0, second):
                 for group in range(first, first + together):
-                    again, place = divmod(group, offsets.count)
+                    again, offset = divmod(group, offsets.count)
                     by = ir.Constant(word, again * offsets.count * 32 + skip)
-                    loaded.append(builder.call(load, [builder.add(starts[place], by)]))
+                    loaded.append(builder.call(load, [builder.add(starts[offset], by)]))
         return cgutils.pack_array(builder, loaded)
 
     return types.UniTuple(u32, 2 * number)(u32, offsets, count, side_by_side, deeper), codegen
@@ -229,8 +229,8 @@ def _load_groups(dtype: str, space: str) -> Intrinsic:
             out: list[Any] = []
             for group in range(literals[0]):
                 for piece in range(pieces):
-                    place = builder.add(values[0], ir.Constant(word, group * literals[1] + 16 * piece))
-                    made = builder.call(load, [place])
+                    offset = builder.add(values[0], ir.Constant(word, group * literals[1] + 16 * piece))
+                    made = builder.call(load, [offset])
                     out += [builder.extract_value(made, i) for i in range(wide)]
             return cgutils.pack_array(builder, out)
 
@@ -260,9 +260,9 @@ def _store_groups(dtype: str) -> Intrinsic:
             for first in range(0, sums.count, wide):
                 row, column = divmod(first, literals[0])
                 # Groups of 4 rows are 16 apart, groups of 4 columns 32: a warp is 4 x 8 lanes.
-                place = (row // 4 * 16 + row % 4) * literals[1] + (column // 4 * 32 + column % 4) * size
+                offset = (row // 4 * 16 + row % 4) * literals[1] + (column // 4 * 32 + column % 4) * size
                 given = [builder.extract_value(values[1], first + i) for i in range(wide)]
-                builder.call(store, [builder.add(values[0], ir.Constant(word, place)), *given])
+                builder.call(store, [builder.add(values[0], ir.Constant(word, offset)), *given])
             return context.get_dummy_value()
 
         return types.void(u32, sums, columns, row_bytes), codegen
@@ -313,8 +313,8 @@ def push_sums(typingctx: Any, targets: Any, accumulator: Any, columns: Any) -> A
         for first in range(0, signature.args[1].count, 2):
             tile, lower = divmod(first, 4)
             target = builder.extract_value(values[0], tile // literals[0] * 2 + lower // 2)
-            place = builder.add(target, ir.Constant(word, tile % literals[0] * 32))
-            builder.call(store, [place, *(builder.extract_value(values[1], first + i) for i in range(2))])
+            offset = builder.add(target, ir.Constant(word, tile % literals[0] * 32))
+            builder.call(store, [offset, *(builder.extract_value(values[1], first + i) for i in range(2))])
         return context.get_dummy_value()
 
     return types.void(targets, accumulator, columns), codegen

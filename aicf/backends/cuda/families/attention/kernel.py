@@ -288,12 +288,12 @@ class AttentionKernel(TensorAttention[AttentionSpec]):
         for name, size in (("a query", problem.d), ("a value", problem.dv)):
             if size % 16 != 0 or size > 128:
                 return f"{name} has {size} elements: tensor cores take 16, 32, ... 128 here"
-        places = (
+        matrices = (
             ("queries", problem.q, problem.m),
             ("keys", problem.k, problem.n),
             ("values", problem.v, problem.n),
         )
-        for name, rows, count in places:
+        for name, rows, count in matrices:
             if not rows.moves_in_eights(count, problem.batch):
                 return f"rows of the {name} are not neighbours that start at multiples of 16 bytes: copy them first"
         return None

@@ -118,9 +118,9 @@ def problem_of_operands(
     shape = (*q.shape[:-1], k.shape[-2])
     mask = (_broadcast_rows(ins[3], shape), ins[3].dtype) if len(ins) > 3 else None
     sizes = (q.shape[:-2], q.shape[-2], k.shape[-2], q.shape[-1], v.shape[-1])
-    places = (rows_of(q), rows_of(k), rows_of(v), rows_of(result))
+    matrices = (rows_of(q), rows_of(k), rows_of(v), rows_of(result))
     return AttentionProblem(
-        *sizes, q.dtype, *places, mask, _read_past(entries), read_flag(entries, "nan_as_zero")
+        *sizes, q.dtype, *matrices, mask, _read_past(entries), read_flag(entries, "nan_as_zero")
     )
 
 

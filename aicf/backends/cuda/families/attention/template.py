@@ -321,10 +321,10 @@ def attention(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
                     line = u64(mask + u64(row) * u64(MASK_ROW))
                     for s in unrolled(0, SCORE, 4):
                         for c in unrolled(2):
-                            place = i32(column + i32(s * 2 + c))
+                            position = i32(column + i32(s * 2 + c))
                             if N % BLOCK_N != 0:
-                                place = min(place, i32(N - 1))
-                            bias = splice(LOAD_MASK, u64(line + u64(place) * u64(MASK_COLUMN)))
+                                position = min(position, i32(N - 1))
+                            bias = splice(LOAD_MASK, u64(line + u64(position) * u64(MASK_COLUMN)))
                             score[i * SCORE + s + h * 2 + c] = cuda.fma(
                                 score[i * SCORE + s + h * 2 + c], f32(SCALE), bias
                             )

@@ -45,8 +45,8 @@ def copy_matrix(
     thread: Any,
 ) -> None:
     """Copies a matrix as f32 to shared memory, rows from number `valid` on as zeros."""
-    for place in range(thread, rows * columns, THREADS):
-        row, column = i32(place // columns), i32(place % columns)
+    for index in range(thread, rows * columns, THREADS):
+        row, column = i32(index // columns), i32(index % columns)
         x = f32(0.0)
         if row < valid:
             x = splice(LOAD, u64(source + u64(row) * u64(row_stride) + u64(column) * u64(column_stride)))

@@ -26,8 +26,8 @@ def emit(launch: Launch) -> list[KernelLaunch]:
         )
     made: list[KernelLaunch] = []
     for move, part in zip(found, parts, strict=True):
-        place = target.offset + move.offset * ELEMENT_BYTES[target.dtype]
-        out = BufferRef(target.base, place, target.shape, target.strides, target.dtype)
+        start = target.offset + move.offset * ELEMENT_BYTES[target.dtype]
+        out = BufferRef(target.base, start, target.shape, target.strides, target.dtype)
         refs = [out] if move.operand is None else [launch.ins[move.operand], out]
         made += launches_of(launch.kind, move.nest, part, refs)
     return made

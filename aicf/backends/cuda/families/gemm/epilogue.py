@@ -83,12 +83,12 @@ class _Writer:
         self.extras, self.outputs = extras, outputs
         self.first_pointer, self.guards, self.scalars = first_pointer, guards, scalars
         self.whole = problem.n % VECTOR == 0
-        self.places: dict[int, int] = {}
+        self.registers: dict[int, int] = {}
         """First word of each extra that is held."""
         held = 0
         for number, access in enumerate(extras):
             if words := self._words(access):
-                self.places[number] = held
+                self.registers[number] = held
                 held += words
         self.held = held
 
@@ -113,7 +113,7 @@ class _Writer:
             return 1
         return _WORDS[access.dtype] if self._is_vector(access) else 0
 
-    # Places
+    # Addresses
 
     def _dims(self, row: str) -> list[str]:
         """Lines that give d0, d1, ...: the index along every dim but the column, at `row`."""
@@ -131,7 +131,7 @@ class _Writer:
                     rest = f"rest{first + dim}"
         return lines
 
-    def _address(self, place: int, access: Access, column: str) -> str:
+    def _address(self, index: int, access: Access, column: str) -> str:
         """Address of the element in the row of d0, d1, ... at `column`."""
         steps = [str(access.offset)] if access.offset else []
         steps += [f"i64(d{dim}) * {s}" for dim, s in enumerate(access.strides[:-1]) if s]
@@ -139,7 +139,7 @@ class _Writer:
             steps.append(f"i64({column}) * {access.strides[-1]}")
         size = ELEMENT_BYTES[access.dtype]
         offset = f"u64(({' + '.join(steps) or '0'}) * {size})"
-        return f"u64(pointers[{self.first_pointer + place}] + {offset})"
+        return f"u64(pointers[{self.first_pointer + index}] + {offset})"
 
     def _near(self) -> list[str]:
         """Lines that give `near`, the row, and `left`, the first column, moved inside for loads."""
@@ -153,7 +153,7 @@ class _Writer:
     def _fetch(self) -> Snippet:
         lines = self._near()
         words: list[str] = []
-        for number in self.places:
+        for number in self.registers:
             access = self.extras[number]
             address = self._address(number, access, "left")
             count = self._words(access)
@@ -172,14 +172,14 @@ class _Writer:
         """Names of an extra's values by lane."""
         for number, access in enumerate(self.extras):
             names = [f"e{number}_{lane}" for lane in range(VECTOR)]
-            if number in self.places:
+            if number in self.registers:
                 lines += self._unpacked(number, access, names)
             else:
                 lines += self._loaded(number, access, names)
             values.append(names)
         for lane in range(VECTOR):
             lines += self._computed(lane, [names[lane] for names in values])
-        stores = [line for place in range(len(self.outputs)) for line in self._stored(place)]
+        stores = [line for index in range(len(self.outputs)) for line in self._stored(index)]
         tests = [f"row < {self.problem.m}"] if self.guards.rows else []
         if self.guards.columns and self.whole:
             tests.append(f"column < {self.problem.n}")
@@ -191,7 +191,7 @@ class _Writer:
 
     def _unpacked(self, number: int, access: Access, names: Sequence[str]) -> list[str]:
         """Lines from held words to f32 values."""
-        first, count = self.places[number], self._words(access)
+        first, count = self.registers[number], self._words(access)
         words = [f"held[{first + i}]" for i in range(count)]
         if access.dtype == "f32":
             return [f"{name} = bits_to_f32({words[lane % count]})" for lane, name in enumerate(names)]
@@ -227,10 +227,10 @@ class _Writer:
     def _stored(self, output: int) -> list[str]:
         """Statements that store one output's four values; each may be several lines of text."""
         access = self.outputs[output]
-        place = len(self.extras) + output
+        index = len(self.extras) + output
         names = [f"v{output}_{lane}" for lane in range(VECTOR)]
         if self._is_vector(access):
-            address = self._address(place, access, "column")
+            address = self._address(index, access, "column")
             if access.dtype == "f32":
                 return [f"store_f32x4({address}, {', '.join(names)})"]
             pairs = [
@@ -241,6 +241,6 @@ class _Writer:
         lines: list[str] = []
         for lane, name in enumerate(names):
             column = f"column + {lane}"
-            store = f"splice(STORE_{access.dtype}, {self._address(place, access, column)}, {name})"
+            store = f"splice(STORE_{access.dtype}, {self._address(index, access, column)}, {name})"
             lines.append(store if self.whole else f"if {column} < {self.problem.n}:\n    {store}")
         return lines

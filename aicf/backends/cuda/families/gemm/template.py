@@ -20,14 +20,14 @@ from aicf.backends.cuda.compiler.ptx import (
 from aicf.backends.cuda.compiler.specializer import Snippet, part, splice
 
 
-def warp_place(tid):
+def warp_origin(tid):
     """Where a warp stands in its block: along rows, along columns, and in which of the sets that take turns at k."""
     across = i32(remainder(u32(tid >> 5), WARPS_N))
     down = i32(remainder(quotient(u32(tid >> 5), WARPS_N), WARPS_M))
     return down, across, i32(quotient(u32(tid >> 5), WARPS_N * WARPS_M))
 
 
-def tile_place():
+def tile_origin():
     """First row and column of the block's tile. GROUP tiles below each other, then the next column of tiles: neighbours
     in time share tiles of A and B."""
     group = i32(quotient(u32(cuda.blockIdx.x), GROUP * GRID_N))
@@ -53,6 +53,6 @@ def first_stages():
 
 
 BEGINNING: dict[str, Snippet] = {
-    function.__name__.upper(): part(function) for function in (warp_place, tile_place, first_stages)
+    function.__name__.upper(): part(function) for function in (warp_origin, tile_origin, first_stages)
 }
 """The parts by the names that templates splice."""

@@ -161,9 +161,9 @@ def _decide(work: Workload, target: TargetAttr) -> tuple[LoopNest, GeneratedSpec
 def _may_alias(work: Workload, code: KernelOp) -> Attribute:
     """Outputs that may lie on an input of their type."""
     found = [
-        ArrayAttr([integer(output), integer(place)])
-        for output, place in overwritable(code)
-        if work.operands[place].dtype == work.results[output].dtype
+        ArrayAttr([integer(output), integer(operand)])
+        for output, operand in overwritable(code)
+        if work.operands[operand].dtype == work.results[output].dtype
     ]
     return ArrayAttr(found)
 

@@ -104,7 +104,7 @@ class PhaseCode:
         """Assigns registers of a cell after its words to values kept from phase to phase, and registers of `known`."""
         self.kept: dict[SSAValue, int] = {}
         self.known: dict[SSAValue, int] = {}
-        place, slot = max(1, self.loaded), 0
+        register, slot = max(1, self.loaded), 0
         for number in self.point_inputs:
             self.known[self.kernel.body.block.args[number]] = slot
             slot += self.uniform_lanes
@@ -119,14 +119,14 @@ class PhaseCode:
             for op in _reductions(phase):
                 self.known[op.result] = slot
                 slot += self.uniform_lanes
-            self.kept_at.append(place)
+            self.kept_at.append(register)
             for result in self._kept_results(phase):
-                self.kept[result] = place
-                place += self.spec.vector
-            place += 0 if place > self.kept_at[-1] else 1
-        self.cell_registers = place
+                self.kept[result] = register
+                register += self.spec.vector
+            register += 0 if register > self.kept_at[-1] else 1
+        self.cell_registers = register
         self.known_registers = max(1, slot)
-        self.kept_at.append(place)
+        self.kept_at.append(register)
         self.totals_at.append(slot)
 
     def _kept_results(self, phase: PhaseOp) -> list[OpResult]:
@@ -157,19 +157,19 @@ class PhaseCode:
     ) -> list[str]:
         """Names of the indices that a flat index over `dims` stands for, as far as access `number` moves over them."""
         names = ["0"] * len(dims)
-        moves = [place for place, dim in enumerate(dims) if self.nest.dims[dim].strides[number]]
+        moves = [index for index, dim in enumerate(dims) if self.nest.dims[dim].strides[number]]
         unsigned = f"u{self.index[1:]}"
         rest = flat
-        for place in reversed(range(min(moves, default=len(dims)), len(dims))):
-            size = self.nest.dims[dims[place]].size
-            if place == 0:
+        for index in reversed(range(min(moves, default=len(dims)), len(dims))):
+            size = self.nest.dims[dims[index]].size
+            if index == 0:
                 names[0] = rest
                 break
-            names[place] = f"{prefix}{place}"
-            lines.append(f"{names[place]} = {self.index}({unsigned}({rest}) % {unsigned}({size}))")
-            if any(earlier < place for earlier in moves):
-                lines.append(f"{prefix}q{place} = {self.index}({unsigned}({rest}) // {unsigned}({size}))")
-                rest = f"{prefix}q{place}"
+            names[index] = f"{prefix}{index}"
+            lines.append(f"{names[index]} = {self.index}({unsigned}({rest}) % {unsigned}({size}))")
+            if any(earlier < index for earlier in moves):
+                lines.append(f"{prefix}q{index} = {self.index}({unsigned}({rest}) // {unsigned}({size}))")
+                rest = f"{prefix}q{index}"
         return names
 
     # Loads
@@ -309,10 +309,10 @@ class PhaseCode:
             sources[op.result] = self._counting(op)
         for value, start in self.kept.items():
             sources[value] = named([f"x[{start + lane}]" for lane in range(self.spec.vector)])
-        for place, value in enumerate(boundary):
+        for index, value in enumerate(boundary):
             lanes = range(self.spec.vector)
             names = [
-                f"before[{place * self.uniform_lanes + (0 if self.by_rows else lane)}]" for lane in lanes
+                f"before[{index * self.uniform_lanes + (0 if self.by_rows else lane)}]" for lane in lanes
             ]
             sources[value] = named(names)
         return sources
@@ -441,12 +441,12 @@ class PhaseCode:
         self, phase: PhaseOp, value: Callable[[SSAValue], list[str]], lines: list[str]
     ) -> list[str]:
         names: list[str] = []
-        for place, op in enumerate(_reductions(phase)):
+        for index, op in enumerate(_reductions(phase)):
             how, dtype = op.combine.data, partial_dtype(op)
             lanes = [widened(name, op) for name in value(op.value)]
             groups = [tree(how, dtype, lanes)] if self.by_rows else lanes
             for lane, text in enumerate(groups):
-                slot = place * self.uniform_lanes + lane
+                slot = index * self.uniform_lanes + lane
                 step = f"t{slot}"
                 lines.append(f"{step} = {combine_text(how, dtype, f'total[{slot}]', text)}")
                 lines.append(f"n{slot} = {step} if valid else total[{slot}]")
@@ -490,9 +490,9 @@ class PhaseCode:
     def write_partials(self, phase: int) -> Snippet:
         """Parameters total, point, part; writes the totals of one part."""
         lines: list[str] = []
-        for place, op in enumerate(self.reductions(phase)):
+        for index, op in enumerate(self.reductions(phase)):
             for lane in range(self.uniform_lanes):
-                name = f"total[{place * self.uniform_lanes + lane}]"
+                name = f"total[{index * self.uniform_lanes + lane}]"
                 lines.append(store_text(partial_dtype(op), self._partial_address(op, lane), name))
         return Snippet(("total", "point", "part"), tuple(lines or ["pass"]))
 
@@ -500,9 +500,9 @@ class PhaseCode:
         """Parameters total, point, part; the result is the totals with one part more."""
         lines: list[str] = []
         names: list[str] = []
-        for place, op in enumerate(self.reductions(phase)):
+        for index, op in enumerate(self.reductions(phase)):
             for lane in range(self.uniform_lanes):
-                slot, dtype = place * self.uniform_lanes + lane, partial_dtype(op)
+                slot, dtype = index * self.uniform_lanes + lane, partial_dtype(op)
                 part = load_text(dtype, self._partial_address(op, lane))
                 lines.append(f"n{slot} = {combine_text(op.combine.data, dtype, f'total[{slot}]', part)}")
                 names.append(f"n{slot}")

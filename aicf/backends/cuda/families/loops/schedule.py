@@ -298,7 +298,7 @@ def _vector(nest: LoopNest, dim: int, offsets: Sequence[int], ragged: bool = Fal
 
 
 def _aligned(nest: LoopNest, number: int, dim: int, offset: int, vector: int) -> bool:
-    others = (d.strides[number] for place, d in enumerate(nest.dims) if place != dim)
+    others = (d.strides[number] for index, d in enumerate(nest.dims) if index != dim)
     return all(value % vector == 0 for value in (offset + nest.accesses[number].offset, *others))
 
 

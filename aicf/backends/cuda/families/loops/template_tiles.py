@@ -14,8 +14,8 @@ from aicf.backends.cuda.compiler.specializer import registers, splice, unrolled
 def tiles(operands: object):
     """Reads the tile along one dim, writes it along the other."""
     thread = index(cuda.threadIdx.x)
-    place = registers(DIMS, 0)
-    place[0:DIMS] = splice(START, index(cuda.blockIdx.x))
+    coordinates = registers(DIMS, 0)
+    coordinates[0:DIMS] = splice(START, index(cuda.blockIdx.x))
     tile = registers(TILED, 0)
     tile[0:TILED] = splice(SHARED)
     if PROGRAMMATIC:
@@ -25,20 +25,20 @@ def tiles(operands: object):
         x = registers(FETCHES[k] * FETCH_WORDS[k], 0)
         for i in unrolled(FETCHES[k]):
             number = index(thread + i * THREADS)
-            x[i * FETCH_WORDS[k] : (i + 1) * FETCH_WORDS[k]] = splice(FETCH[k], place[0:DIMS], number)
+            x[i * FETCH_WORDS[k] : (i + 1) * FETCH_WORDS[k]] = splice(FETCH[k], coordinates[0:DIMS], number)
         for i in unrolled(FETCHES[k]):
             number = index(thread + i * THREADS)
             splice(KEEP[k], tile[0:TILED], number, x[i * FETCH_WORDS[k] : (i + 1) * FETCH_WORDS[k]])
     y = registers(STEPS * BESIDE_WORDS, 0)
     for i in unrolled(STEPS):
         y[i * BESIDE_WORDS : (i + 1) * BESIDE_WORDS] = splice(
-            BESIDE, place[0:DIMS], index(thread + i * THREADS)
+            BESIDE, coordinates[0:DIMS], index(thread + i * THREADS)
         )
     cuda.syncthreads()
     for i in unrolled(STEPS):
         splice(
             CELL,
-            place[0:DIMS],
+            coordinates[0:DIMS],
             index(thread + i * THREADS),
             y[i * BESIDE_WORDS : (i + 1) * BESIDE_WORDS],
             tile[0:TILED],

@@ -33,15 +33,15 @@ class TileCode(PhaseCode):
         """Parameter tile; the result is the index along every dim where the block's tile starts."""
         dims, tiled = self.nest.dims, (*tile_dims(self.nest), len(self.nest.dims) - 1)
         lines = ["rest = tile"]
-        for place in reversed(range(len(dims))):
-            count = -(-dims[place].size // TILE) if place in tiled else dims[place].size
-            lines.append(f"c{place} = {self.index}(rest % {count})")
+        for index in reversed(range(len(dims))):
+            count = -(-dims[index].size // TILE) if index in tiled else dims[index].size
+            lines.append(f"c{index} = {self.index}(rest % {count})")
             lines.append(f"rest = {self.index}(rest // {count})")
         starts = [f"{self.index}(c{d} * {TILE})" if d in tiled else f"c{d}" for d in range(len(dims))]
         return Snippet(("tile",), tuple(lines), packed(starts))
 
     def _point(self, down: str, across: str, width: int, height: int) -> tuple[list[str], list[str]]:
-        """The indices `down` the tiled dim and `across` the last one from `place`: unclamped, and inside the nest.
+        """Indices `down` the tiled dim and `across` the last one, from `coordinates`: unclamped, and inside the nest.
 
         width, height: Elements that are touched from there, across and down.
         """
@@ -49,10 +49,10 @@ class TileCode(PhaseCode):
         ahead = {dim: (down, height), last: (across, width)}
         free: list[str] = []
         clamped: list[str] = []
-        for place, size in enumerate(d.size for d in self.nest.dims):
-            by, count = ahead.get(place, ("0", 1))
-            free.append(f"{self.index}(place[{place}] + {by})")
-            inside = place not in ahead or size % TILE == 0
+        for index, size in enumerate(d.size for d in self.nest.dims):
+            by, count = ahead.get(index, ("0", 1))
+            free.append(f"{self.index}(coordinates[{index}] + {by})")
+            inside = index not in ahead or size % TILE == 0
             limit = f"{self.index}({size - count})"
             clamped.append(free[-1] if inside else f"{self.index}(min({free[-1]}, {limit}))")
         return free, clamped
@@ -75,14 +75,14 @@ class TileCode(PhaseCode):
         return Snippet((), tuple(lines), packed([f"t{i}" for i in range(len(arrays))]))
 
     def fetch(self, number: int) -> Snippet:
-        """Parameters place, number; the result is the words of vector `number` of a tiled input."""
+        """Parameters coordinates, number; the result is the words of vector `number` of a tiled input."""
         access = self.tile_vector(number)
         lines = _tile_position("number", TILE // access.count, access.count, self.index)
         _, clamped = self._point("inner", "outer", 1, access.count)
         lines.append(f"point = {packed(clamped)}")
         element = self.element(number, lines, "point", "0")
         words = self.load_words(access, f"a{number}", element, lines, "w")
-        return Snippet(("place", "number"), tuple(lines), packed(words))
+        return Snippet(("coordinates", "number"), tuple(lines), packed(words))
 
     def keep(self, number: int) -> Snippet:
         """Parameters tiles, number, x: the words of `fetch` to shared memory."""
@@ -96,7 +96,7 @@ class TileCode(PhaseCode):
         return Snippet(("tiles", "number", "x"), tuple(lines))
 
     def load_beside(self) -> Snippet:
-        """Parameters place, number; the result is the words of the inputs that are not tiled."""
+        """Parameters coordinates, number; the result is the words of the inputs that are not tiled."""
         lines = _tile_position("number", TILE // self.spec.vector, self.spec.vector, self.index)
         _, clamped = self._point("outer", "inner", self.spec.vector, 1)
         lines.append(f"point = {packed(clamped)}")
@@ -104,27 +104,27 @@ class TileCode(PhaseCode):
         for number in self.cell_inputs:
             element = self.element(number, lines, "point", "0")
             names += self.load_words(self.accesses[number], f"a{number}", element, lines, f"w{number}_")
-        return Snippet(("place", "number"), tuple(lines), packed(names))
+        return Snippet(("coordinates", "number"), tuple(lines), packed(names))
 
     def tile_cell(self) -> Snippet:
-        """Parameters place, number, x, tiles: computes and stores vector `number` of the tile."""
+        """Parameters coordinates, number, x, tiles: computes and stores vector `number` of the tile."""
         lines = _tile_position("number", TILE // self.spec.vector, self.spec.vector, self.index)
         free, _ = self._point("outer", "inner", self.spec.vector, 1)
         lines.append(f"point = {packed(free)}")
         sources = self.cell_sources([])
-        for place, number in enumerate(self.tiled):
+        for index, number in enumerate(self.tiled):
             cells = [
-                f"tiles[{place}][(inner + {lane}) * {TILE + 1} + outer]" for lane in range(self.spec.vector)
+                f"tiles[{index}][(inner + {lane}) * {TILE + 1} + outer]" for lane in range(self.spec.vector)
             ]
             if self.nest.accesses[number].dtype == "i1":
                 cells = [f"({cell} != i32(0))" for cell in cells]
             sources[self.kernel.body.block.args[number]] = _reading(cells, f"t{number}_")
         stored = self.stored(sources, lines)
-        for place in (len(self.nest.dims) - 1, *tile_dims(self.nest)):
-            size = self.nest.dims[place].size
+        for index in (len(self.nest.dims) - 1, *tile_dims(self.nest)):
+            size = self.nest.dims[index].size
             if size % TILE:
-                stored = [f"if point[{place}] < {size}:", *(f"    {line}" for line in stored)]
-        return Snippet(("place", "number", "x", "tiles"), (*lines, *stored))
+                stored = [f"if point[{index}] < {size}:", *(f"    {line}" for line in stored)]
+        return Snippet(("coordinates", "number", "x", "tiles"), (*lines, *stored))
 
 
 def _tile_position(name: str, across: int, width: int, index: str) -> list[str]:

@@ -208,8 +208,8 @@ def _code(
     size = _WARP * -(-longest // _WARP)
     read = [launch.ins[number] for number in (*update.scalars, *first.operands)]
     dtypes = [ref.dtype for ref in (*read, *(launch.outs[number] for number in first.results))]
-    strides = [() if place < numbers else (1,) for place in range(len(dtypes))]
-    shapes = [() if place < numbers else (size,) for place in range(len(dtypes))]
+    strides = [() if index < numbers else (1,) for index in range(len(dtypes))]
+    shapes = [() if index < numbers else (size,) for index in range(len(dtypes))]
     refs = [BufferRef(0, 0, *each) for each in zip(shapes, strides, dtypes, strict=True)]
     nest = nest_of(program_code(code, update, program, size, apart=True), strides, dtypes)
     spec = GeneratedSpec("rows", vector, _WARP, _WARP, 1, 1)

@@ -77,17 +77,17 @@ class UpdateSpec:
 
 def vector_limits(
     update: Update,
-    places: Sequence[tuple[str, int]],
+    operands: Sequence[tuple[str, int]],
     results: Sequence[tuple[str, int]],
 ) -> list[int]:
     """The most elements of each part that one access may take.
 
     Args:
-        places, results: Element type of each operand and result, and bytes from an aligned address to its start.
+        operands, results: Element type of each operand and result, and bytes from an aligned address to its start.
     """
     limits: list[int] = []
     for part in update.parts:
-        own = [*(places[i] for i in part.operands), *(results[i] for i in part.results)]
+        own = [*(operands[i] for i in part.operands), *(results[i] for i in part.results)]
         vector = max(PIECE_BYTES // ELEMENT_BYTES[dtype] for dtype, _ in own)
         while vector > 1 and (vector > part.elements or not all(_is_aligned(*each, vector) for each in own)):
             vector //= 2
@@ -147,8 +147,8 @@ class MultiTensorKernel(CudaKernel[UpdateSpec]):
         pairs = overwritten(work.code, update)
         if (numbers := numbers_code(work.code, update)) is not None:
             pairs += [
-                (update.scalar_results[output], update.scalars[place])
-                for output, place in overwritable(numbers)
+                (update.scalar_results[output], update.scalars[operand])
+                for output, operand in overwritable(numbers)
             ]
         entries["may_alias"] = ArrayAttr([integers(pair) for pair in same_type(pairs, work)])
         return entries

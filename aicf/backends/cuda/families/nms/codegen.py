@@ -43,10 +43,10 @@ def emit(launch: Launch) -> list[KernelLaunch]:
     return [launched(launch, shape, detection.suppress, {**operands, "result": result, "w": w}, constants)]
 
 
-def _of_class(base: str, ref: BufferRef, classes: int, place: str) -> str:
+def _of_class(base: str, ref: BufferRef, classes: int, index: str) -> str:
     """The address of an element of class `number`, counted over all samples."""
     sample, category, step = ref.strides
-    element = f"(i64(number // {classes}) * {sample} + i64(number % {classes}) * {category} + i64({place}) * {step})"
+    element = f"(i64(number // {classes}) * {sample} + i64(number % {classes}) * {category} + i64({index}) * {step})"
     return address_text(base, element, ref.dtype)
 
 
@@ -68,8 +68,8 @@ def _box(boxes: BufferRef, classes: int, centred: bool) -> Snippet:
     dtype = boxes.dtype
     lines = [f"first = i64(number // {classes}) * {sample} + i64(box) * {row}"]
     lines += [
-        f"n{place} = {load_text(dtype, address_text('boxes', f'(first + {place * step})', dtype))}"
-        for place in range(4)
+        f"n{index} = {load_text(dtype, address_text('boxes', f'(first + {index * step})', dtype))}"
+        for index in range(4)
     ]
     for dim in range(2):
         start, end = f"n{dim}", f"n{dim + 2}"

@@ -13,7 +13,7 @@ from xdsl.ir import Attribute
 from aicf.backends.common.record import integer
 from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.loops.kernel import DETERMINISM
-from aicf.backends.cuda.families.scatter.kernel import LAUNCH_US, THREADS, Places, launch_entries
+from aicf.backends.cuda.families.scatter.kernel import LAUNCH_US, THREADS, IndexedKernel, launch_entries
 from aicf.backends.cuda.target import arch_named
 from aicf.dialects.emit_types import TargetAttr
 
@@ -26,7 +26,7 @@ _OVERLAPS_PER_US = 200_000
 
 
 @dataclass(frozen=True)
-class NonMaxSuppressionKernel(Places):
+class NonMaxSuppressionKernel(IndexedKernel):
     """A block a class: threads with lists of their own, and the best of all of them round by round."""
 
     id: str = "cuda.non_max_suppression"

@@ -50,7 +50,7 @@ def launched(
 # Elements
 
 
-def _place_text(flat: str, sizes: Sequence[int], strides: Sequence[int]) -> str:
+def _target_text(flat: str, sizes: Sequence[int], strides: Sequence[int]) -> str:
     """The element (i64) at a flat place over `sizes` in row-major order."""
     sizes, strides = _joined(sizes, strides)
     terms: list[str] = []
@@ -76,10 +76,10 @@ def _joined(sizes: Sequence[int], strides: Sequence[int]) -> tuple[list[int], li
     return [size for size, _ in joined], [stride for _, stride in joined]
 
 
-def two_places(ref: BufferRef) -> str:
+def two_entries(ref: BufferRef) -> str:
     """An element (i64) by its row and its flat column."""
     row = f"i64(row) * {ref.strides[0]}"
-    return f"({row} + {_place_text('column', ref.shape[1:], ref.strides[1:])})"
+    return f"({row} + {_target_text('column', ref.shape[1:], ref.strides[1:])})"
 
 
 def named_row(ref: BufferRef, base: str, rows: int) -> Snippet:
@@ -129,15 +129,15 @@ def _combine(launch: Launch) -> list[KernelLaunch]:
         "SUMS": Snippet((), (), f"cuda.shared.array({tile.rows * tile.columns}, {REGISTERS[dtype]})"),
         "INDEX": named_row(indices, "indices", rows),
         "OPERAND": Snippet(
-            at, (), load_text(dtype, address_text("operand", two_places(operand), operand.dtype))
+            at, (), load_text(dtype, address_text("operand", two_entries(operand), operand.dtype))
         ),
         "UPDATE": Snippet(
-            at, (), load_text(dtype, address_text("updates", two_places(updates), updates.dtype))
+            at, (), load_text(dtype, address_text("updates", two_entries(updates), updates.dtype))
         ),
         "COMBINED": Snippet(("old", "update"), (), combine_text(mode, dtype, "old", "update")),
         "STORE": Snippet(
             (*at, "value"),
-            (store_text(dtype, address_text("result", two_places(result), result.dtype), "value"),),
+            (store_text(dtype, address_text("result", two_entries(result), result.dtype), "value"),),
         ),
     }
     operands = {"operand": operand, "indices": indices, "updates": updates, "result": result}
@@ -190,7 +190,7 @@ def _kept(start: int, size: int) -> Constants:
 def _row_start(ref: BufferRef, axis: int) -> Snippet:
     """Parameter row: the first element of a row along the axis."""
     outer = [dim for dim in range(len(ref.shape)) if dim != axis]
-    text = _place_text("row", [ref.shape[d] for d in outer], [ref.strides[d] for d in outer])
+    text = _target_text("row", [ref.shape[d] for d in outer], [ref.strides[d] for d in outer])
     return Snippet(("row",), (), text)
 
 

@@ -59,7 +59,7 @@ def launch_entries(work: Workload, target: TargetAttr, *grids: tuple[int, int]) 
     }
 
 
-class Places(CudaKernel[None]):
+class IndexedKernel(CudaKernel[None]):
     """What the kernels here share: any operands of a type and size that is counted, and one record for each work."""
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
@@ -81,7 +81,7 @@ def _size_reason(work: Workload) -> str | None:
 
 
 @dataclass(frozen=True)
-class LastUpdateKernel(Places):
+class LastUpdateKernel(IndexedKernel):
     """Clears, then takes the maximum of the numbers that name a row, atomically: no order matters."""
 
     id: str = "cuda.last_update"
@@ -115,7 +115,7 @@ TILE = RecordCodec(Tile)
 
 
 @dataclass(frozen=True)
-class ScatterKernel(Places):
+class ScatterKernel(IndexedKernel):
     """Tiles of the result in shared memory; each looks at all indices and takes the updates of its rows in order."""
 
     id: str = "cuda.scatter"
@@ -171,7 +171,7 @@ SELECTION = RecordCodec(Selection)
 
 
 @dataclass(frozen=True)
-class TopkKernel(Places):
+class TopkKernel(IndexedKernel):
     """A block a row, or a part of it: a radix select with histograms in shared memory, then the rank of each of the k.
 
     Few long rows are cut in parts, and the best of all parts are a row again, until one part is left.

@@ -87,10 +87,10 @@ def combine(operands: object):
                     while at < BLOCK_COLUMNS:
                         if first_column + at < COLUMNS:
                             update = splice(UPDATE, i32(start + hit), i32(first_column + at))
-                            place = i32(target * BLOCK_COLUMNS + at)
-                            old = sums[place]
+                            element = i32(target * BLOCK_COLUMNS + at)
+                            old = sums[element]
                             new = splice(COMBINED, old, update)
-                            sums[place] = new
+                            sums[element] = new
                         at = i32(at + THREADS // GROUPS)
         cuda.syncthreads()
         start = i32(start + LOOKS * THREADS)

@@ -69,8 +69,8 @@ def _write_constants(launch: Launch, problem: StepProblem) -> Constants:
         return {"WRITES": False}
     return {
         "WRITES": True,
-        "COPIES_K": not _is_one_place(launch.ins[1], launch.outs[1]),
-        "COPIES_V": not _is_one_place(launch.ins[2], launch.outs[2]),
+        "COPIES_K": not _is_one_element(launch.ins[1], launch.outs[1]),
+        "COPIES_V": not _is_one_element(launch.ins[2], launch.outs[2]),
         "ROW": _row(writes, problem.attention.n),
         "NEW_K_BATCH": _batch(writes.row_k),
         "NEW_V_BATCH": _batch(writes.row_v),
@@ -81,7 +81,7 @@ def _write_constants(launch: Launch, problem: StepProblem) -> Constants:
     }
 
 
-def _is_one_place(one: BufferRef, other: BufferRef) -> bool:
+def _is_one_element(one: BufferRef, other: BufferRef) -> bool:
     return (one.base, one.offset, one.strides) == (other.base, other.offset, other.strides)
 
 

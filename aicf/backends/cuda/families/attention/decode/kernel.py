@@ -258,16 +258,19 @@ def _problem_reason(problem: StepProblem) -> str | None:
         return "a row is written where all keys are seen; here later ones are not"
     if writes is not None and writes.position not in _INDEX_TYPES:
         return f"the row's index is {writes.position}, not {' or '.join(_INDEX_TYPES)}"
-    places = [
+    matrices = [
         ("queries", attention.q, 1),
         ("keys", attention.k, attention.n),
         ("values", attention.v, attention.n),
         ("result", attention.result, 1),
     ]
     if writes is not None:
-        places += [("new keys", writes.row_k, 1), ("new values", writes.row_v, 1)]
-        places += [("written keys", writes.keys, attention.n), ("written values", writes.values, attention.n)]
-    for name, rows, count in places:
+        matrices += [("new keys", writes.row_k, 1), ("new values", writes.row_v, 1)]
+        matrices += [
+            ("written keys", writes.keys, attention.n),
+            ("written values", writes.values, attention.n),
+        ]
+    for name, rows, count in matrices:
         if not rows.moves_in_eights(count, attention.batch):
             return (
                 f"rows of the {name} are not neighbours that start at multiples of 16 bytes: copy them first"

@@ -143,7 +143,7 @@ _UNPACKED = {
 
 def _load_pair(dtype: str, column: int, together: bool) -> str:
     """The words of elements number `one` and `other` of a line, which are neighbours if loaded `together`."""
-    first, second = (f"u64(line + u64(i64({place}) * {column}))" for place in ("one", "other"))
+    first, second = (f"u64(line + u64(i64({index}) * {column}))" for index in ("one", "other"))
     if dtype == "f32":
         return f"load_u32x2({first})" if together else f"(load_u32({first}), load_u32({second}))"
     if together:

@@ -138,21 +138,21 @@ def attention(q_map, k_map, v_map, result, mask):
 
 def unit_of(lap):
     """First query, batch element and tiles of keys of this block's unit of a lap; no tiles if there is none."""
-    place = i32(lap * STEP) + i32(cuda.blockIdx.x)
+    unit = i32(lap * STEP) + i32(cuda.blockIdx.x)
     first = i32(0)
     index = i32(0)
     tiles = i32(0)
     if CAUSAL:
         if lap % 2 == 1:
-            place = i32(lap * STEP + (STEP - 1)) - i32(cuda.blockIdx.x)
-        if place < UNITS:
-            first = i32((TILES_M - 1 - place // COUNT) * BLOCK_M)
-            index = i32(place % COUNT)
+            unit = i32(lap * STEP + (STEP - 1)) - i32(cuda.blockIdx.x)
+        if unit < UNITS:
+            first = i32((TILES_M - 1 - unit // COUNT) * BLOCK_M)
+            index = i32(unit % COUNT)
             tiles = i32(min(TILES_N, (first + (BLOCK_M - 1 + PAST)) // BLOCK_N + 1))
     else:
-        if place < UNITS:
-            first = i32(place % TILES_M * BLOCK_M)
-            index = i32(place // TILES_M)
+        if unit < UNITS:
+            first = i32(unit % TILES_M * BLOCK_M)
+            index = i32(unit // TILES_M)
             tiles = i32(TILES_N)
     return first, index, tiles
 
@@ -273,9 +273,9 @@ def fetch_mask(tile, row):
                 splice(LOAD_PAIR, (h * SCORE + s) // 4, line, one, other)
 
 
-def load_pair(place, line, one, other):
-    """Pair number `place` of the mask that this lane holds: elements `one` and `other` of a line."""
-    bias[place * MASK_WORDS : (place + 1) * MASK_WORDS] = splice(PAIR_OF, line, one, other)
+def load_pair(column, line, one, other):
+    """Pair number `column` of the mask that this lane holds: elements `one` and `other` of a line."""
+    bias[column * MASK_WORDS : (column + 1) * MASK_WORDS] = splice(PAIR_OF, line, one, other)
 
 
 def add_mask():
@@ -285,9 +285,9 @@ def add_mask():
             splice(ADD_PAIR, (h % MASK_ROWS * SCORE + s) // 4, s)
 
 
-def add_pair(place, s):
+def add_pair(column, s):
     """Adds a pair of the mask to scores s and s + 1, in their own units: the lowest number of f32 stays finite."""
-    low, high = splice(UNPACKED, bias[place * MASK_WORDS : (place + 1) * MASK_WORDS])
+    low, high = splice(UNPACKED, bias[column * MASK_WORDS : (column + 1) * MASK_WORDS])
     score[s] = cuda.fma(score[s], f32(SCALE), low)
     score[s + 1] = cuda.fma(score[s + 1], f32(SCALE), high)
 

@@ -171,10 +171,10 @@ class _Text:
         if code is None:
             return []
         found: list[_Extra] = []
-        for place in range(len(self.problem.epilogue[0])):
-            operands = [numbers[place] for numbers in self.problem.epilogue]
+        for index in range(len(self.problem.epilogue[0])):
+            operands = [numbers[index] for numbers in self.problem.epilogue]
             ref = self.launch.ins[operands[0]]
-            argument = self.problem.products + place
+            argument = self.problem.products + index
             access = access_of(code.in_maps[argument], ref.strides, ref.dtype)
             found.append(
                 _Extra(operands[0], argument, access, _chosen([f"in{number}" for number in operands]))
@@ -201,8 +201,8 @@ class _Text:
         if code is not None:
             point = point_snippet(code, len(code.in_maps), (), self.launch.outs[:1], self.rounding)
             lines += [f"acc{i} = sums[{i}]" for i in range(self.problem.products)]
-            for place, extra in enumerate((*self.early_extras, *self.late_extras)):
-                lines.append(f"acc{extra.argument} = extra[first + {place}]")
+            for index, extra in enumerate((*self.early_extras, *self.late_extras)):
+                lines.append(f"acc{extra.argument} = extra[first + {index}]")
             lines += point.body
             value = point.result
             access = access_of(code.out_maps[0], strides, ref.dtype)
@@ -231,8 +231,8 @@ def _load(intrinsic: str, masked: bool) -> Snippet:
 def _chosen(names: Sequence[str]) -> str:
     """The pointer of the result that this block computes: block y."""
     text = names[0]
-    for place, name in enumerate(names[1:], 1):
-        text = f"cuda.selp(cuda.blockIdx.y == {place}, {name}, {text})"
+    for index, name in enumerate(names[1:], 1):
+        text = f"cuda.selp(cuda.blockIdx.y == {index}, {name}, {text})"
     return text
 
 

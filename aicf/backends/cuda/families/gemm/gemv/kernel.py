@@ -145,8 +145,8 @@ def _epilogue_reason(problem: GemvProblem, work: Workload) -> str | None:
         return "what follows the product is not one value for each element"
     if prod(work.code.parallel_sizes) != problem.m * problem.n:
         return "what follows the product has another shape"
-    for place in range(len(problem.epilogue[0])):
-        strides = {work.operands[numbers[place]].strides for numbers in problem.epilogue}
+    for index in range(len(problem.epilogue[0])):
+        strides = {work.operands[numbers[index]].strides for numbers in problem.epilogue}
         if len(strides) > 1:
             return "operands of the products side by side lie differently"
     return _code_reason(work.code)

@@ -128,8 +128,8 @@ class _Writer:
         """All of it."""
         for m in range(self.share.rows):
             self.arrays[m][self.kernel.body.block.args[0]] = f"a[{m * self.elements} + e]"
-        for place, number in enumerate(self.problem.prologue, 1):
-            self._operand(self.kernel.body.block.args[place], number)
+        for index, number in enumerate(self.problem.prologue, 1):
+            self._operand(self.kernel.body.block.args[index], number)
         for number, phase in enumerate(self.kernel.phases):
             self._phase(number, phase)
         self.program.body = tuple(self.body)

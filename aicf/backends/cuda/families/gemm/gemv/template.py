@@ -37,24 +37,24 @@ def weights_along_n(product: Any, u: Any) -> None:
 def extras_of_rounds(loads: Any, start: Any, stop: Any) -> None:
     """Numbers `start` to `stop` of what the epilogue reads beside the sums, for every result of this thread."""
     for r in unrolled(ROUNDS):
-        place = thread + i32(r * THREADS)
-        m = min(place // i32(COLUMNS), i32(M - 1))
-        mine = min(first + place % i32(COLUMNS), i32(N - 1))
+        index = thread + i32(r * THREADS)
+        m = min(index // i32(COLUMNS), i32(M - 1))
+        mine = min(first + index % i32(COLUMNS), i32(N - 1))
         extra[r * EXTRAS + start : r * EXTRAS + stop] = splice(loads, m, mine)
 
 
 def finish_rounds(sums: Any, parts: Any, size: Any) -> None:
     """Combines the sums of `parts` warps in their order, `size` for each product from `sums` on, and stores results."""
     for r in unrolled(ROUNDS):
-        place = thread + i32(r * THREADS)
-        m = place // i32(COLUMNS)
-        mine = first + place % i32(COLUMNS)
-        if (place < i32(M * COLUMNS)) & (mine < i32(N)):
+        index = thread + i32(r * THREADS)
+        m = index // i32(COLUMNS)
+        mine = first + index % i32(COLUMNS)
+        if (index < i32(M * COLUMNS)) & (mine < i32(N)):
             result = registers(PRODUCTS, f32(0.0))
             for p in unrolled(PRODUCTS):
                 for s in unrolled(parts):
                     result[p] += load_shared_f32(
-                        sums + u32((s * PRODUCTS + p) * size * 4) + u32(place) * u32(4)
+                        sums + u32((s * PRODUCTS + p) * size * 4) + u32(index) * u32(4)
                     )
             splice(FINISH, m, mine, r * EXTRAS, result[0:PRODUCTS])
 
@@ -171,9 +171,9 @@ def gemv_rows(pointers: object):
             result[p] = total[p * COUNT]
     else:
         if (lane & i32(32 // COUNT - 1)) == i32(0):
-            place = (part * i32(GROUPS) + group) * i32(COUNT) + (i32(lane * i32(COUNT)) >> i32(5))
+            slot = (part * i32(GROUPS) + group) * i32(COUNT) + (i32(lane * i32(COUNT)) >> i32(5))
             for p in unrolled(PRODUCTS):
-                sums[i32(p * SPLIT * GROUPS * COUNT) + place] = total[p * COUNT]
+                sums[i32(p * SPLIT * GROUPS * COUNT) + slot] = total[p * COUNT]
         cuda.syncthreads()
         if finishes:
             for p in unrolled(PRODUCTS):

@@ -112,7 +112,7 @@ def tile_geometry(
     row_step = threads // chunks if below else 0
     words = element_bytes == 4 and not along_k
     # A warp reads 8 neighbours of 4 rows at once if it reads words, a chunk of 8 rows if it reads matrices.
-    mask, places = (period // 2 - 1, min(2 * lane_tiles, period // 2)) if words else (period - 1, lane_tiles)
+    mask, offsets = (period // 2 - 1, min(2 * lane_tiles, period // 2)) if words else (period - 1, lane_tiles)
     return TileGeometry(
         element_bytes,
         along_k,
@@ -130,7 +130,7 @@ def tile_geometry(
         mask,
         {8: 0, 4: 1, 2: 2, 1: 3}[period],
         words,
-        k_steps if along_k else places,
+        k_steps if along_k else offsets,
     )
 
 
@@ -218,13 +218,13 @@ def gemm_code(
         **{
             name.upper(): part(getattr(mma, name))
             for name in (
-                "chunk_place",
-                "word_place",
+                "chunk_offset",
+                "word_offset",
                 "copy_chunk",
                 "copy_tile",
                 "copy_a",
                 "copy_b",
-                "vector_place",
+                "vector_origin",
                 "finish_vector",
             )
         },

@@ -62,20 +62,23 @@ from aicf.backends.cuda.compiler.ptx import (
 from aicf.backends.cuda.compiler.specializer import registers, splice, unrolled
 
 
-def chunk_place(row, chunk, tile):
+def chunk_offset(row, chunk, tile):
     """Bytes from the start of a tile to a chunk."""
     if tile["words"]:
-        place = chunk ^ (((row >> tile["shift"]) & tile["mask"]) << 1)
+        swizzled = chunk ^ (((row >> tile["shift"]) & tile["mask"]) << 1)
     return u32(
-        (row * tile["chunks"] + (place if tile["words"] else chunk ^ ((row >> tile["shift"]) & tile["mask"])))
+        (
+            row * tile["chunks"]
+            + (swizzled if tile["words"] else chunk ^ ((row >> tile["shift"]) & tile["mask"]))
+        )
         * 16
     )
 
 
-def word_place(row, column, tile):
+def word_offset(row, column, tile):
     """Bytes from the start of a tile to an element of f32."""
-    place = splice(CHUNK_PLACE, row, column >> 2, tile)
-    return u32(place + (column & 3) * 4)
+    swizzled = splice(CHUNK_OFFSET, row, column >> 2, tile)
+    return u32(swizzled + (column & 3) * 4)
 
 
 def copy_chunk(shared, base, outer, inner, number, tile):
@@ -83,8 +86,8 @@ def copy_chunk(shared, base, outer, inner, number, tile):
     row = i32(quotient(number, tile["chunks"]))
     chunk = i32(remainder(number, tile["chunks"]))
     if row < tile["rows"]:
-        place = splice(CHUNK_PLACE, row, chunk, tile)
-        target = u32(shared + place)
+        swizzled = splice(CHUNK_OFFSET, row, chunk, tile)
+        target = u32(shared + swizzled)
         first = inner + chunk * tile["chunk"]
         step = i64(outer + row) * tile["outer_stride"] + i64(first) * tile["inner_stride"]
         source = u64(base + u64(step * tile["element_bytes"]))
@@ -118,7 +121,7 @@ def copy_tile(shared, base, outer, inner, tile):
     if tile["uniform"]:
         row = outer + i32(quotient(tid, tile["chunks"]))
         chunk = i32(remainder(tid, tile["chunks"]))
-        place = splice(CHUNK_PLACE, i32(quotient(tid, tile["chunks"])), chunk, tile)
+        swizzled = splice(CHUNK_OFFSET, i32(quotient(tid, tile["chunks"])), chunk, tile)
         first = inner + chunk * tile["chunk"]
         source = u64(base + u64((i64(row) * tile["outer_stride"] + i64(first)) * tile["element_bytes"]))
         if tile["checked"]:
@@ -129,7 +132,7 @@ def copy_tile(shared, base, outer, inner, tile):
                 size = i32(16)
             copy_rows_or_zero(
                 16,
-                u32(shared + place),
+                u32(shared + swizzled),
                 source,
                 rows_left,
                 size,
@@ -141,7 +144,7 @@ def copy_tile(shared, base, outer, inner, tile):
         else:
             copy_rows(
                 16,
-                u32(shared + place),
+                u32(shared + swizzled),
                 source,
                 tile["copies"],
                 tile["row_step"] * tile["row_bytes"],
@@ -170,7 +173,7 @@ def copy_b(shared, k):
             splice(COPY_TILE, at, b_base[factor], k, n0, TILE_B)
 
 
-def vector_place(i):
+def vector_origin(i):
     """Row and column in the tile of the i-th vector of sums that this thread finishes."""
     row = i32(quotient(u32(tid + i * THREADS), BN // 4)) + rank * FINISH_ROWS
     column = i32(remainder(u32(tid + i * THREADS), BN // 4)) * 4
@@ -182,7 +185,7 @@ def gemm_mma():
     extras and outputs."""
     tid = u32(cuda.threadIdx.x)
     lane = i32(tid & 31)
-    warp_m, warp_n, warp_k = splice(WARP_PLACE, tid)
+    warp_m, warp_n, warp_k = splice(WARP_ORIGIN, tid)
     rank = i32(cuda.blockIdx.y)
     product = i32(remainder(u32(cuda.blockIdx.z), PRODUCTS))
     batch = quotient(u32(cuda.blockIdx.z), PRODUCTS)
@@ -190,7 +193,7 @@ def gemm_mma():
         launch_dependents()
     if CLUSTER:  # the other half comes where blocks first write to each other: by then all have started
         cluster_arrive()
-    m0, n0 = splice(TILE_PLACE)
+    m0, n0 = splice(TILE_ORIGIN)
     k0 = i32(rank * (LOOPS * BK))
 
     pointers = registers(POINTERS, u64(0))
@@ -206,7 +209,7 @@ def gemm_mma():
     held = registers(STEPS * HELD, u32(0))
     if PREFETCH:
         for i in unrolled(STEPS):
-            row, column = splice(VECTOR_PLACE, i)
+            row, column = splice(VECTOR_ORIGIN, i)
             held[i * HELD : (i + 1) * HELD] = splice(FETCH, u32(m0 + row), u32(n0 + column), batch)
 
     # Where this lane points ldmatrix: one offset per step of k if the operand lies along k, else one per 16 rows of it.
@@ -215,28 +218,28 @@ def gemm_mma():
     for i in unrolled(TILE_A["offsets"]):
         if TILE_A["words"]:
             column = warp_m * (M_TILES * 16) + i * 8 + (lane >> 2)
-            a_offset[i] = splice(WORD_PLACE, warp_k * 8 + (lane & 3), column, TILE_A)
+            a_offset[i] = splice(WORD_OFFSET, warp_k * 8 + (lane & 3), column, TILE_A)
         elif TILE_A["along_k"]:
             row = warp_m * (M_TILES * 16) + (lane & 15)
             chunk = (i * WARPS_K + warp_k) * 2 + (lane >> 4)
-            a_offset[i] = splice(CHUNK_PLACE, row, chunk, TILE_A)
+            a_offset[i] = splice(CHUNK_OFFSET, row, chunk, TILE_A)
         else:
             row = warp_k * 16 + (lane & 7) + ((lane >> 4) << 3)
             chunk = (warp_m * M_TILES + i) * 2 + ((lane >> 3) & 1)
-            a_offset[i] = splice(CHUNK_PLACE, row, chunk, TILE_A)
+            a_offset[i] = splice(CHUNK_OFFSET, row, chunk, TILE_A)
     b_offset = registers(TILE_B["offsets"], u32(0))
     for i in unrolled(TILE_B["offsets"]):
         if TILE_B["words"]:
             column = warp_n * (N_TILES * 8) + i * 8 + (lane >> 2)
-            b_offset[i] = splice(WORD_PLACE, warp_k * 8 + (lane & 3), column, TILE_B)
+            b_offset[i] = splice(WORD_OFFSET, warp_k * 8 + (lane & 3), column, TILE_B)
         elif TILE_B["along_k"]:
             row = warp_n * (N_TILES * 8) + (lane & 7) + ((lane >> 4) << 3)
             chunk = (i * WARPS_K + warp_k) * 2 + ((lane >> 3) & 1)
-            b_offset[i] = splice(CHUNK_PLACE, row, chunk, TILE_B)
+            b_offset[i] = splice(CHUNK_OFFSET, row, chunk, TILE_B)
         else:
             row = warp_k * 16 + (lane & 15)
             chunk = warp_n * N_TILES + i * 2 + (lane >> 4)
-            b_offset[i] = splice(CHUNK_PLACE, row, chunk, TILE_B)
+            b_offset[i] = splice(CHUNK_OFFSET, row, chunk, TILE_B)
 
     acc = registers(FACTORS, zeros(4 * M_TILES * N_TILES))
     reading = u32(base)
@@ -255,8 +258,8 @@ def gemm_mma():
         for step in unrolled(K_STEPS):
             if TILE_A["words"]:
                 at = u32(reading + step * WARPS_K * 8 * TILE_A["row_bytes"])
-                places = a_offset[0 : TILE_A["offsets"]]
-                a_part = load_words(at, places, 2 * M_TILES, 2, 4 * TILE_A["row_bytes"])
+                offsets = a_offset[0 : TILE_A["offsets"]]
+                a_part = load_words(at, offsets, 2 * M_TILES, 2, 4 * TILE_A["row_bytes"])
             elif TILE_A["along_k"]:
                 a_part = load_matrices(u32(reading + a_offset[step]), M_TILES, 16 * TILE_A["row_bytes"])
             else:
@@ -267,8 +270,8 @@ def gemm_mma():
             for factor in unrolled(FACTORS):
                 if TILE_B["words"]:
                     at = u32(reading + B_OFFSETS[factor] + step * WARPS_K * 8 * TILE_B["row_bytes"])
-                    places = b_offset[0 : TILE_B["offsets"]]
-                    b_part = load_words(at, places, N_TILES, 1, 4 * TILE_B["row_bytes"])
+                    offsets = b_offset[0 : TILE_B["offsets"]]
+                    b_part = load_words(at, offsets, N_TILES, 1, 4 * TILE_B["row_bytes"])
                 elif TILE_B["along_k"]:
                     at = u32(reading + B_OFFSETS[factor] + b_offset[step])
                     b_part = load_matrices(at, N_TILES // 2, 16 * TILE_B["row_bytes"])
@@ -313,11 +316,11 @@ def gemm_mma():
     sums = registers(4 * FACTORS, f32(0))
     if PREFETCH:
         for i in unrolled(STEPS):
-            row, column = splice(VECTOR_PLACE, i)
+            row, column = splice(VECTOR_ORIGIN, i)
             splice(FINISH_VECTOR, row, column, held[i * HELD : (i + 1) * HELD])
     else:
         for i in range(STEPS):
-            row, column = splice(VECTOR_PLACE, i)
+            row, column = splice(VECTOR_ORIGIN, i)
             fetched = registers(HELD, u32(0))
             if HELD > 0:
                 fetched[0:HELD] = splice(FETCH, u32(m0 + row), u32(n0 + column), batch)
@@ -339,8 +342,8 @@ def finish_vector(row, column, words):
                             sums[4 * factor + lane_of_four] = added[lane_of_four]
                         else:
                             sums[4 * factor + lane_of_four] += added[lane_of_four]
-        place = u32(rank * cuda.gridDim.z + cuda.blockIdx.z) if PARTIAL else batch
-        splice(FINISH, u32(m0 + row), u32(n0 + column), place, words, sums[0 : 4 * FACTORS])
+        element = u32(rank * cuda.gridDim.z + cuda.blockIdx.z) if PARTIAL else batch
+        splice(FINISH, u32(m0 + row), u32(n0 + column), element, words, sums[0 : 4 * FACTORS])
 
 
 def add_parts():

@@ -50,15 +50,15 @@ def copy_tile(shared, base, first, k, tile):
         for again in unrolled(tile["repeats"]):
             if tile["fast_along_k"]:
                 row = fast + again * tile["fast"]
-                place = slow
+                offset = slow
             else:
                 row = slow
-                place = fast * tile["elements"]
-            target = u32(shared + row * tile["row_bytes"] + place * tile["size"])
-            step = i64(first + place) * tile["stride"] + i64(k + row) * tile["k_stride"]
+                offset = fast * tile["elements"]
+            target = u32(shared + row * tile["row_bytes"] + offset * tile["size"])
+            step = i64(first + offset) * tile["stride"] + i64(k + row) * tile["k_stride"]
             source = u64(base + u64(step * tile["source_size"]))
             if tile["checked"]:
-                along = tile["extent"] - (first + place)
+                along = tile["extent"] - (first + offset)
                 deep = tile["k_extent"] - (k + row)
                 if tile["down_k"]:
                     size = i32(max(min(along * tile["size"], tile["width"]), 0))
@@ -111,14 +111,14 @@ def gemm_simt():
     extras and outputs."""
     tid = u32(cuda.threadIdx.x)
     lane = i32(tid & 31)
-    warp_m, warp_n, depth = splice(WARP_PLACE, tid)
+    warp_m, warp_n, depth = splice(WARP_ORIGIN, tid)
     rank = i32(cuda.blockIdx.y)
     product = i32(remainder(u32(cuda.blockIdx.z), PRODUCTS))
     batch = quotient(u32(cuda.blockIdx.z), PRODUCTS)
     if PROGRAMMATIC:
         launch_dependents()
 
-    m0, n0 = splice(TILE_PLACE)
+    m0, n0 = splice(TILE_ORIGIN)
     k0 = i32(rank * (LOOPS * BK))
 
     pointers = registers(POINTERS, u64(0))
@@ -132,8 +132,8 @@ def gemm_simt():
     splice(FIRST_STAGES)
 
     acc = registers(FACTORS, zeros_ELEMENT(TM * TN))
-    a_place = (warp_m * (TM * 4) + (lane >> 3) * 4) * SIZE + depth * TILE_A["row_bytes"]
-    b_place = (warp_n * (TN * 8) + (lane & 7) * 4) * SIZE + depth * TILE_B["row_bytes"]
+    a_start = (warp_m * (TM * 4) + (lane >> 3) * 4) * SIZE + depth * TILE_A["row_bytes"]
+    b_start = (warp_n * (TN * 8) + (lane & 7) * 4) * SIZE + depth * TILE_B["row_bytes"]
     reading = u32(base)
     writing = u32(base + AHEAD % STAGES * STAGE_BYTES)
     for tile in range(LOOPS):
@@ -148,10 +148,10 @@ def gemm_simt():
                 writing = u32(base)
         commit_copies()
         for step in unrolled(BK // DEPTH):
-            at = u32(reading + a_place + step * DEPTH * TILE_A["row_bytes"])
+            at = u32(reading + a_start + step * DEPTH * TILE_A["row_bytes"])
             a_part = load_groups_ELEMENT(at, TM // 4, 16 * SIZE)
             for factor in unrolled(FACTORS):
-                at = u32(reading + b_place + (B_OFFSETS[factor] + step * DEPTH * TILE_B["row_bytes"]))
+                at = u32(reading + b_start + (B_OFFSETS[factor] + step * DEPTH * TILE_B["row_bytes"]))
                 b_part = load_groups_ELEMENT(at, TN // 4, 32 * SIZE)
                 acc[factor] = multiply_add(acc[factor], a_part, b_part)
         reading = u32(reading + STAGE_BYTES)

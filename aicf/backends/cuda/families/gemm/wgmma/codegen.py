@@ -59,11 +59,11 @@ def emit(launch: Launch) -> Sequence[KernelLaunch]:
     pointers = [
         address_of(ref)
         for extras, outputs in zip(roles.extras, roles.outputs, strict=True)
-        for ref in (*(launch.ins[place] for place in extras), *(launch.outs[place] for place in outputs))
+        for ref in (*(launch.ins[index] for index in extras), *(launch.outs[index] for index in outputs))
     ]
     arguments = (
         _map(task, task.a, launch.ins[0], spec.tile_m // spec.a_sharers),
-        *(_map(task, task.b, launch.ins[place], _b_lines(task, spec)) for place in roles.b),
+        *(_map(task, task.b, launch.ins[index], _b_lines(task, spec)) for index in roles.b),
         *pointers,
     )
     name = launch.kernel.partition(".")[2]
@@ -205,8 +205,8 @@ def _parts(
 
 def _out(task: Task, names: Sequence[str]) -> Snippet:
     """The address of an element of the first result, whose base for each product is one of `names`."""
-    place = _address_text(task, task.output, "start", "row", "column")
-    return Snippet(("matrix", "row", "column"), (f"start = {_chosen(task, names)}",), place)
+    offset = _address_text(task, task.output, "start", "row", "column")
+    return Snippet(("matrix", "row", "column"), (f"start = {_chosen(task, names)}",), offset)
 
 
 def _row_parts(
@@ -299,12 +299,12 @@ def _hold(task: Task, spec: Spec, held: Mapping[int, Held]) -> Snippet:
     names: list[str] = []
     for fragment in range(spec.width(task) // 8):
         first = f"column + {8 * fragment} + (lane & 3) * 2"
-        place = first if inside else f"min({first}, {task.problem.n - 2})"
+        column = first if inside else f"min({first}, {task.problem.n - 2})"
         for number, each in held.items():
             for half in range(each.words):
                 row = f"min(line + {8 * half}, {task.problem.m - 1})"
                 names.append(f"word{len(names)}")
-                address = _address_text(task, task.extras[number], f"from{number}", row, place)
+                address = _address_text(task, task.extras[number], f"from{number}", row, column)
                 body.append(f"{names[-1]} = load_u32({address})")
     return Snippet(("matrix", "row", "column", "lane"), tuple(body), f"({', '.join(names or ['u32(0)'])},)")
 
@@ -495,8 +495,8 @@ def _values(task: Task, spec: Spec, has_point: bool, held: Mapping[int, Held], r
     results: list[str] = []
     for r in range(rows):
         for c in range(columns):
-            place = f"{rows * columns} * number + {r * columns + c}"
-            sums = [f"acc[{place}]", f"acc[{second} + {place}]"][: task.problem.factors]
+            offset = f"{rows * columns} * number + {r * columns + c}"
+            sums = [f"acc[{offset}]", f"acc[{second} + {offset}]"][: task.problem.factors]
             if not has_point:
                 results += sums
                 continue

@@ -136,9 +136,9 @@ class _Writer:
                     row.emit(op)
             self.lines += row.lines
             row.lines.clear()
-        totals = [_Total(op, self.totals + place) for place, op in enumerate(_reductions(phase))]
+        totals = [_Total(op, self.totals + index) for index, op in enumerate(_reductions(phase))]
         self.totals += len(totals)
-        kept = {value: f"kept{number}_{place}" for place, value in enumerate(self._kept(phase))}
+        kept = {value: f"kept{number}_{index}" for index, value in enumerate(self._kept(phase))}
         stored = self._stored(phase)
         self._sweep(number, phase, totals, kept, stored)
         self._combine(totals)
@@ -236,12 +236,12 @@ class _Writer:
     ) -> list[str]:
         """What the phase does with one element of a fragment."""
         half, parity = site
-        place = 2 * half + parity
-        at = f"[4 * number + {place}]"
-        text = ScalarText(self.rounding, f"at{number}_{place}_")
+        element = 2 * half + parity
+        at = f"[4 * number + {element}]"
+        text = ScalarText(self.rounding, f"at{number}_{element}_")
         text.names |= self.rows[half].names
         text.names |= {value: name + at for value, name in self.arrays.items()}
-        text.names |= {argument: f"extra{k}[{place}]" for argument, k in read.items()}
+        text.names |= {argument: f"extra{k}[{element}]" for argument, k in read.items()}
         self._round_sum(text)
         by_op = {total.op: total for total in totals}
         ends: list[str] = []
@@ -302,7 +302,7 @@ class _Writer:
             self.lines.append("cluster_wait()")
         self.met = True
         for total in totals:
-            self.lines.append(f"to = u32({self._place(total)} + u32(rank << 3))")
+            self.lines.append(f"to = u32({self._total_address(total)} + u32(rank << 3))")
             for first in range(0, blocks, 4):
                 peer = "quad" if first == 0 else f"quad + {first}"
                 call = f"store_cluster_f32x2(map_shared(to, u32({peer})), {', '.join(total.names)})"
@@ -312,7 +312,7 @@ class _Writer:
         for total in totals:
             self._gather(total, self.spec.cluster_n)
 
-    def _place(self, total: _Total) -> str:
+    def _total_address(self, total: _Total) -> str:
         """The address of what the blocks of a row say of this thread's two rows."""
         return f"u32(mine + u32({total.number * (self.spec.tile_m // 2) * self.spec.pair_bytes}))"
 
@@ -320,7 +320,9 @@ class _Writer:
         upper, lower = total.names
         for block in range(blocks):
             if block % 2 == 0:
-                self.lines.append(f"told = load_shared_f32x4(u32({self._place(total)} + u32({block * 8})))")
+                self.lines.append(
+                    f"told = load_shared_f32x4(u32({self._total_address(total)} + u32({block * 8})))"
+                )
             first, second = (f"told[{2 * (block % 2) + half}]" for half in range(2))
             if block == 0:
                 self.lines += [f"{upper} = {first}", f"{lower} = {second}"]

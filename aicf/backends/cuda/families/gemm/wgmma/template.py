@@ -89,10 +89,10 @@ def tile_of(unit):
     matrix = unit // UNITS
     inside = unit - matrix * UNITS
     band = inside // (BAND * COLUMN_UNITS)
-    place = inside - band * (BAND * COLUMN_UNITS)
+    index = inside - band * (BAND * COLUMN_UNITS)
     height = BAND if ROW_UNITS % BAND == 0 else min(BAND, ROW_UNITS - band * BAND)
-    column_unit = place // height
-    row_unit = band * BAND + place - column_unit * height
+    column_unit = index // height
+    row_unit = band * BAND + index - column_unit * height
     row = (row_unit * CLUSTER_M + rank_m) * TILE_M
     column = (column_unit * CLUSTER_N + rank_n) * WIDTH
     return i32(matrix), i32(row), i32(column)
@@ -251,11 +251,11 @@ def store_elements(acc, held, staging, matrix, row, column, lane):
     for number in unrolled(WIDTH // 8):
         first = column + 8 * number + (lane & 3) * 2
         v = splice(VALUES, acc, held, number, matrix, row + (lane >> 2), first)
-        for place in unrolled(4):
-            line = row + (lane >> 2) + 8 * (place // 2)
-            if INSIDE or (line < M and first + place % 2 < N):
-                to = splice(OUT, matrix, line, first + place % 2)
-                splice(STORE_ELEMENT, to, v[place])
+        for index in unrolled(4):
+            line = row + (lane >> 2) + 8 * (index // 2)
+            if INSIDE or (line < M and first + index % 2 < N):
+                to = splice(OUT, matrix, line, first + index % 2)
+                splice(STORE_ELEMENT, to, v[index])
 
 
 def reduce_parts(acc, matrix, row, column):
@@ -270,17 +270,17 @@ def reduce_parts(acc, matrix, row, column):
     cluster_wait()
     for half in unrolled(2):
         owner = (top + 8 * half) // SHARE
-        place = top + 8 * half - owner * SHARE
-        there = map_shared(u32(mine + u32(place * PITCH)), u32(owner))
+        index = top + 8 * half - owner * SHARE
+        there = map_shared(u32(mine + u32(index * PITCH)), u32(owner))
         for number in unrolled(TILE_N // 8):
             store_cluster_f32x2(
                 u32(there + u32(32 * number)), acc[4 * number + 2 * half], acc[4 * number + 2 * half + 1]
             )
     cluster_arrive()
     cluster_wait()
-    for place in range(local, SHARE * (WIDTH // 8), CONSUMERS * 128):
-        part_row = i32(place // (WIDTH // 8))
-        part_column = i32(place % (WIDTH // 8)) * 8
+    for index in range(local, SHARE * (WIDTH // 8), CONSUMERS * 128):
+        part_row = i32(index // (WIDTH // 8))
+        part_column = i32(index % (WIDTH // 8)) * 8
         line = row + rank * SHARE + part_row
         first = column + part_column
         own = u32(shared + u32(PARTS_AT + part_row * PITCH + part_column * 4))
@@ -312,7 +312,7 @@ def row_vectors(v, matrix, line, first):
 
 def row_elements(v, matrix, line, first):
     """Eight results of a row, one by one."""
-    for place in unrolled(8):
-        if INSIDE or first + place < N:
-            to = splice(OUT, matrix, line, first + place)
-            splice(STORE_ELEMENT, to, v[place])
+    for index in unrolled(8):
+        if INSIDE or first + index < N:
+            to = splice(OUT, matrix, line, first + index)
+            splice(STORE_ELEMENT, to, v[index])

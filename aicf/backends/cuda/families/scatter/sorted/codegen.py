@@ -14,8 +14,8 @@ from aicf.backends.cuda.compiler.specializer import Snippet
 from aicf.backends.cuda.families.loops.kernel import read_shapes
 from aicf.backends.cuda.families.loops.phases import packed
 from aicf.backends.cuda.families.records import Shape, read_integer, read_text
-from aicf.backends.cuda.families.scatter import template as places
-from aicf.backends.cuda.families.scatter.codegen import Constants, launched, named_row, two_places
+from aicf.backends.cuda.families.scatter import template as unsorted
+from aicf.backends.cuda.families.scatter.codegen import Constants, launched, named_row, two_entries
 from aicf.backends.cuda.families.scatter.sorted import template as scatters
 from aicf.backends.cuda.families.scatter.sorted.schedule import CODEC, DIGIT_BITS, THREADS, SortSpec
 
@@ -31,7 +31,7 @@ def emit(launch: Launch) -> list[KernelLaunch]:
     spec = _spec(launch)
     clear, *sorting, last = read_shapes(launch.record)
     rows: Constants = {"ROWS": spec.rows, "ROW_ADDRESS": _FIRST_ADDRESS}
-    launches = [launched(launch, clear, places.clear, {"w": w}, rows)]
+    launches = [launched(launch, clear, unsorted.clear, {"w": w}, rows)]
     for number in range(spec.passes):
         launches += _sorting(launch, spec, number, sorting[2 * number : 2 * number + 2])
     operands = {"operand": operand, "indices": indices, "updates": updates, "result": result, "w": w}
@@ -128,7 +128,7 @@ def _vector(ref: BufferRef, spec: SortSpec) -> VectorAccess:
 
 def _loaded(ref: BufferRef, base: str, spec: SortSpec) -> str:
     """The words of a vector as a tuple; a piece of several gives one."""
-    (piece,) = _vector(ref, spec).load(base, two_places(ref))
+    (piece,) = _vector(ref, spec).load(base, two_entries(ref))
     return packed([piece]) if _vector(ref, spec).words == 1 else piece
 
 
@@ -151,5 +151,5 @@ def _stored(ref: BufferRef, spec: SortSpec) -> Snippet:
     """Parameters row, column, sums."""
     values = [f"sums[{i}]" for i in range(spec.vector)]
     return Snippet(
-        ("row", "column", "sums"), tuple(_vector(ref, spec).store("result", two_places(ref), values))
+        ("row", "column", "sums"), tuple(_vector(ref, spec).store("result", two_entries(ref), values))
     )

@@ -19,7 +19,7 @@ from aicf.backends.cuda.families.scatter.kernel import (
     LAUNCH_US,
     ORDER,
     VERSION,
-    Places,
+    IndexedKernel,
     launch_entries,
 )
 from aicf.backends.cuda.families.scatter.sorted.schedule import CODEC, ENTRY_BYTES, SortSpec, decide
@@ -31,7 +31,7 @@ _UPDATE_US = 0.2
 
 
 @dataclass(frozen=True)
-class SortedScatterKernel(Places):
+class SortedScatterKernel(IndexedKernel):
     """Sorts the indices by row, stably; then the threads of a row take its updates in order."""
 
     id: str = "cuda.scatter_sorted"

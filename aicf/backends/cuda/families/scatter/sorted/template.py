@@ -153,8 +153,8 @@ def combine(operands: object):
                 numbers = registers(LOOKS, 0)
                 own = i32(0)
                 for i in unrolled(LOOKS):
-                    place = i32(min(i32(at + i), i32(COUNT - 1)))
-                    entry = load_u64(w + u64(ENTRIES_AT) + u64(i64(place) * 8))
+                    source = i32(min(i32(at + i), i32(COUNT - 1)))
+                    entry = load_u64(w + u64(ENTRIES_AT) + u64(i64(source) * 8))
                     numbers[i] = i32(u32(entry & u64(4294967295)))
                     if (i32(at + i) < COUNT) & (i32(entry >> u64(32)) == row):
                         own = i32(own + 1)
