@@ -233,7 +233,7 @@ def _reached(function: FuncOp) -> Collection[str]:
     reached = set(block.last_op.operands)
     for op in reversed(list(block.ops)[:-1]):
         if any(result in reached for result in op.results):
-            reached.update(operand for place, operand in enumerate(op.operands) if passes_to(op, place))
+            reached.update(operand for index, operand in enumerate(op.operands) if passes_to(op, index))
     return {
         argument_attrs(function, argument.index)[NAME_ATTR].data
         for argument in block.args

@@ -38,7 +38,7 @@ class Region:
 
     def overlaps(self, other: Region) -> bool:
         """Whether the two may share a byte: same root, or two placed slots. Strided parts side by side share none."""
-        (space, start), (its_space, its_start) = self.place(), other.place()
+        (space, start), (its_space, its_start) = self.address(), other.address()
         if space != its_space:
             return False
         low, its_low = start + self.below, its_start + other.below
@@ -62,13 +62,13 @@ class Region:
     def same_elements(self, other: Region) -> bool:
         """Whether both map every index to the same bytes."""
         return (
-            self.place() == other.place()
+            self.address() == other.address()
             and self.type.get_shape() == other.type.get_shape()
             and self.type.get_strides() == other.type.get_strides()
             and self.type.element_type == other.type.element_type
         )
 
-    def place(self) -> tuple[object, int]:
+    def address(self) -> tuple[object, int]:
         """The address space and the byte offset in it: the arena for placed slots, else the root itself."""
         if isinstance(self.root, SlotOp) and self.root.offset is not None:
             return "arena", self.root.offset.value.data + self.offset

@@ -27,18 +27,18 @@ class HappensBefore:
 
     def __init__(self, program: ProgramOp):
         self.order = program.instructions
-        self.index = {op.instruction.data: place for place, op in enumerate(self.order)}
+        self.index = {op.instruction.data: position for position, op in enumerate(self.order)}
         self.masks: list[int] = []
-        for place, op in enumerate(self.order):
-            self.masks.append(self._mask(place, op))
+        for position, op in enumerate(self.order):
+            self.masks.append(self._mask(position, op))
 
-    def _mask(self, place: int, op: ResolvedOp) -> int:
+    def _mask(self, position: int, op: ResolvedOp) -> int:
         mask = 0
         for edge in op.after:
             source = self.index.get(edge.source.data)
             if source is None:
                 raise invalid(op, f"{_waits(op, edge)}, which does not exist")
-            if source >= place:
+            if source >= position:
                 raise invalid(
                     op,
                     f"{_waits(op, edge)}, which comes later in the text; the text is one topological order",
@@ -48,7 +48,7 @@ class HappensBefore:
 
     def before(self, first: ResolvedOp, second: ResolvedOp) -> bool:
         """Whether `first` ends before `second` starts."""
-        return bool(self.masks[self.place(second)] >> self.place(first) & 1)
+        return bool(self.masks[self.position(second)] >> self.position(first) & 1)
 
     def ordered(self, one: ResolvedOp, other: ResolvedOp) -> bool:
         """Whether either ends before the other starts."""
@@ -58,32 +58,32 @@ class HappensBefore:
         """A set of instructions in the form of the masks: one bit a position."""
         found = 0
         for op in ops:
-            found |= 1 << self.place(op)
+            found |= 1 << self.position(op)
         return found
 
     def first_late(self, firsts: int, second: ResolvedOp) -> ResolvedOp | None:
         """The first of the set `firsts` that is neither `second` nor before it, None if there is none."""
-        place = self.place(second)
-        late = firsts & ~self.masks[place] & ~(1 << place)
+        position = self.position(second)
+        late = firsts & ~self.masks[position] & ~(1 << position)
         return self.order[_lowest(late)] if late else None
 
     def is_before_all(self, first: ResolvedOp, others: int) -> bool:
         """Whether `first` ends before every other instruction of the set `others` starts."""
-        place = self.place(first)
-        if others & ((1 << place) - 1):
+        position = self.position(first)
+        if others & ((1 << position) - 1):
             return False
-        left = others & ~(1 << place)
+        left = others & ~(1 << position)
         while left:
-            if not self.masks[_lowest(left)] >> place & 1:
+            if not self.masks[_lowest(left)] >> position & 1:
                 return False
             left &= left - 1
         return True
 
-    def place(self, op: ResolvedOp) -> int:
+    def position(self, op: ResolvedOp) -> int:
         """Position in text order."""
         return self.index[op.instruction.data]
 
     @cached_property
     def is_total(self) -> bool:
         """Whether any two instructions are ordered."""
-        return all(mask == (1 << place) - 1 for place, mask in enumerate(self.masks))
+        return all(mask == (1 << position) - 1 for position, mask in enumerate(self.masks))

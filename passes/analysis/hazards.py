@@ -28,10 +28,10 @@ class Hazards:
             needed.update(touches.conflicts(access.region.touched(), access.writes))
         return needed
 
-    def note(self, accesses: Sequence[Access], place: int) -> None:
-        """Adds the instruction at `place`, which comes after all that were added before."""
+    def note(self, accesses: Sequence[Access], position: int) -> None:
+        """Adds the instruction at `position`, which comes after all that were added before."""
         for access in accesses:
-            self._of_root(access).note(access.region.touched(), access.writes, place)
+            self._of_root(access).note(access.region.touched(), access.writes, position)
 
     def _of_root(self, access: Access) -> _Touches:
         return self._touches.setdefault(access.region.root, _Touches())
@@ -53,13 +53,13 @@ class _Touches:
                 needed.update(self._readers.get(other, ()))
         return needed
 
-    def note(self, touched: StridedBytes, writes: bool, place: int) -> None:
+    def note(self, touched: StridedBytes, writes: bool, position: int) -> None:
         """A later instruction does not wait for those whose bytes this one writes all: it waits for this one anyway."""
         if not writes:
-            self._readers.setdefault(touched, []).append(place)
+            self._readers.setdefault(touched, []).append(position)
             return
         for other in self._footprints.meeting(touched):
             if other == touched or touched.holds(other):
                 self._writers.pop(other, None)
                 self._readers.pop(other, None)
-        self._writers[touched] = [place]
+        self._writers[touched] = [position]

@@ -44,7 +44,7 @@ def slot_lifetimes(table: AccessTable, order: HappensBefore) -> list[Lifetime]:
     lifetimes: list[Lifetime] = []
     for root, accesses in table.items():
         if isinstance(root, SlotOp) and accesses:
-            touches = tuple(sorted({order.place(access.instruction) for access in accesses}))
+            touches = tuple(sorted({order.position(access.instruction) for access in accesses}))
             assert isinstance(root.buffer.type, BufferType)
             lifetimes.append(Lifetime(root, aligned(root.buffer.type.span_bytes), touches))
     return lifetimes
@@ -64,8 +64,8 @@ class Interference:
 
     def _precedes(self, one: Lifetime, other: Lifetime) -> bool:
         """Whether every access of `one` ends before every access of `other` starts."""
-        mine = sum(1 << place for place in one.touches)
-        return all(self.order.masks[place] & mine == mine for place in other.touches)
+        mine = sum(1 << position for position in one.touches)
+        return all(self.order.masks[position] & mine == mine for position in other.touches)
 
 
 def interfering(lifetimes: Sequence[Lifetime], interferes: Interference) -> list[list[int]]:
@@ -100,8 +100,8 @@ def _peak(lifetimes: Sequence[Lifetime]) -> int:
         change[life.first] = change.get(life.first, 0) + life.size
         change[life.last + 1] = change.get(life.last + 1, 0) - life.size
     peak = live = 0
-    for place in sorted(change):
-        live += change[place]
+    for position in sorted(change):
+        live += change[position]
         peak = max(peak, live)
     return peak
 

@@ -38,15 +38,15 @@ def early_operands(op: ResolvedOp) -> Iterator[int]:
     """Numbers of the operands that the kernel reads before its wait."""
     entry = _entry(op, EARLY_READS)
     if isinstance(entry, ArrayAttr):
-        for place in cast("ArrayAttr[Attribute]", entry).data:
-            if isinstance(place, IntegerAttr) and place.value.data < len(op.ins):
-                yield place.value.data
+        for index in cast("ArrayAttr[Attribute]", entry).data:
+            if isinstance(index, IntegerAttr) and index.value.data < len(op.ins):
+                yield index.value.data
 
 
 def early_roots(op: ResolvedOp) -> Iterator[Root]:
     """Binds and slots whose elements the kernel reads before its wait."""
-    for place in early_operands(op):
-        yield region_of(op.ins[place]).root
+    for index in early_operands(op):
+        yield region_of(op.ins[index]).root
 
 
 def may_start_early(op: ResolvedOp, source: ResolvedOp, written: Collection[Root]) -> bool:

@@ -57,7 +57,7 @@ class Attention:
     def operands(self) -> tuple[SSAValue, ...]:
         """Queries, keys and values, with writes the index of the row, the new key and value, then the mask, if any; as
         the ops read them."""
-        given = tuple(op.operands[place] for op, place in self.reads)
+        given = tuple(op.operands[index] for op, index in self.reads)
         return given if self.mask is None else (*given, self.mask)
 
     @property
@@ -181,14 +181,14 @@ def _attention(scores: logical.MatmulOp, output: logical.MatmulOp, scale: float)
     return Attention(scores, output, queries, keys, scale * of_queries * of_keys, None, None)
 
 
-def _scaled_operand(scores: logical.MatmulOp, place: int) -> tuple[Read, float]:
+def _scaled_operand(scores: logical.MatmulOp, index: int) -> tuple[Read, float]:
     """What reads queries or keys, and by how much they are multiplied."""
-    value = scores.operands[place]
+    value = scores.operands[index]
     if isinstance(value, OpResult) and only_reader(value) is scores and isinstance(value.op, logical.MulOp):
         for side, number in enumerate(map(splat_number, reversed(value.op.operands))):
             if number and isfinite(number):
                 return (value.op, side), number
-    return (scores, place), 1.0
+    return (scores, index), 1.0
 
 
 def _breaking(logits: SSAValue) -> str:

@@ -53,8 +53,8 @@ def parts_of(value: SSAValue, view: View) -> Iterator[tuple[SSAValue, View | Non
     yield value, view
     op = value.owner
     if isinstance(op, logical.ConcatOp):
-        for place, part in enumerate(op.parts):
-            yield from _behind_views(part, part_of_concat(op, place, view))
+        for index, part in enumerate(op.parts):
+            yield from _behind_views(part, part_of_concat(op, index, view))
 
 
 def _behind_views(value: SSAValue, view: View) -> Iterator[tuple[SSAValue, View | None]]:
@@ -74,11 +74,11 @@ def check_written_in_place(op: logical.ConcatOp) -> None:
         InvalidIR: an operand is none of an instruction, or lies elsewhere.
     """
     result = alias_of(op.result)
-    for place, part in enumerate(op.parts):
+    for index, part in enumerate(op.parts):
         if not isinstance(behind_moves(part).owner, GroupOp | logical.ConcatOp):
-            raise invalid(op, f"no instruction writes operand {place}; {_WAY_OUT}")
-        if alias_of(part) != Alias(result.whole, part_of_concat(op, place, result.view)):
-            raise invalid(op, f"operand {place} belongs in two places; {_WAY_OUT}")
+            raise invalid(op, f"no instruction writes operand {index}; {_WAY_OUT}")
+        if alias_of(part) != Alias(result.whole, part_of_concat(op, index, result.view)):
+            raise invalid(op, f"operand {index} belongs in two places; {_WAY_OUT}")
 
 
 def behind_moves(value: SSAValue) -> SSAValue:

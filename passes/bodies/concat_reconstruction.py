@@ -44,9 +44,9 @@ class Box:
         return all(start < its_end and its_start < end for start, end, its_start, its_end in pairs)
 
 
-def _coordinates(place: int, shape: Sequence[int]) -> tuple[int, ...]:
+def _coordinates(flat: int, shape: Sequence[int]) -> tuple[int, ...]:
     steps = contiguous_strides(shape)
-    return tuple(place // step % size for step, size in zip(steps, shape, strict=True))
+    return tuple(flat // step % size for step, size in zip(steps, shape, strict=True))
 
 
 def box_of(view: View, shape: Sequence[int]) -> Box | None:
@@ -89,8 +89,8 @@ def inside(view: View, box: Box, shape: Sequence[int]) -> View | None:
     own = contiguous_strides(box.sizes)
     first = _coordinates(view.offset, shape)
 
-    def local(place: int) -> int:
-        return sum(at * step for at, step in zip(_coordinates(place, shape), own, strict=True))
+    def local(flat: int) -> int:
+        return sum(at * step for at, step in zip(_coordinates(flat, shape), own, strict=True))
 
     strides: list[int] = []
     for size, step in zip(view.shape, view.strides, strict=True):
@@ -209,7 +209,7 @@ class Pieces:
         return self._concat(parts, found[0]) if len(parts) == len(joined) else None
 
     def _concat(self, parts: Sequence[Piece], axis: int) -> Piece:
-        order = {op: place for place, op in enumerate(self.block.ops)}
+        order = {op: number for number, op in enumerate(self.block.ops)}
         behind = max((part.behind for part in parts), key=lambda op: -1 if op is None else order[op])
         op = ConcatOp([value for part in parts for value in part.operands or (part.value,)], axis)
         copy = next((part for part in parts if part.said is not None), None)

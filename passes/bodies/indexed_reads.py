@@ -55,10 +55,10 @@ class PointWriter:
 
     def coordinate(self, dim: int) -> SSAValue:
         """Where the point lies along a dim of the op's result."""
-        place = self.dims[dim]
-        key = place, self.type
+        loop = self.dims[dim]
+        key = loop, self.type
         if key not in self.known:
-            self.known[key] = self.number(0) if place is None else self.add(IndexOp(place, self.type))
+            self.known[key] = self.number(0) if loop is None else self.add(IndexOp(loop, self.type))
         return self.known[key]
 
     def times(self, index: SSAValue, factor: int) -> SSAValue:
@@ -91,10 +91,10 @@ def _pad(w: PointWriter, op: logical.PadOp, operands: Sequence[SSAValue]) -> Loa
 def _window(w: PointWriter, op: logical.WindowOp, operands: Sequence[SSAValue]) -> LoadOp:
     pad = border_of(op)
     assert pad is not None
-    return _padded(w, pad, _places_in_pad(w, op), operands)
+    return _padded(w, pad, _pad_coordinates(w, op), operands)
 
 
-def _places_in_pad(w: PointWriter, op: logical.WindowOp) -> Iterator[SSAValue]:
+def _pad_coordinates(w: PointWriter, op: logical.WindowOp) -> Iterator[SSAValue]:
     strides, dilations = int_values(op.strides), int_values(op.dilations)
     lead = op.info.rank - 2 * len(strides)
     for dim in range(lead):
@@ -105,15 +105,15 @@ def _places_in_pad(w: PointWriter, op: logical.WindowOp) -> Iterator[SSAValue]:
 
 
 def _padded(
-    w: PointWriter, op: logical.PadOp, places: Iterable[SSAValue], operands: Sequence[SSAValue]
+    w: PointWriter, op: logical.PadOp, coordinates: Iterable[SSAValue], operands: Sequence[SSAValue]
 ) -> LoadOp:
-    """The element of a pad's result at `places`, one for each of its dims, which lie in it."""
+    """The element of a pad's result at `coordinates`, one for each of its dims, which lie in it."""
     memory, value = operands
     indices: list[SSAValue] = []
     inside: SSAValue | None = None
-    amounts = zip(places, int_values(op.low), int_values(op.high), strict=True)
-    for size, (place, low, high) in zip(tensor_info(op.operand.type).shape, amounts, strict=True):
-        index = w.add(arith.SubiOp(place, w.number(low))) if low else place
+    amounts = zip(coordinates, int_values(op.low), int_values(op.high), strict=True)
+    for size, (coordinate, low, high) in zip(tensor_info(op.operand.type).shape, amounts, strict=True):
+        index = w.add(arith.SubiOp(coordinate, w.number(low))) if low else coordinate
         indices.append(index)
         if low or high:
             below = w.add(arith.CmpiOp(index, w.number(size), "ult"))
@@ -153,10 +153,10 @@ def _flip(w: PointWriter, op: logical.FlipOp, operands: Sequence[SSAValue]) -> L
 def _write_row(w: PointWriter, op: logical.WriteRowOp, operands: Sequence[SSAValue]) -> LoadOp:
     row, index, old = operands
     axis, shape = op.axis.value.data, op.info.shape
-    named, place = w.from_the_end(index, shape[axis]), w.coordinate(axis)
-    if named.type != place.type:
-        named, place = (x if x.type == i64 else w.add(CastOp(x, i64)) for x in (named, place))
-    here = w.add(arith.CmpiOp(named, place, "eq"))
+    named, coordinate = w.from_the_end(index, shape[axis]), w.coordinate(axis)
+    if named.type != coordinate.type:
+        named, coordinate = (x if x.type == i64 else w.add(CastOp(x, i64)) for x in (named, coordinate))
+    here = w.add(arith.CmpiOp(named, coordinate, "eq"))
     indices = [w.number(0) if dim == axis else w.coordinate(dim) for dim in range(len(shape))]
     return LoadOp(row, indices, here, old)
 
@@ -205,7 +205,7 @@ def write_read(
     return writer.add(_READS[type(op)](writer, op, operands))
 
 
-def write_place(body: Block, type_: Attribute, dim: int | None) -> SSAValue:
+def write_coordinate(body: Block, type_: Attribute, dim: int | None) -> SSAValue:
     """Adds a coordinate in an element type to a phase; gives it."""
     if dim is None:
         zero = scalar_constant(0, type_)
@@ -221,10 +221,10 @@ def write_place(body: Block, type_: Attribute, dim: int | None) -> SSAValue:
     return cast.result
 
 
-def index_operand_dims(op: Operation, place: int) -> range | None:
-    """The dims of the result along which an indexed read walks operand `place`; None for the operand that it reads at
+def index_operand_dims(op: Operation, number: int) -> range | None:
+    """The dims of the result along which an indexed read walks operand `number`; None for the operand that it reads at
     indices."""
-    if place == 0:
+    if number == 0:
         return None
     match op:
         case logical.GatherOp():
@@ -232,7 +232,7 @@ def index_operand_dims(op: Operation, place: int) -> range | None:
             return range(axis, axis + tensor_info(op.indices.type).rank)
         case logical.GatherElementsOp():
             return range(op.info.rank)
-        case logical.WriteRowOp() if place == 2:
+        case logical.WriteRowOp() if number == 2:
             return range(op.info.rank)
         case _:
             return range(0)

@@ -25,7 +25,7 @@ from aicf.passes.bodies.indexed_reads import (
     is_border,
     operands_of,
     reads_elements,
-    write_place,
+    write_coordinate,
     write_read,
 )
 from aicf.passes.bodies.kinds import is_contraction_of_arguments
@@ -112,7 +112,7 @@ def _convolution(block: Block) -> Convolution | None:
     """The convolution of a body, None if it has none."""
     if not any(isinstance(op, logical.ConvOp) for op in block.ops):
         return None
-    _refuse_places(block)
+    _refuse_indexed_ops(block)
     if (found := convolution_of(block)) is None:
         raise NoCode("more than one convolution with elementwise ops after it")
     return found
@@ -123,7 +123,7 @@ def _products(block: Block) -> Products | None:
     matmuls = [op for op in block.ops if isinstance(op, logical.MatmulOp)]
     if not matmuls:
         return None
-    _refuse_places(block)
+    _refuse_indexed_ops(block)
     if (products := products_of(block, block.args)) is not None and has_kernel_order(products, block):
         return products
     if len(matmuls) > 1:
@@ -135,7 +135,7 @@ def _products(block: Block) -> Products | None:
     raise NoCode("an op after a product has another shape than its result")
 
 
-def _refuse_places(block: Block) -> None:
+def _refuse_indexed_ops(block: Block) -> None:
     """Kernels of products take batch dims as rows where they can: their points have no coordinates along one dim."""
     if any(isinstance(op, logical.IotaOp) for op in block.ops):
         raise NoCode("a coordinate (iota) next to a product")
@@ -261,8 +261,8 @@ class _Indexing:
             self._agree(operand, self._operand_index(op, operand, index), op)
 
     def _backward_read(self, op: Operation, index: Index) -> None:
-        for place, operand in enumerate(op.operands):
-            if (dims := index_operand_dims(op, place)) is not None:
+        for number, operand in enumerate(op.operands):
+            if (dims := index_operand_dims(op, number)) is not None:
                 self._agree(operand, tuple(index[dim] for dim in dims), op)
 
     def _operand_index(self, op: Operation, operand: SSAValue, index: Index) -> Index:
@@ -353,7 +353,7 @@ class _Writer:
         return [d for d in dims if d not in self.axes] + [d for d in dims if d in self.axes]
 
     def _map(self, index: Index) -> AffineMap:
-        position = {dim: place for place, dim in enumerate(self._dim_order())}
+        position = {dim: loop for loop, dim in enumerate(self._dim_order())}
         results = [
             AffineExpr.constant(0) if dim is None else AffineExpr.dimension(position[dim]) for dim in index
         ]
@@ -387,16 +387,16 @@ class _Writer:
         store it. What does not vary costs nothing in the last, nor does what is computed in registers in any case."""
         outputs, last = self.indexing.outputs, max(needs)
         roots = {level: list(values) for level, values in needs.items()}
-        placed: dict[int, int] = {}
-        place: dict[SSAValue, int] = {op.results[0]: n for n, op in enumerate(self.indexing.ops)}
-        for number in sorted(range(len(outputs)), key=lambda n: place.get(outputs[n], -1), reverse=True):
+        level_of: dict[int, int] = {}
+        order: dict[SSAValue, int] = {op.results[0]: n for n, op in enumerate(self.indexing.ops)}
+        for number in sorted(range(len(outputs)), key=lambda n: order.get(outputs[n], -1), reverse=True):
             output, level = outputs[number], last
             if self._varies(output) and self.wanted is None:
                 readers = (at for at, values in roots.items() if any(self._reads(v, output) for v in values))
                 level = max(readers, default=self.levels.get(output, 0))
-            placed[number] = level
+            level_of[number] = level
             roots[level].append(output)
-        self.stored = {level: [n for n in range(len(outputs)) if placed[n] == level] for level in needs}
+        self.stored = {level: [n for n in range(len(outputs)) if level_of[n] == level] for level in needs}
 
     def _phase(self, level: int, needs: dict[int, list[SSAValue]]) -> PhaseOp:
         body = Block()
@@ -496,7 +496,7 @@ class _Writer:
         if isinstance(op, logical.BroadcastOp | logical.ReshapeOp):
             return known[0]
         if isinstance(op, logical.IotaOp) or reads_elements(op):
-            return self._placed(op, known, body)
+            return self._coordinate_op(op, known, body)
         if isinstance(op, logical.CumsumOp) and op not in self.indexing.scans and op.exclusive is None:
             return known[0]
         made = _made(op, known, type_)
@@ -504,12 +504,12 @@ class _Writer:
         made[-1].results[0].name_hint = value.name_hint
         return made[-1].results[0]
 
-    def _placed(self, op: Operation, operands: Sequence[SSAValue], body: Block) -> SSAValue:
+    def _coordinate_op(self, op: Operation, operands: Sequence[SSAValue], body: Block) -> SSAValue:
         """The scalar of an op that knows where it is."""
-        position = {dim: place for place, dim in enumerate(self._dim_order())}
+        position = {dim: loop for loop, dim in enumerate(self._dim_order())}
         dims = [None if dim is None else position[dim] for dim in self.indexing.index[op.results[0]]]
         if isinstance(op, logical.IotaOp):
-            made = write_place(body, element_of(op.result.type).type, dims[op.axis.value.data])
+            made = write_coordinate(body, element_of(op.result.type).type, dims[op.axis.value.data])
         else:
             made = write_read(body, op, operands, dims)
         made.name_hint = op.results[0].name_hint

@@ -157,7 +157,7 @@ def _several(found: Products) -> Attrs:
 def is_contraction_of_arguments(matmul: logical.MatmulOp) -> bool:
     """Whether the matmul multiplies block arguments 0 and 1, as every contraction kernel expects."""
     operands = matmul.operands
-    return all(isinstance(v, BlockArgument) and v.index == place for place, v in enumerate(operands))
+    return all(isinstance(v, BlockArgument) and v.index == index for index, v in enumerate(operands))
 
 
 def _signature(block: Block, ops: Sequence[Operation]) -> tuple[tuple[str, ...], ...]:
@@ -278,11 +278,11 @@ def _layer_norm(ops: Sequence[Operation]) -> Attrs | None:
     count = 1
     for axis in axes:
         count *= info.shape[axis]
-    divisors = [splat_number(ops[place].operands[1]) for place in (1, 5)]
+    divisors = [splat_number(ops[number].operands[1]) for number in (1, 5)]
     epsilon = splat_number(ops[6].operands[1])
     trailing = axes == tuple(range(axes[0], info.rank))
-    spread = all(spread_over(ops[place].operands[1], axes) for place in (2, 8))
-    affine = all(_spread_along(ops[place].operands[1], axes) for place in (9, 10))
+    spread = all(spread_over(ops[number].operands[1], axes) for number in (2, 8))
+    affine = all(_spread_along(ops[number].operands[1], axes) for number in (9, 10))
     counts = mean.axes == variance.axes and divisors == [count, count]
     if not (trailing and spread and affine and counts) or epsilon is None:
         return None

@@ -32,7 +32,7 @@ def _is_splat(value: SSAValue) -> bool:
 _PLACED = (logical.CompareOp, logical.AddOp, logical.SubOp, logical.MulOp, logical.AndOp, logical.OrOp)
 
 
-def is_placed(value: SSAValue, depth: int = 8) -> bool:
+def is_rearranged(value: SSAValue, depth: int = 8) -> bool:
     """Whether a value follows from coordinates alone: an iota, or what is compared or computed of iotas and splats.
 
     Such a value needs no memory and next to no time, so that every kernel makes its own.
@@ -44,8 +44,8 @@ def is_placed(value: SSAValue, depth: int = 8) -> bool:
         return True
     if not isinstance(op, _PLACED):
         return False
-    placed = [operand for operand in op.operands if not _is_splat(operand)]
-    return bool(placed) and all(is_placed(operand, depth - 1) for operand in placed)
+    read = [operand for operand in op.operands if not _is_splat(operand)]
+    return bool(read) and all(is_rearranged(operand, depth - 1) for operand in read)
 
 
 def only_reader(value: SSAValue) -> Operation | None:

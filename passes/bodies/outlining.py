@@ -16,7 +16,7 @@ from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp, YieldOp
 from aicf.errors import InvalidIR
-from aicf.passes.bodies.matching import is_placed
+from aicf.passes.bodies.matching import is_rearranged
 from aicf.passes.bodies.structure import Structure, structure_of_body
 from aicf.passes.bodies.view_folding import reads_in_memory
 from aicf.passes.bodies.views import is_view
@@ -77,7 +77,7 @@ def is_rematerializable(op: Operation) -> bool:
     """Ops that are cloned into the groups they feed: views, splat constants, and what follows from coordinates."""
     if isinstance(op, logical.ConstantOp):
         return op.is_splat
-    return is_view(op) or any(is_placed(result) for result in op.results)
+    return is_view(op) or any(is_rearranged(result) for result in op.results)
 
 
 def outline(
@@ -121,8 +121,8 @@ class _BodyBuilder:
     def clone(self, op: Operation, *, strided: bool = False) -> None:
         """Adds a copy of `op` after copies of its producers; `strided` if its consumer reads it through strides."""
         operands = [
-            self._inner(operand, strided or reads_in_memory(op, place))
-            for place, operand in enumerate(op.operands)
+            self._inner(operand, strided or reads_in_memory(op, index))
+            for index, operand in enumerate(op.operands)
         ]
         clone = op.clone_without_regions(clone_operands=False)
         clone.operands = operands

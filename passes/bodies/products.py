@@ -179,7 +179,7 @@ def _is_norm(found: Products) -> bool:
 
 def _program(found: Products, number: int) -> list[tuple[object, ...]]:
     """The epilogue of result `number` with its values named by when they are met, to compare epilogues by."""
-    names: dict[SSAValue, int] = {value: place for place, value in enumerate(found.accumulators(number))}
+    names: dict[SSAValue, int] = {value: index for index, value in enumerate(found.accumulators(number))}
     lines: list[tuple[object, ...]] = []
     for op in found.epilogues[number]:
         operands = tuple((names.setdefault(value, len(names)), value.type) for value in op.operands)
@@ -206,7 +206,7 @@ def normed_value(found: Products) -> SSAValue | None:
     later ops read the product. None if that is the product itself, or there is no such value.
     """
     ops = found.epilogues[0]
-    first = next(place for place, op in enumerate(ops) if op.has_trait(logical.Reduction))
+    first = next(index for index, op in enumerate(ops) if op.has_trait(logical.Reduction))
     for op in reversed(ops[:first]):
         value = op.results[0]
         rest = computed_from(found.results, {value}, ops)

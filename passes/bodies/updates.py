@@ -19,7 +19,7 @@ from aicf.dialects import logical
 from aicf.dialects.emit_kernels import KernelOp, PhaseOp, StoreOp, YieldOp
 from aicf.dialects.emit_updates import PARTS_ATTR, Part
 from aicf.dialects.types import element_of, tensor_info
-from aicf.passes.bodies.indexed_reads import write_place
+from aicf.passes.bodies.indexed_reads import write_coordinate
 from aicf.passes.bodies.scalar_ops import scalar_constant, scalar_ops, splat_value
 from aicf.passes.bodies.view_folding import yielded
 
@@ -120,12 +120,12 @@ class _Reader:
         return BodyUpdate(tuple(chains), tuple(self.numbers), tuple(number_results))
 
     def _in_order(self) -> list[Chain]:
-        place = {op: number for number, op in enumerate(self.block.ops)}
+        order = {op: number for number, op in enumerate(self.block.ops)}
         chains = {id(chain): chain for chain in self.chains.values()}
         for chain in chains.values():
-            chain.ops.sort(key=place.__getitem__)
+            chain.ops.sort(key=order.__getitem__)
             chain.arguments = _arguments_of(chain.ops)
-        return sorted(chains.values(), key=lambda chain: place[chain.ops[0]])
+        return sorted(chains.values(), key=lambda chain: order[chain.ops[0]])
 
     def _sort(self, op: Operation) -> None:
         if is_spread(op) or _is_number_op(op):
@@ -300,7 +300,7 @@ class _Writer:
         ops, local = Block(), {**self.values, **elements}
         for op in chain.ops:
             if isinstance(op, logical.IotaOp):
-                local[op.result] = write_place(ops, element_of(op.result.type).type, chain.program)
+                local[op.result] = write_coordinate(ops, element_of(op.result.type).type, chain.program)
             else:
                 self._add(op, ops, local)
         for output, number in enumerate(chain.results, first_output):

@@ -86,9 +86,9 @@ _IN_MEMORY = 1
 """Slot of operands that are read at computed indices: apart from those of the same value that are read at the point."""
 
 
-def reads_in_memory(reader: Operation, place: int) -> bool:
-    """Whether `reader` takes operand `place` as it lies in memory, with any strides, and not as elements."""
-    return reader.has_trait(StridedOperands) or (place == 0 and reader.has_trait(IndexedRead))
+def reads_in_memory(reader: Operation, index: int) -> bool:
+    """Whether `reader` takes operand `index` as it lies in memory, with any strides, and not as elements."""
+    return reader.has_trait(StridedOperands) or (index == 0 and reader.has_trait(IndexedRead))
 
 
 class _ViewFolder:
@@ -111,9 +111,9 @@ class _ViewFolder:
             self._note_view(op)
         behind = self._views_behind()
         self.order = _order_of(self.body, self.views, behind)
-        for op, place in self.order.first:
-            if op.operands[place] in self.views:
-                self._operand(op.operands[place], op, place)
+        for op, operand in self.order.first:
+            if op.operands[operand] in self.views:
+                self._operand(op.operands[operand], op, operand)
         for op in self.order.ops:
             self._clone(op, behind)
         results = tuple(
@@ -146,14 +146,14 @@ class _ViewFolder:
         if base is not None and (view := base.view.then(op)) is not None:
             self.views[op.results[0]] = FoldedOperand(base.argument, view)
 
-    def _operand(self, value: SSAValue, reader: Operation, place: int) -> SSAValue:
+    def _operand(self, value: SSAValue, reader: Operation, index: int) -> SSAValue:
         """The value in the new block. Arithmetic reads repeated elements through a broadcast, all else as strides."""
         part = self.order.parts.get(reader, 0)
         if (folded := self.views.get(value)) is None:
             return self.values[value, 0]
         element = tensor_info(value.type).element
-        slot = self.order.slots.get((reader, place), 0)
-        if reads_in_memory(reader, place) or reader in self.order.strided:
+        slot = self.order.slots.get((reader, index), 0)
+        if reads_in_memory(reader, index) or reader in self.order.strided:
             return self._argument(folded, element, slot, part)
         view = folded.view
         kept = [
@@ -194,7 +194,7 @@ class _ViewFolder:
 
     def _clone(self, op: Operation, behind: Mapping[SSAValue, tuple[SSAValue, View]]) -> None:
         read = [behind[value][0] if value in behind else value for value in op.operands]
-        operands = [self._operand(value, op, place) for place, value in enumerate(read)]
+        operands = [self._operand(value, op, index) for index, value in enumerate(read)]
         clone = op.clone_without_regions(clone_operands=False)
         clone.operands = operands
         self.block.add_op(clone)
@@ -213,7 +213,7 @@ def _order_of(
         first: list[tuple[Operation, int]] = list(attention.reads)
         if add is not None:
             first.append((add, 0 if add.lhs is attention.mask else 1))
-        slots = {place: slot for slot, place in enumerate(first, 1)}
+        slots = {index: slot for slot, index in enumerate(first, 1)}
         strided = {attention.queries[0], attention.keys[0]} | ({add} if add is not None else set[Operation]())
         if attention.writes is not None:
             keys, values = attention.writes
@@ -223,9 +223,9 @@ def _order_of(
     if (products := products_of(body, views)) is not None:
         return _order_of_products(ops, products, views)
     first = [
-        (op, place) for op in ops if op.has_trait(PositionalOperands) for place in range(len(op.operands))
+        (op, index) for op in ops if op.has_trait(PositionalOperands) for index in range(len(op.operands))
     ]
-    slots = {(op, place): place + 1 for op, place in first}
+    slots = {(op, index): index + 1 for op, index in first}
     slots |= {(op, 0): _IN_MEMORY for op in ops if op.has_trait(IndexedRead)}
     return _Order(ops, first, slots)
 
@@ -286,10 +286,10 @@ def _row_operand(products: Products, views: Mapping[SSAValue, FoldedOperand]) ->
     """Where the row program first reads whole rows: x."""
     shape = tensor_info(products.left.type).shape
     for op in products.prologue:
-        for place, value in enumerate(op.operands):
+        for index, value in enumerate(op.operands):
             view = views[value].view if value in views else None
             if view is not None and view.shape == shape and not _is_repeated(view):
-                return op, place
+                return op, index
     return None
 
 

@@ -123,7 +123,7 @@ def _windows_of_dims(value: SSAValue, shape: tuple[int, ...], view: View) -> lis
     steps = contiguous_strides(shape)
 
     def along(dim: int) -> int:
-        return next(place for place, step in enumerate(steps) if step <= view.strides[dim])
+        return next(index for index, step in enumerate(steps) if step <= view.strides[dim])
 
     return _window_ops(value, view, _pairs(view, lambda dim, other: along(dim) == along(other)))
 
@@ -167,7 +167,7 @@ def _window_ops(value: SSAValue, view: View, pairs: Sequence[tuple[int, int]]) -
         (*(view.strides[dim] for dim in rest), *units),
     )
     ops = view_ops(value, spanned)
-    inner, outer = ([pair[place] for pair in pairs] for place in (0, 1))
+    inner, outer = ([pair[index] for pair in pairs] for index in (0, 1))
     dilations, strides = (
         [view.strides[dim] // unit for dim, unit in zip(dims, units, strict=True)] for dims in (inner, outer)
     )
@@ -232,11 +232,11 @@ def _picks(refined: tuple[int, ...], view: View, spread: Sequence[int]) -> list[
     for dim in spread:
         base = next(
             (
-                place
-                for place, step in enumerate(strides)
-                if refined[place] != 1
-                and place not in used
-                and step <= view.strides[dim] < step * refined[place]
+                index
+                for index, step in enumerate(strides)
+                if refined[index] != 1
+                and index not in used
+                and step <= view.strides[dim] < step * refined[index]
                 and view.strides[dim] % step == 0
             ),
             None,
@@ -248,5 +248,5 @@ def _picks(refined: tuple[int, ...], view: View, spread: Sequence[int]) -> list[
         if pick.last >= refined[base]:
             return None
         picks.append(pick)
-    fixed = [_Pick(place, starts[place], 1, 1) for place in range(len(refined)) if place not in used]
+    fixed = [_Pick(index, starts[index], 1, 1) for index in range(len(refined)) if index not in used]
     return [*picks, *fixed]

@@ -125,10 +125,10 @@ def before(op: Operation, view: View) -> View | None:
             return None
 
 
-def part_of_concat(op: ConcatOp, place: int, view: View) -> View:
-    """The view of operand `place` if the concatenation's result is seen through `view`."""
-    axis, shape = op.axis.value.data, tensor_info(op.parts[place].type).shape
-    start = sum(tensor_info(part.type).shape[axis] for part in op.parts[:place])
+def part_of_concat(op: ConcatOp, index: int, view: View) -> View:
+    """The view of operand `index` if the concatenation's result is seen through `view`."""
+    axis, shape = op.axis.value.data, tensor_info(op.parts[index].type).shape
+    start = sum(tensor_info(part.type).shape[axis] for part in op.parts[:index])
     starts = [start if dim == axis else 0 for dim in range(len(shape))]
     return view.sliced(starts, shape, [1] * len(shape))
 

@@ -177,7 +177,7 @@ def workload_of_instruction(
     operands = tuple(buffer_info(value, *_origin_of_buffer(value, may_prepare)) for value in op.ins)
     results = tuple(buffer_info(value, "temp") for value in op.outs)
     whole = [View.whole(buffer_of(value).get_shape()) for value in (*op.ins, *op.outs)]
-    read = tuple(FoldedOperand(place, view) for place, view in enumerate(whole[: len(op.ins)]))
+    read = tuple(FoldedOperand(index, view) for index, view in enumerate(whole[: len(op.ins)]))
     work = Workload(op.instruction.data, op.kind.data, op.attrs.data, operands, results, body, program, rows)
     return GroupWorkload(work, read, tuple(whole[len(op.ins) :]), reason)
 

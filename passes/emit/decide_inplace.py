@@ -74,9 +74,9 @@ class _Operands:
 
     def move(self, source: _Root, target: _Root) -> None:
         """What was on `source` lies on `target`."""
-        for places in (self.results, self.operands):
-            if source in places:
-                places[target] = sorted([*places.get(target, ()), *places.pop(source)])
+        for held in (self.results, self.operands):
+            if source in held:
+                held[target] = sorted([*held.get(target, ()), *held.pop(source)])
 
 
 def _by_root(values: Sequence[SSAValue]) -> dict[_Root, list[int]]:
@@ -113,7 +113,7 @@ class _Facts:
             self.read[instruction].move(source, target)
         moved = [replace(access, region=replace(access.region, root=target)) for access in accesses]
         kept = [access for access in (*self.table[target], *moved) if access.instruction is not without]
-        self.table[target] = sorted(kept, key=lambda access: self.order.place(access.instruction))
+        self.table[target] = sorted(kept, key=lambda access: self.order.position(access.instruction))
 
 
 def may_alias_pairs(instruction: ResolvedOp) -> tuple[tuple[int, int], ...]:

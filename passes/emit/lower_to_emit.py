@@ -219,8 +219,8 @@ class _Bufferizer:
         group_work = workload_of(group)
         work, parts = group_work.work, take_apart(group.kernel)
         ins = [
-            self._operand(group, operand, place, parts.layout_at(place))
-            for place, operand in enumerate(group_work.operands)
+            self._operand(group, operand, index, parts.layout_at(index))
+            for index, operand in enumerate(group_work.operands)
         ]
         outs = [
             self._result(result, view) for result, view in zip(group.results, group_work.results, strict=True)
@@ -247,7 +247,7 @@ class _Bufferizer:
         self.block.add_op(op)
 
     def _operand(
-        self, group: GroupOp, operand: FoldedOperand, place: int, layout: LayoutAttr | None
+        self, group: GroupOp, operand: FoldedOperand, index: int, layout: LayoutAttr | None
     ) -> SSAValue:
         value = group.ins[operand.argument]
         if layout is None:
@@ -260,7 +260,7 @@ class _Bufferizer:
         name = argument_attrs(self.function, value.index)[logical.NAME_ATTR].data
         assert group.kernel is not None and self.prepare is not None
         work, src = workload_of(group).work, tuple(_strings(group.src))
-        packing = Packing(name, value.type, operand.view, layout, work, group.kernel, place, src)
+        packing = Packing(name, value.type, operand.view, layout, work, group.kernel, index, src)
         return self._derived(self.prepare.bind_for(packing))
 
     def _derived(self, made: BindOp) -> SSAValue:

@@ -44,7 +44,7 @@ class Packing:
         type_: Its tensor type.
         view: What of it the kernel reads.
         layout: How the kernel wants it.
-        work, kernel, place: What the kernel runs, its record, and which operand of the work it is.
+        work, kernel, index: What the kernel runs, its record, and which operand of the work it is.
         src: Source ops of the group or instruction.
     """
 
@@ -54,7 +54,7 @@ class Packing:
     layout: LayoutAttr
     work: Workload
     kernel: KernelAttr
-    place: int
+    index: int
     src: tuple[str, ...]
 
 
@@ -118,7 +118,7 @@ class Prepare:
         body = BodyOp(body_symbol(name), identity(source.type))
         self.module.body.block.add_op(body)
         kernel = descriptor(packing.kernel, self.target).prepare(
-            packing.work, packing.place, layout, self.target
+            packing.work, packing.index, layout, self.target
         )
         op = ResolvedOp(
             "pack", name, packing.src, [source], [bind.buffer], body=body.sym_name.data, kernel=kernel

@@ -33,9 +33,9 @@ class RecordParts:
     layouts: Sequence[LayoutAttr | None]
     workspace_bytes: int
 
-    def layout_at(self, place: int) -> LayoutAttr | None:
-        """The layout of operand `place`."""
-        return self.layouts[place] if place < len(self.layouts) else None
+    def layout_at(self, index: int) -> LayoutAttr | None:
+        """The layout of operand `index`."""
+        return self.layouts[index] if index < len(self.layouts) else None
 
     def workspace(self) -> SlotOp | None:
         """A slot for the workspace, None if the kernel needs none."""

@@ -33,12 +33,12 @@ def move(module: ModuleOp, program: ProgramOp, order: Sequence[ResolvedOp]) -> N
     _move_instructions(program, order)
     table = symbols(module)
     rank: dict[Operation, int] = {}
-    for place, instruction in enumerate(order):
+    for position, instruction in enumerate(order):
         for symbol in (instruction.body, instruction.code, instruction.prologue):
             if symbol is not None:
-                rank.setdefault(table[symbol_name(symbol)], place)
+                rank.setdefault(table[symbol_name(symbol)], position)
     for kind in (BodyOp, KernelOp):
-        _sort(module, {op: place for op, place in rank.items() if isinstance(op, kind)})
+        _sort(module, {op: position for op, position in rank.items() if isinstance(op, kind)})
 
 
 def _sort(module: ModuleOp, rank: Mapping[Operation, int]) -> None:

@@ -82,34 +82,34 @@ class _Chooser:
         self.missing = [len(sources) for sources in after]
         self.done = [False] * len(steps)
         self.followers: list[list[int]] = [[] for _ in steps]
-        for place, sources in enumerate(after):
+        for position, sources in enumerate(after):
             for source in sources:
-                self.followers[source].append(place)
+                self.followers[source].append(position)
         self.readers = _readers(steps)
         self.ready_since = [0] * len(steps)
         self.queue: list[tuple[int, int, int]] = []
 
     def run(self) -> list[int]:
-        for place, count in enumerate(self.missing):
+        for position, count in enumerate(self.missing):
             if not count:
-                self._offer(place)
+                self._offer(position)
         order: list[int] = []
         while self.queue:
-            lead, _, place = heappop(self.queue)
-            if self.done[place] or -lead != self.lead[place]:
+            lead, _, position = heappop(self.queue)
+            if self.done[position] or -lead != self.lead[position]:
                 continue
-            self.done[place] = True
-            order.append(place)
-            self._touch_all(self.steps[place])
-            for follower in self.followers[place]:
+            self.done[position] = True
+            order.append(position)
+            self._touch_all(self.steps[position])
+            for follower in self.followers[position]:
                 self.missing[follower] -= 1
                 if not self.missing[follower]:
                     self.ready_since[follower] = len(order)
                     self._offer(follower)
         return order
 
-    def _offer(self, place: int) -> None:
-        heappush(self.queue, (-self.lead[place], -self.ready_since[place], place))
+    def _offer(self, position: int) -> None:
+        heappush(self.queue, (-self.lead[position], -self.ready_since[position], position))
 
     def _touch_all(self, step: Step) -> None:
         for touched in (step.reads, step.writes):
@@ -123,17 +123,17 @@ class _Chooser:
 
     def _shift(self, buffer: Hashable, sign: int) -> None:
         """The lead of those that read `buffer`, where it has come to the cache (1) or left it (-1)."""
-        for place in self.readers.get(buffer, ()):
-            if self.done[place]:
+        for position in self.readers.get(buffer, ()):
+            if self.done[position]:
                 continue
-            self.lead[place] += sign * self.steps[place].reads[buffer]
-            if not self.missing[place]:
-                self._offer(place)
+            self.lead[position] += sign * self.steps[position].reads[buffer]
+            if not self.missing[position]:
+                self._offer(position)
 
 
 def _readers(steps: Sequence[Step]) -> dict[Hashable, list[int]]:
     readers: dict[Hashable, list[int]] = {}
-    for place, step in enumerate(steps):
+    for position, step in enumerate(steps):
         for buffer in step.reads:
-            readers.setdefault(buffer, []).append(place)
-    return {buffer: places for buffer, places in readers.items() if len(places) <= MOST_READERS}
+            readers.setdefault(buffer, []).append(position)
+    return {buffer: positions for buffer, positions in readers.items() if len(positions) <= MOST_READERS}

@@ -117,10 +117,10 @@ def _order_by_reuse(module: ModuleOp, program: ProgramOp) -> bool:
     if memory_bytes(steps, inf) >= FEWER * in_text:
         return False
     order = reuse_order(steps, _conflicts(accesses), capacity)
-    by_reuse = memory_bytes([steps[place] for place in order], capacity)
+    by_reuse = memory_bytes([steps[position] for position in order], capacity)
     if by_reuse >= FEWER * in_text:
         return False
-    move(module, program, [instructions[place] for place in order])
+    move(module, program, [instructions[position] for position in order])
     because = f"{by_reuse} bytes come from memory, {in_text} in text order"
     record_decision(module, SchedulePass.name, [program.sym_name.data], "order by reuse", because)
     return True
@@ -142,9 +142,9 @@ def _conflicts(accesses: Sequence[tuple[Access, ...]]) -> list[set[int]]:
     """The earlier places that each instruction has to wait for."""
     hazards = Hazards()
     found: list[set[int]] = []
-    for place, touched in enumerate(accesses):
+    for position, touched in enumerate(accesses):
         found.append(hazards.of(touched))
-        hazards.note(touched, place)
+        hazards.note(touched, position)
     return found
 
 
@@ -227,13 +227,13 @@ class _Planner:
         if stream in self.ends:
             needed.add(self.ends[stream])
         edges = self._irredundant(needed)
-        place = len(self.stream)
+        position = len(self.stream)
         mask = 0
         for source in edges:
             mask |= self.closure[source] | 1 << source
         self.closure.append(mask)
-        self.ends[stream] = place
-        self.hazards.note(accesses, place)
+        self.ends[stream] = position
+        self.hazards.note(accesses, position)
         self.stream.append(stream)
         self.after.append(tuple(edges))
 
@@ -244,7 +244,7 @@ class _Planner:
     def write(self, instructions: Sequence[ResolvedOp], written: frozenset[BindOp | SlotOp]) -> None:
         """Puts the plan into the program; `written`: what the program writes."""
         for op, stream, after in zip(instructions, self.stream, self.after, strict=True):
-            sources = [instructions[place] for place in after]
+            sources = [instructions[position] for position in after]
             op.properties["stream"] = IntegerAttr(stream, i64)
             op.properties["after"] = ArrayAttr([_edge(op, source, len(after), written) for source in sources])
 

@@ -35,38 +35,38 @@ def predicted_us(steps: Sequence[Step], join_us: float) -> float:
     """
     missing = [len(step.after) for step in steps]
     followers: list[list[int]] = [[] for _ in steps]
-    for place, step in enumerate(steps):
+    for index, step in enumerate(steps):
         for source in step.after:
-            followers[source].append(place)
-    coming = [(0.0, place) for place, count in enumerate(missing) if not count]
+            followers[source].append(index)
+    coming = [(0.0, index) for index, count in enumerate(missing) if not count]
     ended = [0.0] * len(steps)
     left: dict[int, float] = {}
     now = 0.0
     while coming or left:
         while coming and coming[0][0] <= now:
-            place = heappop(coming)[1]
-            left[place] = steps[place].us
+            index = heappop(coming)[1]
+            left[index] = steps[index].us
         if not left:
             now = coming[0][0]
             continue
-        slowness = max(1.0, sum(steps[place].share for place in left))
+        slowness = max(1.0, sum(steps[index].share for index in left))
         span = min(left.values()) * slowness
         if coming:
             span = min(span, coming[0][0] - now)
         now += span
-        for place in list(left):
-            left[place] -= span / slowness
-            if left[place] > _NOTHING:
+        for index in list(left):
+            left[index] -= span / slowness
+            if left[index] > _NOTHING:
                 continue
-            del left[place]
-            ended[place] = now
-            for follower in followers[place]:
+            del left[index]
+            ended[index] = now
+            for follower in followers[index]:
                 missing[follower] -= 1
                 if not missing[follower]:
                     heappush(coming, (_start(steps, follower, ended, join_us), follower))
     return now
 
 
-def _start(steps: Sequence[Step], place: int, ended: Sequence[float], join_us: float) -> float:
-    stream = steps[place].stream
-    return max(ended[source] + join_us * (steps[source].stream != stream) for source in steps[place].after)
+def _start(steps: Sequence[Step], index: int, ended: Sequence[float], join_us: float) -> float:
+    stream = steps[index].stream
+    return max(ended[source] + join_us * (steps[source].stream != stream) for source in steps[index].after)

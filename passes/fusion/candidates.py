@@ -175,24 +175,24 @@ class _Frontier:
 
     def pop(self) -> Operation:
         """The first of the ops in the text."""
-        place = heapq.heappop(self._queue)
-        self._readers.discard(place)
-        return self._ops[place]
+        position = heapq.heappop(self._queue)
+        self._readers.discard(position)
+        return self._ops[position]
 
     def add_readers(self, op: Operation, *, of_member: bool) -> None:
         """Adds what reads `op`, which is a member of the cluster or stays outside."""
         for result in op.results:
             for use in result.uses:
-                place = self._position.get(use.operation)
-                if place is None:
+                position = self._position.get(use.operation)
+                if position is None:
                     continue
-                if place not in self._ops:
+                if position not in self._ops:
                     if _is_dead_producer(use.operation):
                         continue
-                    self._ops[place] = use.operation
-                    heapq.heappush(self._queue, place)
+                    self._ops[position] = use.operation
+                    heapq.heappush(self._queue, position)
                 if of_member:
-                    self._readers.add(place)
+                    self._readers.add(position)
 
 
 def result_count(members: Collection[Operation]) -> int:

@@ -15,7 +15,7 @@ from aicf.backends.registry import get_kernels
 from aicf.dialects import logical
 from aicf.dialects.emit import PREPARE, GroupOp
 from aicf.dialects.emit_types import TargetAttr
-from aicf.passes.bodies.matching import is_placed
+from aicf.passes.bodies.matching import is_rearranged
 from aicf.passes.bodies.outlining import Outline, id_of, is_rematerializable, outline, sources_of
 from aicf.passes.bodies.structure import Structure
 from aicf.passes.bodies.workload import (
@@ -68,11 +68,11 @@ class FusionContext:
             if isinstance(op, GroupOp)
         }
         self.renumber()
-        self.pinned = {id_: place for place, ids in enumerate(self.policy.groups) for id_ in ids}
+        self.pinned = {id_: number for number, ids in enumerate(self.policy.groups) for id_ in ids}
         self.listed = {}
         for op in self.position if self.pinned else ():
-            if op_id(op) is not None and (place := self._pin(op)) is not None:
-                self.listed.setdefault(place, []).append(op)
+            if op_id(op) is not None and (number := self._pin(op)) is not None:
+                self.listed.setdefault(number, []).append(op)
         self.listed_results = frozenset(filter(self._is_listed_result, chain(*self.listed.values())))
         placed = self._placed_ids() if self.pinned else set[str]()
         self.begins = [next((id_ for id_ in ids if id_ not in placed), ids[0]) for ids in self.policy.groups]
@@ -89,23 +89,23 @@ class FusionContext:
 
     def _placed_ids(self) -> set[str]:
         """The ids, also without their buckets, of what follows from coordinates, in groups or not."""
-        ops = (op for op in self.function.walk() if any(map(is_placed, op.results)))
+        ops = (op for op in self.function.walk() if any(map(is_rearranged, op.results)))
         return {name for op in ops if (id_ := op_id(op)) for name in (id_, without_bucket(id_))}
 
     def _named_by_sources(self) -> dict[str, int]:
-        begins = {begin: place for place, begin in enumerate(self.begins)}
+        begins = {begin: number for number, begin in enumerate(self.begins)}
         named: dict[str, int] = {}
         for op in self.function.walk():
             id_ = op_id(op) or ""
-            place = begins.get(id_, begins.get(without_bucket(id_)))
-            if place is not None:
+            number = begins.get(id_, begins.get(without_bucket(id_)))
+            if number is not None:
                 first = sources(op)[0]
-                named[first] = min(place, named.get(first, place))
+                named[first] = min(number, named.get(first, number))
         return named
 
     def renumber(self) -> None:
         """Notes the places of the function's ops again, after some were added or moved."""
-        self.position = {op: place for place, op in enumerate(self.function.body.block.ops)}
+        self.position = {op: index for index, op in enumerate(self.function.body.block.ops)}
 
     def group_id(self, members: Sequence[Operation], free: Collection[str] = ()) -> str:
         """The id of a group: its first source with the bucket of the first member, else the first member's own id.
@@ -127,11 +127,11 @@ class FusionContext:
     def _is_named(self, members: Sequence[Operation]) -> bool:
         """Whether the group that the policy lists with `members`, if it lists one, begins among them, and has the name
         of the first one's source."""
-        if (place := self._pin(members[0])) is None:
+        if (group := self._pin(members[0])) is None:
             return True
-        first = self.begins[place]
+        first = self.begins[group]
         begins = any(first in (id_of(op), without_bucket(id_of(op))) for op in members)
-        return begins and self.named.get(sources(members[0])[0], place) == place
+        return begins and self.named.get(sources(members[0])[0], group) == group
 
     def rename(self, group: GroupOp, name: str) -> None:
         """Calls a group otherwise, with what is called after it."""
@@ -151,13 +151,13 @@ class FusionContext:
 
         What two of those have in common would keep the values of both in memory, which they are there to avoid.
         """
-        return self._place(op) == self._place(other)
+        return self._group_and_part(op) == self._group_and_part(other)
 
     def may_be_one(
         self, ops: Iterable[Operation], ids: Mapping[Operation, str] = MappingProxyType({})
     ) -> bool:
         """`may_join` of all of `ops`; `ids` are those of future copies."""
-        return len({self._place(op, ids.get(op)) for op in ops}) <= 1
+        return len({self._group_and_part(op, ids.get(op)) for op in ops}) <= 1
 
     def why_not_fusible(self, ops: Iterable[Operation]) -> str:
         """Why `may_be_one` refuses."""
@@ -240,14 +240,14 @@ class FusionContext:
 
     def listed_with(self, op: Operation) -> tuple[Operation, ...]:
         """What the policy lists in one group with `op`, without the producers that the group gets copies of."""
-        place = self._pin(op)
-        here = [] if place is None else [each for each in self.listed[place] if each in self.position]
+        group = self._pin(op)
+        here = [] if group is None else [each for each in self.listed[group] if each in self.position]
         computing = {each for each in here if not is_rematerializable(each)}
         return tuple(
             each for each in here if each in computing or any(x.owner in computing for x in each.operands)
         )
 
-    def _place(self, op: Operation, copy: str | None = None) -> tuple[int | None, str | None]:
+    def _group_and_part(self, op: Operation, copy: str | None = None) -> tuple[int | None, str | None]:
         """Ops of one place may share a group."""
         return self._pin(op, copy), part_of(copy or id_of(op))
 

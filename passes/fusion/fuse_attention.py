@@ -14,7 +14,7 @@ from xdsl.passes import ModulePass
 from aicf.dialects import logical
 from aicf.dialects.types import tensor, tensor_info
 from aicf.passes.bodies.attention import Attention, NoAttention, attention_behind
-from aicf.passes.bodies.matching import computed_from, is_placed, only_reader
+from aicf.passes.bodies.matching import computed_from, is_rearranged, only_reader
 from aicf.passes.bodies.outlining import Outline, id_of, outline
 from aicf.passes.bodies.views import is_rearrangement
 from aicf.passes.bodies.workload import target_of
@@ -53,13 +53,13 @@ class FuseAttentionPass(ModulePass):
             for output in list(context.function.body.block.ops):
                 if isinstance(output, logical.MatmulOp):
                     _fuse(output, context)
-            _drop_unread_places(context)
+            _drop_unread_rows(context)
 
 
-def _drop_unread_places(context: FusionContext) -> None:
+def _drop_unread_rows(context: FusionContext) -> None:
     """Takes out what follows from coordinates and was copied into all of its readers."""
     for op in reversed(list(context.function.body.block.ops)):
-        if op.results and is_placed(op.results[0]) and op.results[0].first_use is None:
+        if op.results and is_rearranged(op.results[0]) and op.results[0].first_use is None:
             context.function.body.block.erase_op(op)
             del context.position[op]
 
@@ -145,7 +145,7 @@ def _members(attention: Attention, context: FusionContext) -> tuple[Operation, .
     """The ops from the first product to the second one, in text order; feeders of them are not counted."""
     given = set(attention.operands)
     ops = computed_from([attention.output.result], given, context.position)
-    return tuple(op for op in ops if not (isinstance(op, logical.ConstantOp) or is_placed(op.results[0])))
+    return tuple(op for op in ops if not (isinstance(op, logical.ConstantOp) or is_rearranged(op.results[0])))
 
 
 def _other_reader(members: Sequence[Operation], output: Operation) -> Operation | None:
@@ -221,9 +221,9 @@ def _use_equal_batches(body: Block) -> None:
     """Repeats operands of the products that have fewer batch elements than the other, as views."""
     for product in [op for op in body.ops if isinstance(op, logical.MatmulOp)]:
         batch = tensor_info(product.result.type).shape[:-2]
-        for place, value in enumerate(product.operands):
+        for index, value in enumerate(product.operands):
             if tensor_info(value.type).shape[:-2] != batch:
-                product.operands[place] = _repeated(value, batch, product, body)
+                product.operands[index] = _repeated(value, batch, product, body)
 
 
 def _repeated(value: SSAValue, batch: tuple[int, ...], reader: Operation, body: Block) -> SSAValue:
@@ -246,8 +246,8 @@ def _repeated(value: SSAValue, batch: tuple[int, ...], reader: Operation, body: 
 def _use_kernel_layout(body: Block) -> None:
     """Turns transpose flags of the products into views of their operands, except for keys, which are read by rows."""
     products = [op for op in body.ops if isinstance(op, logical.MatmulOp)]
-    for place, product in enumerate(products):
-        wants_b = place == 0
+    for index, product in enumerate(products):
+        wants_b = index == 0
         lhs, rhs = product.operands
         if product.transpose_a is not None:
             lhs = _swapped(lhs, product, body)

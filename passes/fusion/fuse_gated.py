@@ -65,9 +65,9 @@ def _pairs(context: FusionContext) -> list[Pair]:
 def _pairs_of(products: Sequence[logical.MatmulOp]) -> Iterator[Pair]:
     """Those of one left operand."""
     kinds = [next(each for each in products if are_alike(product, each)) for product in products]
-    for place, one in enumerate(products):
-        for later, other in enumerate(products[place + 1 :], place + 1):
-            if kinds[place] is kinds[later] and one.rhs is not other.rhs:
+    for index, one in enumerate(products):
+        for later, other in enumerate(products[index + 1 :], index + 1):
+            if kinds[index] is kinds[later] and one.rhs is not other.rhs:
                 yield one, other
 
 

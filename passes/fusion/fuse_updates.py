@@ -13,7 +13,7 @@ from xdsl.passes import ModulePass
 
 from aicf.dialects import logical
 from aicf.dialects.types import byte_count, tensor_info
-from aicf.passes.bodies.matching import is_placed
+from aicf.passes.bodies.matching import is_rearranged
 from aicf.passes.bodies.outlining import Outline, id_of, is_rematerializable, outline
 from aicf.passes.bodies.updates import body_update, is_spread
 from aicf.passes.bodies.view_folding import fold_views
@@ -232,7 +232,7 @@ def _unfit_operand(op: Operation, members: Collection[Operation]) -> str | None:
                 continue
             if value.op in members:
                 stack.append(value.op)
-            elif is_placed(value):
+            elif is_rearranged(value):
                 if tensor_info(value.type).rank > 1:
                     return (
                         f"it reads '{id_of(value.op)}', whose elements follow from coordinates along several "

@@ -153,8 +153,8 @@ class _Writer:
         inner = {
             r: v for part in merge.parts for r, v in zip(part.results, yielded(part.body.block), strict=True)
         }
-        place = {self._value(inner[result]): result for result in merge.results}
-        self.results = [place[value] for op in self.block.ops for value in op.results if value in place]
+        targets = {self._value(inner[result]): result for result in merge.results}
+        self.results = [targets[value] for op in self.block.ops for value in op.results if value in targets]
         for result in self.results:
             self._identify(inner[result])
         self.block.add_op(YieldOp([self._value(inner[result]) for result in self.results]))
@@ -165,7 +165,7 @@ class _Writer:
         for op, needed in waits.items():
             for other in needed:
                 readers[other].append(op)
-        number = {op: place for place, op in enumerate(ops)}
+        number = {op: index for index, op in enumerate(ops)}
         ready = [(id_of(op), number[op]) for op in ops if not waits[op]]
         heapq.heapify(ready)
         order: list[Operation] = []

@@ -48,21 +48,21 @@ def check_formed(policy: KernelPolicy, groups: Sequence[GroupOp]) -> None:
         UnformedGroup: they are not.
     """
     members = {group.id.data: _op_ids(group) for group in groups} if policy.groups else {}
-    for place, wanted in enumerate(policy.groups):
+    for index, wanted in enumerate(policy.groups):
         here = [id_ for id_ in wanted if any(id_ in ids for ids in members.values())]
         # Views and constants may be in others as well.
         if here and not any(all(id_ in ids for id_ in here) for ids in members.values()):
-            raise UnformedGroup(f"groups[{place}]", here, *_found(here, members))
+            raise UnformedGroup(f"groups[{index}]", here, *_found(here, members))
 
 
 def _found(here: Sequence[str], members: Mapping[str, Mapping[str, None]]) -> tuple[str, str]:
     """Which groups hold the ops, and what may be written instead."""
     held = {id_: next(name for name, ids in members.items() if id_ in ids) for id_ in here}
     parts = {name: [id_ for id_ in here if held[id_] == name] for name in dict.fromkeys(held.values())}
-    places = ", ".join(f"{_quoted(ids)} in '{name}'" for name, ids in parts.items())
+    found = ", ".join(f"{_quoted(ids)} in '{name}'" for name, ids in parts.items())
     legal = ", ".join(f"[{', '.join(ids)}]" for ids in parts.values() if len(ids) > 1)
     way_out = f"split it, as into {legal}," if legal else "split"
-    return places, f"{way_out} or drop the entry"
+    return found, f"{way_out} or drop the entry"
 
 
 def _quoted(ids: Sequence[str]) -> str:

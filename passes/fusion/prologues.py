@@ -72,7 +72,7 @@ def _latest_start(value: SSAValue, whole: Rows) -> Rows | None:
 
     That value is no cast: rows are read as they lie in memory, and widened on the way in.
     """
-    reductions = [place for place, op in enumerate(whole) if op.has_trait(logical.Reduction)]
+    reductions = [index for index, op in enumerate(whole) if op.has_trait(logical.Reduction)]
     for op in reversed(whole[: reductions[0]]):
         if isinstance(op, logical.CastOp):
             continue

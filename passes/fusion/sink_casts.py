@@ -59,12 +59,12 @@ def _sink_all(group: GroupOp, context: FusionContext) -> None:
 
 def _widenings(group: GroupOp) -> Iterator[tuple[int, logical.CastOp]]:
     """The results that are a cast of an operand to wider elements, each with its index first."""
-    for place, value in enumerate(yielded(group.body.block)):
+    for index, value in enumerate(yielded(group.body.block)):
         cast = value.owner
         if not isinstance(cast, logical.CastOp) or not isinstance(cast.operand, BlockArgument):
             continue
         if byte_count(cast.result.type) > byte_count(cast.operand.type):
-            yield place, cast
+            yield index, cast
 
 
 @dataclass(frozen=True)
@@ -73,19 +73,19 @@ class _Sinking:
 
     Args:
         producer: The group that gives it.
-        place: Of the result.
+        index: Of the result.
         cast: In the body of the producer.
     """
 
     producer: GroupOp
-    place: int
+    index: int
     cast: logical.CastOp
     context: FusionContext
 
     @property
     def result(self) -> OpResult:
         """What is read."""
-        return self.producer.results[self.place]
+        return self.producer.results[self.index]
 
     @cached_property
     def readers(self) -> list[Operation]:
@@ -124,7 +124,7 @@ def _sink(sinking: _Sinking) -> GroupOp | None:
     readers = [op for op in sinking.readers if isinstance(op, GroupOp) and is_loops(op)]
     if len(readers) < len(sinking.readers):
         return producer
-    rest = _without(producer, sinking.place)
+    rest = _without(producer, sinking.index)
     apart = sum(alone_us(group, context) for group in (producer, *readers))
     if rest is None:
         context.used.discard(producer.id.data)
@@ -141,7 +141,7 @@ def _sink(sinking: _Sinking) -> GroupOp | None:
     # Names are taken one after the other: those of the plans that were asked for are of each alone.
     formed = [replace(merge).form().id.data for merge in merges]
     subjects = list(dict.fromkeys((id_of(sinking.cast), *formed)))
-    _replace(producer, rest, sinking.place, context)
+    _replace(producer, rest, sinking.index, context)
     figures = {"unfused_us": microseconds(apart), "fused_us": microseconds(whole)}
     choice = "done by its consumer" if len(merges) == 1 else f"done by each of its {len(merges)} consumers"
     because = "a cast in registers costs next to nothing, and the wider values need no memory"
@@ -149,9 +149,9 @@ def _sink(sinking: _Sinking) -> GroupOp | None:
     return rest
 
 
-def _without(group: GroupOp, place: int) -> GroupOp | None:
+def _without(group: GroupOp, index: int) -> GroupOp | None:
     """A group without one of its results and without what only that needed, in no block; None if it has no other."""
-    kept = [value for number, value in enumerate(yielded(group.body.block)) if number != place]
+    kept = [value for number, value in enumerate(yielded(group.body.block)) if number != index]
     if not kept:
         return None
     needed: set[SSAValue] = set(kept)
@@ -176,13 +176,13 @@ def _without(group: GroupOp, place: int) -> GroupOp | None:
     return rest
 
 
-def _replace(group: GroupOp, rest: GroupOp | None, place: int, context: FusionContext) -> None:
+def _replace(group: GroupOp, rest: GroupOp | None, index: int, context: FusionContext) -> None:
     """Puts what is left of a group, which nobody reads a result of, where the group is."""
     block = context.function.body.block
     if rest is not None:
         block.insert_op_before(rest, group)
         context.used.add(rest.id.data)
-        kept = [result for result in group.results if result.index != place]
+        kept = [result for result in group.results if result.index != index]
         for old, new in zip(kept, rest.results, strict=True):
             new.name_hint = old.name_hint
             old.replace_all_uses_with(new)

@@ -118,12 +118,12 @@ class DimSplitter:
         operand, dimensions = op.operand, list(op.dimensions.get_values())
         moved = [self._moved(target, dim) for target in dimensions]
         if dim in dimensions:
-            place = dimensions.index(dim)
-            if tensor_info(operand.type).shape[place] == 1:
-                moved[place] = dim + len(self._sizes) - 1
+            index = dimensions.index(dim)
+            if tensor_info(operand.type).shape[index] == 1:
+                moved[index] = dim + len(self._sizes) - 1
             else:
-                operand = self.split(operand, place)
-                moved[place : place + 1] = range(dim, dim + len(self._sizes))
+                operand = self.split(operand, index)
+                moved[index : index + 1] = range(dim, dim + len(self._sizes))
         return logical.BroadcastOp(operand, moved, self._shape(op.result, dim))
 
     def _reduction(self, op: logical.ReduceMaxOp | logical.ReduceSumOp, dim: int) -> LogicalOp:
@@ -174,10 +174,10 @@ class DimSplitter:
             if use.operation is not made.owner:
                 self._carry(made, use.operation, use.index, dim)
 
-    def _carry(self, made: SSAValue, reader: Operation, place: int, dim: int) -> None:
-        old = reader.operands[place]
+    def _carry(self, made: SSAValue, reader: Operation, index: int, dim: int) -> None:
+        old = reader.operands[index]
         if isinstance(reader, logical.ReshapeOp):
-            reader.operands[place] = made
+            reader.operands[index] = made
         elif isinstance(reader, logical.TransposeOp):
             order = list(reader.permutation.get_values())
             moved = [new for each in order for new in self._spread(each, dim)]
@@ -190,7 +190,7 @@ class DimSplitter:
             joined = logical.ReshapeOp(made, tensor_info(old.type).shape)
             joined.result.name_hint = old.name_hint
             self._body.insert_op_before(joined, reader)
-            reader.operands[place] = joined.result
+            reader.operands[index] = joined.result
 
 
 def _has_equal_batches(op: logical.MatmulOp) -> bool:

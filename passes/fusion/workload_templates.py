@@ -34,9 +34,9 @@ class WorkTemplate:
         return replace(self.work, work=own)
 
 
-def _token(place: int) -> str:
+def _token(index: int) -> str:
     """The name of the value at a place; no derived value is called so."""
-    return f"value.{place}"
+    return f"value.{index}"
 
 
 def _values(body: Block) -> list[SSAValue]:
@@ -46,10 +46,10 @@ def _values(body: Block) -> list[SSAValue]:
 def _numbered(body: Block) -> Block:
     """A copy of a body in which ids of ops and names of values say their places."""
     block, values = _copy(body)
-    for place, op in enumerate(block.ops):
-        op.attributes[ID_ATTR] = StringAttr(str(place))
-    for place, value in enumerate(values):
-        value.name_hint = _token(place)
+    for index, op in enumerate(block.ops):
+        op.attributes[ID_ATTR] = StringAttr(str(index))
+    for index, value in enumerate(values):
+        value.name_hint = _token(index)
     return block
 
 
@@ -69,14 +69,14 @@ class _Names:
 
     def __init__(self, body: Block):
         self.ops = list(body.ops)
-        self.hints = {_token(place): value.name_hint for place, value in enumerate(_values(body))}
+        self.hints = {_token(index): value.name_hint for index, value in enumerate(_values(body))}
 
     def block(self, template: Block) -> Block:
         """A copy of a block with the ids, places and names of the body; ops that stand for none of it have none."""
         block, values = _copy(template)
         for op in block.ops:
-            if isinstance(place := op.attributes.get(ID_ATTR), StringAttr):
-                own = self.ops[int(place.data)]
+            if isinstance(index := op.attributes.get(ID_ATTR), StringAttr):
+                own = self.ops[int(index.data)]
                 op.attributes, op.location = dict(own.attributes), own.location
         self._rename(values)
         return block

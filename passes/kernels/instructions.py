@@ -132,11 +132,11 @@ class Filler:
         Raises:
             InvalidIR: the instruction contradicts its body, or reads a prepared layout that only a record explains.
         """
-        for place, value in enumerate(op.ins):
+        for index, value in enumerate(op.ins):
             if (layout := buffer_of(value).get_layout()) is not None:
                 raise invalid(
                     op,
-                    f"instruction '{op.instruction.data}': operand {place} is prepared as '{layout.layout.data}', "
+                    f"instruction '{op.instruction.data}': operand {index} is prepared as '{layout.layout.data}', "
                     "but no kernel record says for which kernel; give kernel(...), or bind the parameter itself",
                 )
         allowed = execution_of(self.module).prepared_weights
@@ -149,7 +149,7 @@ class Filler:
         needed = set(may_alias_pairs(op))
         for number, out in enumerate(op.outs):
             needed |= {
-                (number, place) for place, region in enumerate(regions) if region_of(out).overlaps(region)
+                (number, index) for index, region in enumerate(regions) if region_of(out).overlaps(region)
             }
 
         def reason(kernel: KernelAttr) -> str | None:
@@ -174,9 +174,9 @@ class Filler:
         op.properties["constraints"] = DictionaryAttr({**parts.constraints, **op.constraints.data})
         op.properties["expected_us"] = cost
         ins = list(op.ins)
-        for place, layout in enumerate(parts.layouts):
+        for index, layout in enumerate(parts.layouts):
             if layout is not None:
-                ins[place] = self._prepared(program, op, work, kernel, place, layout)
+                ins[index] = self._prepared(program, op, work, kernel, index, layout)
         ws = self._workspace(program, op, parts.workspace(), parts.workspace_bytes)
         outs = list(op.outs)
         op.operands = [*ins, *outs, *ws]
@@ -188,15 +188,15 @@ class Filler:
         op: ResolvedOp,
         work: Workload,
         kernel: KernelAttr,
-        place: int,
+        index: int,
         layout: LayoutAttr,
     ) -> SSAValue:
-        param = op.ins[place].owner
+        param = op.ins[index].owner
         assert isinstance(param, BindOp)
         view = View.whole(buffer_of(param.buffer).get_shape())
         src = tuple(source.data for source in op.src)
         name, type_ = param.bind_name.data, tensor_of(param.buffer.type)
-        made = self.prepare.bind_for(Packing(name, type_, view, layout, work, kernel, place, src))
+        made = self.prepare.bind_for(Packing(name, type_, view, layout, work, kernel, index, src))
         known = {bind.bind_name.data: bind for bind in program.binds if bind.role.data == "derived"}
         if (bind := known.get(made.bind_name.data)) is None:
             bind = BindOp("derived", made.bind_name.data, buffer_of(made.buffer))

@@ -213,7 +213,7 @@ def _sgd_step(writer: _Writer) -> SSAValue:
     number = writer.integer("learning_rate_operand")
     if number not in _SGD_ORDER:
         raise NoBody("a constant learning rate stands in the body alone")
-    parameter, gradient = (writer.args[place] for place in _SGD_ORDER[number])
+    parameter, gradient = (writer.args[index] for index in _SGD_ORDER[number])
     rate = writer.args[number]
     info = tensor_info(gradient.type)
     if tensor_info(rate.type).elements != 1:

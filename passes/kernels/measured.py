@@ -193,7 +193,7 @@ def specs_of(records: Sequence[Mapping[str, Attribute]]) -> list[dict[str, objec
     told = 1
     for name in sorted(records[0], key=_CONSEQUENCES.__contains__):
         numbers: dict[tuple[int, Attribute | None], int] = {}
-        keys = ((place, record.get(name)) for place, record in zip(classes, records, strict=True))
+        keys = ((index, record.get(name)) for index, record in zip(classes, records, strict=True))
         finer = [numbers.setdefault(key, len(numbers)) for key in keys]
         if len(numbers) > told:
             telling.append(name)

@@ -34,20 +34,20 @@ def staging_us(record: KernelAttr, work: Workload, op: Operation, target: Target
     infos = (*work.operands, *work.results)
     total = 0.0
     for entry in cast("ArrayAttr[IntegerAttr]", fixed):
-        place = entry.value.data
-        result = place - len(work.operands)
-        crosses = infos[place].role == "input" if result < 0 else _is_output(op.results, result)
+        index = entry.value.data
+        result = index - len(work.operands)
+        crosses = infos[index].role == "input" if result < 0 else _is_output(op.results, result)
         if crosses:
-            info = infos[place]
+            info = infos[index]
             total += backend.copy_us(prod(info.shape) * element_named(info.dtype).bytes, target)
     return total
 
 
-def _is_output(results: Sequence[SSAValue], place: int) -> bool:
+def _is_output(results: Sequence[SSAValue], index: int) -> bool:
     """Whether a result, or a view of it, is given back. An instruction that was written open has no results: what it
     writes to a bind is not counted.
     """
-    return place < len(results) and _is_returned(results[place])
+    return index < len(results) and _is_returned(results[index])
 
 
 def _is_returned(value: SSAValue) -> bool:

@@ -74,7 +74,7 @@ class _Elision:
         self.parts = parts_of_group(self.group, self.concat)
         names = [_name_of(part) for part in self.parts]
         self.labels = [
-            name if names.count(name) == 1 else f"{name} (part {place})" for place, name in enumerate(names)
+            name if names.count(name) == 1 else f"{name} (part {index})" for index, name in enumerate(names)
         ]
 
     def run(self) -> None:
@@ -238,8 +238,8 @@ def _name_of(part: Part) -> str:
         return argument_attrs(function, source.index)[logical.NAME_ATTR].data
     owner = None if source is None else source.owner
     if isinstance(owner, GroupOp) and len(owner.results) > 1:
-        place = next(place for place, result in enumerate(owner.results) if result is source)
-        owner = yielded(owner.body.block)[place].owner
+        index = next(index for index, result in enumerate(owner.results) if result is source)
+        owner = yielded(owner.body.block)[index].owner
     if isinstance(owner, GroupOp):
         return owner.id.data
     return (op_id(owner) if isinstance(owner, Operation) else None) or f"part {part.index}"

@@ -113,7 +113,7 @@ class LayoutGraph:
 
     def components(self) -> list[Component]:
         """Those with a convolution, a pooling or a transposition between the two orders, by their first producer."""
-        place = {group: number for number, group in enumerate(self.groups)}
+        order = {group: number for number, group in enumerate(self.groups)}
         seen: set[GroupOp] = set()
         found: list[Component] = []
         for first in self.values:
@@ -121,11 +121,11 @@ class LayoutGraph:
                 continue
             leans = self._leanings(first)
             seen.update(leans)
-            producers = tuple(sorted(leans, key=place.__getitem__))
+            producers = tuple(sorted(leans, key=order.__getitem__))
             touched = dict.fromkeys(group for producer in producers for group in self.with_users(producer))
             if any(map(_matters, touched)):
                 preferred = frozenset(producer for producer in producers if leans[producer])
-                groups = tuple(sorted(touched, key=place.__getitem__))
+                groups = tuple(sorted(touched, key=order.__getitem__))
                 found.append(Component(producers, groups, preferred))
         return found
 

@@ -20,7 +20,7 @@ from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp, YieldOp
 from aicf.dialects.types import tensor_info
 from aicf.passes.bodies.factored_views import strided
-from aicf.passes.bodies.matching import is_placed, only_reader
+from aicf.passes.bodies.matching import is_rearranged, only_reader
 from aicf.passes.bodies.outlining import id_of, is_rematerializable, outline, sources_of
 from aicf.passes.bodies.view_folding import reads_in_memory
 from aicf.passes.bodies.view_reconstruction import view_ops
@@ -57,9 +57,11 @@ class MaterializeViewsPass(ModulePass):
 def _give_memory(context: FusionContext) -> None:
     """Materialises coordinates, and what follows from them alone, for ops that take operands from memory."""
     for op in list(context.function.body.block.ops):
-        for place in range(len(op.operands)):
-            source = _behind_views(op.operands[place])  # as it is now: another operand may have been the same
-            if (_moves_elements(op) or reads_in_memory(op, place)) and is_placed(source):
+        for number in range(len(op.operands)):
+            source = _behind_views(
+                op.operands[number]
+            )  # as it is now: another operand may have been the same
+            if (_moves_elements(op) or reads_in_memory(op, number)) and is_rearranged(source):
                 assert isinstance(source, OpResult)
                 _materialize(source.op, context, f"'{id_of(op)}' reads it from memory", _READERS)
 
@@ -158,7 +160,7 @@ def _replace_end(end: Operation, ops: Sequence[Operation], context: FusionContex
     chain, name = _chain_to(end), id_of(end)
     src = list(dict.fromkeys(source for op in chain for source in sources(op)))
     source = ops[-1].results[0] if ops else chain[0].operands[0]
-    ids = [derived_id(name, f"view{place}") for place in range(len(ops) - 1)]
+    ids = [derived_id(name, f"view{number}") for number in range(len(ops) - 1)]
     for op, id_ in zip(ops, [*ids, name], strict=bool(ops)):
         set_identity(op, id_, src)
     context.function.body.block.insert_ops_before(ops, end)
@@ -202,8 +204,8 @@ def _transposed_parts(op: Operation, context: FusionContext, because: str) -> bo
     order = op.permutation.get_values()
     parts = [logical.TransposeOp(part, order) for part in concat.parts]
     made = logical.ConcatOp([part.result for part in parts], order.index(concat.axis.value.data))
-    for place, part in enumerate(parts):
-        set_identity(part, derived_id(id_of(op), f"part{place}"), sources(op))
+    for number, part in enumerate(parts):
+        set_identity(part, derived_id(id_of(op), f"part{number}"), sources(op))
     set_identity(made, id_of(concat), [*sources(concat), *sources(op)])
     made.result.name_hint = op.result.name_hint
     block = context.function.body.block

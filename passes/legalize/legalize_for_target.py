@@ -84,7 +84,7 @@ def _reason(
 def _copies_views(op: Operation, row: OpExpansion, context: FusionContext) -> bool:
     """Copies operands that are seen through views, if kernels run the op when these lie in one piece; no more of them
     than that takes."""
-    owners = (op.operands[place].owner for place in row.copied)
+    owners = (op.operands[index].owner for index in row.copied)
     views = list(dict.fromkeys(owner for owner in owners if is_view(owner)))
     if _reason(op, row, context, views) is not None:
         return False

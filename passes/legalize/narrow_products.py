@@ -161,7 +161,7 @@ def _is_chosen(
     if because is None:
         wanted = _is_listed(product.op, context)
         try:
-            axis = next((place for scale, place in filter(None, product.scales) if scale.count > 1), None)
+            axis = next((along for scale, along in filter(None, product.scales) if scale.count > 1), None)
             narrow = prices.narrow(product.widening, product.operands, axis)
             wide = prices.wide(product.op, product.operands)
         except NoKernel as error:

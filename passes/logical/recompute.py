@@ -30,9 +30,9 @@ def eliminate(block: Block, held: Collection[SSAValue], ids: IdTable) -> None:
         if isinstance(op, logical.SaveOp):
             saves.append(op)
             continue
-        for place, operand in enumerate(op.operands):
+        for index, operand in enumerate(op.operands):
             if isinstance(operand, OpResult) and isinstance(operand.op, logical.SaveOp):
-                op.operands[place] = writer.value(operand.op.operand, op)
+                op.operands[index] = writer.value(operand.op.operand, op)
     for save in reversed(saves):
         Rewriter.erase_op(save)
 

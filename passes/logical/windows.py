@@ -50,8 +50,8 @@ def overlap_add(
     other: [.., O.., K..] becomes [.., O.., K.., S] without the first O and K.
     """
     lead = tensor_info(value.type).rank - 2 * len(strides)
-    for place, (stride, dilation, size) in enumerate(zip(strides, dilations, least, strict=True)):
-        windows, inside = lead, lead + len(strides) - place
+    for index, (stride, dilation, size) in enumerate(zip(strides, dilations, least, strict=True)):
+        windows, inside = lead, lead + len(strides) - index
         if dilation == 1 and stride >= _sizes(write, value)[inside]:
             value = _side_by_side(write, _last(write, value, [windows, inside]), stride)
         else:

@@ -35,7 +35,7 @@ def drive(passes: Sequence[ModulePass], module: ModuleOp, apply: Callable[[Modul
 
 
 def _first(passes: Sequence[ModulePass], kind: type[ModulePass]) -> int | None:
-    return next((place for place, each in enumerate(passes) if isinstance(each, kind)), None)
+    return next((index for index, each in enumerate(passes) if isinstance(each, kind)), None)
 
 
 def _within_budget(

@@ -44,11 +44,11 @@ def _lines(instruction: ResolvedOp, names: Mapping[Operation, str]) -> Iterator[
         for number, value in enumerate(values):
             label, region = f"{family} {number}", region_of(value)
             start = region.offset + region.below
-            place = f"{name_of(region.root, names)}, bytes {start} to {start + region.size}"
+            extent = f"{name_of(region.root, names)}, bytes {start} to {start + region.size}"
             relations = [
                 _relation(region, other, earlier) for earlier, other in seen if region.overlaps(other)
             ]
-            yield "; ".join([f"{label}: {place}", *relations])
+            yield "; ".join([f"{label}: {extent}", *relations])
             seen.append((label, region))
 
 

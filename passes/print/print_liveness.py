@@ -35,7 +35,7 @@ def _show(program: ProgramOp) -> None:
     order, names = HappensBefore(program), root_names(program)
     lifetimes = slot_lifetimes(accesses_by_root(program), order)
     for life, others in zip(lifetimes, interfering(lifetimes, Interference(order)), strict=True):
-        first, last = (order.order[place].instruction.data for place in (life.first, life.last))
+        first, last = (order.order[position].instruction.data for position in (life.first, life.last))
         alive_with = [names[lifetimes[other].slot] for other in sorted(others)]
         slot = names[life.slot]
         result = {"slot": slot, "bytes": life.size, "first": first, "last": last, "alive_with": alive_with}

@@ -130,25 +130,25 @@ def _expanded(op: Operation, ids: IdTable) -> list[Operation]:
     return parts
 
 
-def passes_to(op: Operation, place: int) -> bool:
+def passes_to(op: Operation, index: int) -> bool:
     """Whether the op passes anything back to an operand, as far as that can be told before its formula is written."""
     if isinstance(GRADIENTS.get(type(op), ByFormula()), ByFormula):
-        return element_of(op.operands[place].type).is_float
-    return _passes_to(op, place)
+        return element_of(op.operands[index].type).is_float
+    return _passes_to(op, index)
 
 
-def _passes_to(op: Operation, place: int) -> bool:
+def _passes_to(op: Operation, index: int) -> bool:
     """Whether the op passes anything back to an operand."""
     rules = _rule_of(op)
     assert not isinstance(rules, ByFormula)
-    return rules[min(place, len(rules) - 1)] is not None and element_of(op.operands[place].type).is_float
+    return rules[min(index, len(rules) - 1)] is not None and element_of(op.operands[index].type).is_float
 
 
 def _active(order: Sequence[Operation], roots: Sequence[SSAValue]) -> set[SSAValue]:
     """The values through which the loss passes something back to a root."""
     active = set(roots)
     for op in order:
-        if any(operand in active and _passes_to(op, place) for place, operand in enumerate(op.operands)):
+        if any(operand in active and _passes_to(op, index) for index, operand in enumerate(op.operands)):
             active.update(op.results)
     return active
 
@@ -176,12 +176,12 @@ def _pass_back(
     rules = _rule_of(op)
     assert not isinstance(rules, ByFormula)
     adjoint: Adjoint | None = None
-    for place, operand in enumerate(op.operands):
-        rule = rules[min(place, len(rules) - 1)]
+    for number, operand in enumerate(op.operands):
+        rule = rules[min(number, len(rules) - 1)]
         if operand not in active or rule is None or not element_of(operand.type).is_float:
             continue
         adjoint = adjoint or Adjoint(tape, op, found[op.result])
-        adjoint.place = place
+        adjoint.operand_index = number
         part = adjoint.cast(rule(adjoint, op), element_of(operand.type), "narrow")
         if operand in found:
             part = total(tape, op, found[operand], part)
@@ -194,13 +194,13 @@ def _why_not(root: SSAValue, loss: SSAValue, needed: set[Operation]) -> str:
     if path is None:
         return f"the loss does not depend on {_name(root)}; {_WAY_OUT}"
     values = [root, *(op.results[0] for op in path)]
-    place, stop = next(
-        (place, op)
-        for place, (value, op) in enumerate(zip(values, path, strict=False), 1)
+    step, stop = next(
+        (step, op)
+        for step, (value, op) in enumerate(zip(values, path, strict=False), 1)
         if not any(o is value and _passes_to(op, i) for i, o in enumerate(op.operands))
     )
     return (
-        f"the loss depends on {_name(root)} in steps alone: {_way(values, place)}; "
+        f"the loss depends on {_name(root)} in steps alone: {_way(values, step)}; "
         f"{stop.name} '{op_id(stop)}' passes nothing back; {_WAY_OUT}"
     )
 
@@ -209,9 +209,9 @@ _WAY_OUT = "leave it out, or declare it frozen"
 _NEIGHBOURS = 2
 
 
-def _way(values: Sequence[SSAValue], place: int) -> str:
-    """The names of values on a way, of a long one those near its ends and near `place`."""
-    near = (0, place, len(values) - 1)
+def _way(values: Sequence[SSAValue], step: int) -> str:
+    """The names of values on a way, of a long one those near its ends and near `step`."""
+    near = (0, step, len(values) - 1)
     names: list[str] = []
     for index, value in enumerate(values):
         if any(abs(index - end) <= _NEIGHBOURS for end in near):

@@ -59,10 +59,10 @@ class LiveBytes:
             change[lives[key].start] += size
             change[lives[key].end + 1] -= size
         most = step = live = 0
-        for place, delta in enumerate(change):
+        for index, delta in enumerate(change):
             live += delta
             if live > most:
-                most, step = live, place
+                most, step = live, index
         waiting = (
             root
             for root, again in sizes

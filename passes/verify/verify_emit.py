@@ -125,31 +125,31 @@ def _verify_overlap(op: ResolvedOp) -> None:
     pairs = frozenset(may_alias_pairs(op))
     ins, written = _by_space(op.ins), _by_space([*op.outs, *op.ws])
     for number, out in enumerate(map(region_of, op.outs)):
-        space, _ = out.place()
+        space, _ = out.address()
         if not _is_injective(out.type):
             raise invalid(
                 op,
                 f"{_named(op)}: result {number} has strides {list(out.type.get_strides())}, by which elements of it "
                 "share an address; give it strides that keep them apart",
             )
-        if any(other.overlaps(out) for place, other in written[space] if place > number):
+        if any(other.overlaps(out) for index, other in written[space] if index > number):
             raise invalid(op, f"{_named(op)}: result {number} overlaps another result or the workspace")
-        for place, source in ins.get(space, ()):
+        for index, source in ins.get(space, ()):
             if not out.overlaps(source):
                 continue
-            if op.kernel is not None and (number, place) not in pairs:
+            if op.kernel is not None and (number, index) not in pairs:
                 raise invalid(
                     op,
-                    f"{_named(op)}: result {number} overlaps operand {place}, which its kernel does not permit; "
+                    f"{_named(op)}: result {number} overlaps operand {index}, which its kernel does not permit; "
                     "give the result a slot of its own",
                 )
             if not _same_bytes(out, source):
                 raise invalid(
                     op,
-                    f"{_named(op)}: result {number} overlaps operand {place} with another element-to-address map",
+                    f"{_named(op)}: result {number} overlaps operand {index} with another element-to-address map",
                 )
     for workspace in map(region_of, op.ws):
-        if any(workspace.overlaps(source) for _, source in ins.get(workspace.place()[0], ())):
+        if any(workspace.overlaps(source) for _, source in ins.get(workspace.address()[0], ())):
             raise invalid(op, f"{_named(op)}: the workspace overlaps an operand")
 
 
@@ -171,7 +171,7 @@ def _by_space(values: Sequence[SSAValue]) -> dict[object, list[tuple[int, Region
     found: dict[object, list[tuple[int, Region]]] = {}
     for number, value in enumerate(values):
         region = region_of(value)
-        found.setdefault(region.place()[0], []).append((number, region))
+        found.setdefault(region.address()[0], []).append((number, region))
     return found
 
 
@@ -180,7 +180,9 @@ def _same_bytes(out: Region, source: Region) -> bool:
         return True
     contiguous = out.type.is_contiguous and source.type.is_contiguous
     return (
-        contiguous and out.place() == source.place() and out.type.element_count == source.type.element_count
+        contiguous
+        and out.address() == source.address()
+        and out.type.element_count == source.type.element_count
     )
 
 
@@ -226,12 +228,12 @@ def _verify_record(
 def _verify_demands(op: ResolvedOp, work: Workload, parts: RecordParts) -> None:
     """Checks what a record asks of the program around its instruction: prepared operands, workspace, and that results
     overlap operands only where the kernel permits it."""
-    for place, operand in enumerate(work.operands):
-        if operand.layout != parts.layout_at(place):
+    for index, operand in enumerate(work.operands):
+        if operand.layout != parts.layout_at(index):
             raise invalid(
                 op,
-                f"{_named(op)}: operand {place} lies in {operand.layout or 'plain memory'}, its kernel record asks for "
-                f"{parts.layout_at(place) or 'plain memory'}; run lower-to-emit again",
+                f"{_named(op)}: operand {index} lies in {operand.layout or 'plain memory'}, its kernel record asks for "
+                f"{parts.layout_at(index) or 'plain memory'}; run lower-to-emit again",
             )
     workspace = sum(buffer_of(value).span_bytes for value in op.ws)
     if workspace < parts.workspace_bytes:
@@ -258,7 +260,7 @@ def _recorded_work(op: ResolvedOp, table: Mapping[str, Operation], tf32: bool) -
         raise invalid(op, f"{_named(op)}: @{symbol_name(op.body)} is no emit.body")
     early = set(early_operands(op))
     operands = [
-        buffer_info(value, "const" if place in early else "temp") for place, value in enumerate(op.ins)
+        buffer_info(value, "const" if index in early else "temp") for index, value in enumerate(op.ins)
     ]
     code, prologue = (
         None if reference is None else _kernel_named(op, reference, table)

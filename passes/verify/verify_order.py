@@ -111,9 +111,9 @@ def _verify_conflicts(table: AccessTable, order: HappensBefore) -> None:
     for root, accesses in table.items():
         hazards = Hazards()
         for access in accesses:
-            for place in sorted(hazards.of([access])):
-                _verify_pair(order.order[place], access, root, accesses, order)
-            hazards.note([access], order.place(access.instruction))
+            for position in sorted(hazards.of([access])):
+                _verify_pair(order.order[position], access, root, accesses, order)
+            hazards.note([access], order.position(access.instruction))
 
 
 def _verify_pair(
@@ -171,12 +171,12 @@ def _is_result(bind: BindOp, program: ProgramOp) -> bool:
 def _raise_undefined(
     root: BindOp | SlotOp, access: Access, accesses: Sequence[Access], defined: DefinedBytes
 ) -> None:
-    reader, changes, place = access.instruction, defined.changes_of(access.region), accesses.index(access)
+    reader, changes, position = access.instruction, defined.changes_of(access.region), accesses.index(access)
     part = "part of " if any(change.defines for change in changes) else ""
     what = f"'{reader.instruction.data}' reads {part}{_root_name(root)}"
     earlier, later = (
         [each for each in some if each.writes and each.region.overlaps(access.region)]
-        for some in (accesses[:place], accesses[place:])
+        for some in (accesses[:position], accesses[position:])
     )
     if any(each.reads for each in earlier):
         user = next(each.instruction.instruction.data for each in earlier if each.reads)

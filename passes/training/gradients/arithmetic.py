@@ -45,7 +45,10 @@ def _abs(adjoint: Adjoint, op: logical.AbsOp) -> SSAValue:
 
 def _extreme(adjoint: Adjoint, op: logical.MaxOp | logical.MinOp) -> SSAValue:
     """All to the operand that is taken, half to each of two equal ones."""
-    own, other = adjoint.saved(op.operands[adjoint.place]), adjoint.saved(op.operands[1 - adjoint.place])
+    own, other = (
+        adjoint.saved(op.operands[adjoint.operand_index]),
+        adjoint.saved(op.operands[1 - adjoint.operand_index]),
+    )
     half = adjoint.product(adjoint.grad, 0.5)
     tie = adjoint.where(adjoint.compare("eq", own, other), half, adjoint.grad)
     beaten = adjoint.compare("lt" if isinstance(op, logical.MaxOp) else "gt", own, other)

@@ -61,7 +61,7 @@ class Adjoint(OpWriter):
         self.op = op
         self._tape = tape
         self._made: dict[str, SSAValue] = {}
-        self.place = 0
+        self.operand_index = 0
         self.grad = self._wide(grad, "widen")
 
     def add(self, op: LogicalOp, suffix: str) -> SSAValue:

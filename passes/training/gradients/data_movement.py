@@ -51,12 +51,12 @@ def _window(adjoint: Adjoint, op: logical.WindowOp) -> SSAValue:
 
 def _concat(adjoint: Adjoint, op: logical.ConcatOp) -> SSAValue:
     """The part's own place."""
-    axis, part = op.axis.value.data, tensor_info(op.parts[adjoint.place].type)
-    before = [tensor_info(value.type).sizes[axis] for value in op.parts[: adjoint.place]]
+    axis, part = op.axis.value.data, tensor_info(op.parts[adjoint.operand_index].type)
+    before = [tensor_info(value.type).sizes[axis] for value in op.parts[: adjoint.operand_index]]
     starts = [0] * part.rank
     starts[axis] = sum(static_size(op, size) for size in before)
     sizes = [static_size(op, size) for size in part.sizes]
-    return adjoint.add(logical.SliceOp(adjoint.grad, starts, sizes), f"part{adjoint.place}")
+    return adjoint.add(logical.SliceOp(adjoint.grad, starts, sizes), f"part{adjoint.operand_index}")
 
 
 def _flip(adjoint: Adjoint, op: logical.FlipOp) -> SSAValue:

@@ -17,7 +17,7 @@ def _global_norm(adjoint: Adjoint, op: logical.GlobalNormOp) -> SSAValue:
         quotient = adjoint.apply(logical.DivOp, adjoint.grad, norm)
         return adjoint.where(adjoint.compare("eq", norm, 0.0), 0.0, quotient)
 
-    part = adjoint.saved(op.parts[adjoint.place])
+    part = adjoint.saved(op.parts[adjoint.operand_index])
     spread = adjoint.spread(adjoint.shared("share", share), range(tensor_info(part.type).rank), part)
     return adjoint.product(spread, part)
 
