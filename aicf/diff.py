@@ -338,13 +338,13 @@ def _saves(before: SavedProgram, after: SavedProgram) -> Iterator[Difference]:
 class _Component:
     """Instructions of both programs that compute ops in common, directly or through others; `ops` are all of these."""
 
-    place: int
+    first: int
     before: list[_Instruction]
     after: list[_Instruction]
     ops: set[str]
 
     def take(self, other: _Component) -> None:
-        self.place = min(self.place, other.place)
+        self.first = min(self.first, other.first)
         self.before = other.before + self.before
         self.after = other.after + self.after
         self.ops |= other.ops
@@ -365,16 +365,16 @@ class _Component:
 def _components(before: Sequence[_Instruction], after: Sequence[_Instruction]) -> list[_Component]:
     """The instructions of both programs, taken together as far as they compute an op in common; in program order."""
     of: dict[str, _Component] = {}
-    for place, instruction in enumerate(before):
-        own = _Component(place, [instruction], [], set(instruction.members))
+    for index, instruction in enumerate(before):
+        own = _Component(index, [instruction], [], set(instruction.members))
         of |= dict.fromkeys(own.ops, own)
-    for place, instruction in enumerate(after, len(before)):
-        own = _Component(place, [], [instruction], set(instruction.members))
-        touching = {part.place: part for op in instruction.members if (part := of.get(op)) is not None}
-        for part in sorted(touching.values(), key=lambda part: -part.place):
+    for index, instruction in enumerate(after, len(before)):
+        own = _Component(index, [], [instruction], set(instruction.members))
+        touching = {part.first: part for op in instruction.members if (part := of.get(op)) is not None}
+        for part in sorted(touching.values(), key=lambda part: -part.first):
             own.take(part)
         of |= dict.fromkeys(own.ops, own)
-    return sorted({id(part): part for part in of.values()}.values(), key=lambda part: part.place)
+    return sorted({id(part): part for part in of.values()}.values(), key=lambda part: part.first)
 
 
 def _of_component(program: str, part: _Component) -> Iterator[Difference]:

@@ -46,6 +46,6 @@ def _pass_factory(module_name: str) -> Callable[[], type[ModulePass]]:
 
 
 AICF_UNIVERSE = Universe(
-    all_dialects={name: _dialect_factory(*place) for name, place in DIALECTS.items()},
+    all_dialects={name: _dialect_factory(*path) for name, path in DIALECTS.items()},
     all_passes={name: _pass_factory(module) for name, module in sorted(pass_modules().items())},
 )

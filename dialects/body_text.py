@@ -10,7 +10,7 @@ _OURS = "aicf."
 
 def body_text(body: Block) -> str:
     """What a body computes, the same for bodies that differ only in ids, names of values and source locations."""
-    numbers: dict[SSAValue, int] = {argument: place for place, argument in enumerate(body.args)}
+    numbers: dict[SSAValue, int] = {argument: index for index, argument in enumerate(body.args)}
     lines = [" ".join(str(argument.type) for argument in body.args)]
     for op in body.ops:
         lines.append(_op_text(op, numbers))

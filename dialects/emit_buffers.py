@@ -301,9 +301,9 @@ class SlotOp(IRDLOperation):
     def __init__(
         self, type_: BufferType, offset: int | None = None, size: int | None = None, align: int | None = None
     ):
-        places = {"offset": offset, "size": size, "align": align}
+        fields = {"offset": offset, "size": size, "align": align}
         properties = {
-            key: None if value is None else IntegerAttr(value, i64) for key, value in places.items()
+            key: None if value is None else IntegerAttr(value, i64) for key, value in fields.items()
         }
         super().__init__(result_types=[type_], properties=properties)
 
@@ -314,30 +314,30 @@ class SlotOp(IRDLOperation):
                 "emit.slot is a plain buffer in space 'arena'; other memory is bound by emit.bind"
             )
         _verify_starts_at_zero(self, type_)
-        for name, place in (("offset", self.offset), ("size", self.size)):
-            if place is not None and place.value.data < 0:
-                raise VerifyException(f"emit.slot: {name} is not negative, got {place.value.data}")
+        for name, value in (("offset", self.offset), ("size", self.size)):
+            if value is not None and value.value.data < 0:
+                raise VerifyException(f"emit.slot: {name} is not negative, got {value.value.data}")
         align = 1 if self.align is None else self.align.value.data
         if align < 1 or align & (align - 1):
             raise VerifyException(f"emit.slot: align is a power of two, got {align}")
 
     @classmethod
     def parse(cls, parser: Parser) -> SlotOp:
-        places: dict[str, int] = {}
+        fields: dict[str, int] = {}
         while parser.parse_optional_punctuation(":") is None:
             keyword = parser.parse_keyword_in(("offset", "size", "align"))
-            if keyword in places:
+            if keyword in fields:
                 parser.raise_error(f"'{keyword}' is given twice")
-            places[keyword] = parse_in_parens(parser, parse_integer)
+            fields[keyword] = parse_in_parens(parser, parse_integer)
         type_ = parse_buffer_type(parser, cls.name)
-        op = cls(type_, places.get("offset"), places.get("size"), places.get("align"))
+        op = cls(type_, fields.get("offset"), fields.get("size"), fields.get("align"))
         op.attributes |= parse_attributes(parser)
         return op
 
     def print(self, printer: Printer) -> None:
-        for keyword, place in (("offset", self.offset), ("size", self.size), ("align", self.align)):
-            if place is not None:
-                printer.print_string(f" {keyword}({place.value.data})")
+        for keyword, value in (("offset", self.offset), ("size", self.size), ("align", self.align)):
+            if value is not None:
+                printer.print_string(f" {keyword}({value.value.data})")
         printer.print_string(" : ")
         printer.print_attribute(self.buffer.type)
         print_attributes(printer, self)

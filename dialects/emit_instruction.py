@@ -156,8 +156,8 @@ class ResolvedOp(IRDLOperation):
         if not isinstance(entry, ArrayAttr):
             return []
         operands = [*self.ins, *self.outs]
-        places = [place.value.data for place in cast("ArrayAttr[IntegerAttr]", entry)]
-        return [operands[place] for place in places if place < len(operands)]
+        indices = [index.value.data for index in cast("ArrayAttr[IntegerAttr]", entry)]
+        return [operands[index] for index in indices if index < len(operands)]
 
     @property
     def blob_bytes(self) -> bytes:

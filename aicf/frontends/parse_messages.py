@@ -97,10 +97,10 @@ def innermost_open_bracket(lexer: MLIRLexer) -> int | None:
 
 def _close(opened: list[tuple[MLIRTokenKind, int]], kind: MLIRTokenKind) -> None:
     """Closes the innermost bracket of this kind. A `<` may also be a comparison, so that others close across it."""
-    for place in reversed(range(len(opened))):
-        closer = opened[place][0]
+    for depth in reversed(range(len(opened))):
+        closer = opened[depth][0]
         if closer == kind:
-            del opened[place:]
+            del opened[depth:]
             return
         if closer != MLIRTokenKind.GREATER:
             return

@@ -99,12 +99,12 @@ def choice(legal: Sequence[str]) -> Reader:
 
 def strings(path: str, value: object) -> tuple[str, ...]:
     """A list of strings."""
-    return tuple(string(f"{path}[{place}]", item) for place, item in enumerate(_list(path, value)))
+    return tuple(string(f"{path}[{index}]", item) for index, item in enumerate(_list(path, value)))
 
 
 def string_lists(path: str, value: object) -> tuple[tuple[str, ...], ...]:
     """A list of lists of strings."""
-    return tuple(strings(f"{path}[{place}]", item) for place, item in enumerate(_list(path, value)))
+    return tuple(strings(f"{path}[{index}]", item) for index, item in enumerate(_list(path, value)))
 
 
 def map_of(reader: Reader) -> Reader:
@@ -136,7 +136,7 @@ def json_value(path: str, value: object) -> object:
             return value
         case list():
             items = cast(list[object], value)
-            return [json_value(f"{path}[{place}]", item) for place, item in enumerate(items)]
+            return [json_value(f"{path}[{index}]", item) for index, item in enumerate(items)]
         case dict():
             return map_of(json_value)(path, cast(dict[object, object], value))
         case _:
@@ -188,7 +188,7 @@ def from_attr(path: str, attribute: Attribute) -> object:
         case StringAttr():
             return attribute.data
         case ArrayAttr():
-            return [from_attr(f"{path}[{place}]", item) for place, item in enumerate(attribute.data)]
+            return [from_attr(f"{path}[{index}]", item) for index, item in enumerate(attribute.data)]
         case DictionaryAttr():
             return {key: from_attr(f"{path}.{key}", item) for key, item in attribute.data.items()}
         case _:

@@ -143,16 +143,16 @@ class KernelPolicy(Section):
         return us
 
     def _check_groups(self) -> None:
-        places: dict[str, int] = {}
-        for place, ids in enumerate(self.groups):
+        group_of: dict[str, int] = {}
+        for index, ids in enumerate(self.groups):
             if not ids:
-                raise PolicyError(f"groups[{place}]: is empty; list op ids, or drop it")
+                raise PolicyError(f"groups[{index}]: is empty; list op ids, or drop it")
             for id_ in ids:
-                if id_ in places:
+                if id_ in group_of:
                     raise PolicyError(
-                        f"groups[{place}]: '{id_}' is in groups[{places[id_]}] already; name it once"
+                        f"groups[{index}]: '{id_}' is in groups[{group_of[id_]}] already; name it once"
                     )
-                places[id_] = place
+                group_of[id_] = index
 
     # What only the program or the target can tell
 
@@ -190,13 +190,13 @@ class KernelPolicy(Section):
     def check_groups(self, ops: Collection[str], copies: Collection[str] = ()) -> None:
         """Raises PolicyError, naming the path, for an id in `groups` that is no op's, nor one of the `copies` of ops
         that a pass may make."""
-        for place, ids in enumerate(self.groups):
+        for index, ids in enumerate(self.groups):
             for id_ in ids:
                 if id_ not in ops and id_ not in copies:
                     raise PolicyError(
-                        f"groups[{place}]: no op has the id '{id_}'; {suggest(id_, ops, 'it has')}"
+                        f"groups[{index}]: no op has the id '{id_}'; {suggest(id_, ops, 'it has')}"
                     )
 
     def _kernel_paths(self) -> Iterable[tuple[str, str]]:
         yield from ((f"kernels.{key}", kernel) for key, kernel in self.kernels.items())
-        yield from ((f"forbid[{place}]", kernel) for place, kernel in enumerate(self.forbid))
+        yield from ((f"forbid[{index}]", kernel) for index, kernel in enumerate(self.forbid))

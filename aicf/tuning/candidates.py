@@ -125,7 +125,7 @@ def _variants_of(
 ) -> list[Candidate]:
     records = kernel.variants(group_work.work, target)
     specs = specs_of(records)
-    pairs = [(specs[place], records[place]) for place in spread(specs, variants)]
+    pairs = [(specs[index], records[index]) for index in spread(specs, variants)]
     return [
         Candidate(group, key, kernel, kernel_record(kernel, {**record, **kernel.device_fields}), spec)
         for spec, record in pairs
@@ -144,7 +144,7 @@ def spread(specs: Sequence[Mapping[str, object]], count: int) -> list[int]:
     chosen: list[int] = []
     while left and len(chosen) < count:
         best = min(
-            left, key=lambda place: (1 + place / count / 2) * (1 + sum(taken[e] for e in texts[place]))
+            left, key=lambda index: (1 + index / count / 2) * (1 + sum(taken[e] for e in texts[index]))
         )
         left.remove(best)
         chosen.append(best)
@@ -194,7 +194,7 @@ def _one_launch(unit: CodeUnit, candidate: Candidate) -> CodeUnit:
 
 def _memory(plan: CapturePlan, group: GroupOp) -> tuple[Memory, ...]:
     ranges, arguments = index_ranges(group), _arguments(group)
-    reach = {_name(place): ranges.get(value, NUMBERS) for place, value in enumerate(arguments)}
+    reach = {_name(index): ranges.get(value, NUMBERS) for index, value in enumerate(arguments)}
     binds = (
         Memory(bind.nbytes, bind.dtype, bind.role in _FIXED, reach.get(bind.name, NUMBERS))
         for bind in plan.graph.binds
@@ -223,8 +223,8 @@ def _alone(candidate: Candidate, module: ModuleOp) -> ModuleOp:
         _PROGRAM,
         ([value.type for value in arguments], list(group.result_types)),
         Region(block),
-        arg_attrs=ArrayAttr([_argument(place, value) for place, value in enumerate(arguments)]),
-        res_attrs=ArrayAttr([_named(f"out{place}") for place in range(len(group.results))]),
+        arg_attrs=ArrayAttr([_argument(index, value) for index, value in enumerate(arguments)]),
+        res_attrs=ArrayAttr([_named(f"out{index}") for index in range(len(group.results))]),
     )
     kept = {name: module.attributes[name] for name in (TARGET_ATTR, POLICY_ATTR) if name in module.attributes}
     return ModuleOp([function], kept)
@@ -239,16 +239,16 @@ def _constant(value: SSAValue) -> logical.ConstantOp | None:
     return value.op if isinstance(value, OpResult) and isinstance(value.op, logical.ConstantOp) else None
 
 
-def _argument(place: int, value: SSAValue) -> DictionaryAttr:
+def _argument(index: int, value: SSAValue) -> DictionaryAttr:
     """Weights stay weights, so that they may be prepared; all else is an input."""
     role, updated = origin_of(value)
     kept = "param" if role in ("param", "derived") and not updated else "input"
-    return _named(_name(place), {logical.ROLE_ATTR: StringAttr(kept)})
+    return _named(_name(index), {logical.ROLE_ATTR: StringAttr(kept)})
 
 
-def _name(place: int) -> str:
+def _name(index: int) -> str:
     """Of an argument."""
-    return f"in{place}"
+    return f"in{index}"
 
 
 def _named(name: str, entries: Mapping[str, Attribute] | None = None) -> DictionaryAttr:
@@ -318,8 +318,8 @@ def _neighbour(found: Sequence[Candidate], cases: Sequence[Case], target: Target
     none: there large kernels do stand next to each other.
     """
     small = [
-        (candidate.us(target), place)
-        for place, (candidate, case) in enumerate(zip(found, cases, strict=True))
+        (candidate.us(target), index)
+        for index, (candidate, case) in enumerate(zip(found, cases, strict=True))
         if case.starts_early and not candidate.spec
     ]
     if not small or len({case.work.digest for case in cases}) == 1:

@@ -52,5 +52,5 @@ def _worst(found: np.ndarray, expected: np.ndarray, rtol: float, atol: float) ->
     with np.errstate(invalid="ignore", over="ignore"):
         excess = np.abs(one - other) - (atol + rtol * np.abs(other))
     excess[np.isnan(one) & np.isnan(other) | (one == other)] = -np.inf
-    place = np.unravel_index(int(np.argmax(np.nan_to_num(excess, nan=np.inf))), excess.shape)
-    return f"{found[place]} instead of {expected[place]} at {[int(index) for index in place]}"
+    worst = np.unravel_index(int(np.argmax(np.nan_to_num(excess, nan=np.inf))), excess.shape)
+    return f"{found[worst]} instead of {expected[worst]} at {[int(index) for index in worst]}"

@@ -162,8 +162,8 @@ def gpt2(layers: int, tokens: int = 512, hidden: int = 768, heads: int = 12, dty
         normal = _layer_norm(graph, x, f"{i}.norm1", hidden, 1e-5, dtype)
         qkv = _linear(graph, normal, f"{i}.qkv", 3 * hidden, hidden, dtype)
         query, key, value = (
-            graph.slice(qkv, (0, place * hidden), (1, hidden), name=f"{i}.{name}")
-            for place, name in enumerate(("query", "key", "value"))
+            graph.slice(qkv, (0, number * hidden), (1, hidden), name=f"{i}.{name}")
+            for number, name in enumerate(("query", "key", "value"))
         )
         keys, values = (
             _written(graph, graph.state(f"{i}.{name}", (tokens, hidden), dtype), position, row)
