@@ -426,8 +426,8 @@ def test_a_large_entry_is_a_view_of_the_file(large: tuple[Path, bytes]):
 def test_a_large_entry_is_checked_too(large: tuple[Path, bytes]):
     path, data = large
     whole = path.read_bytes()
-    place = whole.index(data) + len(data) // 2
-    path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    middle = whole.index(data) + len(data) // 2
+    path.write_bytes(whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :])
     refuse(path, "was damaged or edited: entry 'weights' fails its hash")
 
 

@@ -783,14 +783,14 @@ PIECES = st.sampled_from([NATIVE, PLAN, LEDGER, WEIGHTS, PREPARED, EMIT])
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(name=PIECES, place=st.floats(0, 1), junk=st.binary(min_size=1, max_size=8), cut=st.booleans())
+@given(name=PIECES, part=st.floats(0, 1), junk=st.binary(min_size=1, max_size=8), cut=st.booleans())
 def test_a_forged_entry_is_an_error_or_harmless(
-    saved: Path, tmp_path: Path, name: str, place: float, junk: bytes, cut: bool
+    saved: Path, tmp_path: Path, name: str, part: float, junk: bytes, cut: bool
 ):
     if name == NATIVE:
-        cut, place = True, place / 2  # bytes inside code are code: only its damage can be seen
+        cut, part = True, part / 2  # bytes inside code are code: only its damage can be seen
     data = artifact.read(saved).entries[name]
-    start = int(place * len(data))
+    start = int(part * len(data))
     forged = data[:start] if cut else data[:start] + junk + data[start + len(junk) :]
     path = forge(saved, tmp_path / "forged.aicf", {name: forged})
     try:
@@ -800,10 +800,10 @@ def test_a_forged_entry_is_an_error_or_harmless(
 
 
 @settings(max_examples=60, deadline=None)
-@given(place=st.floats(0, 1), junk=st.text(max_size=6), length=st.integers(0, 12))
-def test_a_garbled_program_is_an_error_or_compiles(place: float, junk: str, length: int):
+@given(part=st.floats(0, 1), junk=st.text(max_size=6), length=st.integers(0, 12))
+def test_a_garbled_program_is_an_error_or_compiles(part: float, junk: str, length: int):
     text = MLP.read_text("utf-8")
-    start = int(place * len(text))
+    start = int(part * len(text))
     try:
         aicf.compile(
             text[:start] + junk + text[start + length :] + "\n", mlp_weights(), "reference", dims="N=1"

@@ -85,7 +85,7 @@ def weights_of(name: str) -> dict[str, NDArray[np.float32]]:
     """Normal numbers for every parameter."""
     rng = np.random.default_rng(5)
     (function,) = (op for op in MODELS[name]("N").module().walk() if isinstance(op, FuncOp))
-    arguments = (argument_attrs(function, place) for place, _ in enumerate(function.args))
+    arguments = (argument_attrs(function, index) for index, _ in enumerate(function.args))
     types = (tensor_info(argument.type) for argument in function.args)
     return {
         attrs["logical.name"].data: rng.normal(size=info.shape).astype(np.float32)

@@ -320,9 +320,9 @@ def test_explain_answers_for_one_value(folder: Path, capsys: pytest.CaptureFixtu
 def test_explain_lists_what_was_rejected(folder: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["explain", str(folder / "mlp.aicf"), "--rejected"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    place = next(number for number, line in enumerate(lines) if line.startswith("fc1@N=3: cpu.gemm_"))
-    assert lines[place].endswith("because lowest predicted time; unmeasured")
-    assert any(line.startswith("  not cpu.gemm_portable: ") for line in lines[place + 1 : place + 4])
+    first = next(number for number, line in enumerate(lines) if line.startswith("fc1@N=3: cpu.gemm_"))
+    assert lines[first].endswith("because lowest predicted time; unmeasured")
+    assert any(line.startswith("  not cpu.gemm_portable: ") for line in lines[first + 1 : first + 4])
 
 
 def test_explain_lists_what_was_rejected_for_one_value(folder: Path, capsys: pytest.CaptureFixture[str]):
@@ -333,7 +333,7 @@ def test_explain_lists_what_was_rejected_for_one_value(folder: Path, capsys: pyt
     assert any(line.startswith("  not cpu.gemm_portable: ") for line in lines)
 
 
-def test_a_missing_kernel_is_told_with_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_missing_kernel_is_told_with_its_location(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """The file, line and column of the op, as for any other mistake in a program."""
     source = tmp_path / "many.mlir"
     tensor = "tensor<70000x4x4xi16>"  # more matrices than a grid has room for

@@ -60,7 +60,7 @@ def test_what_fits_is_left_alone():
     assert AicfError(message).message == message
 
 
-def test_places_are_one_line_too():
+def test_locations_are_one_line_too():
     error = AicfError("broken", location=f"/tmp/{LONG}/a\nb.mlir:3:14")
     assert (
         error.location is not None and error.location.endswith("b.mlir:3:14") and len(error.location) <= 400

@@ -189,7 +189,7 @@ def test_what_code_needs_is_what_its_plan_has(target: str, tmp_path: Path):
 
 
 @pytest.mark.parametrize("text", ['{"a": NaN}', '{"a": 1}', '{"a": null}', "[]", "[" * 100_000])
-def test_damaged_places(text: str, saved: Path, tmp_path: Path):
+def test_damaged_locations(text: str, saved: Path, tmp_path: Path):
     path = forge(saved, tmp_path / "forged.aicf", {LOCATIONS: text.encode()})
     with pytest.raises(aicf.ArtifactError, match="place"):
         aicf.load(path)

@@ -67,7 +67,7 @@ WORDS = """emit.kernel @k parallel [6, 64] reduce []
     %odd = arith.constant 63 : i64
     %start = arith.muli %i, {step} : i64
     %low = arith.constant {low} : i64
-    %whole = arith.addi %start, {place} : i64
+    %whole = arith.addi %start, {lane} : i64
     %number = arith.{change} %whole, %low : i64
     %w = emit.philox {key}, %one, %number
     emit.store %w, 0 : i32
@@ -79,7 +79,7 @@ ALL, NONE = ("addi", 0), None
 
 
 @pytest.mark.parametrize(
-    ("step", "place", "key", "change", "words"),
+    ("step", "lane", "key", "change", "words"),
     [
         ("%even", "%j", "%one", ALL, (0, 1, 2, 3)),
         ("%even", "%j", "%row", ALL, (0, 1, 2, 3, 4, 5, 6, 7)),
@@ -95,10 +95,10 @@ ALL, NONE = ("addi", 0), None
     ],
 )
 def test_neighbours_that_share_counters(
-    step: str, place: str, key: str, change: tuple[str, int], words: tuple[int, ...] | None
+    step: str, lane: str, key: str, change: tuple[str, int], words: tuple[int, ...] | None
 ) -> None:
     """Random words of one seed whose numbers rise by one from a multiple of four, or by pairs."""
-    kernel = parse_kernel(WORDS.format(step=step, place=place, key=key, change=change[0], low=change[1]))
+    kernel = parse_kernel(WORDS.format(step=step, lane=lane, key=key, change=change[0], low=change[1]))
     nest = nest_of(kernel, [(), (1,), (64, 1), (64, 1)], ["i64", "i64", "i64", "i32"])
     (op,) = (op for op in kernel.phases[0].body.block.ops if isinstance(op, PhiloxOp))
     lanes = 4 if words is None else len(words)

@@ -53,9 +53,9 @@ def misused(op: LogicalOp) -> Iterator[LogicalOp]:
             for wrong in WRONG:
                 properties = {key: value for key, value in op.properties.items() if key != name}
                 yield made(op, types, properties if wrong is None else {**properties, name: wrong})
-    for place in range(len(types)):
+    for index in range(len(types)):
         for type_ in TYPES:
-            yield made(op, [*types[:place], type_, *types[place + 1 :]], dict(op.properties))
+            yield made(op, [*types[:index], type_, *types[index + 1 :]], dict(op.properties))
 
 
 def made(op: LogicalOp, types: Sequence[Attribute], properties: dict[str, Attribute]) -> LogicalOp:

@@ -305,16 +305,16 @@ def test_a_refused_op_leaves_no_trace() -> None:
     verify_module(graph.module())
 
 
-def test_conveniences_around_places() -> None:
+def test_conveniences_around_indices() -> None:
     graph = Graph("g")
     x = graph.input("x", (2, 6))
     first, rest = graph.split(x, [2, 4], -1)
     graph.output(graph.stack([first, first], 1), "stacked")
     graph.output(graph.squeeze(graph.expand_dims(rest, -1), 2), "rest")
     graph.output(graph.where(graph.compare("gt", x, 0.0), x, -1.0), "where")
-    values, places = graph.topk(x, 2, largest=False, name="low")
+    values, indices = graph.topk(x, 2, largest=False, name="low")
     graph.output(values, "low")
-    graph.output(places, "places")
+    graph.output(indices, "places")
     data = np.array([[3.0, -1.0, 2.0, 0.0, 5.0, -4.0], [1.0, 1.0, 0.5, 7.0, -2.0, 1.0]], np.float32)
     found = run_program(graph.module(), {"x": data})
     np.testing.assert_array_equal(found["stacked"], np.stack([data[:, :2]] * 2, 1))
@@ -333,7 +333,7 @@ def test_borders_are_numpys(mode) -> None:
     np.testing.assert_array_equal(found, np.pad(data, [(2, 1), (0, 3)], mode))
 
 
-def test_places_out_of_range_are_refused() -> None:
+def test_indices_out_of_range_are_refused() -> None:
     graph = Graph("g")
     x = graph.input("x", (3, 4))
     for make, message in (

@@ -190,11 +190,11 @@ def _damaged_word(line: str, random: Random) -> str:
 def _runs(line: str, wanted: Callable[[str], bool]) -> list[tuple[int, int]]:
     runs: list[tuple[int, int]] = []
     start = None
-    for place, character in enumerate(line + "\n"):
+    for column, character in enumerate(line + "\n"):
         if wanted(character):
-            start = place if start is None else start
+            start = column if start is None else start
         elif start is not None:
-            runs.append((start, place))
+            runs.append((start, column))
             start = None
     return runs
 

@@ -76,10 +76,10 @@ def _swap_operands(module: ModuleOp, draw: random.Random) -> None:
 def _replace_operand(module: ModuleOp, draw: random.Random) -> None:
     users = [op for program in programs(module) for op in program.body.block.ops if op.operands]
     op = draw.choice(users)
-    place = draw.randrange(len(op.operands))
+    index = draw.randrange(len(op.operands))
     others = _values(op)
-    alike = [value for value in others if value.type == op.operands[place].type]
-    op.operands[place] = draw.choice(alike if draw.random() < 0.7 else others)
+    alike = [value for value in others if value.type == op.operands[index].type]
+    op.operands[index] = draw.choice(alike if draw.random() < 0.7 else others)
 
 
 def _resize_segments(module: ModuleOp, draw: random.Random) -> None:
@@ -102,8 +102,8 @@ def _edges(module: ModuleOp, draw: random.Random) -> None:
     kind = draw.choice(("full", "programmatic"))
     bent = EdgeAttr(draw.choice([*names, "nobody"]), kind)
     if edges and draw.random() < 0.8:
-        place = draw.randrange(len(edges))
-        edges[place : place + 1] = draw.choice(([], [bent], [EdgeAttr(edges[place].source.data, kind)]))
+        index = draw.randrange(len(edges))
+        edges[index : index + 1] = draw.choice(([], [bent], [EdgeAttr(edges[index].source.data, kind)]))
     else:
         edges.append(bent)
     op.properties["after"] = ArrayAttr(edges)
@@ -197,11 +197,11 @@ def _type(module: ModuleOp, draw: random.Random) -> None:
         case 0:
             draw.shuffle(shape)
         case 1 if shape:
-            place = draw.randrange(len(shape))
-            shape[place] = _number(shape[place], draw)
+            index = draw.randrange(len(shape))
+            shape[index] = _number(shape[index], draw)
         case 2 | 3 if strides:
-            place = draw.randrange(len(strides))
-            strides[place] = _number(strides[place], draw)
+            index = draw.randrange(len(strides))
+            strides[index] = _number(strides[index], draw)
         case 4:
             element = draw.choice(others).element_type
         case _:
@@ -226,14 +226,14 @@ def _lines_of_programs(lines: Sequence[str]) -> range:
 def _damaged_number(text: str, draw: random.Random) -> str:
     """A number in the lines of a program, sometimes of a body or of generated code."""
     lines = text.split("\n")
-    places = _lines_of_programs(lines) if draw.random() < 0.85 else range(len(lines))
-    able = [place for place in places if re.search(r"(?<![\w%.])-?\d+", lines[place])]
+    numbers = _lines_of_programs(lines) if draw.random() < 0.85 else range(len(lines))
+    able = [number for number in numbers if re.search(r"(?<![\w%.])-?\d+", lines[number])]
     if not able:
         return text
-    place = draw.choice(able)
-    found = draw.choice(list(re.finditer(r"(?<![\w%.])-?\d+", lines[place])))
-    lines[place] = (
-        lines[place][: found.start()] + str(_number(int(found[0]), draw)) + lines[place][found.end() :]
+    number = draw.choice(able)
+    found = draw.choice(list(re.finditer(r"(?<![\w%.])-?\d+", lines[number])))
+    lines[number] = (
+        lines[number][: found.start()] + str(_number(int(found[0]), draw)) + lines[number][found.end() :]
     )
     return "\n".join(lines)
 
@@ -258,17 +258,17 @@ _WORD = re.compile(r'"[^"]*"|[%@][\w:.@="]+|\b[a-z_]\w*')
 def _damaged_word(text: str, draw: random.Random) -> str:
     """A word, name or string replaced by another one of its class."""
     lines = text.split("\n")
-    places = _lines_of_programs(lines) if draw.random() < 0.85 else range(len(lines))
-    able = [place for place in places if _WORD.search(lines[place])]
+    numbers = _lines_of_programs(lines) if draw.random() < 0.85 else range(len(lines))
+    able = [number for number in numbers if _WORD.search(lines[number])]
     if not able:
         return text
-    place = draw.choice(able)
-    found = draw.choice(list(_WORD.finditer(lines[place])))
+    number = draw.choice(able)
+    found = draw.choice(list(_WORD.finditer(lines[number])))
     word = found[0]
     known = [each for words in _WORDS if word in words for each in words]
     alike = [each for each in _WORD.findall(text) if each[0] == word[0] and word[0] in '"%@']
     other = draw.choice(known or alike or ["nothing"])
-    lines[place] = lines[place][: found.start()] + other + lines[place][found.end() :]
+    lines[number] = lines[number][: found.start()] + other + lines[number][found.end() :]
     return "\n".join(lines)
 
 

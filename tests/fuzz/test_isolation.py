@@ -84,10 +84,10 @@ def test_an_abandoned_run_leaves_no_worker():
     assert _python(code) == b"none\n"
 
 
-@pytest.mark.parametrize("place", [-1, 12])
-def test_a_write_outside_is_seen(place: int):
+@pytest.mark.parametrize("index", [-1, 12])
+def test_a_write_outside_is_seen(index: int):
     guarded = Guarded((3, 4), "float32")
     guarded.array[...] = np.arange(12, dtype=np.float32).reshape(3, 4)
     assert guarded.is_intact() and guarded.array.ctypes.data % 64 == 0
-    ctypes.memmove(guarded.array.ctypes.data + 4 * place, b"\0", 1)
+    ctypes.memmove(guarded.array.ctypes.data + 4 * index, b"\0", 1)
     assert not guarded.is_intact()

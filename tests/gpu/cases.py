@@ -105,7 +105,7 @@ def _graphs() -> dict[str, Case]:
             ("f32", "f16", "bf16", "f64", "i32", "i64"),
             (GENERATED,),
         ),
-        "places": (programs.places, ("f32", "f16", "i64", "i8"), (GENERATED,)),
+        "places": (programs.indexing, ("f32", "f16", "i64", "i8"), (GENERATED,)),
         "running_sums": (
             programs.running_sums,
             ("f32", "f16", "bf16", "f64", "i64", "i32", "i8"),
@@ -133,7 +133,7 @@ def _graphs() -> dict[str, Case]:
     return cases
 
 
-def _places() -> dict[str, Case]:
+def _indexing() -> dict[str, Case]:
     """Reads and writes at places that are computed, with indices in range and out of it."""
     tiles = {"kernels": {"scatter_combine": SCATTER}}
     cases = {"places-rows": Case(_rows_written, (SCATTER, LAST_UPDATE), tiles, depth=4)}
@@ -141,13 +141,13 @@ def _places() -> dict[str, Case]:
         dtypes = ("f32", "f16") if name in READS else ("f32",)
         kernels = (TOPK,) if name.startswith("topk") else ()
         for dtype in dtypes:
-            cases[f"places-{name}-{dtype}"] = Case(partial(_place_program, name, dtype), kernels, depth=4)
+            cases[f"places-{name}-{dtype}"] = Case(partial(_indexing_program, name, dtype), kernels, depth=4)
     for kernel, pairs in SCATTERS.items():
         policy = {"kernels": {"scatter_combine": kernel}}
         for name, dtype in pairs:
-            make = partial(_place_program, name, dtype)
+            make = partial(_indexing_program, name, dtype)
             cases[f"places-{KERNEL_NAMES[kernel]}-{name}-{dtype}"] = Case(make, (kernel,), policy, depth=4)
-    cases["places-topk-long"] = Case(partial(_place_program, "topk-long", "f32"), (TOPK,))
+    cases["places-topk-long"] = Case(partial(_indexing_program, "topk-long", "f32"), (TOPK,))
     return cases
 
 
@@ -165,7 +165,7 @@ def _rows_written() -> Program:
     return Program(module, random_arrays(module, "rows"))
 
 
-def _place_program(name: str, dtype: str) -> Program:
+def _indexing_program(name: str, dtype: str) -> Program:
     made = built({**PROGRAMS, **LARGE}[name], dtype)
     return Program(made.graph.module(), made.arrays)
 
@@ -650,7 +650,7 @@ METAS = {who: f"metas-{who}" for who in ("device", "host")}
 
 STATELESS: dict[str, Case] = {
     **_graphs(),
-    **_places(),
+    **_indexing(),
     **_products(),
     **_rounded_products(),
     **_variants(),

@@ -158,7 +158,7 @@ def _sum(g: Graph, values: Iterable[Value]) -> Value:
     numbers = list(values)
     bools = [value for value in numbers if value.dtype == "i1"]
     numbers = [value for value in numbers if value.dtype != "i1"]
-    numbers += [g.cast(value, numbers[0].dtype) * 2**place for place, value in enumerate(bools)]
+    numbers += [g.cast(value, numbers[0].dtype) * 2**power for power, value in enumerate(bools)]
     return reduce(g.add, numbers)
 
 
@@ -302,7 +302,7 @@ def truths(dtype: str) -> Graph:
     return g
 
 
-def places(dtype: str) -> Graph:
+def indexing(dtype: str) -> Graph:
     """argmax and argmin of short, odd and long rows and of columns, with many equal elements."""
     g = Graph("places")
     for size, rows in ((40, 65), (1001, 9), (300_000, 2)):
@@ -725,7 +725,7 @@ def attention_step(
     which are state, or inputs and, written, outputs."""
     g = Graph("attention_step")
     qkv, at = g.input("qkv", (1, 9 * size), dtype), g.input("at", (1,), index)
-    rows = [g.slice(qkv, (0, place * 3 * size), (1, 3 * size)) for place in range(3)]
+    rows = [g.slice(qkv, (0, number * 3 * size), (1, 3 * size)) for number in range(3)]
     read = [rows[0]]
     for name, row in zip(("keys", "values"), rows[1:], strict=True):
         given = (g.state if state else g.input)(name, (tokens, 3 * size), dtype)

@@ -53,8 +53,8 @@ def test_a_token_is_written_into_the_state_in_place() -> None:
     """Several tokens at places of their own: each attends to those before it, and the state holds all in the end."""
     made = program(TOKEN)
     model, reference = obtained(TOKEN), aicf.compile(made.module, made.weights, "reference")
-    for place in (3, -1, 200, 0):
-        inputs = {**made.inputs, "at": np.array([place], np.int64)}
+    for position in (3, -1, 200, 0):
+        inputs = {**made.inputs, "at": np.array([position], np.int64)}
         np.testing.assert_allclose(model(inputs), reference(inputs), rtol=2e-3, atol=2e-3)
     for name, value in reference.state().items():
         np.testing.assert_array_equal(model.state()[name], value)

@@ -98,7 +98,7 @@ def steps_of(block: Block) -> Iterator[Step]:
     """
     if not block.lines[0].startswith("$ "):
         raise LitFailure(f"line {block.line}: a console block starts with a command")
-    starts = [place for place, line in enumerate(block.lines) if line.startswith("$ ")]
+    starts = [number for number, line in enumerate(block.lines) if line.startswith("$ ")]
     for start, end in zip(starts, [*starts[1:], len(block.lines)], strict=True):
         first = start
         while block.lines[first].endswith("\\"):

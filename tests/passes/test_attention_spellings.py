@@ -108,7 +108,7 @@ def exported(batch: int, taken: str) -> tuple[Any, dict[str, Array]]:
     }
     node = helper.make_node
     if taken == "gather":
-        numbers |= {f"at_{name}": np.array(place) for place, name in enumerate("qkv")}
+        numbers |= {f"at_{name}": np.array(index) for index, name in enumerate("qkv")}
         parts = [node("Gather", ["five", f"at_{name}"], [name], axis=0) for name in "qkv"]
     else:
         parts = [node("Split", ["five", "ones"], ["q1", "k1", "v1"], axis=0)]

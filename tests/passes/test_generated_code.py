@@ -165,14 +165,14 @@ def _other_combination(module: ModuleOp) -> None:
     op.properties["combine"] = ReduceOp("max", op.value).combine
 
 
-def _one_place(module: ModuleOp) -> None:
+def _one_element(module: ModuleOp) -> None:
     op = next(op for op in module.walk() if isinstance(op, KernelOp))
     rank = len(op.parallel_sizes) + len(op.reduce_sizes)
-    places = AffineMap(rank, 0, tuple(AffineExpr.constant(0) for _ in op.out_maps[0].results))
-    op.properties["outs"] = ArrayAttr([AffineMapAttr(places), *op.outs.data[1:]])
+    origin = AffineMap(rank, 0, tuple(AffineExpr.constant(0) for _ in op.out_maps[0].results))
+    op.properties["outs"] = ArrayAttr([AffineMapAttr(origin), *op.outs.data[1:]])
 
 
-@pytest.mark.parametrize("change", [_swap_operands, _other_dim, _other_combination, _one_place])
+@pytest.mark.parametrize("change", [_swap_operands, _other_dim, _other_combination, _one_element])
 def test_a_wrong_program_is_told(change: Callable[[ModuleOp], None]) -> None:
     module = lowered(parse_module(PLACED, "placed"), TARGETS[0])
     feeds = {"a": np.random.default_rng(5).standard_normal((4, 6))}

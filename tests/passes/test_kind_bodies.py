@@ -126,13 +126,13 @@ def reduce_sum(rng: np.random.Generator) -> Case:
 
 
 def sgd_step(rng: np.random.Generator) -> Case:
-    place, shape = int(rng.integers(3)), shape_of(rng, 0)
+    number, shape = int(rng.integers(3)), shape_of(rng, 0)
     rate: tuple[int, ...] = (1,) if shape and rng.integers(2) else ()
-    parameter, gradient = {0: (2, 1), 1: (2, 0), 2: (0, 1)}[place]
+    parameter, gradient = {0: (2, 1), 1: (2, 0), 2: (0, 1)}[number]
     shapes = [shape] * 3
-    shapes[place] = rate
-    attrs = {"learning_rate_operand": integer(place)}
-    return "sgd_step", attrs, shapes, lambda *v: v[parameter] - v[place] * v[gradient]
+    shapes[number] = rate
+    attrs = {"learning_rate_operand": integer(number)}
+    return "sgd_step", attrs, shapes, lambda *v: v[parameter] - v[number] * v[gradient]
 
 
 def softmax(rng: np.random.Generator) -> Case:

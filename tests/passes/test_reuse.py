@@ -34,7 +34,7 @@ def test_branches_are_run_to_their_end() -> None:
     steps, after = branches(3)
     assert reuse_order(steps, after, 12) == [0, 3, 1, 4, 2, 5]
     assert memory_bytes(steps, 12) == 4 + 3 * 4
-    assert memory_bytes([steps[place] for place in (0, 3, 1, 4, 2, 5)], 12) == 4
+    assert memory_bytes([steps[step] for step in (0, 3, 1, 4, 2, 5)], 12) == 4
 
 
 def test_a_buffer_with_many_readers_leads_none() -> None:
@@ -50,11 +50,11 @@ def test_an_order_found_is_found_again() -> None:
     for _ in range(40):
         steps, after = random_steps(random, 60)
         order = reuse_order(steps, after, 40)
-        at = {place: number for number, place in enumerate(order)}
+        at = {step: number for number, step in enumerate(order)}
         assert sorted(order) == list(range(len(steps)))
-        assert all(at[source] < at[place] for place, sources in enumerate(after) for source in sources)
-        moved = [steps[place] for place in order]
-        again = reuse_order(moved, [{at[source] for source in after[place]} for place in order], 40)
+        assert all(at[source] < at[step] for step, sources in enumerate(after) for source in sources)
+        moved = [steps[step] for step in order]
+        again = reuse_order(moved, [{at[source] for source in after[step]} for step in order], 40)
         assert again == list(range(len(steps)))
 
 
@@ -62,10 +62,10 @@ def random_steps(random: Random, count: int) -> tuple[list[Step], list[set[int]]
     """Steps that each read results of up to two earlier ones and a weight, of random sizes."""
     steps: list[Step] = []
     after: list[set[int]] = []
-    for place in range(count):
-        sources = set(random.sample(range(place), min(place, random.randrange(3))))
+    for step in range(count):
+        sources = set(random.sample(range(step), min(step, random.randrange(3))))
         reads = {source: steps[source].writes[source] for source in sorted(sources)}
-        steps.append(Step({**reads, f"w{random.randrange(4)}": 8}, {place: random.randrange(1, 16)}))
+        steps.append(Step({**reads, f"w{random.randrange(4)}": 8}, {step: random.randrange(1, 16)}))
         after.append(sources)
     return steps, after
 

@@ -97,13 +97,13 @@ def parts(count: int) -> ModuleOp:
     buffers = [f'%x = emit.bind input "x" : {outside}', f"%a = emit.slot : {whole}"]
     instructions: list[str] = []
     for number in range(2 * count):
-        place = number % count
+        slot = number % count
         if number < count:
-            buffers.append(f"%v{place} = emit.view %a offset({place}) : {whole} to {column}")
-            buffers.append(f'%y{place} = emit.bind output "y{place}" : {outside}')
-            operands = f"ins(%x : {outside}) outs(%v{place} : {column})"
+            buffers.append(f"%v{slot} = emit.view %a offset({slot}) : {whole} to {column}")
+            buffers.append(f'%y{slot} = emit.bind output "y{slot}" : {outside}')
+            operands = f"ins(%x : {outside}) outs(%v{slot} : {column})"
         else:
-            operands = f"ins(%v{place} : {column}) outs(%y{place} : {outside})"
+            operands = f"ins(%v{slot} : {column}) outs(%y{slot} : {outside})"
         after = f'"i{number - 3}" full' if number >= 3 else ""
         instructions.append(
             f'emit.resolved "relu" id(1) name("i{number}") src(["i{number}"]) {operands} '

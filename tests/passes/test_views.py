@@ -59,10 +59,10 @@ def step(draw: st.DrawFn, view: View, array: Array) -> tuple[View | None, Array,
         return view.sliced(starts, sizes, steps), array[window], True
     if kind == "broadcast" and rank < 4:
         shape = [draw(st.integers(1, 3)) if size == 1 else size for size in array.shape]
-        place = draw(st.integers(0, rank))
-        shape.insert(place, draw(st.integers(1, 3)))
-        dimensions = [dim if dim < place else dim + 1 for dim in range(rank)]
-        return view.broadcast(dimensions, shape), np.broadcast_to(np.expand_dims(array, place), shape), True
+        at = draw(st.integers(0, rank))
+        shape.insert(at, draw(st.integers(1, 3)))
+        dimensions = [dim if dim < at else dim + 1 for dim in range(rank)]
+        return view.broadcast(dimensions, shape), np.broadcast_to(np.expand_dims(array, at), shape), True
     if kind == "window" and rank < 4:
         size, stride, dilation = (draw(st.integers(1, 3)) for _ in range(3))
         count = (array.shape[-1] - (size - 1) * dilation - 1) // stride + 1 if rank else 0

@@ -26,7 +26,7 @@ def plan_of(text: str) -> ModulePlan:
     return read_module(module_of(text))
 
 
-def test_places_are_table_entry_plus_byte_offset() -> None:
+def test_operands_are_table_entry_plus_byte_offset() -> None:
     (program,) = plan_of(ADD_RELU).programs
     first, second, _ = program.launches
     assert first.ins == (
@@ -231,7 +231,7 @@ def test_damaged_json_is_named() -> None:
         ModulePlan.from_json(stored)
 
 
-PLACES = [
+OPERANDS = [
     ("strides", [6], "launch 'sum' has an operand of sizes [4, 6] and strides [6]"),
     ("shape", [4], "launch 'sum' has an operand of sizes [4] and strides [6, 1]"),
     ("shape", [-4, 6], "launch 'sum' has an operand of sizes [-4, 6] and strides [6, 1]"),
@@ -243,7 +243,7 @@ PLACES = [
 ]
 
 
-@pytest.mark.parametrize(("field", "value", "message"), PLACES)
+@pytest.mark.parametrize(("field", "value", "message"), OPERANDS)
 def test_operands_of_a_stored_plan(field: str, value: Any, message: str) -> None:
     stored = plan_of(ADD_RELU).to_json()
     stored["programs"][0]["launches"][0]["ins"][0][field] = value

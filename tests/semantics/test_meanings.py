@@ -281,8 +281,8 @@ def test_matmul_broadcasts_batches(a_batch: tuple[int, ...], b_batch: tuple[int,
     wide_a, wide_b = np.broadcast_to(a, (*batch, 2, 3)), np.broadcast_to(b, (*batch, 3, 4))
     result = run(logical.MatmulOp, a, b)
     assert result.shape == (*batch, 2, 4)
-    for place in np.ndindex(*batch):
-        close(result[place], np.einsum("mk,kn->mn", wide_a[place], wide_b[place]))
+    for index in np.ndindex(*batch):
+        close(result[index], np.einsum("mk,kn->mn", wide_a[index], wide_b[index]))
 
 
 @pytest.mark.parametrize("batch", [(), (2,), (2, 3)])
@@ -343,20 +343,20 @@ def test_cumsum(shape, seed, exclusive, reverse, data) -> None:
 
 @settings(deadline=None, max_examples=20)
 @given(shape=shapes, seed=seeds, data=st.data())
-def test_places_of_extremes(shape, seed, data) -> None:
+def test_indices_of_extremes(shape, seed, data) -> None:
     """Of several the lowest place; few different values make that happen, and a NaN goes before them."""
     axis = data.draw(st.integers(0, len(shape) - 1))
     whole = np.random.default_rng(seed).integers(-2, 3, shape)
     for x in (whole, np.where(whole == 2, np.nan, whole.astype(np.float64)), whole > 0):
         for op_class, sign in ((logical.ArgmaxOp, 1), (logical.ArgminOp, -1)):
 
-            def place(row, sign=sign) -> int:
+            def index(row, sign=sign) -> int:
                 keys = [np.inf if value != value else sign * float(value) for value in row]
                 return keys.index(max(keys))
 
             result = run(lambda value, op=op_class: op(value, axis), x)
             assert result.dtype == np.int64
-            np.testing.assert_array_equal(result, np.apply_along_axis(place, axis, x))
+            np.testing.assert_array_equal(result, np.apply_along_axis(index, axis, x))
             kept = run(lambda value, op=op_class: op(value, axis, keepdims=True), x)
             np.testing.assert_array_equal(kept, np.expand_dims(result, axis))
 
@@ -442,8 +442,8 @@ def test_poolings() -> None:
     x = np.array([[[1.0, -4.0, 3.0, 3.0, 2.0]]])
     windows = ([2], [2], [2], [1], [2])  # at -1, 1, 3 and 5: (-4), (-4, 3), (3) and nothing
     close(run(lambda v: logical.MaxPoolOp(v, *windows), x[..., :4]), np.array([[[-4.0, 3.0, 3.0]]]))
-    places = run(lambda v: logical.MaxPoolIndicesOp(v, [3], [2], ceil_mode=True), x)
-    assert places.tolist() == [[[2, 2]]]
+    indices = run(lambda v: logical.MaxPoolIndicesOp(v, [3], [2], ceil_mode=True), x)
+    assert indices.tolist() == [[[2, 2]]]
     close(run(lambda v: logical.AvgPoolOp(v, *windows), x[..., :4]), np.array([[[-4.0, -0.5, 3.0]]]))
     padded = run(lambda v: logical.AvgPoolOp(v, *windows, count_include_pad=True), x[..., :4])
     close(padded, np.array([[[-2.0, -0.5, 1.5]]]))
@@ -679,21 +679,21 @@ def test_one_row_is_written_where_the_index_is_in_range(index: int, wanted: list
     assert written.tolist() == (x.tolist() if wanted is None else wanted)
 
 
-def test_scatter_along_an_axis_and_at_places() -> None:
+def test_scatter_along_an_axis_and_at_indices() -> None:
     x = np.zeros((2, 3))
     elements = run(
         lambda a, i, u: logical.ScatterElementsOp(a, i, u, 1, "add"),
         x, np.array([[2, 2], [-3, 9]]), np.array([[1.0, 2.0], [3.0, 4.0]]),
     )  # fmt: skip
     assert elements.tolist() == [[0, 0, 3], [3, 0, 0]]
-    places = np.array([[1, 0], [1, -1], [2, 0], [0, -4]])
-    found = run(logical.ScatterNdOp, x, places, np.array([1.0, 2.0, 3.0, 4.0]))
+    indices = np.array([[1, 0], [1, -1], [2, 0], [0, -4]])
+    found = run(logical.ScatterNdOp, x, indices, np.array([1.0, 2.0, 3.0, 4.0]))
     assert found.tolist() == [[0, 0, 0], [1, 0, 2]]
     rows = run(logical.ScatterNdOp, x, np.array([[-1]]), np.array([[1.0, 2.0, 3.0]]))
     assert rows.tolist() == [[0, 0, 0], [1, 2, 3]]
 
 
-def test_topk_takes_the_lower_place_first_and_nan_as_largest() -> None:
+def test_topk_takes_the_lower_index_first_and_nan_as_largest() -> None:
     x = np.array([[2.0, 5.0, np.nan, 5.0, -0.0, 0.0]])
     assert run(lambda a: logical.TopkIndicesOp(a, 1, 6), x).tolist() == [[2, 1, 3, 0, 4, 5]]
     assert run(lambda a: logical.TopkIndicesOp(a, 1, 3, smallest=True), x).tolist() == [[4, 5, 0]]

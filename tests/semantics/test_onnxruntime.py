@@ -43,7 +43,7 @@ BOUNDS = (np.array(-0.5, np.float32), np.array(0.75, np.float32))
 BYTES = RNG.integers(0, 256, 8).astype(np.uint8)
 
 PLANES = normal(2, 3, 8, 9)
-PLACES = RNG.integers(-4, 4, (3, 4))
+INDICES = RNG.integers(-4, 4, (3, 4))
 ROWS = RNG.permuted(np.tile(np.arange(-2, 2), (3, 1)), axis=1)
 """ONNX leaves open which of two updates stays: none meet."""
 REDUCTIONS = {"set": "none", "add": "add", "max": "max", "min": "min", "mul": "mul"}
@@ -281,14 +281,14 @@ CASES: list[Case] = [
     ),
     ("Concat", "Concat", {"axis": 1}, (), lambda a, b: logical.ConcatOp([a, b], 1), (M, N)),
     ("Tile", "Tile", {}, (np.array([2, 3]),), lambda x: logical.TileOp(x, [2, 3]), (M,)),
-    ("Gather", "Gather", {"axis": 1}, (), lambda x, i: logical.GatherOp(x, i, 1), (X, PLACES[:, :2])),
+    ("Gather", "Gather", {"axis": 1}, (), lambda x, i: logical.GatherOp(x, i, 1), (X, INDICES[:, :2])),
     (
         "GatherElements",
         "GatherElements",
         {"axis": 1},
         (),
         lambda x, i: logical.GatherElementsOp(x, i, 1),
-        (normal(3, 4), PLACES),
+        (normal(3, 4), INDICES),
     ),
     *(
         (
@@ -297,7 +297,7 @@ CASES: list[Case] = [
             {"axis": 1, "reduction": reduction},
             (),
             lambda x, i, u, mode=mode: logical.ScatterElementsOp(x, i, u, 1, mode),
-            (normal(3, 4), ROWS if mode == "set" else PLACES, normal(3, 4)),
+            (normal(3, 4), ROWS if mode == "set" else INDICES, normal(3, 4)),
         )
         for mode, reduction in REDUCTIONS.items()
     ),
@@ -362,7 +362,7 @@ def test_same_answer(case: Case):
 
 
 @pytest.mark.parametrize("largest", [True, False])
-def test_topk_has_the_same_places(largest: bool) -> None:
+def test_topk_has_the_same_indices(largest: bool) -> None:
     """Also of equal elements: the lower place first."""
     x = (integers(6, 20) // 10).astype(np.float32)
     node = onnx.helper.make_node("TopK", ["x", "k"], ["v", "y"], axis=1, largest=int(largest), sorted=1)
@@ -390,8 +390,10 @@ def test_pad(array: Array) -> None:
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_one_hot(axis: int) -> None:
     """Theirs takes the depth and both values as inputs; indices from the end, and out of range."""
-    places, off, on = np.array([[0, 4, -1], [-5, 5, -6]]), np.float32(-0.5), np.float32(2.5)
-    theirs = run_onnx("OneHot", {"axis": axis}, (np.array(5), np.array([off, on])), (places,))
-    ours = run_ours(lambda i, a, b: logical.OneHotOp(i, a, b, axis, 5), (places, np.array(on), np.array(off)))
+    indices, off, on = np.array([[0, 4, -1], [-5, 5, -6]]), np.float32(-0.5), np.float32(2.5)
+    theirs = run_onnx("OneHot", {"axis": axis}, (np.array(5), np.array([off, on])), (indices,))
+    ours = run_ours(
+        lambda i, a, b: logical.OneHotOp(i, a, b, axis, 5), (indices, np.array(on), np.array(off))
+    )
     assert ours.dtype == theirs.dtype
     np.testing.assert_array_equal(ours, theirs)

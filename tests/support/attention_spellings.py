@@ -71,7 +71,7 @@ def _taken(g: Any, x: Any, axis: int, index: int) -> Any:
     """`x` at an index along an axis, without it, as unbind gives it."""
     starts, sizes = [0] * len(x.shape), list(x.shape)
     starts[axis], sizes[axis] = index, 1
-    rest = [size for place, size in enumerate(x.shape) if place != axis]
+    rest = [size for dim, size in enumerate(x.shape) if dim != axis]
     return g.reshape(g.slice(x, starts, sizes), rest)
 
 

@@ -62,7 +62,7 @@ class CastProgram:
     def _module(self) -> str:
         types = ", ".join(f"{type_} {{{attribute}}}" for _, type_, attribute in self.results)
         body = "\n  ".join(self.lines)
-        given, result_types = (", ".join(entry[place] for entry in self.results) for place in (0, 1))
+        given, result_types = (", ".join(entry[index] for entry in self.results) for index in (0, 1))
         return (
             f"func.func @casts({', '.join(self.arguments)}) -> ({types}) {{\n  {body}\n"
             f"  func.return {given} : {result_types}\n}}\n"

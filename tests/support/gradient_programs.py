@@ -27,8 +27,8 @@ Array = NDArray[Any]
 def smooth(inputs: Mapping[str, Array], random: np.random.Generator, *, positive: bool) -> dict[str, Array]:
     """Random floats in the place of drawn ones: none near another one, 0 or a whole number, where there are kinks."""
     floats = [name for name, array in inputs.items() if is_float(array)]
-    places = random.permutation(sum(inputs[name].size for name in floats))
-    numbers = 0.1037 + 2.5 * places / max(len(places), 1)
+    indices = random.permutation(sum(inputs[name].size for name in floats))
+    numbers = 0.1037 + 2.5 * indices / max(len(indices), 1)
     numbers = np.where(np.abs(numbers - np.round(numbers)) < 1e-3, numbers + 1.5e-3, numbers)
     if not positive:
         numbers = numbers * random.choice([-1.0, 1.0], len(numbers))

@@ -39,9 +39,9 @@ class Inputs:
     def indices(self, size: int, *shape: int, dtype: str = "i64") -> Value:
         """Places of `size` elements: most in range, from both ends, some far out."""
         random = np.random.default_rng(self.seed + 100 + len(self.arrays))
-        places = random.integers(-size, size, shape)
+        rows = random.integers(-size, size, shape)
         far = random.choice([-(10**9), 10**9, size, -size - 1], shape)
-        made = np.where(random.random(shape) < 0.2, far, places)
+        made = np.where(random.random(shape) < 0.2, far, rows)
         return self._input(made.astype(element_named(dtype).dtype), dtype)
 
     def _input(self, array: Array, dtype: str) -> Value:
@@ -162,8 +162,8 @@ def _scatter_turned(i: Inputs) -> Value:
 
 def _topk(i: Inputs, *, largest: bool) -> Value:
     """Elements with ties; places and elements of the best."""
-    found, places = i.graph.topk(i.data(3, 300, dtype="i32"), 7, largest=largest)
-    return i.graph.cast(found, i.dtype) + i.graph.cast(places, i.dtype)
+    found, indices = i.graph.topk(i.data(3, 300, dtype="i32"), 7, largest=largest)
+    return i.graph.cast(found, i.dtype) + i.graph.cast(indices, i.dtype)
 
 
 def _topk_middle(i: Inputs) -> Value:

@@ -56,23 +56,23 @@ def _run_update(code: KernelOp, operands: Sequence[Array], shapes: Shapes) -> li
     update = update_of(code, len(operands), len(shapes))
     outputs = [_Output(shape) for shape in shapes]
     rank = len(code.parallel_sizes)
-    numbers = {place: operands[number] for place, number in enumerate(update.scalars)}
+    numbers = {argument: operands[number] for argument, number in enumerate(update.scalars)}
     known: dict[SSAValue, Array] = {}
     if (phase := scalar_phase(code)) is not None:
         run = _Run(code, (1,) * rank, numbers)
-        run.sweep(phase, {place: outputs[number] for place, number in enumerate(update.scalar_results)})
+        run.sweep(phase, {argument: outputs[number] for argument, number in enumerate(update.scalar_results)})
         known = run.values
     for part in update.parts:
         assert all(operands[number].size == part.elements for number in part.operands)
         assert all(outputs[number].array.size == part.elements for number in part.results)
         sizes = tuple(part.elements if dim == part.program else 1 for dim in range(rank))
         own = {
-            place: operands[number].reshape(-1)
-            for place, number in zip(update.arguments(part.program), part.operands, strict=True)
+            argument: operands[number].reshape(-1)
+            for argument, number in zip(update.arguments(part.program), part.operands, strict=True)
         }
         written = {
-            place: outputs[number].flat()
-            for place, number in zip(update.outputs(part.program), part.results, strict=True)
+            argument: outputs[number].flat()
+            for argument, number in zip(update.outputs(part.program), part.results, strict=True)
         }
         run = _Run(code, sizes, {**numbers, **own}, known)
         run.sweep(program_phases(code)[part.program], written)
@@ -92,12 +92,12 @@ class _Output:
         row.array, row.times = self.array.reshape(-1), self.times.reshape(-1)
         return row
 
-    def store(self, place: tuple[Array, ...], value: Array) -> None:
+    def store(self, where: tuple[Array, ...], value: Array) -> None:
         """Writes a value for each point of the output's map."""
-        shape = np.broadcast_shapes(*(each.shape for each in place)) if place else (1,) * value.ndim
+        shape = np.broadcast_shapes(*(each.shape for each in where)) if where else (1,) * value.ndim
         assert np.broadcast_shapes(shape, value.shape) == shape, "points of one element have several values"
-        np.add.at(self.times, place, 1)
-        self.array[place] = np.broadcast_to(value, shape) if place else value.reshape(())
+        np.add.at(self.times, where, 1)
+        self.array[where] = np.broadcast_to(value, shape) if where else value.reshape(())
 
     def written(self) -> Array:
         """All elements."""
@@ -132,19 +132,19 @@ class _Run:
                 self.values.update(zip(phase.results, values, strict=True))
             elif isinstance(op, StoreOp):
                 number = op.output.value.data
-                outputs[number].store(self._place(self.code.out_maps[number]), self.values[op.value])
+                outputs[number].store(self._index(self.code.out_maps[number]), self.values[op.value])
             else:
                 self.values[op.results[0]] = self._compute(op)
 
-    def _place(self, map_: AffineMap) -> tuple[Array, ...]:
+    def _index(self, map_: AffineMap) -> tuple[Array, ...]:
         """The index of each point along each dim of an operand or output."""
         rank = len(self.sizes)
         found = [np.asarray(expr.eval(self.grid, [])) for expr in map_.results]
         return tuple(index.reshape((1,) * rank) if index.ndim < rank else index for index in found)
 
     def _element(self, operand: int) -> Array:
-        place, array = self._place(self.code.in_maps[operand]), self.operands[operand]
-        return _taken(array, place) if place else array.reshape((1,) * len(self.sizes))
+        where, array = self._index(self.code.in_maps[operand]), self.operands[operand]
+        return _taken(array, where) if where else array.reshape((1,) * len(self.sizes))
 
     def _compute(self, op: Operation) -> Array:
         match op:
@@ -189,8 +189,8 @@ class _Run:
         return np.where(holds, _taken(memory, safe), self.values[op.otherwise])
 
 
-def _taken(array: Array, place: tuple[Array, ...]) -> Array:
+def _taken(array: Array, where: tuple[Array, ...]) -> Array:
     assert all(
-        ((index >= 0) & (index < size)).all() for index, size in zip(place, array.shape, strict=True)
+        ((index >= 0) & (index < size)).all() for index, size in zip(where, array.shape, strict=True)
     ), "elements outside of an operand are read"
-    return array[place]
+    return array[where]

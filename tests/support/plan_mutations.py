@@ -118,7 +118,7 @@ def _setter(op: Operation, key: str, value: Attribute) -> Callable[[], None]:
 
 def _damaged_edges(program: ProgramOp) -> Iterator[Mutation]:
     """Edges dropped, of the other kind, and from another source."""
-    for place, op in enumerate(program.instructions):
+    for index, op in enumerate(program.instructions):
         name = op.instruction.data
         for number, edge in enumerate(op.after):
             source, kind = edge.source.data, edge.kind.data
@@ -127,7 +127,7 @@ def _damaged_edges(program: ProgramOp) -> Iterator[Mutation]:
             yield Mutation(
                 f"edge {other}", f"{source}-{name}", _edge_setter(op, number, EdgeAttr(source, other))
             )
-            for earlier in program.instructions[:place]:
+            for earlier in program.instructions[:index]:
                 if (away := earlier.instruction.data) != source:
                     change = _edge_setter(op, number, EdgeAttr(away, kind))
                     yield Mutation("bent edge", f"{source}-{name} from {away}", change)
@@ -167,8 +167,8 @@ def _record_setter(op: ResolvedOp, early: ArrayAttr[IntegerAttr] | None) -> Call
 def _swapped(program: ProgramOp) -> Iterator[Mutation]:
     """Two instructions change places in the text: each with its edges, or each taking over those of the other."""
     instructions = program.instructions
-    for place, op in enumerate(instructions):
-        for other in instructions[place + 1 :]:
+    for index, op in enumerate(instructions):
+        for other in instructions[index + 1 :]:
             name = f"{op.instruction.data}, {other.instruction.data}"
             yield Mutation("swapped text", name, lambda a=op, b=other: _exchange(program, a, b, False))
             yield Mutation("swapped order", name, lambda a=op, b=other: _exchange(program, a, b, True))
@@ -179,8 +179,8 @@ def _exchange(program: ProgramOp, one: ResolvedOp, other: ResolvedOp, is_renamed
         return
     block = program.body.block
     ops = list(block.ops)
-    places = ops.index(one), ops.index(other)
-    ops[places[0]], ops[places[1]] = other, one
+    indices = ops.index(one), ops.index(other)
+    ops[indices[0]], ops[indices[1]] = other, one
     for op in list(block.ops):
         op.detach()
     block.add_ops(ops)
@@ -201,9 +201,9 @@ def _redirected(program: ProgramOp) -> Iterator[Mutation]:
     slots = [slot.buffer for slot in program.slots]
     for op in program.instructions:
         for number, value in enumerate(op.operands):
-            for place, slot in enumerate(slots):
+            for index, slot in enumerate(slots):
                 if slot is not value and slot.type == value.type:
-                    name = f"{op.instruction.data} operand {number} to {place}"
+                    name = f"{op.instruction.data} operand {number} to {index}"
                     yield Mutation(
                         "other slot", name, lambda o=op, n=number, s=slot: o.operands.__setitem__(n, s)
                     )
@@ -214,9 +214,9 @@ def _reading_others(program: ProgramOp) -> Iterator[Mutation]:
     buffers = [op.buffer for op in program.body.block.ops if isinstance(op, BindOp | SlotOp | ViewOp)]
     for op in program.instructions:
         for number, value in enumerate(op.ins):
-            for place, other in enumerate(buffers):
+            for index, other in enumerate(buffers):
                 if other is not value and _form(other) == _form(value):
-                    name = f"{op.instruction.data} operand {number} from {place}"
+                    name = f"{op.instruction.data} operand {number} from {index}"
                     yield Mutation(
                         "other operand", name, lambda o=op, n=number, b=other: o.operands.__setitem__(n, b)
                     )
@@ -253,11 +253,11 @@ def _taken_as_workspace(program: ProgramOp) -> Iterator[Mutation]:
     buffers = [op.buffer for op in program.body.block.ops if isinstance(op, BindOp | SlotOp | ViewOp)]
     for op in program.instructions:
         touched = {root_buffer(value) for value in op.operands}
-        for place, buffer in enumerate(buffers):
+        for index, buffer in enumerate(buffers):
             root = root_buffer(buffer)
             is_ours = isinstance(root, SlotOp) or (isinstance(root, BindOp) and root.role.data == "output")
             if is_ours and root not in touched:
-                name = f"{place} of {op.instruction.data}"
+                name = f"{index} of {op.instruction.data}"
                 yield Mutation("taken as workspace", name, lambda o=op, b=buffer: _add_workspace(o, b))
 
 

@@ -39,7 +39,7 @@ class _Touch:
     """One operand of one instruction.
 
     Args:
-        place: Of the instruction in the text.
+        position: Of the instruction in the text.
         root: Its bind or slot.
         space: Two touches can meet only in one space: the arena, or one bind.
         bytes: Bit i is set if byte i of the space is touched.
@@ -48,7 +48,7 @@ class _Touch:
         defines: Whether they hold a value then; as workspace they do not.
     """
 
-    place: int
+    position: int
     root: Operation
     space: object
     bytes: int
@@ -64,7 +64,7 @@ def find_race(program: ProgramOp) -> Race | None:
     order = _Order(instructions)
     if order.is_cyclic:
         return Race("deadlock", "instructions wait for each other")
-    touches = [touch for place in range(len(instructions)) for touch in order.touches(place)]
+    touches = [touch for position in range(len(instructions)) for touch in order.touches(position)]
     names = [op.instruction.data for op in instructions]
     return (
         _inside_instructions(instructions)
@@ -87,7 +87,7 @@ class _Order:
 
     def __init__(self, instructions: Iterable[ResolvedOp]) -> None:
         self.instructions = tuple(instructions)
-        numbers = {op.instruction.data: place for place, op in enumerate(self.instructions)}
+        numbers = {op.instruction.data: position for position, op in enumerate(self.instructions)}
         self.edges = [
             [(numbers[edge.source.data], edge.kind.data) for edge in op.after if edge.source.data in numbers]
             for op in self.instructions
@@ -95,28 +95,28 @@ class _Order:
         self.early = [_early_reads(op) for op in self.instructions]
         self.starts: dict[int, int] = {}
         self.ends: dict[int, int] = {}
-        self.is_cyclic = not all(self._visit(place, set()) for place in range(len(self.instructions)))
+        self.is_cyclic = not all(self._visit(position, set()) for position in range(len(self.instructions)))
 
-    def _visit(self, place: int, path: set[int]) -> bool:
-        """Fills in `place` and what it waits for; false if it waits for itself."""
-        if place in path:
+    def _visit(self, position: int, path: set[int]) -> bool:
+        """Fills in `position` and what it waits for; false if it waits for itself."""
+        if position in path:
             return False
-        if place in self.starts:
+        if position in self.starts:
             return True
         starts = waits = 0
-        for source, kind in self.edges[place]:
-            if not self._visit(source, path | {place}):
+        for source, kind in self.edges[position]:
+            if not self._visit(source, path | {position}):
                 return False
             ended = self.ends[source] | 1 << source
             waits |= ended
             starts |= ended if kind == "full" else 0
-        self.starts[place] = starts
-        self.ends[place] = starts if self.early[place] is None else waits
+        self.starts[position] = starts
+        self.ends[position] = starts if self.early[position] is None else waits
         return True
 
-    def touches(self, place: int) -> Iterator[_Touch]:
+    def touches(self, position: int) -> Iterator[_Touch]:
         """All operands of an instruction."""
-        op, early = self.instructions[place], self.early[place] or ()
+        op, early = self.instructions[position], self.early[position] or ()
         operands = [
             *((value, False, False, number in early) for number, value in enumerate(op.ins)),
             *((value, True, True, False) for value in op.outs),
@@ -124,12 +124,12 @@ class _Order:
         ]
         for value, writes, defines, is_early in operands:
             root, space, first, addresses = _addresses(value)
-            before = self.starts[place] if is_early else self.ends[place]
-            yield _Touch(place, root, space, _bits(*addresses) << first, before, writes, defines)
+            before = self.starts[position] if is_early else self.ends[position]
+            yield _Touch(position, root, space, _bits(*addresses) << first, before, writes, defines)
 
     def ranks(self) -> list[int]:
         """A number for each instruction that is larger than those of all that end before it."""
-        return [self.ends[place].bit_count() for place in range(len(self.instructions))]
+        return [self.ends[position].bit_count() for position in range(len(self.instructions))]
 
 
 def _early_reads(op: ResolvedOp) -> tuple[int, ...] | None:
@@ -194,28 +194,28 @@ def _bits(shape: tuple[int, ...], strides: tuple[int, ...], size: int, first: in
 def _inside_instructions(instructions: Iterable[ResolvedOp]) -> Race | None:
     """Threads of one kernel are not ordered: it may write what it reads only element by element and by permission."""
     for op in instructions:
-        places = {value: _addresses(value) for value in (*op.ins, *op.outs, *op.ws)}
+        accesses = {value: _addresses(value) for value in (*op.ins, *op.outs, *op.ws)}
         permitted = alias_pairs(op.constraints.data.get("may_alias")) or ()
         written = [*op.outs, *op.ws]
         for number, out in enumerate(written):
             others = [(written[other], None) for other in range(number)]
-            others += [(value, (number, place)) for place, value in enumerate(op.ins)]
+            others += [(value, (number, position)) for position, value in enumerate(op.ins)]
             for other, pair in others:
-                if _meet(places[out], places[other]) and not (
-                    pair in permitted and number < len(op.outs) and _same_walk(places[out], places[other])
+                if _meet(accesses[out], accesses[other]) and not (
+                    pair in permitted and number < len(op.outs) and _same_walk(accesses[out], accesses[other])
                 ):
                     return Race("overlap", op.instruction.data)
     return None
 
 
-_Place = tuple[Operation, object, int, _Form]
+_Access = tuple[Operation, object, int, _Form]
 
 
-def _meet(one: _Place, other: _Place) -> bool:
+def _meet(one: _Access, other: _Access) -> bool:
     return one[1] == other[1] and bool(_bits(*one[3]) << one[2] & _bits(*other[3]) << other[2])
 
 
-def _same_walk(one: _Place, other: _Place) -> bool:
+def _same_walk(one: _Access, other: _Access) -> bool:
     mine, theirs = _walk(*one[3]) + one[2], _walk(*other[3]) + other[2]
     return np.array_equal(mine, theirs) and one[3][2] == other[3][2]
 
@@ -224,12 +224,12 @@ def _unordered(touches: list[_Touch], names: list[str]) -> Race | None:
     """Two accesses to one byte, one of them a write, of which neither instruction has ended before the other's."""
     for number, one in enumerate(touches):
         for other in touches[:number]:
-            if not (one.writes or other.writes) or one.space != other.space or one.place == other.place:
+            if not (one.writes or other.writes) or one.space != other.space or one.position == other.position:
                 continue
-            if one.before >> other.place & 1 or other.before >> one.place & 1:
+            if one.before >> other.position & 1 or other.before >> one.position & 1:
                 continue
             if one.bytes & other.bytes:
-                return Race("unordered", f"{names[other.place]}, {names[one.place]}")
+                return Race("unordered", f"{names[other.position]}, {names[one.position]}")
     return None
 
 
@@ -239,27 +239,31 @@ def _wrong_reads(
     """A read of what is empty at first whose bytes were last written through another slot, or by nobody."""
     inside = [touch for touch in touches if touch.space in empty]
     writes = sorted(
-        (touch for touch in inside if touch.writes), key=lambda touch: ranks[touch.place], reverse=True
+        (touch for touch in inside if touch.writes), key=lambda touch: ranks[touch.position], reverse=True
     )
     for read in inside:
         left = 0 if read.writes else read.bytes
         for write in writes:
             if not left:
                 break
-            if write.space == read.space and read.before >> write.place & 1 and left & write.bytes:
+            if write.space == read.space and read.before >> write.position & 1 and left & write.bytes:
                 if not write.defines:
-                    return Race("unwritten", f"{names[read.place]} finds workspace of {names[write.place]}")
+                    return Race(
+                        "unwritten", f"{names[read.position]} finds workspace of {names[write.position]}"
+                    )
                 if write.root is not read.root:
-                    return Race("clobbered", f"{names[read.place]} finds what {names[write.place]} wrote")
+                    return Race(
+                        "clobbered", f"{names[read.position]} finds what {names[write.position]} wrote"
+                    )
                 left &= ~write.bytes
         if left:
-            return Race("unwritten", names[read.place])
+            return Race("unwritten", names[read.position])
     return None
 
 
 def _left_empty(touches: list[_Touch], ranks: list[int], empty: Iterable[BindOp]) -> Race | None:
     """A result of the program with bytes that nothing writes, or that are workspace at last."""
-    writes = sorted((touch for touch in touches if touch.writes), key=lambda touch: -ranks[touch.place])
+    writes = sorted((touch for touch in touches if touch.writes), key=lambda touch: -ranks[touch.position])
     for bind in empty:
         _, _, first, form = _addresses(bind.buffer)
         left = _bits(*form) << first

@@ -43,11 +43,11 @@ class _Net:
 
     def some(self) -> Value:
         """A value, the last one more often than the others."""
-        place = (
+        number = (
             len(self.values) - 1 if self.random.random() < 0.6 else self.random.randrange(len(self.values))
         )
-        self.read.add(place)
-        return self.values[place]
+        self.read.add(number)
+        return self.values[number]
 
     def sizes(self, x: Value) -> list[int]:
         return [int(size) for size in x.shape]
@@ -114,8 +114,8 @@ class _Net:
     def finish(self) -> Graph:
         last = self.values[-1]
         self.g.output(self.g.reduce_mean(last, [2, 3]), "mean")
-        for place, value in enumerate(self.values[1:], 1):
-            if place not in self.read and self.random.random() < 0.7:
+        for index, value in enumerate(self.values[1:], 1):
+            if index not in self.read and self.random.random() < 0.7:
                 way = [0, 2, 3, 1] if self.random.random() < 0.4 else [0, 1, 2, 3]
-                self.g.output(self.g.transpose(value, way) if way[1] != 1 else value, f"y{place}")
+                self.g.output(self.g.transpose(value, way) if way[1] != 1 else value, f"y{index}")
         return self.g

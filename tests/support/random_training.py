@@ -98,9 +98,9 @@ class _Step:
     def _train_inputs(self) -> None:
         """Makes parameters of some inputs, where most ways begin."""
         interface = self.g.interface
-        for place, argument in enumerate(self.g.block.args):
+        for index, argument in enumerate(self.g.block.args):
             if tensor_info(argument.type).element.is_float and self.g.chance(0.5):
-                interface[place] = DictionaryAttr({**interface[place].data, ROLE_ATTR: StringAttr("param")})
+                interface[index] = DictionaryAttr({**interface[index].data, ROLE_ATTR: StringAttr("param")})
 
     def _parameters(self) -> Iterator[BlockArgument]:
         g = self.g

@@ -71,10 +71,10 @@ def _shifted(x: Array, amount: Array, left: bool) -> Array:
     """In Python's integers, which have as many bits as they need."""
     bits, unsigned = 8 * x.dtype.itemsize, x.dtype.kind == "u"
 
-    def one(number: int, places: int) -> int:
-        if not 0 <= places < bits:
+    def one(number: int, by: int) -> int:
+        if not 0 <= by < bits:
             return -1 if number < 0 and not left else 0
-        whole = (number << places if left else number >> places) % (1 << bits)
+        whole = (number << by if left else number >> by) % (1 << bits)
         return whole if unsigned or whole < 1 << (bits - 1) else whole - (1 << bits)
 
     pairs = np.broadcast(x, amount)

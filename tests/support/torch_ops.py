@@ -223,23 +223,23 @@ def pad(x: Tensor, value: Tensor, low: Sequence[int], high: Sequence[int]) -> Te
     return result
 
 
-def from_the_end(places: Tensor, size: int) -> Tensor:
-    return torch.where(places < 0, places + size, places).long()
+def from_the_end(indices: Tensor, size: int) -> Tensor:
+    return torch.where(indices < 0, indices + size, indices).long()
 
 
-def gather(x: Tensor, places: Tensor, axis: int) -> Tensor:
-    inside = from_the_end(places, x.shape[axis]).clamp(0, x.shape[axis] - 1)
+def gather(x: Tensor, indices: Tensor, axis: int) -> Tensor:
+    inside = from_the_end(indices, x.shape[axis]).clamp(0, x.shape[axis] - 1)
     taken = x.index_select(axis, inside.reshape(-1))
-    return taken.reshape([*x.shape[:axis], *places.shape, *x.shape[axis + 1 :]])
+    return taken.reshape([*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]])
 
 
-def gather_elements(x: Tensor, places: Tensor, axis: int) -> Tensor:
-    return torch.gather(x, axis, from_the_end(places, x.shape[axis]).clamp(0, x.shape[axis] - 1))
+def gather_elements(x: Tensor, indices: Tensor, axis: int) -> Tensor:
+    return torch.gather(x, axis, from_the_end(indices, x.shape[axis]).clamp(0, x.shape[axis] - 1))
 
 
-def one_hot(places: Tensor, on: Tensor, off: Tensor, axis: int, depth: int) -> Tensor:
+def one_hot(indices: Tensor, on: Tensor, off: Tensor, axis: int, depth: int) -> Tensor:
     """Theirs takes no index out of range: those become a class more, which is cut off."""
-    inside = from_the_end(places, depth)
+    inside = from_the_end(indices, depth)
     classes = torch.where((inside < 0) | (inside >= depth), depth, inside)
     return torch.where(functional.one_hot(classes, depth + 1)[..., :depth].bool(), on, off).movedim(-1, axis)
 
@@ -247,9 +247,9 @@ def one_hot(places: Tensor, on: Tensor, off: Tensor, axis: int, depth: int) -> T
 MODES = {"add": "sum", "max": "amax", "min": "amin", "mul": "prod"}
 
 
-def scattered(x: Tensor, places: Tensor, updates: Tensor, axis: int, mode: str) -> Tensor:
+def scattered(x: Tensor, indices: Tensor, updates: Tensor, axis: int, mode: str) -> Tensor:
     """Their function with what is out of range sent to a place more, and of several to be set only the last kept."""
-    inside, size = from_the_end(places, x.shape[axis]), x.shape[axis]
+    inside, size = from_the_end(indices, x.shape[axis]), x.shape[axis]
     target = torch.where((inside < 0) | (inside >= size), size, inside)
     longer = torch.cat([x, torch.zeros_like(x.narrow(axis, 0, 1))], axis)
     if mode != "set":
@@ -261,33 +261,33 @@ def scattered(x: Tensor, places: Tensor, updates: Tensor, axis: int, mode: str) 
     return done.narrow(axis, 0, size)
 
 
-def scatter(x: Tensor, places: Tensor, updates: Tensor, mode: str) -> Tensor:
-    rows = places.reshape(-1, *[1] * (x.ndim - 1)).expand(updates.shape)
+def scatter(x: Tensor, indices: Tensor, updates: Tensor, mode: str) -> Tensor:
+    rows = indices.reshape(-1, *[1] * (x.ndim - 1)).expand(updates.shape)
     return scattered(x, rows, updates, 0, mode)
 
 
 def write_row(row: Tensor, index: Tensor, x: Tensor, axis: int) -> Tensor:
-    place = int(from_the_end(index, x.shape[axis]))
-    return x.index_copy(axis, torch.tensor([place]), row) if 0 <= place < x.shape[axis] else x
+    own = int(from_the_end(index, x.shape[axis]))
+    return x.index_copy(axis, torch.tensor([own]), row) if 0 <= own < x.shape[axis] else x
 
 
-def scatter_nd(x: Tensor, places: Tensor, updates: Tensor, mode: str) -> Tensor:
+def scatter_nd(x: Tensor, indices: Tensor, updates: Tensor, mode: str) -> Tensor:
     """As a scatter of rows, the dimensions that a place names made one."""
-    depth = places.shape[-1]
-    row, inside = torch.zeros(places.shape[:-1], dtype=torch.int64), torch.tensor(True)
+    depth = indices.shape[-1]
+    row, inside = torch.zeros(indices.shape[:-1], dtype=torch.int64), torch.tensor(True)
     for dim in range(depth):
-        place = from_the_end(places[..., dim], x.shape[dim])
-        inside = inside & (place >= 0) & (place < x.shape[dim])
-        row = row * x.shape[dim] + place
+        coordinate = from_the_end(indices[..., dim], x.shape[dim])
+        inside = inside & (coordinate >= 0) & (coordinate < x.shape[dim])
+        row = row * x.shape[dim] + coordinate
     inner = x.shape[depth:]
     rows = x.reshape(-1, *inner)
     found = scatter(rows, torch.where(inside, row, len(rows)).reshape(-1), updates.reshape(-1, *inner), mode)
     return found.reshape(x.shape)
 
 
-def last_update(places: Tensor, rows: int) -> Tensor:
+def last_update(indices: Tensor, rows: int) -> Tensor:
     empty = torch.full((rows,), -1, dtype=torch.int32)
-    return scattered(empty, places, torch.arange(len(places), dtype=torch.int32), 0, "max")
+    return scattered(empty, indices, torch.arange(len(indices), dtype=torch.int32), 0, "max")
 
 
 def topk_indices(x: Tensor, axis: int, k: int, smallest: bool) -> Tensor:
@@ -341,9 +341,9 @@ def max_pool_indices(x: Tensor, **attributes: Any) -> Tensor:
     spatial, whole = pooling.x.shape[2:], x.shape[2:]
     total, inside = torch.zeros_like(found), torch.ones_like(found, dtype=torch.bool)
     for axis, (low, size) in enumerate(zip(attributes["low"], whole, strict=True)):
-        place = found // math.prod(spatial[axis + 1 :]) % spatial[axis] - low
-        inside &= (place >= 0) & (place < size)
-        total = total * size + place
+        position = found // math.prod(spatial[axis + 1 :]) % spatial[axis] - low
+        inside &= (position >= 0) & (position < size)
+        total = total * size + position
     return torch.where(inside, total, math.prod(whole))
 
 

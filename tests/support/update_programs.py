@@ -62,7 +62,7 @@ class Program:
             self._note_loss()
         types = ", ".join(f'{type_} {{logical.updates = "{name}"}}' for _, type_, name in self.results)
         body = "\n  ".join(self.lines)
-        values, result_types = (", ".join(entry[place] for entry in self.results) for place in (0, 1))
+        values, result_types = (", ".join(entry[index] for entry in self.results) for index in (0, 1))
         return (
             f"func.func @step({', '.join(self.arguments)}) -> ({types}) {{\n  {body}\n"
             f"  func.return {values} : {result_types}\n}}\n"
@@ -113,15 +113,15 @@ class Program:
 
     def _note_loss(self) -> None:
         """Writes the loss to its place."""
-        many, places, here = (_type([self.history], element) for element in (self.dtype, "i64", "i1"))
+        many, steps, here = (_type([self.history], element) for element in (self.dtype, "i64", "i1"))
         loss, losses = (
             self._argument("loss", f"tensor<{self.dtype}>", "input"),
             self._argument("losses", many, "state"),
         )
         self.lines += [
-            f"%places = logical.iota {{axis = 0}} : {places}",
-            f"%now.all = logical.broadcast %now {{dimensions = []}} : tensor<i64> -> {places}",
-            f'%here = logical.compare "eq" %places, %now.all : {places} -> {here}',
+            f"%places = logical.iota {{axis = 0}} : {steps}",
+            f"%now.all = logical.broadcast %now {{dimensions = []}} : tensor<i64> -> {steps}",
+            f'%here = logical.compare "eq" %places, %now.all : {steps} -> {here}',
             f"%loss.all = logical.broadcast {loss} {{dimensions = []}} : tensor<{self.dtype}> -> {many}",
             f"%noted = logical.select %here, %loss.all, {losses} : {here}, {many}",
         ]

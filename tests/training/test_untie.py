@@ -76,13 +76,13 @@ def gradients(x: Array, y: Array, scales: Array, shifts: Array) -> list[Array]:
     found: list[Array] = []
     for varied in (scales, shifts):
         slopes = np.zeros_like(varied)
-        for place in np.ndindex(varied.shape):
-            kept, values = varied[place], []
+        for index in np.ndindex(varied.shape):
+            kept, values = varied[index], []
             for way in (1, -1):
-                varied[place] = kept + way * 1e-5
+                varied[index] = kept + way * 1e-5
                 values.append(np.square(output(x, scales, shifts) - y).mean())
-            varied[place] = kept
-            slopes[place] = (values[0] - values[1]) / 2e-5
+            varied[index] = kept
+            slopes[index] = (values[0] - values[1]) / 2e-5
         found.append(slopes)
     return found
 

@@ -84,7 +84,7 @@ def test_cold_runs_have_weights_of_their_own_behind_a_flush(
     launches = WARM_UP + LAUNCHES
     cold, warm = seen[-2 * launches * RUNS : -launches * RUNS], seen[-launches * RUNS :]
     assert len(warm) == launches * RUNS
-    data, weights = ({values[place] for values in cold} for place in (0, 1))
+    data, weights = ({values[index] for values in cold} for index in (0, 1))
     assert len(weights) == RUNS and len(data) == (1 if fixed else RUNS)
     assert len(set(warm)) == 1 and warm[0] in cold
     flushes = [size for size in gpu.named("clear") if size == FLUSH_BYTES]

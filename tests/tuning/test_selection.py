@@ -233,8 +233,8 @@ def test_an_edit_of_the_table_changes_exactly_the_chosen_kernel():
     key = next(entry.key for entry in table.works if entry.work.operands[0].shape == (16, 32))
     lines = table.to_json().splitlines()
     start = next(number for number, line in enumerate(lines) if key in line)
-    place = next(n for n in range(start, len(lines)) if "cpu.gemm_portable" in lines[n])
-    lines[place] = lines[place].replace('"cold": {"median_us": 4.0', '"cold": {"median_us": 0.5')
+    found = next(n for n in range(start, len(lines)) if "cpu.gemm_portable" in lines[n])
+    lines[found] = lines[found].replace('"cold": {"median_us": 4.0', '"cold": {"median_us": 0.5')
     after = kernels_of(TuningTable.from_text("\n".join(lines)))
     assert {name: kernel for name, (kernel, _) in before.items()} == dict.fromkeys(before, "cpu.gemm_avx2")
     assert after["first"][0] == "cpu.gemm_portable"

@@ -91,7 +91,7 @@ func.func @indexed(
 """
 
 
-def test_indices_choose_among_all_places():
+def test_indices_choose_among_all_rows():
     """A gather and a scatter are as fast as their memory lets them be; what is only counted stays small."""
     found = {
         (memory.dtype, memory.numbers)
@@ -110,8 +110,8 @@ def test_variants_are_spread_over_the_values_of_their_entries():
     specs = [{"tile": tile, "split": split} for split in (8, 4, 2, 1) for tile in (32, 64, 128, 256)]
     chosen = spread(specs, 5)
     assert chosen[0] == 0 and len(set(chosen)) == 5
-    assert {specs[place]["split"] for place in chosen} == {8, 4, 2, 1}
-    assert {specs[place]["tile"] for place in chosen} == {32, 64, 128, 256}
+    assert {specs[index]["split"] for index in chosen} == {8, 4, 2, 1}
+    assert {specs[index]["tile"] for index in chosen} == {32, 64, 128, 256}
     assert sorted(spread(specs, 100)) == list(range(16))
     assert spread([{}], 4) == [0]
 

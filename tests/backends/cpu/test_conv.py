@@ -259,7 +259,7 @@ def test_widths_of_tiles_are_counted(columns: int, pixels: int) -> None:
     )
     spec = ConvSpec(problem, "direct", 8, tile_pixels=pixels)
     tiles = -(-columns // pixels)
-    widths = [(columns + place) // tiles for place in range(tiles)]
+    widths = [(columns + index) // tiles for index in range(tiles)]
     for bands in (1, 3):
         counted = [width for width, count in spec.width_counts(bands) for _ in range(count)]
         assert counted == sorted(widths * bands, reverse=True)

@@ -262,9 +262,9 @@ def test_scatters_and_topk(dtype: str) -> None:
     )
     for mode in ("add", "max", "min", "mul", "set"):
         graph.output(graph.scatter(x, i, u, mode), mode)
-    values, places = graph.topk(u, 3)
+    values, indices = graph.topk(u, 3)
     graph.output(values, "values")
-    graph.output(places, "places")
+    graph.output(indices, "places")
     check(graph, inputs, 0.51)
 
 

@@ -99,9 +99,9 @@ def compiled(
     mask: str, dtype: str, target: str, transposed: bool = True, threads: int = 1
 ) -> aicf.CompiledModel:
     """One instruction that computes all of it."""
-    given, (place, policy) = MASKS[mask], TARGETS[target]
+    given, (mask_kind, policy) = MASKS[mask], TARGETS[target]
     weights = {} if given is None else {"mask": given.astype(DTYPES[dtype])}
-    exe = aicf.compile(exported(given, dtype, transposed), weights, place, policy=policy, threads=threads)
+    exe = aicf.compile(exported(given, dtype, transposed), weights, mask_kind, policy=policy, threads=threads)
     assert kinds_of(exe) == ["attention"]
     return exe
 

@@ -203,9 +203,9 @@ def test_any_attention_and_decision(
     wide = np.broadcast_to(added, (*batch, m, n))
     out = Poisoned((*batch, m, dv), dtype)
     given = [_matrix(array) for array in (q, k, v, out.array)]
-    places = (*given, None if mask_shape is None else _matrix(wide))
+    operands_of = (*given, None if mask_shape is None else _matrix(wide))
     types = {"operand_type": dtype, "mask_type": dtype}
-    problem = AttentionProblem(ACCUMULATORS[dtype], batch, m, n, d, dv, *places, **types)
+    problem = AttentionProblem(ACCUMULATORS[dtype], batch, m, n, d, dv, *operands_of, **types)
     lanes = V4_OR_BEST.lanes(dtype)
     rows = min(block, m)
     scores = GemmSpec(problem.scores(rows), lanes, mr=3, nv=2)

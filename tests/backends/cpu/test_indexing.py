@@ -21,7 +21,7 @@ def close(found: np.ndarray, wanted: np.ndarray, tolerance: float) -> None:
 @pytest.mark.parametrize("level", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_programs_that_know_places(name: str, dtype: str, level: str) -> None:
+def test_programs_that_read_by_index(name: str, dtype: str, level: str) -> None:
     """Vectors, tails, guards and every way to make an index; indices out of range as the op says."""
     try:
         check_host(level_named(level))

@@ -26,13 +26,13 @@ def text_of(layers: Sequence[Layer], dtype: str) -> str:
         f'func.func @f(%v0 : {type_} {{logical.name = "x", logical.role = "input"}},',
         f'  %w : {type_} {{logical.name = "w", logical.role = "input"}}) -> ({type_} {{logical.name = "y"}}) {{',
     ]
-    for place, numbers in enumerate(layers):
-        lines.append(f"  %p{place} = logical.matmul %v{place}, %w : ({type_}, {type_}) -> {type_}")
+    for index, numbers in enumerate(layers):
+        lines.append(f"  %p{index} = logical.matmul %v{index}, %w : ({type_}, {type_}) -> {type_}")
         for name, value in zip("abc", numbers, strict=True):
-            lines.append(f"  %{name}{place} = logical.constant dense<{value!r}> : {type_}")
-        lines.append(f"  %scaled{place} = logical.mul %p{place}, %a{place} : {type_}")
-        lines.append(f"  %moved{place} = logical.add %scaled{place}, %b{place} : {type_}")
-        lines.append(f"  %v{place + 1} = logical.max %moved{place}, %c{place} : {type_}")
+            lines.append(f"  %{name}{index} = logical.constant dense<{value!r}> : {type_}")
+        lines.append(f"  %scaled{index} = logical.mul %p{index}, %a{index} : {type_}")
+        lines.append(f"  %moved{index} = logical.add %scaled{index}, %b{index} : {type_}")
+        lines.append(f"  %v{index + 1} = logical.max %moved{index}, %c{index} : {type_}")
     return "\n".join([*lines, f"  func.return %v{len(layers)} : {type_}", "}"])
 
 

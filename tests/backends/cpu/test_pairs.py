@@ -116,9 +116,9 @@ def test_pairs_may_lie_apart(apart: int, transposed: bool, kept: bool) -> None:
     stored = np.ascontiguousarray(b.T) if transposed else b
     pairs = Pairs("i8", "i8" if kept else "i16", k, apart)
     order = [
-        (2 * group * apart + place, (2 * group + 1) * apart + place)
+        (2 * group * apart + index, (2 * group + 1) * apart + index)
         for group in range(-(-groups // 2))
-        for place in range(apart)
+        for index in range(apart)
     ]
     padded = np.concatenate([b, np.zeros((apart, columns), b.dtype)]).astype(NUMPY[pairs.element])
     wanted = pack_pairs(np.concatenate([padded[list(pair)] for pair in order]), width)

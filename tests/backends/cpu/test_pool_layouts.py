@@ -104,8 +104,8 @@ def test_threads_share_channels(op: str, channels: int) -> None:
     assert get_int(kernel.record, "threads") == 2
     x = np.random.default_rng(2).normal(size=shape).astype(np.float32)
     outside = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (1, 0), (1, 1)), constant_values=np.nan)
-    places = np.lib.stride_tricks.sliding_window_view(outside, (3, 3), axis=(2, 3))[:, :, ::2, ::2]
-    exact = (np.nanmax if op == "max_pool" else np.nanmean)(places, axis=(4, 5))
+    spread = np.lib.stride_tricks.sliding_window_view(outside, (3, 3), axis=(2, 3))[:, :, ::2, ::2]
+    exact = (np.nanmax if op == "max_pool" else np.nanmean)(spread, axis=(4, 5))
     np.testing.assert_allclose(kernel([x]), exact, 1e-5, 1e-6)
 
 

@@ -24,8 +24,8 @@ _TYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
 def run_attention(launch: KernelLaunch, ins: Sequence[Array], out: Array) -> Array:
     """The result of a launch of which operand i is buffer i and the result the next one, of the type of `out`."""
     memory = Memory([*(each.nbytes for each in ins), out.nbytes])
-    for place, each in enumerate(ins):
-        memory.fill(place, each)
+    for base, each in enumerate(ins):
+        memory.fill(base, each)
     simulator.run([launch], memory, names)
     assert memory.written[-1].all()
     return memory.buffers[-1].view(out.dtype).reshape(out.shape)
@@ -47,10 +47,10 @@ def names(memory: Memory, here: Here) -> Mapping[str, Any]:
 
 def _words(here: Here, address: int) -> tuple[dict[int, int], int]:
     """Shared memory in words of 32 bits, and the place of one."""
-    rank, place = divmod(int(address), 1 << _RANK)
-    assert place % 4 == 0, "4 bytes are not aligned"
+    rank, offset = divmod(int(address), 1 << _RANK)
+    assert offset % 4 == 0, "4 bytes are not aligned"
     thread = here.thread
-    return (thread.cluster[rank - 1] if rank else thread.shared).words, place
+    return (thread.cluster[rank - 1] if rank else thread.shared).words, offset
 
 
 def _bits(value: Any) -> int:
@@ -64,18 +64,18 @@ def _float(word: int) -> Any:
 def _shared_names(memory: Memory, here: Here) -> dict[str, Any]:
     def store(convert: Callable[[Any], int]) -> Callable[..., None]:
         def words(address: int, *values: Any) -> None:
-            target, place = _words(here, address)
+            target, offset = _words(here, address)
             for number, value in enumerate(values):
-                target[place + 4 * number] = convert(value)
+                target[offset + 4 * number] = convert(value)
 
         return words
 
     def load(convert: Callable[[int], Any], count: int) -> Callable[[int], Any]:
         def words(address: int) -> Any:
-            source, place = _words(here, address)
-            assert place % (4 * count) == 0, f"{4 * count} bytes are not aligned"
+            source, offset = _words(here, address)
+            assert offset % (4 * count) == 0, f"{4 * count} bytes are not aligned"
             # What nothing was written to may be read, but not used: it is NaN.
-            found = tuple(convert(source.get(place + 4 * number, _NAN)) for number in range(count))
+            found = tuple(convert(source.get(offset + 4 * number, _NAN)) for number in range(count))
             return found if count > 1 else found[0]
 
         return words
@@ -141,10 +141,10 @@ def _lane_names(here: Here) -> dict[str, Any]:
                 lanes = [brought[number] for number in sorted(brought)]
                 group, pair = lane // 4, 2 * (lane % 4)
                 a, b = _operands([of_lane[1] for of_lane in lanes], dtype)
-                places = ((group, pair), (group, pair + 1), (group + 8, pair), (group + 8, pair + 1))
+                coordinates = ((group, pair), (group, pair + 1), (group + 8, pair), (group + 8, pair + 1))
                 return tuple(
                     np.float32(value + a[row] @ b[:, column])
-                    for value, (row, column) in zip(sums, places, strict=True)
+                    for value, (row, column) in zip(sums, coordinates, strict=True)
                 )
 
             return Meeting(here.thread.warp, (sums, words), answer)
@@ -165,8 +165,8 @@ def _operands(words: Sequence[Sequence[int]], dtype: str) -> tuple[Array, Array]
     a, b = np.empty((16, 16)), np.empty((16, 8))
     for lane, held in enumerate(pairs):
         group, pair = lane // 4, 2 * (lane % 4)
-        for place in range(4):
-            row, column = group + 8 * (place % 2), pair + 8 * (place // 2)
-            a[row, column : column + 2] = held[place]
+        for element in range(4):
+            row, column = group + 8 * (element % 2), pair + 8 * (element // 2)
+            a[row, column : column + 2] = held[element]
         b[pair : pair + 2, group], b[pair + 8 : pair + 10, group] = held[4], held[5]
     return a, b

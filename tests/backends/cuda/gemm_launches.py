@@ -17,8 +17,8 @@ from aicf.backends.cuda.compiler.toolchain import compile_kernels
 def launch_of(work: Workload, kernel: str, record: Mapping[str, Attribute]) -> Launch:
     """The instruction of `work` by `record`. Buffer i is operand i, results follow, then the workspace."""
     refs = [
-        BufferRef(place, 0, info.shape, info.strides, info.dtype)
-        for place, info in enumerate((*work.operands, *work.results))
+        BufferRef(index, 0, info.shape, info.strides, info.dtype)
+        for index, info in enumerate((*work.operands, *work.results))
     ]
     ins, outs = tuple(refs[: len(work.operands)]), tuple(refs[len(work.operands) :])
     size = record.get("workspace_bytes")

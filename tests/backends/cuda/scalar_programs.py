@@ -125,7 +125,7 @@ def every_op_code(kernel: KernelOp) -> KernelCode:
     (size,) = kernel.parallel_sizes
     dtypes = [dtype_of(argument) for argument in kernel.body.block.args]
     dtypes += [dtype_of(op.value) for op in kernel.phases[0].body.block.ops if isinstance(op, StoreOp)]
-    refs = [BufferRef(place, 0, (size,), (1,), dtype) for place, dtype in enumerate(dtypes)]
+    refs = [BufferRef(index, 0, (size,), (1,), dtype) for index, dtype in enumerate(dtypes)]
     snippet = point_snippet(kernel, 0, refs[:2], refs[2:])
     params = snippet.params[1:]
     stores = [

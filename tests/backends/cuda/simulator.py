@@ -56,7 +56,7 @@ class Memory:
         self.buffers[base][: raw.size] = raw
         self.written[base][: raw.size] = True
 
-    def _place(self, address: int, size: int) -> tuple[int, slice]:
+    def _resolve(self, address: int, size: int) -> tuple[int, slice]:
         base, offset = (address >> _SPACE) - 1, address & ((1 << _SPACE) - 1)
         assert 0 <= base < len(self.buffers) and offset + size <= self.buffers[base].size, (
             "outside of its buffer"
@@ -67,20 +67,20 @@ class Memory:
     def load(self, address: int, kind: str, count: int) -> Any:
         """One word or a tuple of them."""
         dtype = np.dtype(_WORDS[kind])
-        base, place = self._place(address, dtype.itemsize * count)
-        assert self.written[base][place].all(), "read before anything was written"
-        values = self.buffers[base][place].view(dtype)
+        base, offset = self._resolve(address, dtype.itemsize * count)
+        assert self.written[base][offset].all(), "read before anything was written"
+        values = self.buffers[base][offset].view(dtype)
         words = tuple(value if kind[0] == "f" else int(value) for value in values)
         return words[0] if count == 1 else words
 
     def store(self, address: int, kind: str, values: Sequence[Any]) -> None:
         """One word or several."""
         dtype = np.dtype(_WORDS[kind])
-        base, place = self._place(address, dtype.itemsize * len(values))
+        base, offset = self._resolve(address, dtype.itemsize * len(values))
         if dtype.kind in "iu":
             values = [INTEGERS[kind](value) for value in values]
-        self.buffers[base][place] = np.array(values, dtype).view(np.uint8)
-        self.written[base][place] = True
+        self.buffers[base][offset] = np.array(values, dtype).view(np.uint8)
+        self.written[base][offset] = True
 
 
 @dataclass(frozen=True)
@@ -171,22 +171,22 @@ def _run_threads(
     order, code = random.Random(len(threads)), [start(thread) for thread in threads]
     told, waiting = dict[int, Any](), defaultdict[range, dict[int, Meeting]](dict)
     warps = list(dict.fromkeys(thread.warp for thread in threads))
-    ready = [place for warp in order.sample(warps, len(warps)) for place in order.sample(warp, len(warp))]
+    ready = [own for warp in order.sample(warps, len(warps)) for own in order.sample(warp, len(warp))]
     while ready:
-        place = ready.pop()
-        here.thread = threads[place]
+        own = ready.pop()
+        here.thread = threads[own]
         try:
-            meeting = code[place].send(told.pop(place, None))
+            meeting = code[own].send(told.pop(own, None))
         except StopIteration:
             continue
         met = waiting[meeting.threads]
-        met[place] = meeting
+        met[own] = meeting
         if len(met) == len(meeting.threads):
             brought = {threads[each].number: other.value for each, other in met.items()}
             told |= {each: other.answer(brought) for each, other in met.items()}
             ready += order.sample(list(met), len(met))
             del waiting[meeting.threads]
-    late = [place for met in waiting.values() for place in met]
+    late = [own for met in waiting.values() for own in met]
     assert not late, f"threads {sorted(late)} wait for others that never come"
 
 
@@ -250,8 +250,8 @@ def run_cluster(
     namespace = {**_namespace(Memory(()), here), **_cluster_names(here, blocks * threads, blocks), **names}
     function = _function(text, "cluster", namespace)
     shared = [_Shared() for _ in range(blocks)]
-    places = itertools.product(range(blocks), range(threads))
-    every = [_Thread(number, threads, shared[rank], rank) for rank, number in places]
+    thread_ids = itertools.product(range(blocks), range(threads))
+    every = [_Thread(number, threads, shared[rank], rank) for rank, number in thread_ids]
     with np.errstate(all="ignore"):
         _run_threads(every, lambda thread: function(*arguments(thread.rank, thread.number)), here)
 
@@ -261,10 +261,10 @@ def _cluster_names(here: Here, threads: int, blocks: int) -> dict[str, Any]:
     shared: list[dict[int, Any]] = [{} for _ in range(blocks)]
 
     def store(address: int, *values: Any) -> None:
-        rank, place = divmod(address, 1 << _SPACE)
-        assert 1 <= rank <= blocks and place % 8 == 0, "no address of another block"
+        rank, offset = divmod(address, 1 << _SPACE)
+        assert 1 <= rank <= blocks and offset % 8 == 0, "no address of another block"
         for number, value in enumerate(values):
-            shared[rank - 1][place + 4 * number] = value
+            shared[rank - 1][offset + 4 * number] = value
 
     def load(address: int) -> tuple[Any, ...]:
         assert address % 16 == 0, "16 bytes are not aligned"
@@ -292,8 +292,8 @@ def _array_names(here: Here) -> dict[str, Any]:
 
     def store(size: int) -> Callable[[int, Any, int], None]:
         def to_other(address: int, value: Any, barrier: int) -> None:
-            rank, place = divmod(address, 1 << _SPACE)
-            number, offset = divmod(place, 1 << _ARRAY)
+            rank, byte = divmod(address, 1 << _SPACE)
+            number, offset = divmod(byte, 1 << _ARRAY)
             other = here.thread.cluster[rank - 1]
             own = here.thread.shared.arrays[number]
             assert offset % size == 0, f"{size} bytes at {offset} are not aligned"
@@ -341,14 +341,14 @@ def _product_names(memory: Memory, here: Here) -> dict[str, Any]:
         return rows
 
     def load(address: int, groups: int, step: int) -> tuple[int, ...]:
-        places = (address + group * step + 4 * i for group in range(groups) for i in range(4))
-        return tuple(here.thread.shared.words[place] for place in places)
+        words = (address + group * step + 4 * i for group in range(groups) for i in range(4))
+        return tuple(here.thread.shared.words[own] for own in words)
 
     def store(address: int, sums: Sequence[int], columns: int, row_bytes: int) -> None:
         for number, value in enumerate(sums):
             row, column = divmod(number, columns)
-            place = (row // 4 * 16 + row % 4) * row_bytes + (column // 4 * 32 + column % 4) * 4
-            here.thread.shared.words[address + place] = value
+            own = (row // 4 * 16 + row % 4) * row_bytes + (column // 4 * 32 + column % 4) * 4
+            here.thread.shared.words[address + own] = value
 
     def multiply_add(sums: Sequence[int], a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
         return tuple(i32(total + x * y) for total, (x, y) in zip(sums, itertools.product(a, b), strict=True))
@@ -389,9 +389,9 @@ def _match(here: Here, value: int) -> Meeting:
     )
 
 
-def _add(array: list[Any], place: int, value: int) -> int:
-    old = array[place]
-    array[place] = old + value
+def _add(array: list[Any], offset: int, value: int) -> int:
+    old = array[offset]
+    array[offset] = old + value
     return old
 
 

@@ -96,7 +96,7 @@ def weighed(tiles: Any, biases: Any, told: Any) -> None:
 def _held(lane: int) -> list[tuple[int, int]]:
     """Row and key of each score of a lane, in its order."""
     return [
-        (lane // 4 + 8 * (place // 2 % 2), place // 4 * 8 + lane % 4 * 2 + place % 2) for place in range(8)
+        (lane // 4 + 8 * (index // 2 % 2), index // 4 * 8 + lane % 4 * 2 + index % 2) for index in range(8)
     ]
 
 
@@ -111,8 +111,8 @@ def test_warpgroups_average_rows_of_the_lowest_number(lowest: str) -> None:
     found = {lane: dict[int, tuple[Any, ...]]() for lane in range(32)}
 
     def arguments(rank: int, lane: int) -> tuple[Any, ...]:
-        def told(place: int, *numbers: Any) -> None:
-            found[lane][place] = numbers
+        def told(step: int, *numbers: Any) -> None:
+            found[lane][step] = numbers
 
         tiles = [
             [[x[row, TILE * tile + key] for row, key in _held(lane)] for tile in range(3)]

@@ -176,7 +176,7 @@ def test_a_late_number_takes_back_what_was_summed_before() -> None:
 
     for variant in ("simt", "tiles", "warps", "step", "step-blocks"):
         found = check(variant, False, change)
-        assert np.isnan(found[0, 0]).tolist() == [place == 1 for place in range(found.shape[-1])]
+        assert np.isnan(found[0, 0]).tolist() == [index == 1 for index in range(found.shape[-1])]
 
 
 SCORE = WEIGH = NAN_AS_ZERO = 0
@@ -212,11 +212,11 @@ def test_warpgroups_weigh_rows_that_are_no_numbers_with_zeros(masked: bool) -> N
     found = {lane: dict[int, tuple[Any, ...]]() for lane in range(32)}
 
     def arguments(rank: int, lane: int) -> tuple[Any, ...]:
-        def told(place: int, *numbers: Any) -> None:
-            found[lane][place] = numbers
+        def told(step: int, *numbers: Any) -> None:
+            found[lane][step] = numbers
 
-        places = _places(lane)
-        tiles = [[scores[row, 16 * tile + key] for row, key in places] for tile in range(3)]
+        elements = _elements_of(lane)
+        tiles = [[scores[row, 16 * tile + key] for row, key in elements] for tile in range(3)]
         return tiles, told
 
     constants: dict[str, Any] = {
@@ -232,7 +232,7 @@ def test_warpgroups_weigh_rows_that_are_no_numbers_with_zeros(masked: bool) -> N
             if lane % 4 == 0:
                 with np.errstate(invalid="ignore"):
                     total[[lane // 4, lane // 4 + 8]] *= np.array(told[tile][:2])[:, None]
-            for (row, key), weight in zip(_places(lane), told[tile][2:], strict=True):
+            for (row, key), weight in zip(_elements_of(lane), told[tile][2:], strict=True):
                 weights[row, key] = weight
         assert np.isfinite(weights).all()
         with np.errstate(invalid="ignore"):
@@ -247,10 +247,10 @@ def test_warpgroups_weigh_rows_that_are_no_numbers_with_zeros(masked: bool) -> N
     assert np.flatnonzero(sums == 0).tolist() == [1, 2, 3, 4, 5]
 
 
-def _places(lane: int) -> list[tuple[int, int]]:
+def _elements_of(lane: int) -> list[tuple[int, int]]:
     """Row and key of each score of a lane, in its order."""
     return [
-        (lane // 4 + 8 * (place // 2 % 2), place // 4 * 8 + lane % 4 * 2 + place % 2) for place in range(8)
+        (lane // 4 + 8 * (index // 2 % 2), index // 4 * 8 + lane % 4 * 2 + index % 2) for index in range(8)
     ]
 
 

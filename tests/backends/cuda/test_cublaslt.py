@@ -60,8 +60,8 @@ class Product:
         lines, value = [f"%p = logical.matmul %a, %b{flags} : ({a}, {b}) -> {out}"], "%p"
         if self.bias:
             arguments.append(f'%v : {row} {{logical.name = "v", logical.role = "param"}}')
-            place = len(self.out) - 1
-            lines.append(f"%w = logical.broadcast %v {{dimensions = [{place}]}} : {row} -> {out}")
+            index = len(self.out) - 1
+            lines.append(f"%w = logical.broadcast %v {{dimensions = [{index}]}} : {row} -> {out}")
             lines.append(f"%s = logical.add {value}, %w : {out}")
             value = "%s"
         if self.residual:

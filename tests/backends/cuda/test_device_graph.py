@@ -45,10 +45,10 @@ def floats(address: int) -> np.ndarray:
 
 
 def node(name: str, order: str, *after: Dependency, **parts: Any) -> KernelNode:
-    places = {"addresses": (), "maps": (), "scalars": (), "tables": (), **parts}
+    fields = {"addresses": (), "maps": (), "scalars": (), "tables": (), **parts}
     sizes = ((2, 1, 1), (32, 1, 1), parts.pop("cluster", (1, 1, 1)), parts.pop("shared", 0))
-    arguments = (places["addresses"], places["maps"], places["scalars"])
-    return KernelNode(name, name, *sizes, *arguments, order, tuple(after), places["tables"])
+    arguments = (fields["addresses"], fields["maps"], fields["scalars"])
+    return KernelNode(name, name, *sizes, *arguments, order, tuple(after), fields["tables"])
 
 
 def plus_one(arguments: list[int]) -> None:
@@ -219,7 +219,7 @@ def by_table(arguments: list[int]) -> None:
 
 def test_tables_lie_behind_the_maps_and_are_written_again_for_a_new_address(gpu: FakeDriver) -> None:
     """One table of two nodes, another of a third: numbers first, then addresses, written behind what is queued."""
-    table, other_table = (Table((9,), (Address(1, 0), Address(place, 0))) for place in (2, 3))
+    table, other_table = (Table((9,), (Address(1, 0), Address(base, 0))) for base in (2, 3))
     program = Captured(
         gpu,
         {"a": through_map, "b": by_table, "c": by_table},
@@ -277,10 +277,10 @@ def test_an_early_start_at_a_library_call_is_refused(calls: str, monkeypatch: py
     own = KernelLaunch(KernelCode("k", "", (), 32), (), (1, 1, 1), (32, 1, 1))
     parts = {calls: LibraryCall("cublasLt.matmul", "1.2.3", {}, ())}
     monkeypatch.setattr(build, "emitter", lambda kernel: lambda launch: [parts.get(launch.name, own)])
-    places = ((), (), (), Block(), None)
+    fields = ((), (), (), Block(), None)
     launches = [
-        base.Launch("first", "relu", "k", {}, *places, ()),
-        base.Launch("second", "relu", "k", {}, *places, ("first",), ("first",)),
+        base.Launch("first", "relu", "k", {}, *fields, ()),
+        base.Launch("second", "relu", "k", {}, *fields, ("first",), ("first",)),
     ]
     unit = base.CodeUnit("entry", ProgramOp("p"), tuple(launches), 1)
     with pytest.raises(PlanError, match="instruction 'second' starts before 'first' ends, .* write after"):

@@ -109,7 +109,7 @@ class Instance:
 
     def first(self, *starts: str) -> int:
         """Place of the first such instruction, past the last if there is none."""
-        found = (place for place, name in enumerate(self.names) if name.startswith(starts))
+        found = (index for index, name in enumerate(self.names) if name.startswith(starts))
         return next(found, len(self.names))
 
     def recorded(self, field: str) -> Any:

@@ -74,7 +74,7 @@ def layer_norm(rows: int, k: int, dtype: str) -> KernelOp:
 def epilogue(rows: int, n: int, dtype: str, operands: str, body: str) -> KernelOp:
     """One value for each element: `operands` maps of what it reads (`;` between), `body` computes %r from %0, %1 .."""
     maps = ", ".join(f"affine_map<(d0, d1) -> ({m})>" for m in operands.split(";"))
-    arguments = ", ".join(f"%{place} : {dtype}" for place in range(len(operands.split(";"))))
+    arguments = ", ".join(f"%{index} : {dtype}" for index in range(len(operands.split(";"))))
     named = re.sub(r"%(\d)", r"%a\1", f"^bb0({arguments}): emit.phase {{ {body} emit.store %r, 0 : {dtype}")
     return parse_kernel(
         f"emit.kernel @e parallel [{rows}, {n}] reduce [] ins [{maps}] outs [affine_map<(d0, d1) -> (d0, d1)>] "
@@ -298,9 +298,9 @@ def test_a_record_with_a_missing_decision_is_refused() -> None:
             launched(work, {name: value for name, value in record.items() if name != key})
 
 
-def _strided(work: Workload, place: int, shape: Sequence[int], strides: Sequence[int]) -> Workload:
+def _strided(work: Workload, index: int, shape: Sequence[int], strides: Sequence[int]) -> Workload:
     operands = list(work.operands)
-    operands[place] = dataclasses.replace(operands[place], shape=tuple(shape), strides=tuple(strides))
+    operands[index] = dataclasses.replace(operands[index], shape=tuple(shape), strides=tuple(strides))
     return dataclasses.replace(work, operands=tuple(operands))
 
 

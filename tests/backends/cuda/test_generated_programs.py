@@ -50,17 +50,17 @@ def simulated(plan: CapturePlan, unit: CodeUnit, inputs: dict[str, np.ndarray]) 
     binds = plan.graph.binds
     written = "derived" if plan.name == PREPARE else "output"
     memory = Memory([max(16, plan.arena_bytes), *(bind.nbytes for bind in binds)])
-    for place, bind in enumerate(binds, 1):
+    for base, bind in enumerate(binds, 1):
         if bind.value is not None:
-            memory.fill(place, np.frombuffer(bytes.fromhex(bind.value), np.uint8))
+            memory.fill(base, np.frombuffer(bytes.fromhex(bind.value), np.uint8))
         elif bind.role != written:
-            memory.fill(place, inputs[bind.name])
+            memory.fill(base, inputs[bind.name])
     for launch in unit.launches:
         parts = emitter(launch.kernel)(launch)
         run([part for part in parts if isinstance(part, KernelLaunch)], memory)
     return {
-        bind.name: memory.buffers[place].view(element_named(bind.dtype).dtype).reshape(bind.shape)
-        for place, bind in enumerate(binds, 1)
+        bind.name: memory.buffers[base].view(element_named(bind.dtype).dtype).reshape(bind.shape)
+        for base, bind in enumerate(binds, 1)
         if bind.role == written
     }
 

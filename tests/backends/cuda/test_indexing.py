@@ -12,7 +12,7 @@ from aicf.backends.cuda.compiler.build import emitter
 from aicf.backends.cuda.compiler.launches import KernelLaunch
 from aicf.backends.cuda.compiler.toolchain import compile_kernels
 from aicf.backends.cuda.families.records import integers
-from aicf.backends.cuda.families.scatter import kernel as place_kernels
+from aicf.backends.cuda.families.scatter import kernel as indexed_kernels
 from aicf.frontends.builder.core import Value
 from aicf.frontends.text import parse_module
 from tests.backends.cuda.sass import SPILLS, instructions, starting
@@ -28,7 +28,7 @@ CASES = [*((name, dtype) for name in READS for dtype in TOLERANCE), *((name, "f3
 
 
 @pytest.mark.parametrize(("name", "dtype"), CASES)
-def test_programs_that_know_places(name: str, dtype: str) -> None:
+def test_programs_that_read_by_index(name: str, dtype: str) -> None:
     """Vectors, tails, guards and every way to make an index; indices out of range as the op says."""
     inputs = built(PROGRAMS[name], dtype)
     module = inputs.graph.module()
@@ -93,9 +93,9 @@ def test_a_scatter_in_place_leaves_other_rows_alone() -> None:
     table = np.random.default_rng(3).standard_normal((5, 2)).astype(np.float32)
     binds = plan.graph.binds
     memory = Memory([max(16, plan.arena_bytes), *(bind.nbytes for bind in binds)])
-    for place, bind in enumerate(binds, 1):
-        memory.fill(place, inputs.get(bind.name, table))
-    (at,) = (place for place, bind in enumerate(binds, 1) if bind.role == "state")
+    for base, bind in enumerate(binds, 1):
+        memory.fill(base, inputs.get(bind.name, table))
+    (at,) = (base for base, bind in enumerate(binds, 1) if bind.role == "state")
     memory.written[at][:8] = False  # a read of row 0 fails
     run([part for part in emitter(launch.kernel)(launch) if isinstance(part, KernelLaunch)], memory)
     wanted = table.copy()
@@ -118,7 +118,7 @@ func.func @f(%t : tensor<5x2xf32> {logical.name = "t", logical.role = "state"},
 
 def test_the_largest_of_a_row_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two blocks, and one for the best of both; of equal elements the first ones."""
-    monkeypatch.setattr(place_kernels, "_PART", 64)
+    monkeypatch.setattr(indexed_kernels, "_PART", 64)
     inputs = Inputs("i32")
     inputs.graph.output(inputs.graph.topk(inputs.data(1, 130), 3)[1], "y")
     module = inputs.graph.module()

@@ -155,9 +155,9 @@ def test_no_two_rows_of_eight_share_a_bank(size: int) -> None:
     tile = tile_geometry(128, 64, (1, 128), (), 16, (size, 64), 64, 128, 2, 4)
     assert tile.chunks == size // 8
     for chunk in range(tile.chunks):
-        places = [row * tile.chunks + (chunk ^ ((row >> tile.shift) & tile.mask)) for row in range(8)]
-        assert len({place % 8 for place in places}) == 8
-        assert len({place // tile.chunks for place in places}) == 8
+        slots = [row * tile.chunks + (chunk ^ ((row >> tile.shift) & tile.mask)) for row in range(8)]
+        assert len({slot % 8 for slot in slots}) == 8
+        assert len({slot // tile.chunks for slot in slots}) == 8
 
 
 def test_bias_and_residual_through_a_cluster() -> None:

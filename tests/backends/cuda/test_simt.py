@@ -74,11 +74,11 @@ def test_the_copies_of_every_spec_cover_the_tile_once(
             spec, problem, spec.bm, problem.m, problem.a_strides, problem.a_batch, problem.a_alignment
         )
         touched = [
-            (row + (i * tile.step if tile.down_k else 0), place + (0 if tile.down_k else i * tile.step) + e)
+            (row + (i * tile.step if tile.down_k else 0), offset + (0 if tile.down_k else i * tile.step) + e)
             for thread in range(spec.threads)
             if thread // tile.fast < tile.slow
             for again in range(tile.repeats)
-            for row, place in [
+            for row, offset in [
                 (thread % tile.fast + again * tile.fast, thread // tile.fast)
                 if tile.fast_along_k
                 else (thread // tile.fast, thread % tile.fast * tile.elements)

@@ -35,21 +35,21 @@ class _Device:
         self.kernels = [launch.kernel for launch in unit.launches]
         self.launches = [part for launch in unit.launches for part in emitter(launch.kernel)(launch)]
         plan: CapturePlan = self.plan
-        self.places = {bind.name: place for place, bind in enumerate(plan.graph.binds, 1)}
+        self.bases = {bind.name: base for base, bind in enumerate(plan.graph.binds, 1)}
         self.memory = Memory([max(16, plan.arena_bytes), *(bind.nbytes for bind in plan.graph.binds)])
         for name, value in values.items():
-            self.memory.fill(self.places[name], value)
+            self.memory.fill(self.bases[name], value)
 
     def step(self, feeds: Mapping[str, Array]) -> None:
         """Runs it once."""
         for name, value in feeds.items():
-            self.memory.fill(self.places[name], value)
+            self.memory.fill(self.bases[name], value)
         run([launch for launch in self.launches if isinstance(launch, KernelLaunch)], self.memory)
 
     def value(self, name: str) -> Array:
         """What a parameter or state is."""
-        bind = self.plan.graph.binds[self.places[name] - 1]
-        raw = self.memory.buffers[self.places[name]]
+        bind = self.plan.graph.binds[self.bases[name] - 1]
+        raw = self.memory.buffers[self.bases[name]]
         return raw.view(element_named(bind.dtype).dtype).reshape(bind.shape)
 
 

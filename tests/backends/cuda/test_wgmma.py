@@ -281,11 +281,11 @@ def test_an_epilogue_reads_its_operands_before_the_product_where_registers_last(
         found = made(job, Spec(128, columns, 4))
         (cubin,) = compile_kernels([found.code], "sm_90a").values()
         names = instructions(cubin)
-        product = next(place for place, name in enumerate(names) if name.startswith("HGMMA"))
-        loads = [place for place, name in enumerate(names) if name.startswith("LDG")]
+        product = next(index for index, name in enumerate(names) if name.startswith("HGMMA"))
+        loads = [index for index, name in enumerate(names) if name.startswith("LDG")]
         words = columns // 8 * sum(1 + extra for extra in held)
-        assert sum(place < product for place in loads) == words
-        assert all(place < product for place in loads) == (held == {0, 1})
+        assert sum(index < product for index in loads) == words
+        assert all(index < product for index in loads) == (held == {0, 1})
 
 
 # TF32

@@ -69,17 +69,17 @@ def run(graph: Graph, spec: Spec, random: np.random.Generator) -> Tiles:
         return [values[min(row + 8 * half, m - 1), min(column + c, n - 1)] for half in (0, 1) for c in (0, 1)]
 
     def store_result(output: int, values: Any, row: int, column: int, lane: int) -> None:
-        for place, value in enumerate(values):
-            at_row = row + lane // 4 + 8 * (place // 2 % 2)
-            tiles.stored[output][at_row, column + place // 4 * 8 + lane % 4 * 2 + place % 2] = value
+        for index, value in enumerate(values):
+            at_row = row + lane // 4 + 8 * (index // 2 % 2)
+            tiles.stored[output][at_row, column + index // 4 * 8 + lane % 4 * 2 + index % 2] = value
 
     def arguments(rank: int, number: int) -> tuple[Any, ...]:
         warp, lane = number // 32, number % 32
         row, column = (warp // 4) * 64 + (warp % 4) * 16, rank * spec.tile_n
         upper, first = row + lane // 4, column + lane % 4 * 2
         acc = tuple(
-            tiles.sums[upper + 8 * (place // 2 % 2), first + place // 4 * 8 + place % 2]
-            for place in range(spec.sums)
+            tiles.sums[upper + 8 * (index // 2 % 2), first + index // 4 * 8 + index % 2]
+            for index in range(spec.sums)
         )
         return acc, row, column, lane, number + 128, rank
 

@@ -83,7 +83,7 @@ def compiled(
     return exe
 
 
-@pytest.mark.parametrize("place", ["value_info", "output"])
+@pytest.mark.parametrize("where", ["value_info", "output"])
 @pytest.mark.parametrize(
     ("declared", "message"),
     [
@@ -115,10 +115,10 @@ def compiled(
     ],
 )
 def test_what_the_nodes_give_holds(
-    declared: onnx.ValueInfoProto, message: str, place: str, caplog: pytest.LogCaptureFixture
+    declared: onnx.ValueInfoProto, message: str, where: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Wrong ranks, sizes, types and names of sizes, of values between nodes, of inputs, weights and outputs."""
-    is_output = place == "output"
+    is_output = where == "output"
     model = flow(output=declared) if is_output else flow(declared)
     exe = compiled(model, caplog)
     wanted = {

@@ -63,7 +63,7 @@ def pieces(name: str) -> tuple[bytes, tuple[int, ...]]:
         while len(piece) >= IDLE_FROM and start >= 0:  # equal weights are there more than once
             kept[start : start + len(piece)] = bytes(len(piece))
             start = data.find(piece, start + len(piece))
-    return data, tuple(place for place, keep in enumerate(kept) if keep)
+    return data, tuple(offset for offset, keep in enumerate(kept) if keep)
 
 
 def _idle(graph: onnx.GraphProto) -> Iterator[bytes]:
@@ -86,28 +86,28 @@ def _elements(tensor: onnx.TensorProto) -> Iterator[bytes]:
 Edit = Callable[[bytearray, int, int], None]
 
 
-def _replace(data: bytearray, place: int, byte: int) -> None:
-    data[place] = byte
+def _replace(data: bytearray, offset: int, byte: int) -> None:
+    data[offset] = byte
 
 
-def _flip(data: bytearray, place: int, byte: int) -> None:
-    data[place] ^= 1 << byte % 8
+def _flip(data: bytearray, offset: int, byte: int) -> None:
+    data[offset] ^= 1 << byte % 8
 
 
-def _insert(data: bytearray, place: int, byte: int) -> None:
-    data[place:place] = bytes([byte]) * (byte % 4 + 1)
+def _insert(data: bytearray, offset: int, byte: int) -> None:
+    data[offset:offset] = bytes([byte]) * (byte % 4 + 1)
 
 
-def _delete(data: bytearray, place: int, byte: int) -> None:
-    del data[place : place + byte % 8 + 1]
+def _delete(data: bytearray, offset: int, byte: int) -> None:
+    del data[offset : offset + byte % 8 + 1]
 
 
-def _repeat(data: bytearray, place: int, byte: int) -> None:
-    data[place:place] = data[place : place + byte]
+def _repeat(data: bytearray, offset: int, byte: int) -> None:
+    data[offset:offset] = data[offset : offset + byte]
 
 
-def _cut(data: bytearray, place: int, byte: int) -> None:
-    del data[place:]
+def _cut(data: bytearray, offset: int, byte: int) -> None:
+    del data[offset:]
 
 
 EDITS: tuple[Edit, ...] = (*[_replace, _flip] * 4, _insert, _delete, _repeat)
@@ -126,10 +126,10 @@ cuts = st.tuples(st.just(_cut), st.floats(0, 1, exclude_max=True), st.just(0)).m
 def test_changed_bytes_are_a_program_or_a_clear_error(
     name: str, changes: list[tuple[Edit, float, int]]
 ) -> None:
-    original, places = pieces(name)
+    original, offsets = pieces(name)
     data = bytearray(original)
     for edit, where, byte in changes:
-        edit(data, min(places[int(where * len(places))], len(data) - 1), byte)
+        edit(data, min(offsets[int(where * len(offsets))], len(data) - 1), byte)
         if not data:
             break
     try:

@@ -122,11 +122,11 @@ def test_rotary_embedding(interleaved: int, turned: int, rank: int, positions: b
     caches = (
         [normal(10, pairs), normal(10, pairs)] if positions else [normal(2, 3, pairs), normal(2, 3, pairs)]
     )
-    places = [RNG.integers(0, 10, (2, 3))] if positions else []
+    position_ids = [RNG.integers(0, 10, (2, 3))] if positions else []
     attributes = {"interleaved": interleaved, "rotary_embedding_dim": turned}
     expect(
         "RotaryEmbedding",
-        [x, *caches, *places],
+        [x, *caches, *position_ids],
         opset=23,
         **attributes,
         **({"num_heads": HEADS} if rank == 3 else {}),

@@ -161,7 +161,7 @@ def test_outputs_of_one_count_and_of_none() -> None:
     check(nodes, [[0, 1, 1, 0, 0, 0, 1]], ["y", "z", "some"])
 
 
-def test_places_of_what_is_there() -> None:
+def test_indices_of_what_is_there() -> None:
     """Detectors gather by columns of places that are found."""
     nodes = [
         node("NonZero", "holds", outputs=["places"]),
@@ -230,7 +230,7 @@ def test_a_session_follows_few_values_where_slices_mix() -> None:
     dtype=st.sampled_from(["float32", "int64", "bool", "uint8"]),
     seed=st.integers(0, 2**32),
 )
-def test_places_that_are_not_zero(shape: list[int], dtype: str, seed: int) -> None:
+def test_indices_that_are_not_zero(shape: list[int], dtype: str, seed: int) -> None:
     """NaN and negative zero as NumPy has it."""
     random = np.random.default_rng(seed)
     x = random.choice([0.0, 1.0, 2.0, 0.0], shape).astype(dtype)

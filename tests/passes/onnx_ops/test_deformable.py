@@ -14,7 +14,7 @@ def normal(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 @pytest.mark.parametrize("groups", [1, 2])
-def test_moved_places(groups: int) -> None:
+def test_moved_coordinates(groups: int) -> None:
     operands = [normal(2, 4, 6, 7), normal(4, 4 // groups, 3, 2, seed=1), 2 * normal(2, 24, 4, 4, seed=2)]
     options = {"strides": [2, 2], "pads": [1, 0, 2, 1], "dilations": [1, 1]}
     rest = {"group": groups, "offset_group": 2, "kernel_shape": [3, 2]}
@@ -23,7 +23,7 @@ def test_moved_places(groups: int) -> None:
     expect("DeformConv", operands, opset=22, rtol=1e-4, atol=1e-5, **options, **rest)
 
 
-def test_places_that_are_not_moved() -> None:
+def test_coordinates_that_are_not_moved() -> None:
     x, weight = normal(1, 3, 5, 5), normal(2, 3, 3, 3, seed=1)
     conv = aicf.compile(one_node("Conv", [x, weight], dilations=[2, 1], pads=[1, 1, 1, 1]), target="cpu")
     wanted = conv({"x0": x, "x1": weight})

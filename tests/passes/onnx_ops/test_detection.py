@@ -70,7 +70,7 @@ def test_boxes_of_the_running_program(
         kept = suppressed(
             corners.astype(np.float64), scores.astype(np.float64), *exact, limit=limit, centred=centred
         )
-        wanted = np.array([[*place[:2], kept[tuple(place)]] for place in np.argwhere(kept >= 0)], np.int64)
+        wanted = np.array([[*row[:2], kept[tuple(row)]] for row in np.argwhere(kept >= 0)], np.int64)
     for known in ([2], [0, 1, 2, 3, 4]):
         model = one_node("NonMaxSuppression", operands, known=known, center_point_box=int(centred))
         for device in ("reference", "cpu"):

@@ -44,8 +44,8 @@ def test_functions_of_floats(dtype: str) -> None:
     x = normal(dtype)
     inputs = [x, np.tanh(x), np.abs(x) + x.dtype.type(1.25)]
     uses = [
-        (op_type, [place], {})
-        for place, names in enumerate((OF_FLOATS, OF_FRACTIONS, OF_POSITIVE))
+        (op_type, [number], {})
+        for number, names in enumerate((OF_FLOATS, OF_FRACTIONS, OF_POSITIVE))
         for op_type in names
         if (op_type, dtype) != ("Erf", "f8")  # the reference has it in f32
     ]

@@ -17,11 +17,11 @@ def by_sample(
 ) -> Array:
     """The loss, by a loop over samples."""
     losses, total = np.zeros(labels.shape), 0.0
-    for place, label in np.ndenumerate(labels):
+    for index, label in np.ndenumerate(labels):
         if label == ignored:
             continue
         weight = 1.0 if weights is None else float(weights[label])
-        losses[place] = -weight * float(log_prob[place[0], label, *place[1:]])
+        losses[index] = -weight * float(log_prob[index[0], label, *index[1:]])
         total += weight
     if reduction == "none":
         return losses.astype(np.float32)

@@ -28,7 +28,7 @@ def counted(sequence: Sequence[int], low: int, high: int, skips: int) -> Array:
     for number, gram in enumerate(GRAMS):
         for step in range(1, 2 if len(gram) == 1 else skips + 2):
             for start in range(len(sequence) - (len(gram) - 1) * step):
-                taken = tuple(sequence[start + step * place] for place in range(len(gram)))
+                taken = tuple(sequence[start + step * index] for index in range(len(gram)))
                 found[number] += taken == gram and low <= len(gram) <= high
     return found
 

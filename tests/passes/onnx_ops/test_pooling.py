@@ -89,17 +89,17 @@ def test_average_pool(
 
 
 @pytest.mark.parametrize("order", [0, 1])
-def test_places_of_largest_elements_in_the_whole_tensor(order: int) -> None:
+def test_indices_of_largest_elements_in_the_whole_tensor(order: int) -> None:
     x = floats(2, 2, 3, 7, 6)
-    found, places = np.empty((2, 3, 3, 3), np.float32), np.empty((2, 3, 3, 3), np.int64)
-    for n, c, i, j in np.ndindex(*places.shape):
+    found, indices = np.empty((2, 3, 3, 3), np.float32), np.empty((2, 3, 3, 3), np.int64)
+    for n, c, i, j in np.ndindex(*indices.shape):
         window = x[n, c, 2 * i : 2 * i + 3, 2 * j : 2 * j + 2]
         row, column = np.unravel_index(window.argmax(), window.shape)
         found[n, c, i, j] = window.max()
         row, column = row + 2 * i, column + 2 * j
-        places[n, c, i, j] = (n * 3 + c) * 42 + (row + 7 * column if order else row * 6 + column)
+        indices[n, c, i, j] = (n * 3 + c) * 42 + (row + 7 * column if order else row * 6 + column)
     windows = {"kernel_shape": [3, 2], "strides": [2, 2], "storage_order": order}
-    expect("MaxPool", [x], 2, expected=[found, places], **windows)
+    expect("MaxPool", [x], 2, expected=[found, indices], **windows)
 
 
 def test_largest_of_small_integers() -> None:
@@ -138,10 +138,10 @@ def test_elements_go_back_to_where_they_were_largest() -> None:
     random = np.random.default_rng(8)
     rows, columns = 2 * np.arange(3)[:, None], 2 * np.arange(4)
     inside = random.integers(0, 2, (2, *x.shape))
-    places = (rows + inside[0]) * 8 + columns + inside[1] + 48 * np.arange(6).reshape(2, 3, 1, 1)
+    indices = (rows + inside[0]) * 8 + columns + inside[1] + 48 * np.arange(6).reshape(2, 3, 1, 1)
     windows = {"kernel_shape": [2, 2], "strides": [2, 2]}
-    expect("MaxUnpool", [x, places], **windows)
-    expect("MaxUnpool", [x, places, np.array([2, 3, 7, 9])], known=[2], **windows)
+    expect("MaxUnpool", [x, indices], **windows)
+    expect("MaxUnpool", [x, indices, np.array([2, 3, 7, 9])], known=[2], **windows)
 
 
 WRONG: dict[str, tuple[str, tuple[int, ...], dict[str, Any], str]] = {

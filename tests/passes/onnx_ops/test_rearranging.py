@@ -75,10 +75,10 @@ def summed(
     ]
     apart = x.reshape(len(x), -1, *kernel, *counts)
     result = np.zeros((len(x), apart.shape[1], *image), np.float32)
-    for place in np.ndindex(*kernel, *counts):
-        at = tuple(place[d] * dilations[d] + place[rank + d] * strides[d] - pads[d] for d in range(rank))
+    for index in np.ndindex(*kernel, *counts):
+        at = tuple(index[d] * dilations[d] + index[rank + d] * strides[d] - pads[d] for d in range(rank))
         if all(0 <= one < size for one, size in zip(at, image, strict=True)):
-            result[(slice(None), slice(None), *at)] += apart[(slice(None), slice(None), *place)]
+            result[(slice(None), slice(None), *at)] += apart[(slice(None), slice(None), *index)]
     return result
 
 

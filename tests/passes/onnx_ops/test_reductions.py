@@ -72,7 +72,7 @@ def test_a_sum_of_squares_of_f16_that_overflows_on_the_way() -> None:
     expect("ReduceL2", [x, np.array([1])], known=[1], expected=[np.full((2, 1), 400.0, "f2")])
 
 
-def test_places_of_extremes() -> None:
+def test_indices_of_extremes() -> None:
     x = RNG.integers(0, 4, (5, 6, 7)).astype("f4")
     options = ({}, {"axis": 1, "keepdims": 0}, {"axis": -1, "select_last_index": 1})
     expect_all([(name, [0], given) for name in ("ArgMax", "ArgMin") for given in options], [x])

@@ -22,14 +22,14 @@ def floats(seed: int, *shape: int) -> Array:
 ROIS = np.array([[0.5, 1.0, 7.0, 8.5], [2.0, 0.0, 2.5, 0.25], [-4.0, 3.0, 15.0, 13.0]], np.float32)
 
 
-@pytest.mark.parametrize("place", ["half_pixel", "output_half_pixel"])
+@pytest.mark.parametrize("coordinates", ["half_pixel", "output_half_pixel"])
 @pytest.mark.parametrize("mode", ["avg", "max"])
-def test_roi_align(mode: str, place: str) -> None:
+def test_roi_align(mode: str, coordinates: str) -> None:
     expect(
         "RoiAlign",
         [floats(8, 2, 3, 9, 10), ROIS, np.array([1, 0, 1])],
         mode=mode,
-        coordinate_transformation_mode=place,
+        coordinate_transformation_mode=coordinates,
         output_height=2,
         output_width=3,
         sampling_ratio=2,

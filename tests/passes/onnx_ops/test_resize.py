@@ -15,7 +15,7 @@ from tests.support.onnx_models import expect, one_node
 Array = NDArray[Any]
 
 MODES = ("nearest", "linear", "cubic")
-PLACES = (
+COORDINATE_MODES = (
     *("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric"),
     "tf_crop_and_resize",
 )
@@ -33,15 +33,15 @@ def resize(x: Array, *, scales: Any = None, sizes: Any = None, roi: Any = None, 
         None if scales is None else np.array(scales, np.float32),
         None if sizes is None else np.array(sizes, np.int64),
     ]
-    known = [place for place, operand in enumerate(operands) if place and operand is not None]
+    known = [number for number, operand in enumerate(operands) if number and operand is not None]
     expect("Resize", operands, known=known, atol=1e-5, **attributes)
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("coordinates", COORDINATE_MODES)
 @pytest.mark.parametrize("mode", MODES)
-def test_where_elements_lie(mode: str, place: str) -> None:
-    roi = [0, 0, 0.1, -0.2, 1, 1, 0.8, 1.1] if place == "tf_crop_and_resize" else None
-    options = {"mode": mode, "coordinate_transformation_mode": place, "extrapolation_value": 2.5}
+def test_where_elements_lie(mode: str, coordinates: str) -> None:
+    roi = [0, 0, 0.1, -0.2, 1, 1, 0.8, 1.1] if coordinates == "tf_crop_and_resize" else None
+    options = {"mode": mode, "coordinate_transformation_mode": coordinates, "extrapolation_value": 2.5}
     resize(floats(0, 1, 2, 5, 6), sizes=[1, 2, 7, 4], roi=roi, **options)
     resize(floats(1, 1, 2, 5, 6), scales=[1, 1, 0.6, 2.3], roi=roi, **options)
     resize(floats(2, 1, 2, 5, 6), sizes=[1, 2, 1, 1], roi=roi, **options)
@@ -125,7 +125,7 @@ def test_what_is_wrong_is_said(case: tuple[dict[int, Any], dict[str, Any], str])
     given, attributes, message = case
     operands = [
         floats(0, 1, 2, 4, 4),
-        *(np.array(given[place], TYPES[place]) if place in given else None for place in (1, 2, 3)),
+        *(np.array(given[number], TYPES[number]) if number in given else None for number in (1, 2, 3)),
     ]
     model = one_node("Resize", operands, known=[1, 2, 3], **attributes)
     with pytest.raises(InvalidIR, match=message):

@@ -19,7 +19,7 @@ def floats(seed: int, *shape: int) -> Array:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
-def places(seed: int, *shape: int) -> Array:
+def random_grid(seed: int, *shape: int) -> Array:
     """Coordinates of which a third lie beyond the operand."""
     return np.random.default_rng(seed).uniform(-1.7, 1.7, shape).astype(np.float32)
 
@@ -33,14 +33,14 @@ def test_samples_of_planes(mode: str, padding: str) -> None:
     """With both meanings of -1 and 1 for every mode and every padding."""
     align = (len(mode) + PADDINGS.index(padding)) % 2
     options = {"mode": mode, "padding_mode": padding, "align_corners": align}
-    expect("GridSample", [floats(0, 2, 2, 5, 4), places(1, 2, 3, 5, 2)], atol=1e-4, **options)
+    expect("GridSample", [floats(0, 2, 2, 5, 4), random_grid(1, 2, 3, 5, 2)], atol=1e-4, **options)
 
 
 @pytest.mark.parametrize("padding", ["zeros", "reflection"])
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 def test_samples_of_volumes(mode: str, padding: str) -> None:
     options = {"mode": mode, "padding_mode": padding}
-    expect("GridSample", [floats(2, 1, 2, 3, 4, 5), places(3, 1, 2, 3, 2, 3)], atol=1e-4, **options)
+    expect("GridSample", [floats(2, 1, 2, 3, 4, 5), random_grid(3, 1, 2, 3, 2, 3)], atol=1e-4, **options)
 
 
 def test_samples_along_a_plane_of_one_row() -> None:
@@ -53,7 +53,7 @@ def test_samples_along_a_plane_of_one_row() -> None:
 
 
 def test_modes_of_opset_16() -> None:
-    grid = places(5, 1, 2, 3, 2)
+    grid = random_grid(5, 1, 2, 3, 2)
     found = [
         aicf.compile(one_node("GridSample", [floats(6, 1, 2, 4, 4), grid], opset=opset, mode=mode))(
             {"x0": floats(6, 1, 2, 4, 4), "x1": grid}

@@ -26,14 +26,14 @@ def test_scatters_of_elements() -> None:
 
 
 def test_the_older_scatter() -> None:
-    places = np.stack([RNG.permutation(5)[:2] for _ in range(4)])
+    indices = np.stack([RNG.permutation(5)[:2] for _ in range(4)])
     updates = RNG.normal(size=(4, 2)).astype("f4")
     wanted = X.copy()
-    np.put_along_axis(wanted, places, updates, 1)
-    expect("Scatter", [X, places, updates], opset=10, axis=1, expected=[wanted])
+    np.put_along_axis(wanted, indices, updates, 1)
+    expect("Scatter", [X, indices, updates], opset=10, axis=1, expected=[wanted])
 
 
-def test_scatters_at_places_of_several_dimensions() -> None:
+def test_scatters_at_indices_of_several_dimensions() -> None:
     inputs = [X, np.array([[1], [-4], [1]]), RNG.normal(size=(3, 5)).astype("f4")]
     inputs += [np.array([[0, 1], [3, -1]]), RNG.normal(size=(2,)).astype("f4")]
     uses = [("ScatterND", [0, 1, 2], {"reduction": reduction}) for reduction in REDUCTIONS[1:]]

@@ -33,7 +33,7 @@ def test_transforms(kind: int, length: int | None) -> None:
     """Along an axis in the middle; cut off and filled up with zeros, with waves as constants and computed."""
     x = floats(0, 2, 9, 3, kind)
     given = [x, None if length is None else np.array(length), np.array(1)]
-    known = [place for place, operand in enumerate(given) if place and operand is not None]
+    known = [number for number, operand in enumerate(given) if number and operand is not None]
     wanted = parts(np.fft.fft(numbers(x), length, axis=1))
     expect("DFT", given, known=known, expected=[wanted], atol=2e-5)
     expect("DFT", given[:2], known=known[:-1], opset=17, axis=1, expected=[wanted], atol=2e-5)

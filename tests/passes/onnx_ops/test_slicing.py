@@ -51,7 +51,7 @@ def test_pads(mode: str) -> None:
     x = np.random.default_rng(1).normal(size=(3, 4, 2)).astype("f4")
     rows = ([2, 0, 1, 1, 3, 0], [5, 0, 3, 7, 0, 1], [0, 1, 0, 2, 0, 0])
     inputs = [x, *map(list_of, rows)]
-    uses: list[Use] = [("Pad", [0, place + 1], {"mode": mode}) for place in range(len(rows))]
+    uses: list[Use] = [("Pad", [0, number + 1], {"mode": mode}) for number in range(len(rows))]
     expect_all(uses, inputs, known=range(1, len(inputs)))
 
 

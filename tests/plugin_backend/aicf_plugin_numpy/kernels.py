@@ -76,9 +76,9 @@ class NumpyKernel(Kernel[None]):
         """The attributes; results are written after everything is read, so an operand of the same form may be one."""
         forms = [(operand.shape, operand.strides, operand.dtype) for operand in work.operands]
         pairs = [
-            ArrayAttr([IntegerAttr(number, i64), IntegerAttr(place, i64)])
+            ArrayAttr([IntegerAttr(number, i64), IntegerAttr(index, i64)])
             for number, result in enumerate(work.results)
-            for place, form in enumerate(forms)
+            for index, form in enumerate(forms)
             if form == (result.shape, result.strides, result.dtype) and len(work.results) == 1
         ]
         kept = {name: work.attrs[name] for name in self.attributes}

@@ -112,17 +112,17 @@ def _attended(
     result, shared = np.empty((*q.shape[:-1], v.shape[-1])), q.shape[-3] // k.shape[-3]
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     masks = np.broadcast_to(mask[0], (*q.shape[:-1], k.shape[-2])) if mask else None
-    for place in np.ndindex(*q.shape[:-1]):
-        *batch, head, query = place
+    for index in np.ndindex(*q.shape[:-1]):
+        *batch, head, query = index
         source = (*batch, head // shared)
-        scores = k[source] @ q[place] * factor
+        scores = k[source] @ q[index] * factor
         if masks is not None:
-            row = masks[place]
+            row = masks[index]
             scores = np.where(row, scores, -np.inf) if row.dtype == np.bool_ else scores + row
         if causal:
             scores[query + past + 1 :] = -np.inf
         weights = np.exp(scores - scores.max())
-        result[place] = weights @ v[source] / weights.sum()
+        result[index] = weights @ v[source] / weights.sum()
     return result
 
 

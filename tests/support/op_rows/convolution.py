@@ -84,16 +84,16 @@ def _convolved(
     counts = [(s + lo + hi - (k - 1) * d - 1) // step + 1 for s, k, step, lo, hi, d in lists]
     result = np.zeros((len(x), len(weight), *counts), x.dtype)
     inputs, outputs = x.shape[1] // groups, len(weight) // groups
-    for place in np.ndindex(*counts):
+    for index in np.ndindex(*counts):
         for tap in np.ndindex(*taps):
             source = [
-                o * s + k * d - lo for o, s, k, d, lo in zip(place, strides, tap, dilations, low, strict=True)
+                o * s + k * d - lo for o, s, k, d, lo in zip(index, strides, tap, dilations, low, strict=True)
             ]
             if all(0 <= at < size for at, size in zip(source, sizes, strict=True)):
                 for m in range(len(weight)):
                     first = m // outputs * inputs
                     seen = x[(slice(None), slice(first, first + inputs), *source)]
-                    result[(slice(None), m, *place)] += (seen * weight[(m, slice(None), *tap)]).sum(
+                    result[(slice(None), m, *index)] += (seen * weight[(m, slice(None), *tap)]).sum(
                         1, dtype=x.dtype
                     )
     return result + bias[0].reshape(-1, *[1] * len(taps)) if bias else result
@@ -116,16 +116,16 @@ def spread(
     counts = [(s - 1) * step + (k - 1) * d + 1 - lo - hi + e for s, k, step, lo, hi, d, e in lists]
     outputs, inputs = weight.shape[1], x.shape[1] // groups
     result = np.zeros((len(x), outputs * groups, *counts), x.dtype)
-    for place in np.ndindex(*sizes):
+    for index in np.ndindex(*sizes):
         for tap in np.ndindex(*taps):
             target = [
-                o * s + k * d - lo for o, s, k, d, lo in zip(place, strides, tap, dilations, low, strict=True)
+                o * s + k * d - lo for o, s, k, d, lo in zip(index, strides, tap, dilations, low, strict=True)
             ]
             if all(0 <= at < size for at, size in zip(target, counts, strict=True)):
                 for c in range(x.shape[1]):
                     first = c // inputs * outputs
                     there = (slice(None), slice(first, first + outputs), *target)
-                    result[there] += x[(slice(None), c, *place)][:, None] * weight[(c, slice(None), *tap)]
+                    result[there] += x[(slice(None), c, *index)][:, None] * weight[(c, slice(None), *tap)]
     return result + bias[0].reshape(-1, *[1] * len(taps)) if bias else result
 
 

@@ -118,18 +118,18 @@ def windows_of(x: Array, sizes: Sequence[int], strides: Sequence[int], dilations
     last = [(size - 1) * dilation for size, dilation in zip(sizes, dilations, strict=True)]
     counts = [len(range(0, size - end, step)) for size, end, step in zip(whole, last, strides, strict=True)]
     result = np.empty([*lead, *counts, *sizes], x.dtype)
-    for place in np.ndindex(*counts, *sizes):
-        window, inside = place[: len(counts)], place[len(counts) :]
+    for index in np.ndindex(*counts, *sizes):
+        window, inside = index[: len(counts)], index[len(counts) :]
         source = [o * s + k * d for o, s, k, d in zip(window, strides, inside, dilations, strict=True)]
-        result[(..., *place)] = x[(..., *source)]
+        result[(..., *index)] = x[(..., *source)]
     return result
 
 
 def _repeated(x: Array, dimensions: Sequence[int], sizes: Sequence[int]) -> Array:
     result = np.empty(sizes, x.dtype)
-    for place in np.ndindex(*sizes):
-        own = [place[axis] if size > 1 else 0 for axis, size in zip(dimensions, x.shape, strict=True)]
-        result[place] = x[tuple(own)]
+    for index in np.ndindex(*sizes):
+        own = [index[axis] if size > 1 else 0 for axis, size in zip(dimensions, x.shape, strict=True)]
+        result[index] = x[tuple(own)]
     return result
 
 

@@ -67,9 +67,9 @@ def _tile(draw: Draw, dtype: str) -> OperandsAndAttrs:
 
 
 def _one_hot(draw: Draw, dtype: str) -> OperandsAndAttrs:
-    depth, places = draw(st.sampled_from(SIZES[:7])), shape(draw, 0, 2)
-    operands = [indices(draw, places, depth), *(values(draw, dtype, ()) for _ in range(2))]
-    return operands, {"axis": draw(st.integers(0, len(places))), "depth": depth}
+    depth, where = draw(st.sampled_from(SIZES[:7])), shape(draw, 0, 2)
+    operands = [indices(draw, where, depth), *(values(draw, dtype, ()) for _ in range(2))]
+    return operands, {"axis": draw(st.integers(0, len(where))), "depth": depth}
 
 
 def _modes(dtype: str) -> st.SearchStrategy[Any]:
@@ -102,16 +102,16 @@ def _last_update(draw: Draw, dtype: str) -> OperandsAndAttrs:
 def _elements(draw: Draw, dtype: str) -> OperandsAndAttrs:
     x = values(draw, dtype, shape(draw, 1, 3))
     axis = axis_of(draw, x.shape)
-    places = indices(draw, _beside(draw, x.shape, axis, more=True), x.shape[axis])
-    return [x, places, values(draw, dtype, places.shape)], {"axis": axis, "mode": draw(_modes(dtype))}
+    where = indices(draw, _beside(draw, x.shape, axis, more=True), x.shape[axis])
+    return [x, where, values(draw, dtype, where.shape)], {"axis": axis, "mode": draw(_modes(dtype))}
 
 
 def _nd(draw: Draw, dtype: str) -> OperandsAndAttrs:
     x = values(draw, dtype, shape(draw, 1, 3))
     depth, batch = draw(st.integers(1, x.ndim)), shape(draw, 0, 1)
     each = [indices(draw, batch, size) for size in x.shape[:depth]]
-    places = np.stack(each, -1)
-    operands = [x, places, values(draw, dtype, (*batch, *x.shape[depth:]))]
+    where = np.stack(each, -1)
+    operands = [x, where, values(draw, dtype, (*batch, *x.shape[depth:]))]
     return operands, {"mode": draw(_modes(dtype))}
 
 
@@ -124,8 +124,8 @@ def _topk(draw: Draw, dtype: str) -> OperandsAndAttrs:
 
 def _counted(axis: int, sizes: Sequence[int], element: str) -> Array:
     result = np.empty(sizes)
-    for place in np.ndindex(*sizes):
-        result[place] = place[axis]
+    for index in np.ndindex(*sizes):
+        result[index] = index[axis]
     return result
 
 
@@ -143,22 +143,22 @@ def _read(index: int, size: int) -> int:
 
 def _written(index: int, size: int) -> int | None:
     """Where an index writes: from the end if negative, out of range nowhere."""
-    place = index + size if index < 0 else index
-    return place if 0 <= place < size else None
+    own = index + size if index < 0 else index
+    return own if 0 <= own < size else None
 
 
-def _gathered(x: Array, places: Array, axis: int) -> Array:
-    result = np.empty((*x.shape[:axis], *places.shape, *x.shape[axis + 1 :]), x.dtype)
+def _gathered(x: Array, where: Array, axis: int) -> Array:
+    result = np.empty((*x.shape[:axis], *where.shape, *x.shape[axis + 1 :]), x.dtype)
     front: Any = (slice(None),) * axis
-    for at in np.ndindex(*places.shape):
-        result[front + at] = x[(*front, _read(int(places[at]), x.shape[axis]))]
+    for at in np.ndindex(*where.shape):
+        result[front + at] = x[(*front, _read(int(where[at]), x.shape[axis]))]
     return result
 
 
-def _gathered_elements(x: Array, places: Array, axis: int) -> Array:
-    result = np.empty(places.shape, x.dtype)
-    for at in np.ndindex(*places.shape):
-        result[at] = x[(*at[:axis], _read(int(places[at]), x.shape[axis]), *at[axis + 1 :])]
+def _gathered_elements(x: Array, where: Array, axis: int) -> Array:
+    result = np.empty(where.shape, x.dtype)
+    for at in np.ndindex(*where.shape):
+        result[at] = x[(*at[:axis], _read(int(where[at]), x.shape[axis]), *at[axis + 1 :])]
     return result
 
 
@@ -172,12 +172,12 @@ def _tiled(x: Array, repeats: Sequence[int]) -> Array:
     return x
 
 
-def _one_hots(places: Array, on: Array, off: Array, axis: int, depth: int) -> Array:
-    result = np.full((*places.shape[:axis], depth, *places.shape[axis:]), off, on.dtype)
-    for at in np.ndindex(*places.shape):
-        place = _written(int(places[at]), depth)
-        if place is not None:
-            result[(*at[:axis], place, *at[axis:])] = on
+def _one_hots(where: Array, on: Array, off: Array, axis: int, depth: int) -> Array:
+    result = np.full((*where.shape[:axis], depth, *where.shape[axis:]), off, on.dtype)
+    for at in np.ndindex(*where.shape):
+        own = _written(int(where[at]), depth)
+        if own is not None:
+            result[(*at[:axis], own, *at[axis:])] = on
     return result
 
 
@@ -190,44 +190,44 @@ COMBINE: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def _scattered(x: Array, places: Array, updates: Array, mode: str) -> Array:
-    return _scattered_nd(x, places[:, None], updates, mode)
+def _scattered(x: Array, where: Array, updates: Array, mode: str) -> Array:
+    return _scattered_nd(x, where[:, None], updates, mode)
 
 
-def _scattered_nd(x: Array, places: Array, updates: Array, mode: str) -> Array:
+def _scattered_nd(x: Array, where: Array, updates: Array, mode: str) -> Array:
     result = x.copy()
-    for at in np.ndindex(*places.shape[:-1]):
-        place = tuple(
+    for at in np.ndindex(*where.shape[:-1]):
+        own = tuple(
             _written(int(index), size)
-            for index, size in zip(places[at], x.shape[: places.shape[-1]], strict=True)
+            for index, size in zip(where[at], x.shape[: where.shape[-1]], strict=True)
         )
-        if None not in place:
-            result[place] = COMBINE[mode](result[place], updates[at])
+        if None not in own:
+            result[own] = COMBINE[mode](result[own], updates[at])
     return result
 
 
-def _scattered_elements(x: Array, places: Array, updates: Array, axis: int, mode: str) -> Array:
+def _scattered_elements(x: Array, where: Array, updates: Array, axis: int, mode: str) -> Array:
     result = x.copy()
-    for at in np.ndindex(*places.shape):
-        place = _written(int(places[at]), x.shape[axis])
-        if place is not None:
-            target = (*at[:axis], place, *at[axis + 1 :])
+    for at in np.ndindex(*where.shape):
+        own = _written(int(where[at]), x.shape[axis])
+        if own is not None:
+            target = (*at[:axis], own, *at[axis + 1 :])
             result[target] = COMBINE[mode](result[target], updates[at])
     return result
 
 
 def _with_row(row: Array, index: Array, x: Array, axis: int) -> Array:
-    place = _written(int(index), x.shape[axis])
-    parts = [row if at == place else x.take([at], axis) for at in range(x.shape[axis])]
+    own = _written(int(index), x.shape[axis])
+    parts = [row if at == own else x.take([at], axis) for at in range(x.shape[axis])]
     return np.concatenate(parts, axis)
 
 
-def _last(places: Array, rows: int) -> Array:
+def _last(where: Array, rows: int) -> Array:
     result = np.full(rows, -1)
-    for number, index in enumerate(places.tolist()):
-        place = _written(index, rows)
-        if place is not None:
-            result[place] = number
+    for number, index in enumerate(where.tolist()):
+        own = _written(index, rows)
+        if own is not None:
+            result[own] = number
     return result
 
 
@@ -237,8 +237,8 @@ def _ranked(x: Array, axis: int, k: int, smallest: bool) -> Array:
     def line(elements: Array) -> list[int]:
         ranks = [(value != value, 0 if value != value else value) for value in elements.tolist()]
         if smallest:
-            return sorted(range(len(ranks)), key=lambda place: ranks[place])[:k]
-        return sorted(range(len(ranks)), key=lambda place: ranks[place], reverse=True)[:k]
+            return sorted(range(len(ranks)), key=lambda index: ranks[index])[:k]
+        return sorted(range(len(ranks)), key=lambda index: ranks[index], reverse=True)[:k]
 
     return np.apply_along_axis(line, axis, x)
 

@@ -82,13 +82,13 @@ def _entropies(
 ) -> Any:
     losses = np.zeros(labels.shape)
     lines = np.moveaxis(x, axis, -1)
-    for place in np.ndindex(*labels.shape):
-        if labels[place] == ignore_index:
+    for index in np.ndindex(*labels.shape):
+        if labels[index] == ignore_index:
             continue
-        logarithms = lines[place] - np.logaddexp.reduce(lines[place])
+        logarithms = lines[index] - np.logaddexp.reduce(lines[index])
         wanted = np.full(len(logarithms), label_smoothing / len(logarithms))
-        wanted[labels[place]] += 1 - label_smoothing
-        losses[place] = -np.dot(wanted, logarithms)
+        wanted[labels[index]] += 1 - label_smoothing
+        losses[index] = -np.dot(wanted, logarithms)
     return _reduced(losses, reduction, int(np.sum(labels != ignore_index)))
 
 

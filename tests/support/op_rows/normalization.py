@@ -76,8 +76,8 @@ def _blocks(normalized: Callable[..., Array]) -> Callable[..., Array]:
 
     def oracle(x: Array, *factors: Array, axis: int, epsilon: float) -> Array:
         result = np.empty_like(x)
-        for place in np.ndindex(*x.shape[:axis]):
-            result[place] = normalized(x[place], *factors, epsilon=epsilon)
+        for index in np.ndindex(*x.shape[:axis]):
+            result[index] = normalized(x[index], *factors, epsilon=epsilon)
         return result
 
     return oracle

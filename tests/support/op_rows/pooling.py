@@ -23,10 +23,10 @@ def starts_of(
     something, but for a last one behind the operand."""
     extent, total = (size - 1) * dilation + 1, whole + low + high
     needed = stride if ceil_mode else 1
-    places = [at for at in range(0, total + stride, stride) if at + extent < total + needed]
-    if ceil_mode and places and places[-1] >= whole + low:
-        places.pop()
-    return [at - low for at in places]
+    coordinates = [at for at in range(0, total + stride, stride) if at + extent < total + needed]
+    if ceil_mode and coordinates and coordinates[-1] >= whole + low:
+        coordinates.pop()
+    return [at - low for at in coordinates]
 
 
 def _axis(draw: Draw, ceil_mode: bool, large: bool) -> tuple[int, ...]:
@@ -59,12 +59,12 @@ def _norm(draw: Draw, dtype: str) -> OperandsAndAttrs:
     return operands, {**attributes, "p": draw(st.integers(1, 4))}
 
 
-Places = Sequence[tuple[int, ...]]
+Coordinates = Sequence[tuple[int, ...]]
 
 
 def _each(
     x: Array,
-    combine: Callable[[Array, Places], Any],
+    combine: Callable[[Array, Coordinates], Any],
     dtype: Any,
     sizes: Sequence[int],
     strides: Sequence[int],
@@ -79,30 +79,30 @@ def _each(
         starts_of(*one, ceil_mode) for one in zip(whole, sizes, strides, dilations, low, high, strict=True)
     ]
     result = np.empty((*x.shape[:2], *map(len, starts)), dtype)
-    for place in np.ndindex(*result.shape):
+    for index in np.ndindex(*result.shape):
         along = [
             [start[at] + step * dilation for step in range(size)]
-            for start, at, size, dilation in zip(starts, place[2:], sizes, dilations, strict=True)
+            for start, at, size, dilation in zip(starts, index[2:], sizes, dilations, strict=True)
         ]
-        result[place] = combine(x[place[:2]], list(product(*along)))
+        result[index] = combine(x[index[:2]], list(product(*along)))
     return result
 
 
-def _found(plane: Array, places: Places) -> list[tuple[int, ...]]:
+def _found(plane: Array, coordinates: Coordinates) -> list[tuple[int, ...]]:
     """The places that are in the plane."""
     sizes = plane.shape
-    return [at for at in places if all(0 <= one < size for one, size in zip(at, sizes, strict=True))]
+    return [at for at in coordinates if all(0 <= one < size for one, size in zip(at, sizes, strict=True))]
 
 
-def _largest(plane: Array, places: Places) -> Any:
-    elements = [plane[at] for at in _found(plane, places)]
+def _largest(plane: Array, coordinates: Coordinates) -> Any:
+    elements = [plane[at] for at in _found(plane, coordinates)]
     if any(value != value for value in elements):
         return math.nan
     return max(elements, default=-math.inf if plane.dtype.kind == "f" else np.iinfo(plane.dtype).min)
 
 
-def _place_of_largest(plane: Array, places: Places) -> int:
-    found = _found(plane, places)
+def _index_of_largest(plane: Array, coordinates: Coordinates) -> int:
+    found = _found(plane, coordinates)
     if not found:
         return plane.size
     ranked = [(plane[at] != plane[at], 0 if plane[at] != plane[at] else plane[at]) for at in found]
@@ -114,17 +114,17 @@ def _max_pool(x: Array, **windows: Any) -> Array:
 
 
 def _max_pool_indices(x: Array, **windows: Any) -> Array:
-    return _each(x, _place_of_largest, np.int64, **windows)
+    return _each(x, _index_of_largest, np.int64, **windows)
 
 
 def _avg_pool(x: Array, count_include_pad: bool, **windows: Any) -> Array:
     low, high = windows["low"], windows["high"]
 
-    def mean(plane: Array, places: Places) -> float:
-        counted = _found(plane, places)
+    def mean(plane: Array, coordinates: Coordinates) -> float:
+        counted = _found(plane, coordinates)
         total = sum((plane[at] for at in counted), 0.0)
         if count_include_pad:
-            moved = [tuple(one + before for one, before in zip(at, low, strict=True)) for at in places]
+            moved = [tuple(one + before for one, before in zip(at, low, strict=True)) for at in coordinates]
             sizes = [sum(one) for one in zip(plane.shape, low, high, strict=True)]
             counted = [
                 at for at in moved if all(0 <= one < size for one, size in zip(at, sizes, strict=True))
@@ -135,8 +135,8 @@ def _avg_pool(x: Array, count_include_pad: bool, **windows: Any) -> Array:
 
 
 def _lp_pool(x: Array, p: int, **windows: Any) -> Array:
-    def norm(plane: Array, places: Places) -> Any:
-        return sum((abs(plane[at]) ** p for at in _found(plane, places)), np.float64(0)) ** (1 / p)
+    def norm(plane: Array, coordinates: Coordinates) -> Any:
+        return sum((abs(plane[at]) ** p for at in _found(plane, coordinates)), np.float64(0)) ** (1 / p)
 
     return _each(x, norm, np.float64, **windows)
 

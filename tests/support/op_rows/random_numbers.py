@@ -41,7 +41,7 @@ def _uniform(word: int, element: str) -> float:
 def _normal(seed: int, offset: int, index: int, element: str) -> float:
     wide = "f64" if element == "f64" else "f32"
     u, v = (
-        _uniform(_word(seed, offset, place), wide) for place in (index - index % 2, index - index % 2 + 1)
+        _uniform(_word(seed, offset, number), wide) for number in (index - index % 2, index - index % 2 + 1)
     )
     wave = math.sin if index % 2 else math.cos
     return math.sqrt(-2 * math.log1p(-u)) * wave(2 * math.pi * v)

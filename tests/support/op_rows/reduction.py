@@ -85,11 +85,11 @@ def _extreme(pick: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
     return lambda group: math.nan if any(value != value for value in group) else pick(group)
 
 
-def _place(pick: Callable[[list[Any]], Any]) -> Callable[..., Array]:
+def _index(pick: Callable[[list[Any]], Any]) -> Callable[..., Array]:
     """The first NaN, else the first of the extreme elements."""
 
     def first(group: list[Any]) -> int:
-        unordered = [place for place, value in enumerate(group) if value != value]
+        unordered = [index for index, value in enumerate(group) if value != value]
         return unordered[0] if unordered else group.index(pick(group))
 
     def oracle(x: Array, axis: int, keepdims: bool) -> Array:
@@ -120,7 +120,7 @@ ROWS = (
     Row(logical.ReduceLogSumExpOp, _reduce, _each(np.logaddexp.reduce)),
     Row(logical.ReduceAnyOp, _reduce, _each(lambda group: any(value != 0 for value in group)), ALL),
     Row(logical.ReduceAllOp, _reduce, _each(lambda group: all(value != 0 for value in group)), ALL),
-    Row(logical.ArgmaxOp, _along, _place(max), ALL),
-    Row(logical.ArgminOp, _along, _place(min), ALL),
+    Row(logical.ArgmaxOp, _along, _index(max), ALL),
+    Row(logical.ArgminOp, _along, _index(min), ALL),
     Row(logical.CumsumOp, _running, _cumsum, NUMBERS),
 )

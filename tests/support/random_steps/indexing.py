@@ -14,9 +14,9 @@ def _indices(g: Generator, shape: list[int], axis: int) -> SSAValue:
     element = g.choice(("i32", "i64"))
     if g.chance(0.6) or not shape:
         return g.argument(shape, "input", element)
-    place = g.require(logical.IotaOp(axis, shape, element))
-    back = g.require(logical.ConstantOp(int(g.random.integers(-1, 3)), place.type))
-    return g.require(logical.SubOp(place, back))
+    position = g.require(logical.IotaOp(axis, shape, element))
+    back = g.require(logical.ConstantOp(int(g.random.integers(-1, 3)), position.type))
+    return g.require(logical.SubOp(position, back))
 
 
 def _iota(g: Generator) -> None:
@@ -99,8 +99,8 @@ def _scatter_nd(g: Generator) -> None:
     x = g.float_value(min_rank=1)
     shape = tensor_info(x.type).shape
     depth, count = int(g.random.integers(1, len(shape) + 1)), int(g.choice(SIZES))
-    places, updates = _indices(g, [count, depth], 0), g.argument([count, *shape[depth:]], "param")
-    g.add(logical.ScatterNdOp(x, places, updates, g.choice(logical.SCATTER_MODES)))
+    indices, updates = _indices(g, [count, depth], 0), g.argument([count, *shape[depth:]], "param")
+    g.add(logical.ScatterNdOp(x, indices, updates, g.choice(logical.SCATTER_MODES)))
 
 
 def _scatter_elements(g: Generator) -> None:

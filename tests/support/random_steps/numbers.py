@@ -49,16 +49,16 @@ def _counted(g: Generator) -> None:
     element = g.choice(("i64", g.float_type))
     x = _tensor(g, element)
     shape = tensor_info(x.type).shape
-    place = g.require(logical.IotaOp(int(g.random.integers(len(shape))), shape, element))
-    g.add(logical.AddOp(x, g.require(logical.MulOp(place, _spread(g, _number(g, element), x)))))
+    position = g.require(logical.IotaOp(int(g.random.integers(len(shape))), shape, element))
+    g.add(logical.AddOp(x, g.require(logical.MulOp(position, _spread(g, _number(g, element), x)))))
 
 
 def _noted(g: Generator) -> None:
     """A number in one place of a tensor."""
     x = _tensor(g, g.float_type)
     shape = tensor_info(x.type).shape
-    place = g.require(logical.IotaOp(int(g.random.integers(len(shape))), shape, "i64"))
-    here = g.require(logical.CompareOp("eq", place, _spread(g, _number(g, "i64"), x)))
+    position = g.require(logical.IotaOp(int(g.random.integers(len(shape))), shape, "i64"))
+    here = g.require(logical.CompareOp("eq", position, _spread(g, _number(g, "i64"), x)))
     g.add(logical.SelectOp(here, _spread(g, _number(g, g.float_type), x), x))
 
 

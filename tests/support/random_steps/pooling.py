@@ -37,11 +37,11 @@ def _pool(g: Generator) -> None:
             g.add(logical.LpPoolOp(x, p=g.choice((1, 2)), **windows))
 
 
-def _place(g: Generator) -> None:
+def _max_pool_indices(g: Generator) -> None:
     """Where the largest integers are, as numbers so that later steps go on with them."""
     x = g.argument(g.shape(3), "input", g.choice(g.integers))
     windows = _lists(g, tensor_info(x.type).shape)
     g.add(logical.CastOp(g.require(logical.MaxPoolIndicesOp(x, **windows)), g.float_type))
 
 
-STEPS = (_pool, _place)
+STEPS = (_pool, _max_pool_indices)

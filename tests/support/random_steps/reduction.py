@@ -34,7 +34,7 @@ def _truth(g: Generator) -> None:
     g.add(logical.CastOp(answer, g.float_type))
 
 
-def _place(g: Generator) -> None:
+def _argmax(g: Generator) -> None:
     """argmax or argmin, as a number so that later steps go on with it."""
     x = g.float_value(min_rank=1)
     axis = int(g.random.integers(tensor_info(x.type).rank))
@@ -91,7 +91,7 @@ STEPS = (
     _reduce,
     _reduce,
     _truth,
-    _place,
+    _argmax,
     _cumsum,
     _softmax,
     _layer_norm,
