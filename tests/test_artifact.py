@@ -142,9 +142,9 @@ def test_interrupt_leaves_the_old_file_and_no_litter(path: Path, monkeypatch: py
 
 
 def test_permissions_are_those_of_any_new_file(path: Path):
-    plain = path.with_name("plain")
-    plain.touch()
-    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(plain.stat().st_mode)
+    baseline = path.with_name("plain")
+    baseline.touch()
+    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(baseline.stat().st_mode)
 
 
 def test_a_link_stays_a_link(path: Path):

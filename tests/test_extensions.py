@@ -105,18 +105,18 @@ def test_a_pass_that_changes_nothing_changes_nothing(kind: str, target: str) -> 
     passes = [aicf.at(point, each) for point, each in seen.items()]
     if kind == "training":
         options: dict[str, Any] = {"weights": WEIGHTS, "target": target, "dims": "n=3"}
-        plain = aicf.train_step(network(), "mse", aicf.optimizers.AdamW(0.1), **options).executable
+        baseline = aicf.train_step(network(), "mse", aicf.optimizers.AdamW(0.1), **options).executable
         ours = aicf.train_step(
             network(), "mse", aicf.optimizers.AdamW(0.1), passes=passes, **options
         ).executable
     else:
         model = network() if kind == "graph" else onnx_network()
         weights = WEIGHTS if kind == "graph" else None
-        plain, ours = (
+        baseline, ours = (
             aicf.compile(model, weights, target, dims="n=2,3", passes=given) for given in ((), passes)
         )
-        np.testing.assert_array_equal(ours(X), plain(X))
-    assert ours.ir("emit") == plain.ir("emit") and ours.decisions == plain.decisions
+        np.testing.assert_array_equal(ours(X), baseline(X))
+    assert ours.ir("emit") == baseline.ir("emit") and ours.decisions == baseline.decisions
     assert all(len(each.log) == 1 for each in seen.values())
     ops = {point: each.log[0] for point, each in seen.items()}
     assert (GraphOp.name in ops["model"]) == (kind == "onnx")

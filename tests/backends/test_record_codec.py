@@ -52,10 +52,10 @@ def test_what_is_written_is_read() -> None:
         record = CODEC.entries(schedule)
         assert CODEC.read(record, size=7) == schedule
         expected = {"tile": [*tile], "source": source, "vectors": [*vectors], "name": "n"}
-        plain = {key: json_value(value) for key, value in record.items()}
-        assert plain == {**expected, "turns": turns, "late": late}
+        json_record = {key: json_value(value) for key, value in record.items()}
+        assert json_record == {**expected, "turns": turns, "late": late}
         assert [*record] == ["tile", "source", "vectors", "name", "turns", "late"]
-        assert type(plain["turns"]) is int and type(plain["late"]) is bool
+        assert type(json_record["turns"]) is int and type(json_record["late"]) is bool
 
 
 @pytest.mark.parametrize(

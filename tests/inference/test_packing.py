@@ -86,7 +86,7 @@ def test_they_are_shared_as_long_as_somebody_has_them() -> None:
 
 
 def test_nothing_is_shared_where_nothing_is_packed() -> None:
-    plain = aicf.compile(classifier(), WEIGHTS, "reference", dims="N=3")
+    baseline = aicf.compile(classifier(), WEIGHTS, "reference", dims="N=3")
     shared = ModelWeights()
-    shared.keep(plain)
-    assert packing_keys(plain.plan) == {} and shared.packed(plain.plan) is None
+    shared.keep(baseline)
+    assert packing_keys(baseline.plan) == {} and shared.packed(baseline.plan) is None

@@ -19,7 +19,7 @@ def yields(name: str, type_: str = M) -> str:
     return f"emit.yield %{name} : {type_}"
 
 
-def plain(attrs: Any) -> dict[str, object]:
+def json_values(attrs: Any) -> dict[str, object]:
     found: dict[str, object] = {}
     for key, value in attrs.items():
         match value:
@@ -421,4 +421,4 @@ CASES = {
 def test_kind(name: str) -> None:
     arguments, lines, kind, attrs = CASES[name]
     found_kind, found_attrs = derive_kind(body(arguments, *lines))
-    assert (found_kind, plain(found_attrs)) == (kind, attrs)
+    assert (found_kind, json_values(found_attrs)) == (kind, attrs)

@@ -27,7 +27,7 @@ def step(request: pytest.FixtureRequest) -> CompiledModel:
 
 
 @pytest.fixture(scope="module")
-def plain() -> CompiledModel:
+def baseline() -> CompiledModel:
     return aicf.compile(regression_program(), WEIGHTS, "cpu")
 
 
@@ -42,14 +42,14 @@ def poisoned(name: str, value: float) -> dict[str, Any]:
     return batch
 
 
-def test_a_checked_step_is_the_same_step(step: CompiledModel, plain: CompiledModel) -> None:
+def test_a_checked_step_is_the_same_step(step: CompiledModel, baseline: CompiledModel) -> None:
     """Bit for bit, over the warm-up and behind it."""
-    for exe in (step, plain):
+    for exe in (step, baseline):
         reset(exe)
     for _ in range(8):
-        assert step.run(BATCH)["loss"].tobytes() == plain.run(BATCH)["loss"].tobytes()
-    assert step.bad_step is None and plain.bad_step is None
-    wanted = plain.state()
+        assert step.run(BATCH)["loss"].tobytes() == baseline.run(BATCH)["loss"].tobytes()
+    assert step.bad_step is None and baseline.bad_step is None
+    wanted = baseline.state()
     for name, value in step.state().items():
         assert name == "aicf.bad_step" or value.tobytes() == wanted[name].tobytes(), name
 

@@ -38,8 +38,8 @@ def _slope(loss: Callable[[float], float], step: float = 1e-4) -> float:
 
 
 def _check(module: ModuleOp, inputs: Mapping[str, Array], random: np.random.Generator) -> None:
-    plain = module.clone()
-    result = run_program(plain, inputs)
+    baseline = module.clone()
+    result = run_program(baseline, inputs)
     (name,) = result
     if not np.all(np.isfinite(result[name])):
         reject()
@@ -53,7 +53,7 @@ def _check(module: ModuleOp, inputs: Mapping[str, Array], random: np.random.Gene
 
         def loss(t: float, name_by: str = name_by, direction: Array = direction) -> float:
             moved = {**inputs, name_by: inputs[name_by] + t * direction}
-            return float(np.sum(run_program(plain, moved)[name] * weights))
+            return float(np.sum(run_program(baseline, moved)[name] * weights))
 
         wanted = _slope(loss)
         if abs(wanted - _slope(loss, 3e-5)) > 1e-8 * max(1.0, abs(wanted)):

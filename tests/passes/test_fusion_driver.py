@@ -132,7 +132,7 @@ def test_what_is_not_fused_is_recorded(
 def test_a_pattern_is_one_file(pairs: type[FusionPattern[object]]) -> None:
     """The pipeline runs it, its decision is in the program, and the program is right."""
     exe = aicf.compile(_program(), {}, "cpu")
-    decided = [decision for decision in exe.decisions if "the test wants it" in str(decision)]
-    assert len(decided) == 1 and pairs.name in str(decided[0])
+    choices = [decision for decision in exe.decisions if "the test wants it" in str(decision)]
+    assert len(choices) == 1 and pairs.name in str(choices[0])
     x = np.random.default_rng(5).standard_normal((3, 5)).astype(np.float32)
     np.testing.assert_allclose(exe(x), -np.exp(x.astype(np.float64)), rtol=1e-6)

@@ -22,15 +22,15 @@ from tests.support.optimizer_programs import CASES, SHAPE, program, run, traject
 @pytest.mark.parametrize("name", CASES)
 def test_same_trajectory(name: str) -> None:
     case, random = CASES[name], np.random.default_rng(1)
-    plain = program(case, "f64")
-    lowered = plain.clone()
+    baseline = program(case, "f64")
+    lowered = baseline.clone()
     LowerOptimizersPass().apply(Context(), lowered)
     LowerLogicalPass().apply(Context(), lowered)
     verify_module(lowered)
     assert not any(isinstance(op, logical.OptimizerOp) for op in lowered.walk())
     gradients = [random.normal(size=SHAPE) for _ in range(5)]
     start = random.normal(size=SHAPE)
-    wanted = trajectory(plain, case, gradients, start, 0.05, "exact")
+    wanted = trajectory(baseline, case, gradients, start, 0.05, "exact")
     found = trajectory(lowered, case, gradients, start, 0.05, "exact")
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-13)

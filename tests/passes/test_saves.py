@@ -111,12 +111,12 @@ def test_budgets_that_cannot_be_met_are_errors() -> None:
         finished(module, memory_budget=64)
     with pytest.raises(PolicyError, match="memory-budget: must be at least 0 bytes, got -1"):
         finished(module, memory_budget=-1)
-    plain = aicf.Graph("plain")
-    plain.output(plain.exp(plain.input("x", (4,))), "y")
+    baseline = aicf.Graph("plain")
+    baseline.output(baseline.exp(baseline.input("x", (4,))), "y")
     with pytest.raises(PolicyError, match="memory_budget: the program saves nothing for gradients"):
-        aicf.compile(plain, target=CPU, memory_budget=64)
+        aicf.compile(baseline, target=CPU, memory_budget=64)
     for wrong in (2.5, "64", True, -1):
         with pytest.raises(PolicyError, match=f"memory_budget: {wrong!r} is no number of bytes"):
             aicf.compile(module, target=CPU, memory_budget=wrong)  # pyright: ignore[reportArgumentType]
     with pytest.raises(PolicyError, match=r"saves.a.save: no save has that id; it has: none"):
-        aicf.compile(plain, target=CPU, policy={"saves": {"a.save": "keep"}})
+        aicf.compile(baseline, target=CPU, policy={"saves": {"a.save": "keep"}})

@@ -97,12 +97,12 @@ def test_dropout_takes_counters_behind_those_of_the_step_before(drop: CompiledMo
 
 @pytest.mark.parametrize("meta", ["device", "host"])
 def test_a_program_without_metas_leaves_nobody_to_choose(meta: Any) -> None:
-    plain = aicf.Graph("plain")
-    plain.output(plain.exp(plain.input("x", (4,))), "y")
+    baseline = aicf.Graph("plain")
+    baseline.output(baseline.exp(baseline.input("x", (4,))), "y")
     with pytest.raises(
         PolicyError, match="meta: the program has no counter or other meta; leave the option out"
     ):
-        aicf.compile(plain, target="cpu", meta=meta)
+        aicf.compile(baseline, target="cpu", meta=meta)
 
 
 @pytest.mark.parametrize("seed", range(6))

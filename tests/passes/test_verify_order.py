@@ -116,12 +116,12 @@ def parts(count: int) -> ModuleOp:
 def test_the_work_grows_with_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """What an access touches is worked out a fixed number of times, however many parts a buffer has."""
     calls = 0
-    plain = StridedBytes.of
+    original = StridedBytes.of
 
     def counted(lowest: int, shape: Sequence[int], strides: Sequence[int], width: int) -> StridedBytes:
         nonlocal calls
         calls += 1
-        return plain(lowest, shape, strides, width)
+        return original(lowest, shape, strides, width)
 
     monkeypatch.setattr(StridedBytes, "of", counted)
     counts: list[int] = []

@@ -144,10 +144,10 @@ def test_each_field_does_what_it_says_and_changes_no_result(
     weights: dict[str, Any], fields: dict[str, Any], arena: int, prepared: bool
 ) -> None:
     x = np.random.default_rng(4).normal(size=(16, 24)).astype(np.float32)
-    plain, exe = compiled(weights), compiled(weights, **fields)
+    baseline, exe = compiled(weights), compiled(weights, **fields)
     assert exe.plan.programs[0].arena_bytes == arena * 16 * 24 * 4
     assert (exe.plan.prepare is not None) == prepared
-    np.testing.assert_allclose(exe(x), plain(x), rtol=1e-5)
+    np.testing.assert_allclose(exe(x), baseline(x), rtol=1e-5)
 
 
 def bindings_on(target: str, **bindings: str) -> dict[str, str | None]:

@@ -203,7 +203,7 @@ def test_what_can_be_a_metric() -> None:
 def test_groups_have_a_part_of_the_rate() -> None:
     groups = [Group("fc2.*", lr_scale=0.5)]
     ((x, y),) = batches(1)
-    plain = aicf.train_step(
+    baseline = aicf.train_step(
         classifier(), "cross_entropy", SGD(0.25, groups=groups), seed=1, target="reference"
     )
     step = aicf.train_step(
@@ -215,8 +215,8 @@ def test_groups_have_a_part_of_the_rate() -> None:
     )
     assert [step.report_metric(metric) for metric in (1.0, 1.0)] == [0.5, 0.25]
     step(x, y)
-    plain(x, y)
-    for name, value in plain.weights().items():
+    baseline(x, y)
+    for name, value in baseline.weights().items():
         np.testing.assert_array_equal(step.weights()[name], value)
 
 
@@ -303,12 +303,12 @@ def test_artifacts_whose_rule_is_no_rule_are_refused(tmp_path: Path) -> None:
         ({"patience": 1.5}, "trained.plateau.patience must be int"),
     ):
         refuses({**trained, "plateau": {**rule, **changed}}, message)
-    plain = tmp_path / "plain.aicf"
-    aicf.train_step(classifier(), "cross_entropy", Adam(0.1), target="cpu").save_program(plain)
+    baseline = tmp_path / "plain.aicf"
+    aicf.train_step(classifier(), "cross_entropy", Adam(0.1), target="cpu").save_program(baseline)
     refuses(
-        json.loads(artifact.read(plain).text(TRAINED)) | {"plateau": rule},
+        json.loads(artifact.read(baseline).text(TRAINED)) | {"plateau": rule},
         "keeps no 'lr'",
-        dict(artifact.read(plain).entries),
+        dict(artifact.read(baseline).entries),
     )
 
 

@@ -272,8 +272,8 @@ def test_a_training_step_is_measured_as_it_is_compiled(tmp_path: Path, capsys: p
     command = ["tune", str(model), "--target", TARGET, "--variants", "1", "--prepare"]
     assert main([*command, str(folders[0])]) == 0
     assert main([*command, str(folders[1]), "--meta", "host", "--check-finite"]) == 0
-    plain, other = ({case.group for case in folder.load(each).cases} for each in folders)
-    assert plain - other == {"lr"} and other - plain == {"step.now.nothing_1"}
+    baseline, other = ({case.group for case in folder.load(each).cases} for each in folders)
+    assert baseline - other == {"lr"} and other - baseline == {"step.now.nothing_1"}
 
 
 @pytest.mark.parametrize(

@@ -269,8 +269,8 @@ def test_zeros_keep_to_the_registers() -> None:
     ]
     for cubin in compile_kernels(codes, "sm_90a").values():
         assert cubin.stack_bytes == 0 and not starting(instructions(cubin), SPILLS)
-    plain = replace(masked, attrs={**masked.attrs, "nan_as_zero": BoolAttr.from_bool(False)})
-    assert launched_wgmma(plain, WgmmaSpec(2, 128, 2, 1)).code.source != codes[0].source
+    baseline = replace(masked, attrs={**masked.attrs, "nan_as_zero": BoolAttr.from_bool(False)})
+    assert launched_wgmma(baseline, WgmmaSpec(2, 128, 2, 1)).code.source != codes[0].source
 
 
 def test_a_record_says_it() -> None:

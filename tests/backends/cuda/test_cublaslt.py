@@ -124,10 +124,10 @@ def test_an_edited_call_is_refused(entry: str, value: object) -> None:
 def test_operands_are_rounded_to_tf32_where_that_is_allowed() -> None:
     """Then the record says so, and one that does not is another call."""
     work = work_of(Product().text())
-    plain = {**KERNEL.record(work, TARGET), **KERNEL.device_fields}
+    baseline = {**KERNEL.record(work, TARGET), **KERNEL.device_fields}
     allowed = replace(work, tf32=True)
     assert KERNEL.record(allowed, TARGET)["compute_type"] == attribute_of("tf32")
-    assert "its 'compute_type' is f32" in str(record_reason(KERNEL, allowed, plain, TARGET))
+    assert "its 'compute_type' is f32" in str(record_reason(KERNEL, allowed, baseline, TARGET))
     assert KERNEL.cost_us(allowed, TARGET) <= KERNEL.cost_us(work, TARGET)
 
 

@@ -115,8 +115,8 @@ def test_the_library_rounds_once() -> None:
     """Its epilogues are one step; a plain product is the same with either rounding."""
     strict = replace(work(128, 256, 64, kind="gemm_epilogue", dtype="f16", after="bias"), rounding="strict")
     assert "every value rounded" in str(CublasLtKernel().legal(strict, TARGET))
-    plain = replace(work(128, 256, 64, kind="gemm", dtype="f16"), rounding="strict")
-    assert CublasLtKernel().legal(plain, TARGET) is None
+    baseline = replace(work(128, 256, 64, kind="gemm", dtype="f16"), rounding="strict")
+    assert CublasLtKernel().legal(baseline, TARGET) is None
 
 
 def test_strict_works_are_measured_apart() -> None:

@@ -57,8 +57,8 @@ def test_frames(onesided: int) -> None:
     wanted = parts((np.fft.rfft if onesided else np.fft.fft)(frames))
     given = [x, np.array(7), window, np.array(16)]
     expect("STFT", given, known=[1, 3], onesided=onesided, expected=[wanted], atol=2e-5)
-    plain = np.stack([x[:, at : at + 16, 0] for at in range(0, 35, 7)], 1)
-    wanted = parts((np.fft.rfft if onesided else np.fft.fft)(plain))
+    baseline = np.stack([x[:, at : at + 16, 0] for at in range(0, 35, 7)], 1)
+    wanted = parts((np.fft.rfft if onesided else np.fft.fft)(baseline))
     given = [x, np.array(7), None, np.array(16)]
     expect("STFT", given, known=[1, 3], onesided=onesided, expected=[wanted], atol=2e-5)
 
