@@ -17,8 +17,8 @@ from aicf.backends.base import BufferRef, CodeUnit, Launch
 from aicf.backends.common.kernel import AnyKernel
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.compiler.build import build_object
-from aicf.backends.cpu.families.conv.winograd.kernel import WINOGRAD_WEIGHT
 from aicf.backends.cpu.families.conv.winograd.matrices import transforms
+from aicf.backends.cpu.families.conv.winograd.pack.kernel import WINOGRAD_WEIGHT
 from aicf.backends.cpu.families.gemm.pack.kernel import PACKED_B
 from aicf.backends.cpu.families.records import get_int, get_text
 from aicf.backends.cpu.runtime.loader import load_object

@@ -31,7 +31,7 @@ from aicf.backends.cpu.families.conv.schedule import (
 )
 from aicf.backends.cpu.families.conv.template import emit_conv
 from aicf.backends.cpu.families.conv.winograd.matrices import OUTPUT_TILES, TAPS, transforms
-from aicf.backends.cpu.families.conv.winograd.pack import emit_winograd_pack
+from aicf.backends.cpu.families.conv.winograd.pack.template import emit_winograd_pack
 from aicf.backends.cpu.families.conv.winograd.schedule import (
     MOST_WEIGHT_BYTES,
     MOST_WORKSPACE_BYTES,

@@ -23,12 +23,12 @@ from aicf.backends.cpu.families.conv.schedule import (
     tiled,
     winograd_reason,
 )
-from aicf.backends.cpu.families.conv.winograd.kernel import (
+from aicf.backends.cpu.families.conv.winograd.matrices import OUTPUT_TILES
+from aicf.backends.cpu.families.conv.winograd.pack.kernel import (
     WINOGRAD_WEIGHT,
     winograd_layout,
     winograd_pack_record,
 )
-from aicf.backends.cpu.families.conv.winograd.matrices import OUTPUT_TILES
 from aicf.backends.cpu.families.conv.winograd.schedule import least_memory_reason
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
 from aicf.backends.cpu.families.gemm.pack.kernel import PACKED_B, pack_record

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aicf.backends.base import Launch
 from aicf.backends.cpu.codegen.call import Call
 from aicf.backends.cpu.codegen.ir_builder import Emitter
-from aicf.backends.cpu.families.conv.winograd.pack import emit_winograd_pack
+from aicf.backends.cpu.families.conv.winograd.pack.template import emit_winograd_pack
 from aicf.backends.cpu.families.records import (
     get_int,
 )

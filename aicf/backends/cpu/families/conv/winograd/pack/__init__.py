@@ -1,0 +1,1 @@
+"""The weight of Winograd's products: its layout, and the kernel that transforms and packs it."""
