@@ -21,7 +21,7 @@ from aicf.passes.analysis.programmatic_launch import may_start_early
 from aicf.passes.bodies.workload import TARGET_ATTR
 from aicf.passes.emit.reorder import footprint, move
 from aicf.passes.emit.reuse import memory_bytes, reuse_order
-from aicf.passes.emit.streams import Step, predicted_us
+from aicf.passes.emit.stream_prices import Step, predicted_us
 from aicf.passes.support.identity import part_of
 from aicf.passes.support.ledger import record_decision
 from aicf.passes.support.policy import execution_of

@@ -10,7 +10,7 @@ import aicf
 from aicf.dialects.emit import ResolvedOp
 from aicf.dialects.emit_ledger import DecisionOp
 from aicf.frontends.text import make_context
-from aicf.passes.emit.streams import Step, predicted_us
+from aicf.passes.emit.stream_prices import Step, predicted_us
 from aicf.passes.pipelines.aicf_inference import AicfInferencePass
 
 
