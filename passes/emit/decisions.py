@@ -19,7 +19,7 @@ from aicf.dialects.json_values import json_value
 from aicf.dialects.kinds import KINDS
 from aicf.passes.analysis.accesses import region_of
 from aicf.passes.bodies.workload import symbol_name
-from aicf.passes.layout.layouts import lies_last, multiplies
+from aicf.passes.layout.layout_graph import lies_last, multiplies
 from aicf.passes.support.policy import execution_of, policy_of, without_bucket
 from aicf.passes.support.programs import programs
 from aicf.policies.kernel_policy import CHANNELS_LAST, EVERY_VALUE, EXPECTED_US, ROW_MAJOR

@@ -19,7 +19,7 @@ from aicf.passes.bodies.views import View, is_rearrangement
 from aicf.passes.bodies.workload import aliased_workload, argument_attrs, origin_of, result_attrs, workload_of
 from aicf.passes.fusion.forming import FusionContext
 from aicf.passes.layout.alias_candidates import least_us, why_not_aliased
-from aicf.passes.layout.layouts import LayoutGraph, channels_last, to_channels_last
+from aicf.passes.layout.layout_graph import LayoutGraph, channels_last, to_channels_last
 from aicf.passes.support.identity import op_id
 from aicf.passes.support.policy import without_bucket
 

@@ -12,7 +12,7 @@ from aicf.dialects.emit import GroupOp, YieldOp
 from aicf.dialects.logical import TransposeOp
 from aicf.dialects.types import tensor_info
 from aicf.passes.bodies.view_folding import yielded
-from aicf.passes.layout.layouts import LayoutGraph, from_channels_last, to_channels_last
+from aicf.passes.layout.layout_graph import LayoutGraph, from_channels_last, to_channels_last
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from aicf.dialects.emit import GroupOp
-from aicf.passes.layout.layouts import Component, LayoutGraph
+from aicf.passes.layout.layout_graph import Component, LayoutGraph
 from aicf.passes.layout.prices import Labels, LayoutPrices
 
 LEAST_GAIN = 0.02

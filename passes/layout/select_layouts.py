@@ -16,7 +16,7 @@ from aicf.dialects.kinds import KINDS
 from aicf.errors import PolicyError
 from aicf.passes.bodies.workload import target_of, workload_of
 from aicf.passes.fusion.forming import FusionContext, fusion_contexts
-from aicf.passes.layout.layouts import Component, LayoutGraph
+from aicf.passes.layout.layout_graph import Component, LayoutGraph
 from aicf.passes.layout.prices import LayoutPrices
 from aicf.passes.layout.rewrite import lay_out
 from aicf.passes.layout.search import LEAST_GAIN, LEAST_GAIN_US, Found, LayoutSearch

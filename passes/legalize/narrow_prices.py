@@ -18,7 +18,7 @@ from aicf.passes.bodies.workload import updated_names, workload_of_folded
 from aicf.passes.emit.parameters import ParameterValues
 from aicf.passes.fusion.forming import FusionContext
 from aicf.passes.fusion.profitability import Profitability
-from aicf.passes.layout.layouts import RANKS, channels_last
+from aicf.passes.layout.layout_graph import RANKS, channels_last
 from aicf.passes.legalize.dequantised import F32, Dequantised
 from aicf.passes.support.policy import execution_of
 from aicf.passes.support.writing import Writer
