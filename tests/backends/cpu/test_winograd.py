@@ -20,7 +20,6 @@ import aicf
 from aicf.backends.common.loop_nest import Access
 from aicf.backends.cpu.families.conv.candidates import ConvQuery, ranked
 from aicf.backends.cpu.families.conv.costs import EpilogueCycles
-from aicf.backends.cpu.families.conv.image import ConvPointers
 from aicf.backends.cpu.families.conv.schedule import (
     ConvProblem,
     ConvSpec,
@@ -30,6 +29,7 @@ from aicf.backends.cpu.families.conv.schedule import (
     tiled,
 )
 from aicf.backends.cpu.families.conv.template import emit_conv
+from aicf.backends.cpu.families.conv.template_base import ConvPointers
 from aicf.backends.cpu.families.conv.winograd.matrices import OUTPUT_TILES, TAPS, transforms
 from aicf.backends.cpu.families.conv.winograd.pack.template import emit_winograd_pack
 from aicf.backends.cpu.families.conv.winograd.schedule import (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from aicf.backends.base import Launch
 from aicf.backends.cpu.codegen.call import Call, require_workspace, strided
 from aicf.backends.cpu.codegen.ir_builder import Emitter
-from aicf.backends.cpu.families.conv.image import ConvPointers
 from aicf.backends.cpu.families.conv.problem import pixel_accesses, read_conv, result_sizes, turned
 from aicf.backends.cpu.families.conv.schedule import ConvSpec, read_conv_spec
 from aicf.backends.cpu.families.conv.template import emit_conv
+from aicf.backends.cpu.families.conv.template_base import ConvPointers
 from aicf.backends.cpu.families.conv.winograd.pack.kernel import has_layout
 from aicf.backends.cpu.families.gemm.epilogue import make_epilogue
 from aicf.backends.cpu.families.gemm.pack.kernel import PACKED_B

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from aicf.backends.cpu.codegen.ir_builder import I8, I32, Emitter, Value, ir
 from aicf.backends.cpu.codegen.panels import PanelShare
-from aicf.backends.cpu.families.conv.image import ConvCode, ConvPointers, Image
 from aicf.backends.cpu.families.conv.schedule import ConvSpec
+from aicf.backends.cpu.families.conv.template_base import ConvCode, ConvPointers, Image
 from aicf.backends.cpu.families.conv.windows import Stretch
 from aicf.backends.cpu.families.gemm.template import EpilogueOf, Tile
 from aicf.backends.cpu.families.loops.template import share_of

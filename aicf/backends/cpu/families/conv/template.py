@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from aicf.backends.cpu.codegen.ir_builder import I8, Emitter, Value
 from aicf.backends.cpu.families.conv.depthwise import emit_depthwise
-from aicf.backends.cpu.families.conv.image import ConvCode, ConvPointers, Image
 from aicf.backends.cpu.families.conv.schedule import ConvSpec
+from aicf.backends.cpu.families.conv.template_base import ConvCode, ConvPointers, Image
 from aicf.backends.cpu.families.conv.winograd.template import emit_winograd
 from aicf.backends.cpu.families.gemm.schedule import CACHE_LINE
 from aicf.backends.cpu.families.gemm.template import EpilogueOf, GemmPointers, Tile, emit_gemm, emit_panels

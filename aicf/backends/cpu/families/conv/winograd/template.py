@@ -13,8 +13,8 @@ from itertools import product
 
 from aicf.backends.common.loop_nest import Access
 from aicf.backends.cpu.codegen.ir_builder import Emitter, Value
-from aicf.backends.cpu.families.conv.image import ConvPointers
 from aicf.backends.cpu.families.conv.schedule import ConvSpec
+from aicf.backends.cpu.families.conv.template_base import ConvPointers
 from aicf.backends.cpu.families.conv.winograd.matrices import transforms
 from aicf.backends.cpu.families.conv.winograd.schedule import WinogradSpec
 from aicf.backends.cpu.families.conv.winograd.transform import Grid, Transform
