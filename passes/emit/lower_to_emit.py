@@ -50,7 +50,8 @@ from aicf.passes.bodies.workload import (
     workload_of,
 )
 from aicf.passes.emit.bindings import decide_bindings
-from aicf.passes.emit.prepare import (
+from aicf.passes.emit.records import RecordParts, kernel_record, take_apart
+from aicf.passes.emit.weight_packing import (
     Packing,
     Prepare,
     buffer_type,
@@ -59,7 +60,6 @@ from aicf.passes.emit.prepare import (
     keep_for_a_while,
     viewed,
 )
-from aicf.passes.emit.records import RecordParts, kernel_record, take_apart
 from aicf.passes.support.identity import value_hint
 from aicf.passes.support.interface import argument_entry, counts_of, meta_attrs
 from aicf.passes.support.ledger import microseconds

@@ -45,8 +45,8 @@ from aicf.passes.bodies.workload import (
     workload_of_instruction,
 )
 from aicf.passes.emit.decide_inplace import may_alias_pairs
-from aicf.passes.emit.prepare import Packing, Prepare, drop_prepared_params, tensor_of
 from aicf.passes.emit.records import take_apart
+from aicf.passes.emit.weight_packing import Packing, Prepare, drop_prepared_params, tensor_of
 from aicf.passes.kernels.kind_definitions import NoBody, Request, kind_body
 from aicf.passes.support.identity import invalid, value_hint
 from aicf.passes.support.ledger import record_decision

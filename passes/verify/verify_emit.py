@@ -30,8 +30,8 @@ from aicf.passes.bodies.structure import (
 from aicf.passes.bodies.view_folding import yielded
 from aicf.passes.bodies.workload import TARGET_ATTR, buffer_info, descriptor, may_be_rounded, symbol_name
 from aicf.passes.emit.decide_inplace import may_alias_pairs
-from aicf.passes.emit.prepare import tensor_of
 from aicf.passes.emit.records import RecordParts, kernel_record, take_apart
+from aicf.passes.emit.weight_packing import tensor_of
 from aicf.passes.support.identity import invalid
 from aicf.passes.support.policy import policy_of
 from aicf.passes.support.programs import programs

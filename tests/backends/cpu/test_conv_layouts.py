@@ -13,7 +13,7 @@ from aicf.backends.cpu.families.conv.candidates import ConvQuery, candidates_of
 from aicf.backends.cpu.families.conv.schedule import ConvProblem, ConvSpec, check
 from aicf.backends.cpu.families.records import get_text
 from tests.backends.cpu.harness import NUMPY
-from tests.backends.cpu.placed import Lies, Placed
+from tests.backends.cpu.strided_kernel import Lies, StridedKernel
 from tests.backends.cpu.test_conv import CASES as PLANES
 from tests.backends.cpu.test_conv import LEVELS_HERE, program
 from tests.support.random_graphs import run_program
@@ -62,7 +62,7 @@ of each algorithm below: what reads and writes them knows nothing else of a case
 
 def run(
     case: Case, lies: tuple[Lies, Lies, Lies], target: str, dtype: str, role: str, threads: int
-) -> Placed:
+) -> StridedKernel:
     """Checks a convolution with bias, activation and residual; input, residual and result lie as `lies` says."""
     x, weight, attributes = case
     graph = program(x, weight, attributes, dtype, role)
@@ -70,16 +70,18 @@ def run(
     shapes: dict[str, Lies] = {"x": source, "r": residual}
     random = np.random.default_rng(sum(x) + sum(weight))
     names = ("x", "w", "b", "r")
-    placed = Placed(graph, "cpu.conv", [shapes.get(n, "planes") for n in names], result, target, threads)
+    kernel = StridedKernel(
+        graph, "cpu.conv", [shapes.get(n, "planes") for n in names], result, target, threads
+    )
     given = {
         name: random.normal(size=info.shape).astype(NUMPY[dtype])
-        for name, info in zip(names, placed.work.operands, strict=True)
+        for name, info in zip(names, kernel.work.operands, strict=True)
     }
     wanted = run_program(graph.module(), given)["y"]
     unit = {"f64": 2.0**-52, "f32": 2.0**-23, "f16": 2.0**-16}[dtype]
-    found = placed([given[name] for name in names])
+    found = kernel([given[name] for name in names])
     np.testing.assert_allclose(found, wanted, rtol=0, atol=64 * unit * np.abs(wanted).max())
-    return placed
+    return kernel
 
 
 @pytest.mark.parametrize("lies", EVERYWHERE, ids="-".join)
@@ -104,8 +106,8 @@ def test_levels(name: str, lies: tuple[Lies, Lies, Lies], level: str) -> None:
 @pytest.mark.parametrize("lies", [LAST, ("channels", "planes", "planes")], ids="-".join)
 @pytest.mark.parametrize("name", SOME)
 def test_a_weight_that_is_no_parameter(name: str, lies: tuple[Lies, Lies, Lies]) -> None:
-    placed = run(CASES[name], lies, "cpu", "f32", "input", 1)
-    assert placed.layouts == [None] * 4
+    kernel = run(CASES[name], lies, "cpu", "f32", "input", 1)
+    assert kernel.layouts == [None] * 4
 
 
 @pytest.mark.parametrize("role", ["param", "input"])
@@ -117,9 +119,9 @@ def test_threads_share_channels_last(algorithm: str, role: str, monkeypatch: pyt
         "depthwise": ((1, 500, 40, 41), (500, 1, 3, 3), {"low": [1, 1], "groups": 500}),
     }
     monkeypatch.setattr(conv_kernels, "ranked", only(algorithm))
-    placed = run(cases[algorithm], LAST, "cpu", "f32", role, 2)
-    assert placed.threads == 2
-    assert get_text(placed.record, "lanes_along") == "channels"
+    kernel = run(cases[algorithm], LAST, "cpu", "f32", role, 2)
+    assert kernel.threads == 2
+    assert get_text(kernel.record, "lanes_along") == "channels"
 
 
 @pytest.mark.parametrize("along", ["pixels", "channels"])
@@ -136,23 +138,23 @@ def test_either_way_of_an_algorithm_writes_either_layout(
     monkeypatch.setattr(conv_kernels, "ranked", only(algorithm, along))
     for residual in BOTH:
         for result in BOTH:
-            placed = run(cases[algorithm], ("channels", residual, result), "cpu", "f32", "param", 1)
-            assert get_text(placed.record, "algorithm") == algorithm
-            assert get_text(placed.record, "lanes_along") == along
+            kernel = run(cases[algorithm], ("channels", residual, result), "cpu", "f32", "param", 1)
+            assert get_text(kernel.record, "algorithm") == algorithm
+            assert get_text(kernel.record, "lanes_along") == along
 
 
 @pytest.mark.parametrize("name", SOME)
 def test_lanes_are_what_lies_side_by_side(name: str) -> None:
     graph = program(*CASES[name], "f32", "param")
     for lies, along in zip(BOTH, ("pixels", "channels"), strict=True):
-        placed = Placed(graph, "cpu.conv", (lies, lies, lies, lies), lies, "cpu:x86-64-v4")
-        assert get_text(placed.record, "lanes_along") == along
+        kernel = StridedKernel(graph, "cpu.conv", (lies, lies, lies, lies), lies, "cpu:x86-64-v4")
+        assert get_text(kernel.record, "lanes_along") == along
 
 
 @pytest.mark.parametrize("name", SOME)
 def test_the_level_that_few_machines_run_compiles(name: str) -> None:
     graph = program(*CASES[name], "f32", "param")
-    assert Placed(graph, "cpu.conv", LAST_OF_ALL, "channels", "cpu:x86-64-v4").compile()
+    assert StridedKernel(graph, "cpu.conv", LAST_OF_ALL, "channels", "cpu:x86-64-v4").compile()
 
 
 @pytest.mark.parametrize("role", ["param", "input"])

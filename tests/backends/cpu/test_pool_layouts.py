@@ -20,7 +20,7 @@ from aicf.backends.cpu.target import host_level, level_named
 from aicf.dialects.types import element_named
 from aicf.errors import PlanError
 from aicf.frontends.builder import Graph
-from tests.backends.cpu.placed import Placed
+from tests.backends.cpu.strided_kernel import StridedKernel
 from tests.backends.cpu.test_pool import CASES as PLANES
 from tests.backends.cpu.test_pool import wanted
 
@@ -37,11 +37,13 @@ CASES: dict[str, tuple[tuple[int, ...], Windows]] = {
 }
 
 
-def placed(op: str, name: str, dtype: str, target: str = "cpu", threads: int = 1, **more: Any) -> Placed:
+def pooling(
+    op: str, name: str, dtype: str, target: str = "cpu", threads: int = 1, **more: Any
+) -> StridedKernel:
     shape, windows = CASES[name]
     g = Graph("pooling")
     g.output(getattr(g, op)(g.input("x", shape, dtype), **windows, **more), "y")
-    return Placed(g, "cpu.pool", ["channels"], "channels", target, threads)
+    return StridedKernel(g, "cpu.pool", ["channels"], "channels", target, threads)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +53,7 @@ def placed(op: str, name: str, dtype: str, target: str = "cpu", threads: int = 1
 @pytest.mark.parametrize("name", CASES)
 def test_same_answer(name: str, op: str, target: str) -> None:
     shape, windows = CASES[name]
-    kernel = placed(op, name, "f32", target)
+    kernel = pooling(op, name, "f32", target)
     x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     x[(0, 0, *(size // 2 for size in shape[2:]))] = np.nan
     np.testing.assert_allclose(kernel([x]), wanted(op, x.astype(np.float64), windows), 1e-5, 1e-6)
@@ -59,7 +61,7 @@ def test_same_answer(name: str, op: str, target: str) -> None:
 
 @pytest.mark.parametrize("name", ["blocks and a rest", "more rows than at once", "as long as a loop"])
 def test_channels_are_lanes(name: str) -> None:
-    assert get_text(placed("max_pool", name, "f32").record, "lanes_along") == "channels"
+    assert get_text(pooling("max_pool", name, "f32").record, "lanes_along") == "channels"
 
 
 @pytest.mark.parametrize(
@@ -68,7 +70,7 @@ def test_channels_are_lanes(name: str) -> None:
 def test_padding_counts_where_it_is_asked_for(name: str) -> None:
     shape, windows = CASES[name]
     x = np.random.default_rng(3).normal(size=shape).astype(np.float32)
-    found = placed("avg_pool", name, "f32", count_include_pad=True)([x])
+    found = pooling("avg_pool", name, "f32", count_include_pad=True)([x])
     exact = wanted("avg_pool", x.astype(np.float64), {**windows, "count_include_pad": True})
     np.testing.assert_allclose(found, exact, 1e-5, 1e-6)
 
@@ -77,7 +79,7 @@ def test_padding_counts_where_it_is_asked_for(name: str) -> None:
 def test_element_types(dtype: str) -> None:
     shape, windows = CASES["blocks and a rest"]
     numbers = np.random.default_rng(1).integers(0, 250, shape)
-    found = placed("max_pool", "blocks and a rest", dtype)([numbers.astype(element_named(dtype).dtype)])
+    found = pooling("max_pool", "blocks and a rest", dtype)([numbers.astype(element_named(dtype).dtype)])
     np.testing.assert_array_equal(found.astype(np.float64), wanted("max_pool", numbers, windows))
 
 
@@ -87,7 +89,7 @@ def test_means_of_half_floats_add_up_in_f32(dtype: str) -> None:
     element = element_named(dtype).dtype
     x = np.random.default_rng(6).normal(size=shape).astype(element)
     exact = wanted("avg_pool", x.astype(np.float64), windows)
-    found = placed("avg_pool", "blocks and a rest", dtype)([x])
+    found = pooling("avg_pool", "blocks and a rest", dtype)([x])
     np.testing.assert_array_equal(found, exact.astype(np.float32).astype(element))
 
 
@@ -100,7 +102,7 @@ def test_threads_share_channels(op: str, channels: int) -> None:
     )
     g = Graph("pooling")
     g.output(getattr(g, op)(g.input("x", shape), **windows), "y")
-    kernel = Placed(g, "cpu.pool", ["channels"], "channels", "cpu", 2)
+    kernel = StridedKernel(g, "cpu.pool", ["channels"], "channels", "cpu", 2)
     assert get_int(kernel.record, "threads") == 2
     x = np.random.default_rng(2).normal(size=shape).astype(np.float32)
     outside = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (1, 0), (1, 1)), constant_values=np.nan)
@@ -112,7 +114,7 @@ def test_threads_share_channels(op: str, channels: int) -> None:
 @pytest.mark.parametrize("level", ["x86-64-v2", "x86-64-v4"])
 @pytest.mark.parametrize("name", CASES)
 def test_every_level_compiles(name: str, level: str) -> None:
-    assert placed("avg_pool", name, "f32", f"cpu:{level}").compile()
+    assert pooling("avg_pool", name, "f32", f"cpu:{level}").compile()
 
 
 def problem(x: tuple[int, ...], y: tuple[int, ...], count: int = 19) -> PoolProblem:

@@ -12,11 +12,11 @@ import pytest
 import aicf
 from aicf.backends.base import Launch
 from aicf.backends.cuda.compiler import build, toolchain
-from aicf.backends.cuda.compiler import pool as compile_pool
+from aicf.backends.cuda.compiler import worker_pool as compile_pool
 from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch
-from aicf.backends.cuda.compiler.pool import CompilePool
 from aicf.backends.cuda.compiler.toolchain import KernelError, compile_kernel, compile_kernels
+from aicf.backends.cuda.compiler.worker_pool import CompilePool
 from aicf.backends.cuda.runtime.device_program import Address
 from aicf.errors import BackendUnavailable, CaptureError
 

@@ -96,7 +96,7 @@ class _Constants:
 @lru_cache(maxsize=1024)
 def _staged(template: Callable[..., object], constants: _Constants) -> str:
     function = _clone(_syntax(template))
-    stager = _Stager(dict(constants.values))
+    stager = _Specializer(dict(constants.values))
     function.body = stager.block(function.body)
     function.decorator_list, function.returns = [], None
     for argument in function.args.args:
@@ -120,7 +120,7 @@ _MISSING = object()
 _LITERALS = (int, float, bool, str, tuple, type(None))
 
 
-class _Stager(ast.NodeTransformer):
+class _Specializer(ast.NodeTransformer):
     """Rewrites statements in order; `names` maps what is constant here to its value."""
 
     def __init__(self, names: dict[str, Any]):

@@ -24,7 +24,7 @@ from typing import Any
 
 from aicf.backends.cuda.compiler.code import Cubin, KernelCode
 from aicf.backends.cuda.compiler.numba_passes import linear_passes
-from aicf.backends.cuda.compiler.pool import CompilePool
+from aicf.backends.cuda.compiler.worker_pool import CompilePool
 from aicf.errors import BackendUnavailable, CaptureError
 from aicf.extras import install
 from aicf.files import write_whole

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aicf.backends.cuda.compiler import specializer as staging
+from aicf.backends.cuda.compiler import specializer
 from aicf.backends.cuda.compiler.specializer import (
     Snippet,
     StagingError,
@@ -118,7 +118,7 @@ def test_a_text_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def none(*_: object) -> None:
         raise AssertionError("staged again")
 
-    monkeypatch.setattr(staging, "_Stager", none)
+    monkeypatch.setattr(specializer, "_Specializer", none)
     assert stage(weighted, {"COUNT": 6}) is first
 
 

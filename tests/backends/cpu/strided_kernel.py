@@ -67,7 +67,7 @@ def kernels_named(prefix: str) -> list[AnyKernel]:
     return [kernel for name, kernel in get_kernels("cpu").items() if name.startswith(prefix)]
 
 
-class Placed:
+class StridedKernel:
     """The cheapest kernel of some name for a graph's one convolution or pooling.
 
     Args:
