@@ -1,4 +1,4 @@
-"""What staging makes of a template, run as plain Python: loops, registers, branches, snippets, and what it refuses."""
+"""Specialized templates, run as plain Python: loops, registers, branches, snippets, and what is refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from aicf.backends.cuda.compiler import specializer
 from aicf.backends.cuda.compiler.specializer import (
     Snippet,
-    StagingError,
+    SpecializationError,
     part,
     registers,
     splice,
@@ -22,7 +22,7 @@ COUNT = FLAG = OTHER = SIZES = FINISH = 0
 
 
 def run(template: Callable[..., Any], constants: Mapping[str, Any], *arguments: Any) -> Any:
-    """The staged template's result, with nothing but what it was given."""
+    """The specialized template's result, with nothing but what it was given."""
     namespace: dict[str, Any] = {"__builtins__": {}}
     exec(stage(template, constants), namespace)
     return namespace[template.__name__](*arguments)
@@ -116,7 +116,7 @@ def test_a_text_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     first = stage(weighted, {"COUNT": 6})
 
     def none(*_: object) -> None:
-        raise AssertionError("staged again")
+        raise AssertionError("specialized again")
 
     monkeypatch.setattr(specializer, "_Specializer", none)
     assert stage(weighted, {"COUNT": 6}) is first
@@ -146,5 +146,5 @@ def mark_inside(x):
     ],
 )
 def test_what_cannot_be_staged_is_refused(template: Callable[..., Any], message: str) -> None:
-    with pytest.raises(StagingError, match=message):
+    with pytest.raises(SpecializationError, match=message):
         stage(template, {"FINISH": Snippet(("a",), (), "a")})

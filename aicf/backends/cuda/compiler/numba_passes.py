@@ -2,7 +2,7 @@
 # numba-cuda ships no types, and its module `numba.cuda` is found by an import hook.
 """Steps of Numba's compiler in time linear in the length of a kernel, where its own are quadratic or repeat themselves.
 
-A staged kernel is thousands of statements in a row with hundreds of variables. Numba looks through all statements
+A specialized kernel is thousands of statements in a row with hundreds of variables. Numba looks through all statements
 once for each variable that is assigned twice (static single assignment), for each value that enters a loop or a
 branch (what becomes of its phi nodes), and for each variable that is assigned in one block (variables that need no
 memory); it passes all variables through all blocks until none is alive in one more (nine times a kernel); it defines

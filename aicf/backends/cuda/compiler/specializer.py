@@ -1,8 +1,8 @@
 """Specialises kernel templates: a readable Python function and its constants become straight Python text for Numba.
 
 Numba has no register arrays, no unrolled loops and no conditional compilation: a tuple indexed by a loop variable
-turns into branches. So templates are staged here, on the syntax tree, and what Numba sees has every index literal. A
-template is an ordinary function of a module; it may use
+turns into branches. So templates are specialized here, on the syntax tree, and what Numba sees has every index
+literal. A template is an ordinary function of a module; it may use
 
     for i in unrolled(4): ...        the body once per value, `i` a literal (`unrolled(start, stop, step)` as `range`)
     acc = registers(8, f32(0.0))     eight locals; `acc[i]` (literal `i`) is one of them, `acc[0:4] = f()` unpacks into
@@ -35,7 +35,7 @@ class Snippet:
 
     Args:
         params: Names that `splice` binds to its arguments.
-        body: Python statements, one text line each, staged like the template itself.
+        body: Python statements, one text line each, specialized like the template itself.
         result: The expression that `splice` stands for, empty for none.
     """
 
@@ -57,22 +57,22 @@ def part(function: Callable[..., object]) -> Snippet:
 
 
 def unrolled(*bounds: int) -> range:
-    """Marks a loop that is unrolled when the template is staged; never runs."""
-    raise RuntimeError(f"unrolled{bounds} is a mark for staging; it does not run")
+    """Marks a loop that is unrolled when the template is specialized; never runs."""
+    raise RuntimeError(f"unrolled{bounds} is a mark for specialization; it does not run")
 
 
 def registers(count: int, initial: object) -> list[Any]:
     """Marks `count` locals that start as `initial`; never runs."""
-    raise RuntimeError(f"registers({count}, {initial}) is a mark for staging; it does not run")
+    raise RuntimeError(f"registers({count}, {initial}) is a mark for specialization; it does not run")
 
 
 def splice(snippet: Snippet, *arguments: object) -> Any:
     """Marks the place of a snippet; never runs."""
-    raise RuntimeError(f"splice({snippet}, {arguments}) is a mark for staging; it does not run")
+    raise RuntimeError(f"splice({snippet}, {arguments}) is a mark for specialization; it does not run")
 
 
-class StagingError(Exception):
-    """A template asks for what staging cannot do. A defect of the template, not of the user's program."""
+class SpecializationError(Exception):
+    """A template asks for what specialization cannot do. A defect of the template, not of the user's program."""
 
 
 def stage(template: Callable[..., object], constants: Mapping[str, Constant | Snippet]) -> str:
@@ -80,9 +80,9 @@ def stage(template: Callable[..., object], constants: Mapping[str, Constant | Sn
 
     The layers of a model ask for the same text again and again: it is made once.
 
-    Raises StagingError if a register index is not constant, or a mark is used wrongly.
+    Raises SpecializationError if a register index is not constant, or a mark is used wrongly.
     """
-    return _staged(template, _Constants(repr(sorted(constants.items())), constants))
+    return _specialized(template, _Constants(repr(sorted(constants.items())), constants))
 
 
 @dataclass(frozen=True)
@@ -94,10 +94,10 @@ class _Constants:
 
 
 @lru_cache(maxsize=1024)
-def _staged(template: Callable[..., object], constants: _Constants) -> str:
+def _specialized(template: Callable[..., object], constants: _Constants) -> str:
     function = _clone(_syntax(template))
-    stager = _Specializer(dict(constants.values))
-    function.body = stager.block(function.body)
+    specializer = _Specializer(dict(constants.values))
+    function.body = specializer.block(function.body)
     function.decorator_list, function.returns = [], None
     for argument in function.args.args:
         argument.annotation = None
@@ -109,7 +109,7 @@ def _syntax(template: Callable[..., object]) -> ast.FunctionDef:
     source = textwrap.dedent(inspect.getsource(cast(FunctionType, template)))
     node = ast.parse(source).body[0]
     if not isinstance(node, ast.FunctionDef):
-        raise StagingError(f"{template} is no plain function")
+        raise SpecializationError(f"{template} is no plain function")
     first = node.body[0]
     if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
         node.body = node.body[1:]
@@ -131,9 +131,9 @@ class _Specializer(ast.NodeTransformer):
     # Statements
 
     def block(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
-        """The staged statements; `pass` if nothing is left."""
-        staged = [new for statement in statements for new in self._statement(statement)]
-        return staged or [ast.Pass()]
+        """The specialized statements; `pass` if nothing is left."""
+        specialized = [new for statement in statements for new in self._statement(statement)]
+        return specialized or [ast.Pass()]
 
     def _statement(self, node: ast.stmt) -> list[ast.stmt]:
         match node:
@@ -169,16 +169,16 @@ class _Specializer(ast.NodeTransformer):
             self._fail(node, "the bounds of an unrolled loop are not constant")
         name = node.target.id
         outer = self.names.get(name, _MISSING)
-        staged: list[ast.stmt] = []
+        specialized: list[ast.stmt] = []
         for value in range(*bounds):
             self.names[name] = value
             for statement in node.body:
-                staged += self._statement(statement)
+                specialized += self._statement(statement)
         if outer is _MISSING:
             self.names.pop(name, None)
         else:
             self.names[name] = outer
-        return staged
+        return specialized
 
     def _branch(self, node: ast.If) -> list[ast.stmt]:
         test = self.visit(_clone(node.test))
@@ -214,15 +214,17 @@ class _Specializer(ast.NodeTransformer):
         renamed = {name: prefix + name for name in (*snippet.params, *_assigned(body))}
         bound: list[ast.stmt] = []
         for name, argument in zip(snippet.params, call.args[1:], strict=True):
-            staged_argument = self.visit(_clone(argument))
-            value = self._value(staged_argument)
+            specialized_argument = self.visit(_clone(argument))
+            value = self._value(specialized_argument)
             if value is not _MISSING:
                 self.names[renamed[name]] = value
             else:
-                bound.append(ast.Assign([ast.Name(renamed[name], ast.Store())], staged_argument, lineno=0))
+                bound.append(
+                    ast.Assign([ast.Name(renamed[name], ast.Store())], specialized_argument, lineno=0)
+                )
         rename = _Rename(renamed)
-        staged = [new for statement in body for new in self._statement(rename.visit(statement))]
-        return [*bound, *staged], self.visit(rename.visit(result))
+        specialized = [new for statement in body for new in self._statement(rename.visit(statement))]
+        return [*bound, *specialized], self.visit(rename.visit(result))
 
     # Expressions
 
@@ -324,7 +326,7 @@ class _Specializer(ast.NodeTransformer):
         )
 
     def _fail(self, node: ast.AST, why: str) -> NoReturn:
-        raise StagingError(f"{why}: {ast.unparse(ast.fix_missing_locations(node))[:120]}")
+        raise SpecializationError(f"{why}: {ast.unparse(ast.fix_missing_locations(node))[:120]}")
 
 
 _BUILT_INS: dict[str, Any] = {"min": min, "max": max, "len": len, "abs": abs, "range": range}
@@ -370,7 +372,7 @@ def _assigned(body: Sequence[ast.stmt]) -> list[str]:
 
 def _literal(value: object) -> ast.expr:
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        raise StagingError(f"{value} has no literal; use the constants of ptx")
+        raise SpecializationError(f"{value} has no literal; use the constants of ptx")
     if isinstance(value, tuple):
         return ast.Tuple([_literal(item) for item in cast(tuple[object, ...], value)], ast.Load())
     if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
