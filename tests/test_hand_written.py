@@ -225,7 +225,7 @@ def test_two_programs_share_a_packed_weight():
         np.testing.assert_allclose(exe(x_value), x_value @ w_value.T, rtol=1e-5, atol=1e-5)
 
 
-def test_a_planned_program_gets_its_workspace_behind_what_it_holds():
+def test_a_planned_program_gets_its_workspace_after_what_it_holds():
     """A program whose memory is planned by hand keeps its offsets."""
     exe = aicf.compile(_two_products(), target="cpu", policy=NO_LIBRARY)
     rng = np.random.default_rng(7)

@@ -439,16 +439,16 @@ class DeviceGraphExec(GraphExec):
         for port, source in fed:  # after that upload, which overwrites all staged inputs
             if isinstance(source, DeviceView) and port.index not in pointers:
                 memory.copy(taken.block[port.index], source.address, port.bind.nbytes, stream)
-        behind: list[tuple[DeviceView, Port]] = []
+        after: list[tuple[DeviceView, Port]] = []
         for port in self._program.outputs:
             if isinstance(view := _view_of(out.get(port.bind.name)), DeviceView):
                 if port.is_staged:
-                    behind.append((view, port))
+                    after.append((view, port))
                 else:
                     pointers[port.index] = view.address
         self._point(taken, pointers)
         taken.launch()
-        for view, port in behind:
+        for view, port in after:
             memory.copy(view.address, taken.block[port.index], port.bind.nbytes, stream)
         results = self._collect(taken, staging, out)
         del fed

@@ -93,7 +93,7 @@ def attention_of(block: Block, given: Container[SSAValue]) -> Attention | None:
     if len(products) != 2:
         return None
     try:
-        found = attention_behind(products[1])
+        found = attention_ending_in(products[1])
     except NoAttention:
         return None
     found = replace(found, writes=_writes_of(found))
@@ -129,7 +129,7 @@ class NoAttention(Exception):
         self.logits = logits
 
 
-def attention_behind(output: logical.MatmulOp) -> Attention:
+def attention_ending_in(output: logical.MatmulOp) -> Attention:
     """The attention whose second product is `output`.
 
     Raises:
@@ -172,7 +172,7 @@ def _scores_of(logits: SSAValue, output: logical.MatmulOp) -> Attention:
             scores, scale = _scaled_product(without_casts(scaled))
             if scores is not None:
                 return replace(_attention(scores, output, scale), mask_add=logits.op, mask=mask)
-    raise NoAttention(_breaking(logits), _product_behind(logits), logits)
+    raise NoAttention(_breaking(logits), _producing_product(logits), logits)
 
 
 def _attention(scores: logical.MatmulOp, output: logical.MatmulOp, scale: float) -> Attention:
@@ -225,11 +225,11 @@ def _between(value: SSAValue, depth: int = 8) -> list[Operation]:
     """The ops between a product and a value that is computed of it element by element or by views, last first."""
     if not isinstance(value, OpResult) or depth == 0 or isinstance(value.op, logical.MatmulOp):
         return []
-    sides = [operand for operand in value.op.operands if _product_behind(operand, depth - 1) is not None]
+    sides = [operand for operand in value.op.operands if _producing_product(operand, depth - 1) is not None]
     return [value.op, *(_between(sides[0], depth - 1) if sides else ())]
 
 
-def _product_behind(value: SSAValue, depth: int = 8) -> logical.MatmulOp | None:
+def _producing_product(value: SSAValue, depth: int = 8) -> logical.MatmulOp | None:
     """A product that `value` is computed of element by element."""
     if not isinstance(value, OpResult) or depth == 0:
         return None
@@ -237,7 +237,7 @@ def _product_behind(value: SSAValue, depth: int = 8) -> logical.MatmulOp | None:
         return value.op
     if not value.op.has_trait(logical.Elementwise) and not is_rearrangement(value.op):
         return None
-    found = (_product_behind(operand, depth - 1) for operand in value.op.operands)
+    found = (_producing_product(operand, depth - 1) for operand in value.op.operands)
     return next((product for product in found if product is not None), None)
 
 

@@ -54,15 +54,15 @@ def parts_of(value: SSAValue, view: View) -> Iterator[tuple[SSAValue, View | Non
     op = value.owner
     if isinstance(op, logical.ConcatOp):
         for index, part in enumerate(op.parts):
-            yield from _behind_views(part, part_of_concat(op, index, view))
+            yield from _through_views(part, part_of_concat(op, index, view))
 
 
-def _behind_views(value: SSAValue, view: View) -> Iterator[tuple[SSAValue, View | None]]:
+def _through_views(value: SSAValue, view: View) -> Iterator[tuple[SSAValue, View | None]]:
     op = value.owner
     if not is_rearrangement(op):
         yield from parts_of(value, view)
     elif (source := before(op, view)) is not None:
-        yield from _behind_views(op.operands[0], source)
+        yield from _through_views(op.operands[0], source)
     else:
         yield op.operands[0], None
 

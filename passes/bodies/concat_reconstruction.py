@@ -128,7 +128,7 @@ class Piece:
 
     box: Box
     value: SSAValue
-    behind: Operation | None
+    after: Operation | None
     said: Operand | None = None
     src: Sequence[str] = ()
     operands: tuple[SSAValue, ...] = ()
@@ -210,12 +210,10 @@ class Pieces:
 
     def _concat(self, parts: Sequence[Piece], axis: int) -> Piece:
         order = {op: number for number, op in enumerate(self.block.ops)}
-        behind = max((part.behind for part in parts), key=lambda op: -1 if op is None else order[op])
+        after = max((part.after for part in parts), key=lambda op: -1 if op is None else order[op])
         op = ConcatOp([value for part in parts for value in part.operands or (part.value,)], axis)
         copy = next((part for part in parts if part.said is not None), None)
-        self.add_concat(
-            op, behind, copy.said.concat if copy and copy.said else None, copy.src if copy else ()
-        )
+        self.add_concat(op, after, copy.said.concat if copy and copy.said else None, copy.src if copy else ())
         starts = parts[0].box.starts
         sizes = tuple(end - start for start, end in zip(starts, parts[-1].box.ends, strict=True))
         piece = Piece(Box(starts, sizes), op.result, op)

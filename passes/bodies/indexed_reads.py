@@ -126,9 +126,9 @@ def _padded(
 def _gather(w: PointWriter, op: logical.GatherOp, operands: Sequence[SSAValue]) -> LoadOp:
     memory, index = operands
     axis, shape = op.axis.value.data, tensor_info(op.operand.type).shape
-    behind = axis + tensor_info(op.indices.type).rank
+    end = axis + tensor_info(op.indices.type).rank
     before = [w.coordinate(dim) for dim in range(axis)]
-    after = [w.coordinate(dim) for dim in range(behind, op.info.rank)]
+    after = [w.coordinate(dim) for dim in range(end, op.info.rank)]
     return LoadOp(memory, [*before, w.in_range(index, shape[axis]), *after])
 
 

@@ -104,9 +104,9 @@ def products_of(block: Block, given: Container[SSAValue]) -> Products | None:
     if prologue and not is_row_program(prologue, matmuls[0]):
         return None
     results = tuple(last.operands)
-    behind = [op for op in order if op not in prologue and op not in matmuls]
-    roots = [results] if len(matmuls) == 1 or _reduces(behind) else [(result,) for result in results]
-    epilogues = tuple(computed_from(root, given, behind) for root in roots)
+    rest = [op for op in order if op not in prologue and op not in matmuls]
+    roots = [results] if len(matmuls) == 1 or _reduces(rest) else [(result,) for result in results]
+    epilogues = tuple(computed_from(root, given, rest) for root in roots)
     found = Products(matmuls, prologue, epilogues, results)
     return found if _is_complete(found, order) else None
 

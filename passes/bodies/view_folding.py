@@ -109,20 +109,20 @@ class _ViewFolder:
             self.views[argument] = FoldedOperand(index, self.lies.operands[index])
         for op in self.body.ops:
             self._note_view(op)
-        behind = self._views_behind()
-        self.order = _order_of(self.body, self.views, behind)
+        product_views = self._views_of_products()
+        self.order = _order_of(self.body, self.views, product_views)
         for op, operand in self.order.first:
             if op.operands[operand] in self.views:
                 self._operand(op.operands[operand], op, operand)
         for op in self.order.ops:
-            self._clone(op, behind)
+            self._clone(op, product_views)
         results = tuple(
-            behind[value][1] if value in behind else view
+            product_views[value][1] if value in product_views else view
             for value, view in zip(yielded(self.body), self.lies.results, strict=True)
         )
         return FoldedBody(self.block, tuple(self.operands), results)
 
-    def _views_behind(self) -> dict[SSAValue, tuple[SSAValue, View]]:
+    def _views_of_products(self) -> dict[SSAValue, tuple[SSAValue, View]]:
         """Results that are views of a product which nothing else reads, of keys and values that an attention writes a
         row of, or transpositions of what is computed otherwise: the value, and its place in their memory."""
         attention = attention_of(self.body, self.views)
@@ -192,8 +192,8 @@ class _ViewFolder:
             self.operands.append(folded)
         return self.arguments[key]
 
-    def _clone(self, op: Operation, behind: Mapping[SSAValue, tuple[SSAValue, View]]) -> None:
-        read = [behind[value][0] if value in behind else value for value in op.operands]
+    def _clone(self, op: Operation, product_views: Mapping[SSAValue, tuple[SSAValue, View]]) -> None:
+        read = [product_views[value][0] if value in product_views else value for value in op.operands]
         operands = [self._operand(value, op, index) for index, value in enumerate(read)]
         clone = op.clone_without_regions(clone_operands=False)
         clone.operands = operands
@@ -203,10 +203,12 @@ class _ViewFolder:
 
 
 def _order_of(
-    body: Block, views: Mapping[SSAValue, FoldedOperand], behind: Mapping[SSAValue, tuple[SSAValue, View]]
+    body: Block,
+    views: Mapping[SSAValue, FoldedOperand],
+    product_views: Mapping[SSAValue, tuple[SSAValue, View]],
 ) -> _Order:
     """The order of a body's arguments: that of its kind, else those of positional ops and then the rest."""
-    skipped = _chains(behind)
+    skipped = _chains(product_views)
     ops = [op for op in body.ops if op not in skipped and not (op.results and op.results[0] in views)]
     if (attention := attention_of(body, views)) is not None:
         add = attention.mask_add
@@ -230,10 +232,10 @@ def _order_of(
     return _Order(ops, first, slots)
 
 
-def _chains(behind: Mapping[SSAValue, tuple[SSAValue, View]]) -> set[Operation]:
+def _chains(product_views: Mapping[SSAValue, tuple[SSAValue, View]]) -> set[Operation]:
     """The view ops between products and results."""
     chains: set[Operation] = set()
-    for value, (product, _) in behind.items():
+    for value, (product, _) in product_views.items():
         while value is not product:
             assert isinstance(value, OpResult)
             chains.add(value.op)

@@ -295,7 +295,7 @@ class _Bufferizer:
     def _copy_updates(self) -> None:
         binds = {bind.bind_name.data: bind for bind in self.program.binds}
         for name, value in self.updates:
-            source = self.buffers[_behind_reshapes(value)]
+            source = self.buffers[_before_reshapes(value)]
             target = binds[name].buffer
             source = viewed(self.block, source, View.whole(buffer_of(target).get_shape()))
             self._add_copy(f"{name}.update", source, target, _sources_of(value) or [name])
@@ -317,14 +317,14 @@ class _Bufferizer:
         self.block.add_op(copy)
 
 
-def _behind_reshapes(value: SSAValue) -> SSAValue:
+def _before_reshapes(value: SSAValue) -> SSAValue:
     while isinstance(value, OpResult) and isinstance(value.op, logical.ReshapeOp):
         value = value.op.operands[0]
     return value
 
 
 def _sources_of(value: SSAValue) -> list[str]:
-    base = _behind_reshapes(value)
+    base = _before_reshapes(value)
     return _strings(base.op.src) if isinstance(base, OpResult) and isinstance(base.op, GroupOp) else []
 
 

@@ -51,7 +51,7 @@ def _plan(module: ModuleOp, program: ProgramOp, shared: bool) -> None:
     order = HappensBefore(program)
     lifetimes = slot_lifetimes(accesses_by_root(program), order)
     bound = lower_bound(lifetimes, order)
-    offsets = place(lifetimes, Interference(order), bound) if shared else _one_behind_the_other(lifetimes)
+    offsets = place(lifetimes, Interference(order), bound) if shared else _one_after_the_other(lifetimes)
     for life, offset in zip(lifetimes, offsets, strict=True):
         for key, value in (("offset", offset), ("size", life.size), ("align", ARENA_ALIGN)):
             life.slot.properties[key] = IntegerAttr(value, i64)
@@ -70,7 +70,7 @@ def _plan(module: ModuleOp, program: ProgramOp, shared: bool) -> None:
     )
 
 
-def _one_behind_the_other(lifetimes: Sequence[Lifetime]) -> list[int]:
+def _one_after_the_other(lifetimes: Sequence[Lifetime]) -> list[int]:
     starts = accumulate((life.size for life in lifetimes), initial=0)
     return [start for start, _ in zip(starts, lifetimes, strict=False)]
 

@@ -155,7 +155,7 @@ class _Prepared:
         # By their ids, so that the order of what reads them says nothing: a schedule may change it.
         crossing = sorted(values.crossing, key=lambda value: (_stem(value.op), value.index))
         block = values.function.body.block
-        params = {value: _params_behind(value) for value in crossing}
+        params = {value: _params_of(value) for value in crossing}
         here: dict[SSAValue, SSAValue] = {}
         for argument in dict.fromkeys(chain(*params.values())):
             here[argument] = self._param(names[argument], argument)
@@ -258,7 +258,7 @@ class _Prepared:
         )
 
 
-def _params_behind(value: SSAValue) -> list[BlockArgument]:
+def _params_of(value: SSAValue) -> list[BlockArgument]:
     """The parameters that a value follows from, in the order in which its operands name them."""
     found: list[BlockArgument] = []
     stack, seen = [value], set[SSAValue]()

@@ -365,7 +365,7 @@ class _Raiser:
         self,
         name: str,
         op: logical.ConcatOp,
-        behind: Operation | None,
+        after: Operation | None,
         id_: str | None,
         src: Sequence[str],
     ) -> None:
@@ -373,8 +373,8 @@ class _Raiser:
         self.taken.add(own)
         self.copies.add(op.result)
         set_identity(op, own, src or [own])
-        if behind is not None:
-            self.block.insert_op_after(op, behind)
+        if after is not None:
+            self.block.insert_op_after(op, after)
         elif self.block.first_op is not None:
             self.block.insert_op_before(op, self.block.first_op)
         else:

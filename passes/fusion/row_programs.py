@@ -86,7 +86,7 @@ def _latest_start(value: SSAValue, whole: Rows) -> Rows | None:
     return None
 
 
-def outline_behind_rows(
+def outline_after_rows(
     rows: Rows, cut: Sequence[Operation], products: Sequence[Operation], context: FusionContext
 ) -> Outline:
     """A group of a row program and the products it feeds; called after the products, and with the result of `cut`."""
@@ -101,7 +101,7 @@ def outline_behind_rows(
     return outline(members, context.group_id([*products, *members]), results)
 
 
-def candidate_behind_rows(
+def candidate_after_rows(
     label: str,
     plan: Outline,
     context: FusionContext,

@@ -105,13 +105,13 @@ def parts_of_group(group: GroupOp, concat: logical.ConcatOp) -> list[Part]:
     start = 0
     for index, value in enumerate(concat.parts):
         view = part_of_concat(concat, index, whole)
-        source, chain = _behind(value, group)
+        source, chain = _source_of(value, group)
         parts.append(Part(index, axis, start, view, source, chain))
         start += view.shape[axis]
     return parts
 
 
-def _behind(value: SSAValue, group: GroupOp) -> tuple[SSAValue | None, tuple[Operation, ...]]:
+def _source_of(value: SSAValue, group: GroupOp) -> tuple[SSAValue | None, tuple[Operation, ...]]:
     """The source in the function of a value of a group, and the ops between; None for a constant."""
     chain: list[Operation] = []
     while not isinstance(value, BlockArgument):

@@ -264,16 +264,16 @@ def _own_reason(part: Part, seen: set[SSAValue]) -> str | None:
         return "it is a concatenation along the same axis, parts of which are copied: concatenate them all at once"
     if source in seen:
         return "the concatenation has it twice, and it is written once"
-    if any(isinstance(op, func.ReturnOp) for op in _readers_behind_views(source)):
+    if any(isinstance(op, func.ReturnOp) for op in _readers_through_views(source)):
         return "the program returns it too, and what it returns has memory of its own"
     if alias_of(source).whole is not source:
         return "it is written in place into another concatenation"
     return None
 
 
-def _readers_behind_views(value: SSAValue) -> Iterator[Operation]:
+def _readers_through_views(value: SSAValue) -> Iterator[Operation]:
     for use in value.uses:
         if is_rearrangement(use.operation):
-            yield from _readers_behind_views(use.operation.results[0])
+            yield from _readers_through_views(use.operation.results[0])
         else:
             yield use.operation

@@ -58,7 +58,7 @@ def _give_memory(context: FusionContext) -> None:
     """Materialises coordinates, and what follows from them alone, for ops that take operands from memory."""
     for op in list(context.function.body.block.ops):
         for number in range(len(op.operands)):
-            source = _behind_views(
+            source = _through_views(
                 op.operands[number]
             )  # as it is now: another operand may have been the same
             if (_moves_elements(op) or reads_in_memory(op, number)) and is_rearranged(source):
@@ -66,7 +66,7 @@ def _give_memory(context: FusionContext) -> None:
                 _materialize(source.op, context, f"'{id_of(op)}' reads it from memory", _READERS)
 
 
-def _behind_views(value: SSAValue) -> SSAValue:
+def _through_views(value: SSAValue) -> SSAValue:
     while isinstance(value, OpResult) and is_view(value.op):
         value = value.op.operands[0]
     return value
@@ -250,7 +250,7 @@ def copy_name(op: Operation, context: FusionContext) -> str:
     """The id of the group that copies a view; one that goes with a product in a raised program does not take the
     product's. There a view that feeds an instruction is called after it, and so is its copy: by the instruction's name.
     """
-    name, source = context.group_id([op]), _behind_views(op.operands[0]) if op.operands else None
+    name, source = context.group_id([op]), _through_views(op.operands[0]) if op.operands else None
     product = (
         source is not None and isinstance(source.owner, logical.MatmulOp) and id_of(source.owner) == name
     )

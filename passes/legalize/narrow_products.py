@@ -17,7 +17,7 @@ from aicf.dialects import logical
 from aicf.dialects.emit import PREPARE, symbols
 from aicf.dialects.logical import LogicalOp, int_values
 from aicf.dialects.types import tensor_info
-from aicf.passes.bodies.attention import NoAttention, attention_behind
+from aicf.passes.bodies.attention import NoAttention, attention_ending_in
 from aicf.passes.bodies.outlining import id_of
 from aicf.passes.bodies.workload import target_of
 from aicf.passes.fusion.forming import FusionContext, fusion_contexts
@@ -123,8 +123,8 @@ def _product(op: logical.MatmulOp | logical.ConvOp, lhs: Dequantised, rhs: Dequa
         axes = ((row, rank - 2), (column, rank - 1))
         terms = sizes[-2] if op.transpose_a is not None else sizes[-1]
     scales = tuple(
-        None if (scale := scale_along(each.scale, own)) is None else (scale, behind)
-        for each, (own, behind) in zip((lhs, rhs), axes, strict=True)
+        None if (scale := scale_along(each.scale, own)) is None else (scale, axis)
+        for each, (own, axis) in zip((lhs, rhs), axes, strict=True)
     )
     return _Product(op, (lhs, rhs), scales, terms)
 
@@ -147,7 +147,7 @@ def _attention_scores(context: FusionContext) -> set[Operation]:
     for op in context.function.body.block.ops:
         if isinstance(op, logical.MatmulOp):
             try:
-                found.add(attention_behind(op).scores)
+                found.add(attention_ending_in(op).scores)
             except NoAttention:
                 continue
     return found

@@ -113,11 +113,11 @@ def _elementwise(node: Node, counted: Operands) -> Slices | None:
     back = {value.axis - len(node.shape(operand)) for operand, value in counted.items()}
     if len({value.count for value in counted.values()}) > 1 or len(back) > 1:
         return None
-    (behind,) = back
+    (from_end,) = back
     others = [node.shape(index) for index in range(node.count) if node.has(index) and index not in counted]
-    if any(len(shape) >= -behind and shape[behind] != 1 for shape in others):
+    if any(len(shape) >= -from_end and shape[from_end] != 1 for shape in others):
         return None
-    return Slices(rank + behind, next(iter(counted.values())).count)
+    return Slices(rank + from_end, next(iter(counted.values())).count)
 
 
 def _same(node: Node, counted: Operands) -> Slices | None:
@@ -137,9 +137,9 @@ def _reshape(node: Node, counted: Operands) -> Slices | None:
     axis = _open_axis(node, value, stated)
     if axis is None or wanted[axis] != given[value.axis]:
         return None
-    in_front = prod(wanted[:axis]) == prod(given[: value.axis])
-    behind = prod(wanted[axis + 1 :]) == prod(given[value.axis + 1 :])
-    return Slices(axis, value.count) if in_front and behind else None
+    same_before = prod(wanted[:axis]) == prod(given[: value.axis])
+    same_after = prod(wanted[axis + 1 :]) == prod(given[value.axis + 1 :])
+    return Slices(axis, value.count) if same_before and same_after else None
 
 
 def _open_axis(node: Node, value: Counted, stated: Sequence[int]) -> int | None:

@@ -76,7 +76,7 @@ class Walk(Protocol):
         """Lower the nodes of a body; what it gives."""
         ...
 
-    def inputs_behind(self, value: SSAValue) -> list[str]:
+    def runtime_inputs_of(self, value: SSAValue) -> list[str]:
         """The inputs that a value is computed from at run time."""
         ...
 
@@ -123,9 +123,9 @@ class Folding:
         """What a row gave, as a known value."""
         return _with_known(result, self._arrays)
 
-    def inputs_behind(self, index: int) -> list[str]:
+    def runtime_inputs_of(self, index: int) -> list[str]:
         """The inputs of the graph that an operand is computed from at run time."""
-        return self._walk.inputs_behind(self._op.ins[index])
+        return self._walk.runtime_inputs_of(self._op.ins[index])
 
     def inputs_of(self, value: SSAValue) -> list[str]:
         """The inputs of the graph that a value of the program is computed from."""
@@ -217,9 +217,9 @@ class Writing:
         self._arrays[value] = known.array
         return value
 
-    def inputs_behind(self, index: int) -> list[str]:
+    def runtime_inputs_of(self, index: int) -> list[str]:
         """The inputs of the graph that an operand is computed from at run time."""
-        return self._walk.inputs_behind(self._op.ins[index])
+        return self._walk.runtime_inputs_of(self._op.ins[index])
 
     def inputs_of(self, value: SSAValue) -> list[str]:
         """The inputs of the graph that a value of the program is computed from."""

@@ -275,7 +275,7 @@ class _GraphLowering:
 
     # Errors
 
-    def inputs_behind(self, value: SSAValue) -> list[str]:
+    def runtime_inputs_of(self, value: SSAValue) -> list[str]:
         """The inputs of the graph that a value is computed from at run time, in their order."""
         seen: set[SSAValue] = set()
         pending = [value]

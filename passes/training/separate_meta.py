@@ -106,7 +106,7 @@ class _Metas:
         for result in results:
             if (name := result.updates) is None or name not in known:
                 continue
-            value = _behind_guard(result.value, known[name], results)
+            value = _guarded(result.value, known[name], results)
             if isinstance(value, OpResult) and value in computed:
                 self.next[name] = value
                 if value is not result.value:
@@ -153,7 +153,7 @@ def _number(value: SSAValue) -> Attribute | None:
     return IntegerAttr(number, i64) if isinstance(number, int) else FloatAttr(number, f64)
 
 
-def _behind_guard(value: SSAValue, old: SSAValue, results: Sequence[Result]) -> SSAValue:
+def _guarded(value: SSAValue, old: SSAValue, results: Sequence[Result]) -> SSAValue:
     """The new value that lets through the flag of `check-finite`, where that holds back all that is updated.
 
     Once it does, nothing that the executable computes has an effect any more, so it may go on counting.

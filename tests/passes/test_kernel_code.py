@@ -134,7 +134,7 @@ def test_epilogue_reads_the_accumulator_and_not_the_factors() -> None:
     assert scalar_ops(kernel) == [["arith.addf", "arith.addf", "emit.store"]]
 
 
-def test_what_is_normed_behind_a_product_is_computed_once() -> None:
+def test_what_is_normed_after_a_product_is_computed_once() -> None:
     """The sum of product and residual is kept from phase to phase, and stored without being added again."""
     column = "tensor<4x1xf32>"
     kernel = code(

@@ -86,7 +86,7 @@ def test_dropout_is_random(drop: CompiledModel) -> None:
         assert abs((one & two).mean() - expected) < 5 * spread
 
 
-def test_dropout_takes_counters_behind_those_of_the_step_before(drop: CompiledModel) -> None:
+def test_dropout_takes_counters_after_those_of_the_step_before(drop: CompiledModel) -> None:
     """Beside Philox itself: step n keeps what the numbers from counter 8000 n on say."""
     kept = masks(drop, 5, 3)
     numbers = np.arange(32000).reshape(128, 250)

@@ -67,7 +67,7 @@ ONE = DeviceProgram("p", 3, (kernel(),), (), "k")
 
 
 @pytest.mark.parametrize("fixed", [False, True])
-def test_cold_runs_have_weights_of_their_own_behind_a_flush(
+def test_cold_runs_have_weights_of_their_own_after_a_flush(
     fixed: bool, gpu: FakeDriver, monkeypatch: pytest.MonkeyPatch
 ):
     """Every run of the cold program reads other weights, or all of another set if there are none; nothing stays

@@ -177,7 +177,7 @@ def test_a_library_that_offers_nothing_is_a_failure():
     assert [failure.reason for failure in work.failed] == ["the library offers no algorithm for this work"]
 
 
-def test_a_lost_device_ends_the_measuring_and_the_next_one_goes_on_behind_it():
+def test_a_lost_device_ends_the_measuring_and_the_next_one_resumes_after_it():
     """What the first process found stays, the case that broke the device is not tried again."""
     device = FakeDevice(lambda kernel, spec: 1.0)
 

@@ -56,5 +56,5 @@ class ContractionOps(DerivedOps):
         """A vector with one more dimension of size 1, before or after its own; anything else as it is."""
         if value.rank != 1:
             return value
-        before, behind = ones
-        return self.reshape(value, [*[1] * before, *value.shape, *[1] * behind])
+        before, after = ones
+        return self.reshape(value, [*[1] * before, *value.shape, *[1] * after])

@@ -28,17 +28,17 @@ class RowWrite:
     Args:
         write: The op.
         views: Those through which attention reads what it gives, in order.
-        behind: Those through which all other ops read it.
+        other_views: Those through which all other ops read it.
     """
 
     write: logical.WriteRowOp
     views: tuple[Operation, ...]
-    behind: tuple[Operation, ...]
+    other_views: tuple[Operation, ...]
 
     @property
     def result(self) -> OpResult:
         """What is read beside the attention."""
-        return self.behind[-1].results[0] if self.behind else self.write.result
+        return self.other_views[-1].results[0] if self.other_views else self.write.result
 
 
 def row_writes(attention: Attention) -> tuple[RowWrite, RowWrite] | None:
@@ -46,23 +46,23 @@ def row_writes(attention: Attention) -> tuple[RowWrite, RowWrite] | None:
     given or keys are scaled first, or something else reads them by heads."""
     if attention.keys[0] is not attention.scores:
         return None
-    keys, values = _behind(attention.scores.rhs), _behind(attention.output.rhs)
+    keys, values = _write_of(attention.scores.rhs), _write_of(attention.output.rhs)
     if keys is None or values is None or keys.write.index is not values.write.index:
         return None
     return keys, values
 
 
-def _behind(value: SSAValue) -> RowWrite | None:
+def _write_of(value: SSAValue) -> RowWrite | None:
     views: list[Operation] = []
     while isinstance(value, OpResult) and is_rearrangement(value.op) and value.has_one_use():
         views.append(value.op)
         value = value.op.operands[0]
     if not isinstance(value, OpResult) or not isinstance(value.op, logical.WriteRowOp):
         return None
-    return RowWrite(value.op, tuple(reversed(views)), () if views else _moved_behind(value))
+    return RowWrite(value.op, tuple(reversed(views)), () if views else _views_after(value))
 
 
-def _moved_behind(value: OpResult) -> tuple[Operation, ...]:
+def _views_after(value: OpResult) -> tuple[Operation, ...]:
     """The views between a write that attention reads as it is and the one other reader."""
     moved: list[Operation] = []
     readers = [use.operation for use in value.uses if not isinstance(use.operation, logical.MatmulOp)]
@@ -72,16 +72,16 @@ def _moved_behind(value: OpResult) -> tuple[Operation, ...]:
     return tuple(moved)
 
 
-def move_behind_views(body: Block) -> None:
+def move_after_views(body: Block) -> None:
     """In a body that yields the results of its writes, moves each write after the views between it and a product."""
     for write in [op for op in body.ops if isinstance(op, logical.WriteRowOp)]:
-        views = _in_front(write)
+        views = _views_before(write)
         axes = _axes(write, views)
         if views and axes is not None:
             _move(write, views, axes, body)
 
 
-def _in_front(write: logical.WriteRowOp) -> list[Operation]:
+def _views_before(write: logical.WriteRowOp) -> list[Operation]:
     """The views between a write and a product."""
     views: list[Operation] = []
     value: OpResult = write.result
@@ -115,19 +115,19 @@ def _move(write: logical.WriteRowOp, views: Sequence[Operation], axes: Sequence[
         body.insert_op_before(op, before)
         return op.results[0]
 
-    last, behind = views[-1], views[-1].next_op
-    assert behind is not None
+    last, next_op = views[-1], views[-1].next_op
+    assert next_op is not None
     keys, row = write.operand, write.row
     for op, axis in zip(views, axes, strict=True):
-        keys = add(_view(op, keys, tensor_info(op.results[0].type).shape), behind)
+        keys = add(_view(op, keys, tensor_info(op.results[0].type).shape), next_op)
         shape = list(tensor_info(op.results[0].type).shape)
         shape[axis] = 1
-        row = add(_view(op, row, shape), behind)
+        row = add(_view(op, row, shape), next_op)
     moved = logical.WriteRowOp(row, write.index, keys, axes[-1])
     moved.attributes |= write.attributes
     moved.attributes[logical.SRC_ATTR] = ArrayAttr([StringAttr(name) for name in _sources((write, *views))])
     moved.result.name_hint = write.result.name_hint
-    body.insert_op_before(moved, behind)
+    body.insert_op_before(moved, next_op)
     last.results[0].replace_all_uses_with(moved.result)
     state: SSAValue = moved.result
     for op in reversed(views):

@@ -159,7 +159,7 @@ class _Joiner:
 
     def _candidates(self, group: GroupOp) -> Iterator[Merge]:
         if _is_product(group):
-            yield from self._behind_product(group)
+            yield from self._after_product(group)
         if not self._points(group):
             return
         siblings: list[Merge] = []
@@ -175,7 +175,7 @@ class _Joiner:
         yield from readers
         yield from siblings
 
-    def _behind_product(self, product: GroupOp) -> Iterator[Merge]:
+    def _after_product(self, product: GroupOp) -> Iterator[Merge]:
         """The product with each pointwise group that reads it, where others read it too."""
         (result,) = product.results
         for op, reads, late in _later(product):

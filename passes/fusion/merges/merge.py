@@ -160,7 +160,7 @@ class _Writer:
         self.block.add_op(YieldOp([self._value(inner[result]) for result in self.results]))
 
     def _in_order(self, ops: Sequence[Operation]) -> list[Operation]:
-        waits = {op: self._members_behind(op, set(ops)) for op in ops}
+        waits = {op: self._members_read(op, set(ops)) for op in ops}
         readers: dict[Operation, list[Operation]] = {op: [] for op in ops}
         for op, needed in waits.items():
             for other in needed:
@@ -178,7 +178,7 @@ class _Writer:
                     heapq.heappush(ready, (id_of(reader), number[reader]))
         return order
 
-    def _members_behind(self, op: Operation, inside: set[Operation]) -> set[Operation]:
+    def _members_read(self, op: Operation, inside: set[Operation]) -> set[Operation]:
         """The members that `op` reads, also through what feeds it."""
         found: set[Operation] = set()
         stack = list(op.operands)

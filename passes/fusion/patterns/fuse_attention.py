@@ -10,13 +10,13 @@ from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from aicf.dialects import logical
 from aicf.dialects.types import tensor, tensor_info
-from aicf.passes.bodies.attention import Attention, NoAttention, attention_behind
+from aicf.passes.bodies.attention import Attention, NoAttention, attention_ending_in
 from aicf.passes.bodies.matching import computed_from, is_rearranged, only_reader
 from aicf.passes.bodies.outlining import Outline, id_of, outline
 from aicf.passes.bodies.views import is_rearrangement
 from aicf.passes.fusion.attention.batches import is_written_by_strides, split_batches
 from aicf.passes.fusion.attention.mask_sums import join, two_masks
-from aicf.passes.fusion.attention.row_writes import move_behind_views, row_writes
+from aicf.passes.fusion.attention.row_writes import move_after_views, row_writes
 from aicf.passes.fusion.driver import Candidate, Decision, FusionPattern, label
 from aicf.passes.fusion.forming import OTHER_GROUPS, FusionContext
 
@@ -55,7 +55,7 @@ class FuseAttentionPass(FusionPattern[_Match]):
     def _attention(self, output: logical.MatmulOp, context: FusionContext) -> Attention | None:
         """What `output` is the last product of; what is nearly an attention is recorded with what is in the way."""
         try:
-            return attention_behind(output)
+            return attention_ending_in(output)
         except NoAttention as error:
             if error.scores is None:
                 return None
@@ -96,7 +96,7 @@ class FuseAttentionPass(FusionPattern[_Match]):
         views after it as its strides express, then with fewer."""
         yield from _steps(match, context)
         output = match.attention.output
-        for chain in _chains_behind(output):
+        for chain in _chains_after(output):
             ops = [*match.members, *chain]
             plan = outline(ops, context.group_id(ops), [ops[-1].results[0]])
             _use_equal_batches(plan.body)
@@ -154,21 +154,21 @@ def _steps(match: _Match, context: FusionContext) -> Iterator[Candidate]:
         yield Candidate(label(written), None, obstacle=because)
         return
     first = [op for write in writes for op in (write.write, *write.views)]
-    behind = [op for write in writes for op in write.behind]
+    other_views = [op for write in writes for op in write.other_views]
     rest = [op for op in members if op is not output and op not in first]
     results = [write.result for write in writes]
-    for chain in _chains_behind(output):
+    for chain in _chains_after(output):
         # The group takes the place of the output, which stands after all producers of the group's operands.
-        whole = [*first, *rest, *behind, output, *chain]
+        whole = [*first, *rest, *other_views, output, *chain]
         plan = outline(whole, context.group_id(members), [whole[-1].results[0], *results])
         _use_kernel_layout(plan.body)
-        move_behind_views(plan.body)
+        move_after_views(plan.body)
         for write in writes:
             write.result.name_hint = write.write.result.name_hint
         yield Candidate(label([output, *chain]), plan, _STEPS)
 
 
-def _chains_behind(output: logical.MatmulOp) -> Iterator[list[Operation]]:
+def _chains_after(output: logical.MatmulOp) -> Iterator[list[Operation]]:
     """The reshapes and transposes after the product that strides of its result express, longest chain first."""
     chain: list[Operation] = []
     value = output.result

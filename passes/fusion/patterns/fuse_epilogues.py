@@ -55,7 +55,7 @@ class FuseEpiloguesPass(FusionPattern[_Match]):
         self, match: _Match, plans: Iterable[Outline], tried: Mapping[str, str], context: FusionContext
     ) -> None:
         (plan,) = plans
-        copy = _copy_behind(match.product, context) if plan.members == (match.product,) else None
+        copy = _copy_after(match.product, context) if plan.members == (match.product,) else None
         if copy is None or not self._form_with_copy(match.product, copy, context):
             super().form(match, [plan], tried, context)
 
@@ -95,7 +95,7 @@ class FuseEpiloguesPass(FusionPattern[_Match]):
         )
 
 
-def _copy_behind(matmul: Product, context: FusionContext) -> GroupOp | None:
+def _copy_after(matmul: Product, context: FusionContext) -> GroupOp | None:
     """The instruction that only moves whole rows of a product, and is all that reads it."""
     reader = only_reader(matmul.result) if isinstance(matmul, logical.MatmulOp) else None
     if not context.policy.fusion.epilogue or not isinstance(reader, GroupOp):

@@ -13,7 +13,7 @@ from aicf.passes.bodies.products import are_alike
 from aicf.passes.fusion.candidates import MEMBER_LIMIT, POINTWISE_ON_SUMS, FusionCandidates, pointwise_like
 from aicf.passes.fusion.driver import Candidate, Decision, FusionPattern, label
 from aicf.passes.fusion.forming import FusionContext, left_behind
-from aicf.passes.fusion.row_programs import candidate_behind_rows, outline_behind_rows, row_programs
+from aicf.passes.fusion.row_programs import candidate_after_rows, outline_after_rows, row_programs
 
 Pair = tuple[logical.MatmulOp, logical.MatmulOp]
 
@@ -58,9 +58,9 @@ class FuseGatedPass(FusionPattern[_Match]):
         for cut in match.cuts:
             if context.policy.fusion.prologue:
                 for rows in row_programs(match.pair[0].lhs, match.pair, context):
-                    plan = outline_behind_rows(rows, cut, match.pair, context)
+                    plan = outline_after_rows(rows, cut, match.pair, context)
                     loss = left_behind(match.cuts[0], plan.members)
-                    yield candidate_behind_rows(label(plan.members), plan, context, loss)
+                    yield candidate_after_rows(label(plan.members), plan, context, loss)
             plan = outline(cut, context.group_id(cut))
             yield Candidate(label(cut), plan, self.kinds[:1], left_behind(match.cuts[0], cut))
 

@@ -66,25 +66,25 @@ class FuseHorizontalPass(FusionPattern[Products]):
         noted."""
         sets: list[list[logical.MatmulOp]] = []
         by_left: dict[SSAValue, list[list[logical.MatmulOp]]] = {}
-        behind: dict[logical.MatmulOp, _Behind] = {}
+        dependences: dict[logical.MatmulOp, _Dependences] = {}
         for op in context.function.body.block.ops:
             if not isinstance(op, logical.MatmulOp):
                 continue
             known = by_left.setdefault(op.lhs, [])
             alike = [products for products in known if are_alike(products[0], op)]
-            near = [products for products in alike if behind[products[0]].product_before(op) is None]
+            near = [products for products in alike if dependences[products[0]].product_before(op) is None]
             if near:
                 products = near[0]
             else:
                 if known:
-                    between = behind[alike[0][0]].product_before(op) if alike else None
+                    between = dependences[alike[0][0]].product_before(op) if alike else None
                     because = _why_apart(op, between)
                     subjects = [id_of(known[0][0]), id_of(op)]
                     self.record(context, subjects, Decision("not fused", because))
                 products = list[logical.MatmulOp]()
                 known.append(products)
                 sets.append(products)
-                behind[op] = _Behind(op)
+                dependences[op] = _Dependences(op)
             if context.may_be_one([*products[:1], op]) and all(op.rhs is not other.rhs for other in products):
                 products.append(op)
         return sets
@@ -93,7 +93,7 @@ class FuseHorizontalPass(FusionPattern[Products]):
 _FEEDS_ITSELF = "one of them reads the result of another, directly or through other ops"
 
 
-class _Behind:
+class _Dependences:
     """The direct and indirect users of a product; each question follows them further in text order."""
 
     def __init__(self, first: logical.MatmulOp) -> None:
@@ -161,10 +161,10 @@ def _result(cut: Cut) -> SSAValue:
 
 def _feeds_itself(members: Sequence[Operation], results: Sequence[SSAValue], context: FusionContext) -> bool:
     """Whether a member reads a result, at once or through ops that stay outside."""
-    inside, behind = set(members), set(results)
+    inside, dependents = set(members), set(results)
     for op in context.function.body.block.ops:
-        if any(operand in behind for operand in op.operands):
+        if any(operand in dependents for operand in op.operands):
             if op in inside:
                 return True
-            behind.update(op.results)
+            dependents.update(op.results)
     return False

@@ -12,7 +12,7 @@ from aicf.passes.bodies.outlining import Outline, id_of, name_of
 from aicf.passes.fusion.candidates import POINTWISE_ON_SUMS, FusionCandidates, pointwise_like
 from aicf.passes.fusion.driver import Candidate, Decision, FusionPattern, first_formed, label
 from aicf.passes.fusion.forming import FusionContext, left_behind
-from aicf.passes.fusion.row_programs import Rows, candidate_behind_rows, outline_behind_rows, row_programs
+from aicf.passes.fusion.row_programs import Rows, candidate_after_rows, outline_after_rows, row_programs
 from aicf.passes.support.identity import IdTable, copied_id, set_identity, sources, value_hint
 
 Products = Sequence[logical.MatmulOp]
@@ -118,9 +118,9 @@ def _candidates(
     # The first product keeps the rows; those of the others will be copies, which policies call by their own ids.
     ids = {row: copied_id(id_of(row), id_of(product)) for row in rows} if product is not products[0] else {}
     for cut in cuts:
-        plan = outline_behind_rows(rows, cut, [product], context)
+        plan = outline_after_rows(rows, cut, [product], context)
         loss = again or left_behind(cuts[0], cut)
-        yield candidate_behind_rows(label([rows[-1], *cut]), plan, context, loss, ids)
+        yield candidate_after_rows(label([rows[-1], *cut]), plan, context, loss, ids)
 
 
 def _with_copies(
@@ -131,7 +131,7 @@ def _with_copies(
     cuts = [[op for op in plan.members if op not in rows] for plan in plans[1:]]
     yield plans[0]
     for own, cut, product in zip(copies, cuts, products[1:], strict=True):
-        yield outline_behind_rows(own, cut, [product], context)
+        yield outline_after_rows(own, cut, [product], context)
 
 
 def _copy(rows: Rows, product: logical.MatmulOp, context: FusionContext) -> Rows:

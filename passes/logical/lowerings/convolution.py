@@ -59,14 +59,14 @@ def _depthwise(lower: Lowering, op: logical.ConvOp, windows: SSAValue) -> SSAVal
     taps = tensor_info(op.weight.type).shape[2:]
     groups, rank = op.groups.value.data, len(counts)
     sizes = [batch, groups, outputs // groups, *counts, *taps]
-    behind = range(3, 3 + 2 * rank)
+    window_dims = range(3, 3 + 2 * rank)
     wide = _widened if op.widening is None else _as_sums
-    seen = lower.broadcast(wide(lower, windows), [0, 1, *behind], sizes, "seen")
+    seen = lower.broadcast(wide(lower, windows), [0, 1, *window_dims], sizes, "seen")
     weight = wide(lower, op.weight)
     weight = lower.add(logical.ReshapeOp(weight, [groups, outputs // groups, *taps]), "weight")
-    weight = lower.broadcast(weight, [1, 2, *behind[rank:]], sizes, "weights")
+    weight = lower.broadcast(weight, [1, 2, *window_dims[rank:]], sizes, "weights")
     product = lower.apply(logical.MulOp, seen, weight)
-    total = lower.add(logical.ReduceSumOp(product, behind[rank:]), "sum")
+    total = lower.add(logical.ReduceSumOp(product, window_dims[rank:]), "sum")
     return lower.add(logical.ReshapeOp(total, op.info.sizes), "reshape")
 
 

@@ -72,8 +72,8 @@ def _normal(lower: Lowering, op: logical.PhiloxOp, index: SSAValue) -> SSAValue:
     u, v = (_uniform(lower, _word(lower, op.seed, op.offset, number), wide) for number in pair)
     log = lower.apply(logical.LogOp, lower.apply(logical.AddOp, lower.apply(logical.NegOp, u), 1.0))
     radius = lower.apply(logical.SqrtOp, lower.apply(logical.MulOp, log, -2.0))
-    behind = lower.apply(logical.MulOp, lower.cast(odd, wide, "quarters"), 0.25)
-    turn = lower.apply(logical.SubOp, v, behind)
+    quarter = lower.apply(logical.MulOp, lower.cast(odd, wide, "quarters"), 0.25)
+    turn = lower.apply(logical.SubOp, v, quarter)
     return lower.apply(
         logical.MulOp, radius, lower.apply(logical.CosOp, lower.apply(logical.MulOp, turn, TWO_PI))
     )

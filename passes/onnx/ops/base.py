@@ -195,7 +195,7 @@ class Emitter(Protocol):
         """A known tensor as an operand."""
         ...
 
-    def inputs_behind(self, index: int) -> list[str]:
+    def runtime_inputs_of(self, index: int) -> list[str]:
         """The inputs of the graph that an operand is computed from at run time."""
         ...
 
@@ -357,7 +357,7 @@ class Node(Writer):
         array = self.known(index)
         if array is None:
             self.raw(index)
-            names = self._emitter.inputs_behind(index)
+            names = self._emitter.runtime_inputs_of(index)
             computed = (
                 f"follows from input {' and '.join(map(repr, names))} at run time"
                 if names
@@ -376,7 +376,7 @@ class Node(Writer):
         Args:
             on: What of the operand it depends on, such as its count; by default its elements.
         """
-        names = self._emitter.inputs_behind(index) if on is None else self._emitter.inputs_of(on)
+        names = self._emitter.runtime_inputs_of(index) if on is None else self._emitter.inputs_of(on)
         bind = f", or bind the input: values={{{names[0]!r}: ...}} (--values)" if names else ""
         error = self.unsupported(f"{reason}{bind}")
         return ValueNeeded(error.message, inputs=tuple(names)) if names else error

@@ -75,7 +75,7 @@ def _conv_transpose(node: Node) -> Result:
             strides=windows.strides,
             low=low,
             high=high,
-            extra=[more + behind for more, behind in zip(extra, missing, strict=True)],
+            extra=[more + missed for more, missed in zip(extra, missing, strict=True)],
             dilations=windows.dilations,
             groups=node.attributes.int("group", 1),
         ),

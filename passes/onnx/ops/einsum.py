@@ -77,11 +77,11 @@ def _labels(node: Node) -> tuple[list[list[str]], list[str]]:
 
 def _spelled(node: Node, term: str, rank: int, spread: int) -> list[str]:
     """The label of each dimension; the ellipsis of a term is aligned at its last dimension."""
-    before, ellipsis, behind = term.partition(_ELLIPSIS)
-    count = rank - len(before) - len(behind)
-    if count < 0 or (count and not ellipsis) or "." in before + behind:
+    before, ellipsis, after = term.partition(_ELLIPSIS)
+    count = rank - len(before) - len(after)
+    if count < 0 or (count and not ellipsis) or "." in before + after:
         raise node.invalid(f"term '{term}' of the equation does not name {rank} dimensions")
-    return [*before, *(map(str, range(spread - count, spread)) if ellipsis else ()), *behind]
+    return [*before, *(map(str, range(spread - count, spread)) if ellipsis else ()), *after]
 
 
 def _diagonal(node: Node, value: SSAValue, labels: Sequence[str]) -> tuple[SSAValue, tuple[str, ...]]:

@@ -135,8 +135,8 @@ def _max_unpool(node: Node) -> Result:
     strides = node.attributes.ints("strides", [1] * len(spatial))
     low, high = explicit_padding(node, len(spatial))
     covered = [
-        (size - 1) * stride + extent - before - behind
-        for size, stride, extent, before, behind in zip(spatial, strides, kernel, low, high, strict=True)
+        (size - 1) * stride + extent - before - after
+        for size, stride, extent, before, after in zip(spatial, strides, kernel, low, high, strict=True)
     ]
     sizes = [*shape[:2], *covered]
     zeros = node.full(0, [prod(sizes)], node.element(0))
@@ -144,10 +144,10 @@ def _max_unpool(node: Node) -> Result:
     flat = node.add(logical.ScatterOp(zeros, indices, values, "set"), "placed")
     placed = node.reshape(flat, sizes)
     wanted = node.ints(2, "output_shape") if node.has(2) else sizes
-    behind = [size - own for size, own in zip(wanted, sizes, strict=True)]
-    if not any(behind):
+    after = [size - own for size, own in zip(wanted, sizes, strict=True)]
+    if not any(after):
         return placed
-    if min(behind) < 0:
+    if min(after) < 0:
         raise node.invalid(f"output_shape {wanted} is smaller than what the windows cover, {sizes}")
     zero = node.full(0, [], node.element(0))
-    return node.apply(logical.PadOp, placed, zero, low=[0] * len(sizes), high=behind)
+    return node.apply(logical.PadOp, placed, zero, low=[0] * len(sizes), high=after)

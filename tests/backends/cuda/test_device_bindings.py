@@ -42,7 +42,7 @@ def test_bound_arrays_are_used_in_place(gpu: FakeDriver) -> None:
             np.testing.assert_array_equal(got.array, wanted)
 
 
-def test_an_array_interface_is_used_in_place_behind_its_stream(gpu: FakeDriver) -> None:
+def test_an_array_interface_is_used_in_place_after_its_stream(gpu: FakeDriver) -> None:
     """Without DLPack our stream waits for the one that the interface names."""
     exe = device_executable(gpu, ADD_RELU, {"b": B})
     x = DeviceTensor(gpu, random(RNG, 4, 6))

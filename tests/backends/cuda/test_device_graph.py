@@ -217,7 +217,7 @@ def by_table(arguments: list[int]) -> None:
     floats(target)[:] = floats(source) + number
 
 
-def test_tables_lie_behind_the_maps_and_are_written_again_for_a_new_address(gpu: FakeDriver) -> None:
+def test_tables_lie_after_the_maps_and_are_written_again_for_a_new_address(gpu: FakeDriver) -> None:
     """One table of two nodes, another of a third: numbers first, then addresses, written behind what is queued."""
     table, other_table = (Table((9,), (Address(1, 0), Address(base, 0))) for base in (2, 3))
     program = Captured(

@@ -76,7 +76,7 @@ def test_constant_branches_are_taken(flag: bool, other: int, x: int, wanted: int
 @pytest.mark.parametrize(
     ("flag", "other", "branches"), [(True, 0, 0), (False, 0, 2), (False, 7, 3), (True, 7, 1)]
 )
-def test_a_constant_in_front_decides_or_is_dropped(flag: bool, other: int, branches: int) -> None:
+def test_a_leading_constant_decides_or_is_dropped(flag: bool, other: int, branches: int) -> None:
     text = stage(chosen, {"FLAG": flag, "OTHER": other, "SIZES": (5, 6)})
     assert text.count("if ") == branches and " or " not in text and " and " not in text
 

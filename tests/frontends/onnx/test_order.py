@@ -77,7 +77,7 @@ def test_nodes_that_may_stay_do() -> None:
     np.testing.assert_allclose(exact(proto, x), 6 * np.maximum(x, 0), rtol=1e-5, atol=1e-6)
 
 
-def test_the_graphs_of_nodes_read_what_is_behind_their_node() -> None:
+def test_the_graphs_of_nodes_read_what_is_after_their_node() -> None:
     """The branch reads `late`, which the graph around it gives in the end, and has its own nodes turned round."""
     branch = helper.make_graph(
         chain("late", "z")[::-1], "then", [], [helper.make_tensor_value_info("z", FLOAT, [2, 3])]

@@ -91,7 +91,7 @@ def test_a_query_that_sees_no_key_gives_zero(softcap: float) -> None:
 @pytest.mark.parametrize(
     "attributes", [{}, {"is_causal": 1}, {"left_window_size": 2, "right_window_size": 0}]
 )
-def test_keys_behind_the_valid_ones_are_hidden(attributes: dict[str, Any]) -> None:
+def test_keys_after_the_valid_ones_are_hidden(attributes: dict[str, Any]) -> None:
     valid = np.array([KEYS, 2], np.int64)
     mask = normal(HEADS, QUERIES, KEYS) if attributes else None
     expect("Attention", [*given()[:3], mask, None, None, valid], opset=25, **attributes)

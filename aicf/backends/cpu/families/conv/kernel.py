@@ -112,8 +112,8 @@ class ConvKernel(CpuKernel[ConvSpec]):
             times.setdefault(_algorithm(spec.algorithm, spec.output_tile), us)
         own = times.pop(taken)
         # A policy or a measurement may have taken what is not predicted to be fastest.
-        behind = {name: f", not {own:.3g}" if us >= own else "" for name, us in times.items()}
-        reasons = {name: f"predicted {us:.3g} us{behind[name]}" for name, us in times.items()}
+        notes = {name: f", not {own:.3g}" if us >= own else "" for name, us in times.items()}
+        reasons = {name: f"predicted {us:.3g} us{notes[name]}" for name, us in times.items()}
         problem = _problem(work)
         if winograd_reason(problem) is not None:
             return reasons

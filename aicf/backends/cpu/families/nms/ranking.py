@@ -63,10 +63,10 @@ class Ranking:
         """Whether the highest key says that no box is left."""
         return self.em.b.icmp_signed("==", key, self.em.const(self.spec.key, 1, self._gone))
 
-    def take(self, key: Value, behind: Value) -> tuple[Value, Value]:
-        """The first box after index `behind` that has the highest key, and the highest key of what is left.
+    def take(self, key: Value, taken: Value) -> tuple[Value, Value]:
+        """The first box after index `taken` that has the highest key, and the highest key of what is left.
 
-        There is such a box. `behind` is the box that was taken last if its key was as high, else -1.
+        There is such a box. `taken` is the box that was taken last if its key was as high, else -1.
         """
         em, fan_out = self.em, self.spec.fan_out
         wanted, node = em.splat(key, fan_out), em.index(0)
@@ -78,8 +78,8 @@ class Ranking:
             node = em.b.add(em.scaled(node, fan_out), lane)
         keys, first = self._keys(node)
         is_equal = em.b.icmp_signed("==", keys, wanted)
-        lane = em.first_lane(em.b.and_(is_equal, self._is_behind(em.b.sub(behind, first))))
-        is_left = em.b.or_(em.b.icmp_signed("<", keys, wanted), em.b.and_(is_equal, self._is_behind(lane)))
+        lane = em.first_lane(em.b.and_(is_equal, self._is_after(em.b.sub(taken, first))))
+        is_left = em.b.or_(em.b.icmp_signed("<", keys, wanted), em.b.and_(is_equal, self._is_after(lane)))
         following = self._highest(em.b.select(is_left, keys, self._const(self._gone)))
         for address, entries, index in reversed(path):
             here = em.b.icmp_signed("==", self._lane_indices(), self._splat_index(index))
@@ -88,7 +88,7 @@ class Ranking:
             following = self._highest(entries)
         return em.b.add(first, lane), following
 
-    def _is_behind(self, index: Value) -> Value:
+    def _is_after(self, index: Value) -> Value:
         """In which lanes of a run the places are higher than `index`, counted from its first."""
         return self.em.b.icmp_signed(">", self._lane_indices(), self._splat_index(index))
 

@@ -103,8 +103,8 @@ class Suppression:
             return em.b.and_(em.b.icmp_signed("<", count, limit), em.b.not_(ranking.is_none(best)))
 
         def visit(state: list[Value]) -> Sequence[Value]:
-            count, best, behind = state
-            box, following = ranking.take(best, behind)
+            count, best, taken = state
+            box, following = ranking.take(best, taken)
             is_equal = em.b.icmp_signed("==", following, best)
             return self._visited(em, at, box, count), following, em.b.select(is_equal, box, em.index(-1))
 

@@ -146,7 +146,7 @@ class ScanCode(PhaseCode):
             for lane, text in zip(self.order, walked, strict=True):
                 lines.append(f"{names[lane]} = {self._rounded(op, text)}")
             results[op] = [names[lane] for lane in range(self.spec.vector)]
-        lines += self._stored_behind(results)
+        lines += self._stored_after(results)
         parameters = ("point", "cell", "valid", "inside", "x", "before", "prefix", "ahead")
         return Snippet(parameters, tuple(lines))
 
@@ -202,7 +202,7 @@ class ScanCode(PhaseCode):
                 names.append(f"r{slot}")
                 totals.append(f"n{slot}")
             results[op] = names
-        lines += self._stored_behind(results)
+        lines += self._stored_after(results)
         parameters = ("point", "cell", "valid", "inside", "x", "before", "total")
         return Snippet(parameters, tuple(lines), packed(totals))
 
@@ -213,7 +213,7 @@ class ScanCode(PhaseCode):
             return wrapped_text(text, dtype_of(op.value))
         return rounded_text(text, dtype_of(op.value)) if self.rounding == "strict" else text
 
-    def _stored_behind(self, results: dict[ScanOp, list[str]]) -> list[str]:
+    def _stored_after(self, results: dict[ScanOp, list[str]]) -> list[str]:
         """Statements that compute and store the outputs of a valid cell, the scans there having these names."""
         sources: dict[SSAValue, Source] = {
             **self.cell_sources(self.boundary(0)),

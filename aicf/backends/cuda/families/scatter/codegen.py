@@ -54,13 +54,13 @@ def _target_text(flat: str, sizes: Sequence[int], strides: Sequence[int]) -> str
     """The element (i64) at a flat place over `sizes` in row-major order."""
     sizes, strides = _joined(sizes, strides)
     terms: list[str] = []
-    behind = prod(sizes)
+    step = prod(sizes)
     for size, stride in zip(sizes, strides, strict=True):
-        behind //= size
+        step //= size
         if size == 1 or stride == 0:
             continue
-        index = f"({flat} // {behind})" if behind > 1 else flat
-        index = f"({index} % {size})" if behind * size < prod(sizes) else index
+        index = f"({flat} // {step})" if step > 1 else flat
+        index = f"({index} % {size})" if step * size < prod(sizes) else index
         terms.append(f"i64({index}) * {stride}")
     return " + ".join(terms) or "i64(0)"
 

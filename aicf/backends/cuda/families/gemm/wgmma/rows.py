@@ -198,8 +198,8 @@ class _Writer:
             self.lines += [f"{total.chain(*site)} = {total.identity}" for site in _SITES]
         body = ["first = column + 8 * number + quad * 2"]
         read = self._read(phase)
-        for number_behind in sorted(read.values()):
-            body += self._read_site(number_behind)
+        for number_after in sorted(read.values()):
+            body += self._read_site(number_after)
         for half, parity in _SITES:
             body += self._element(number, phase, (half, parity), read, totals, kept, stored)
         self.lines.append("for number in unrolled(WIDTH // 8):")

@@ -116,9 +116,9 @@ def decide(
 
 def _has_vectors(operand: OperandInfo, vector: int) -> bool:
     """Whether every row lies in one piece that so many elements divide, from aligned places on."""
-    behind = 1
+    dense = 1
     for size, stride in zip(reversed(operand.shape[1:]), reversed(operand.strides[1:]), strict=True):
-        if size > 1 and stride != behind:
+        if size > 1 and stride != dense:
             return False
-        behind *= size
-    return all(value % vector == 0 for value in (behind, operand.strides[0], operand.offset))
+        dense *= size
+    return all(value % vector == 0 for value in (dense, operand.strides[0], operand.offset))
