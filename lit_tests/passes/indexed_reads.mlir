@@ -1,6 +1,6 @@
 // RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v4"},assign-ids,lower-logical,materialize-views,fuse-elementwise,select-kernels,generate-kernels' | filecheck %s
 
-// Reads at computed places are `emit.load` in one kernel with what follows; the operand has no element at the point.
+// Reads at computed indices are `emit.load` in one kernel with what follows; the operand has no element at the point.
 
 // Padding guards its load, and relu follows in a register.
 // CHECK-LABEL: emit.kernel @p.code parallel [7, 10] reduce [] ins [indexed] outs [affine_map<(d0, d1) -> (d0, d1)>] {

@@ -1,4 +1,4 @@
-"""The scalar form of ops that read memory at computed places: one row an op, from coordinates to indices.
+"""The scalar form of ops that read memory at computed indices: one row an op, from coordinates to indices.
 
 Indices come out in range for every input: negative ones count from the end, and what is out of range is clamped, or
 guarded where an op says what stands there instead.
@@ -187,7 +187,7 @@ def is_border(op: Operation) -> bool:
 
 
 def reads_elements(op: Operation) -> bool:
-    """Whether an op of a body reads memory at computed places, `operands_of(op)[0]`."""
+    """Whether an op of a body reads memory at computed indices, `operands_of(op)[0]`."""
     return op.has_trait(logical.IndexedRead) or border_of(op) is not None
 
 

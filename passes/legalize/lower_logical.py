@@ -1,7 +1,7 @@
 """``lower-logical``: composite ops become primitive ones.
 
 What is left is what kernels and the generator know: elementwise ops with a scalar form, matmul, plain reductions and
-scans, views, constants, and ops that read or write at computed places. The formulas (``logical/lowerings``) are those
+scans, views, constants, and ops that read or write at computed indices. The formulas (``logical/lowerings``) are those
 of the semantics: a composite of f16 or bf16 is computed in f32, between casts, and its coefficients are rounded to that
 type. Coefficients are splat constants of the full shape, so that every elementwise op has operands of one shape.
 """

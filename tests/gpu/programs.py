@@ -742,7 +742,7 @@ def attention_step(
 
 
 def rows_written() -> ModuleOp:
-    """The primitive ops that write at computed places, which the builder has no methods of."""
+    """The primitive ops that write at computed indices, which the builder has no methods of."""
     return parse_module(_ROWS_WRITTEN)
 
 

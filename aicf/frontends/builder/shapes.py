@@ -33,7 +33,7 @@ class ShapeOps(DerivedOps):
         at = positive_axis(axis, x.rank + 1)
         if not 0 <= at <= x.rank:
             raise self._error(
-                f"expand_dims: axis {axis} is out of range; shape {x.shape} has {x.rank + 1} places"
+                f"expand_dims: axis {axis} is out of range; shape {x.shape} has {x.rank + 1} positions"
             )
         return self.reshape(x, [*x.shape[:at], 1, *x.shape[at:]], name=name)
 

@@ -79,7 +79,7 @@ def count_of(writer: Writer, counted: SSAValue, like: SSAValue) -> SSAValue:
 
 
 def _cross_entropy(lower: Lowering, op: logical.CrossEntropyOp) -> SSAValue:
-    """The logarithms of softmax, summed where the label is: nothing is read at computed places."""
+    """The logarithms of softmax, summed where the label is: nothing is read at computed indices."""
     x, labels, axis = lower.widen(op.operand), op.labels, op.axis.value.data
     logarithms = lower.add(logical.LogSoftmaxOp(x, axis), "log")
     zero = lower.splat(0.0, x, "zero")

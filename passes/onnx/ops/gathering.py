@@ -88,7 +88,7 @@ def flat_indices(node: Node, indices: SSAValue, sizes: Sequence[int]) -> SSAValu
             part if flat is None else node.apply(logical.AddOp, node.apply(logical.MulOp, flat, size), part)
         )
     if flat is None:
-        raise node.invalid("the last dimension of the indices is empty; it names a place")
+        raise node.invalid("the last dimension of the indices is empty; it names an element")
     return flat
 
 

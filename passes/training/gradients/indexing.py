@@ -1,4 +1,4 @@
-"""What reads and writes at computed places pass back: reads become sums at those places, and the other way round."""
+"""What reads and writes at computed indices pass back: reads become sums at those indices, and the other way round."""
 
 from __future__ import annotations
 

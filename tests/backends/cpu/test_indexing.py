@@ -1,4 +1,4 @@
-"""Programs that read at computed places, native on this machine, against the semantics."""
+"""Programs that read at computed indices, native on this machine, against the semantics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that read at computed places, compiled for cuda: on a simulated GPU, and their machine code."""
+"""Programs that read at computed indices, compiled for cuda: on a simulated GPU, and their machine code."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def _conv_reason(work: Workload) -> str | None:
     if index_ops(work.code) or any(
         not isinstance(type_, AnyFloat | IntegerType) for type_ in _arguments(work.code)
     ):
-        return "what follows the convolution reads at computed places"
+        return "what follows the convolution reads at computed indices"
     if (reason := code_reason(work.code)) is not None:
         return reason
     extras, outs = ([strided(one) for one in many] for many in (work.operands[2:], work.results))

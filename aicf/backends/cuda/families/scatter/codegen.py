@@ -1,4 +1,4 @@
-"""Launches of the kernels that write at computed places or look for the largest: templates with their snippets."""
+"""Launches of the kernels that write at computed indices or look for the largest: templates with their snippets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launc
 from aicf.backends.cuda.compiler.specializer import Constant, Snippet, stage
 from aicf.backends.cuda.families.loops.kernel import read_shapes
 from aicf.backends.cuda.families.records import Shape, is_programmatic, read_integer, read_text
-from aicf.backends.cuda.families.scatter import template as places
+from aicf.backends.cuda.families.scatter import template as kernels
 from aicf.backends.cuda.families.scatter.kernel import KEPT_BYTES, SELECTION, TILE
 from aicf.backends.cuda.target import FLOATS
 
@@ -105,8 +105,8 @@ def _last_update(launch: Launch) -> list[KernelLaunch]:
     both = {"indices": indices, "result": result}
     first, second = read_shapes(launch.record)
     return [
-        launched(launch, first, places.clear, {"result": result}, clear),
-        launched(launch, second, places.note, both, note),
+        launched(launch, first, kernels.clear, {"result": result}, clear),
+        launched(launch, second, kernels.note, both, note),
     ]
 
 
@@ -141,7 +141,7 @@ def _combine(launch: Launch) -> list[KernelLaunch]:
         ),
     }
     operands = {"operand": operand, "indices": indices, "updates": updates, "result": result}
-    return [launched(launch, shape, places.combine, operands, constants)]
+    return [launched(launch, shape, kernels.combine, operands, constants)]
 
 
 def _topk(launch: Launch) -> list[KernelLaunch]:
@@ -170,7 +170,7 @@ def _topk(launch: Launch) -> list[KernelLaunch]:
     kept_at = 0
     for shape, count in zip(read_shapes(launch.record), selection.parts, strict=True):
         made: Constants = {"PARTS": count, "KEPT_AT": kept_at, "FINAL": count == 1}
-        launches.append(launched(launch, shape, places.topk, operands, {**common, **read, **made}))
+        launches.append(launched(launch, shape, kernels.topk, operands, {**common, **read, **made}))
         read, operands = _kept(kept_at, count * k), {"result": result, "w": launch.ws[0]}
         kept_at += KEPT_BYTES * rows * count * k
     return launches

@@ -1,4 +1,4 @@
-"""Descriptors of the kernels that write at computed places or look for the largest. No code generator is imported.
+"""Descriptors of the kernels that write at computed indices or look for the largest. No code generator is imported.
 
 `codegen.py` turns their records into launches.
 """

@@ -1,6 +1,6 @@
 # pyright: basic, reportUndefinedVariable=false
 # ruff: noqa: SIM102
-"""Kernels that write at computed places, and that find the places of the largest elements.
+"""Kernels that write at computed indices, and that find the places of the largest elements.
 
 Integer atomics only, whose results do not depend on their order. The snippets and constants come from `codegen.py`.
 """
