@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 
 _MAX_MESSAGE, _MAX_LOCATION, _MAX_QUOTED = 700, 400, 200
-"""Characters: of a message, of a place, and of one thing that a message quotes."""
+"""Characters: of a message, of a location, and of one thing that a message quotes."""
 _LONG_PIECES = re.compile(rf"""'[^']{{{_MAX_QUOTED},}}'|"[^"]{{{_MAX_QUOTED},}}"|[^\s'"]{{{_MAX_QUOTED},}}""")
 """Quotations, and words, that are too long."""
 

@@ -21,7 +21,7 @@ class WhyNot:
     """The answer for two ops; `str()` is plain text.
 
     Args:
-        one, other: The ids, each with its place in the model where that is known.
+        one, other: The ids, each with its location in the model where that is known.
         together: Instructions that are both, one line each.
         apart: Instructions that each is, one line each.
         because: The reasons, one line each; none where the ops are together in every program.

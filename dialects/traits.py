@@ -83,7 +83,7 @@ class Expensive(OpTrait):
 
 
 class IndexedRead(Expensive):
-    """Reads operand 0, which lies in memory, at places that depend on coordinates and on the other operands."""
+    """Reads operand 0, which lies in memory, at indices that depend on coordinates and on the other operands."""
 
 
 # How the kernels of an op take its operands

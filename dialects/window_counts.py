@@ -50,7 +50,7 @@ def elements_found(windows: Windows, *, padding: bool) -> NDArray[Any]:
     starts = starts * windows.stride - windows.low
 
     def steps_before(bound: int) -> NDArray[Any]:
-        """The steps of each window that lie before a place: the distance by the dilation, rounded up."""
+        """The steps of each window that lie before a position: the distance by the dilation, rounded up."""
         return np.clip(-((starts - bound) // windows.dilation), 0, windows.size)
 
     return (steps_before(last) - steps_before(first)).astype(np.int64)

@@ -298,7 +298,7 @@ class LocatedParser(Parser):
         return self._source.startswith(_NEVER_NESTED, region.operation)
 
     def hint(self, error: ParseError) -> str:
-        """What may be the cause of an error: a bracket that is not closed, with its place; empty if nothing is."""
+        """What may be the cause of an error: a bracket that is not closed, with its location; empty if nothing is."""
         if self._nested is not None:
             inner, outer = (self._location(region.operation) for region in self._nested)
             return f"; the function at {inner} begins inside the one at {outer}: is a '}}' missing before it?"
@@ -397,7 +397,7 @@ def _verify_blocks(op: Operation) -> None:
 
 
 def _verify_returned(op: Operation) -> None:
-    """Refuses a result of another type than its function declares, with the place of both."""
+    """Refuses a result of another type than its function declares, with the location of both."""
     function = op.parent_op()
     if op.name != "func.return" or function is None:
         return

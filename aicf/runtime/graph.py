@@ -43,7 +43,7 @@ class Counted:
 
 @dataclass(frozen=True)
 class Bind:
-    """One buffer of the boundary; its place in `Graph.binds` plus one is its index in the pointer table.
+    """One buffer of the boundary; its position in `Graph.binds` plus one is its index in the pointer table.
 
     Args:
         name: As users know it, `fc1.weight`.

@@ -56,7 +56,7 @@ class Port:
     """An input or output as callers must give it.
 
     Args:
-        bind: Its place at the boundary.
+        bind: Its position at the boundary.
         index: Its entry in the pointer table.
         dtype, shape: As NumPy has them.
         strides: Bytes between neighbours.

@@ -1,4 +1,4 @@
-"""Meanings of convolutions: one product of channels for each place in a window."""
+"""Meanings of convolutions: one product of channels for each tap in a window."""
 
 from __future__ import annotations
 

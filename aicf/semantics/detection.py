@@ -33,7 +33,7 @@ def kept_boxes(
 
 
 def _order(scores: Array, floor: Array | None) -> list[int]:
-    """The boxes that may be kept, by falling scores and rising places."""
+    """The boxes that may be kept, by falling scores and rising indices."""
     allowed = ~np.isnan(scores) if floor is None else scores > floor
     order = np.argsort(-scores, kind="stable")
     return order[allowed[order]].tolist()

@@ -1,4 +1,4 @@
-"""Meanings of the ops that know places: iota, pad, gather, flip, tile, one_hot, scatter, topk_indices."""
+"""Meanings of the ops that know indices: iota, pad, gather, flip, tile, one_hot, scatter, topk_indices."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _scatter_nd(op: logical.ScatterNdOp, operands: Sequence[Array]) -> Array:
 
 
 def _flat(coordinates: Sequence[Array], sizes: Sequence[int]) -> Array:
-    """Row-major numbers of places, -1 for those out of range."""
+    """Row-major numbers of indices, -1 for those out of range."""
     flat, inside = np.zeros(coordinates[0].shape, np.int64), np.ones(coordinates[0].shape, np.bool_)
     for coordinate, size in zip(coordinates, sizes, strict=True):
         inside &= (coordinate >= 0) & (coordinate < size)
@@ -141,7 +141,7 @@ def _topk_indices(op: logical.TopkIndicesOp, operands: Sequence[Array]) -> Array
 
 
 def _order(x: Array, axis: int, rising: bool) -> Array:
-    """Places in the order of their elements, the lower place first among equals; NumPy sorts NaN to the end."""
+    """Indices in the order of their elements, the lower index first among equals; NumPy sorts NaN to the end."""
     if rising:
         return np.argsort(x, axis, kind="stable")
     backwards = np.argsort(np.flip(x, axis), axis, kind="stable")

@@ -133,7 +133,7 @@ def _variants_of(
 
 
 def spread(specs: Sequence[Mapping[str, object]], count: int) -> list[int]:
-    """The variants to measure: places in `specs`, which lists the most promising first.
+    """The variants to measure: indices in `specs`, which lists the most promising first.
 
     A prior that is wrong about one entry, say about what a split costs, is wrong about many variants in a row. So a
     variant ranks lower for each entry that it has in common with those already chosen.

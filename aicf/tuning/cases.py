@@ -33,7 +33,7 @@ class Memory:
         nbytes: Its size.
         dtype: Element type of its data, `u8` for none.
         fixed: Whether the program never writes it, as weights and constants.
-        numbers: Its integers are 0 or more and less than this; of indices, as many as there are places.
+        numbers: Its integers are 0 or more and less than this; of indices, the size that they index.
     """
 
     nbytes: int

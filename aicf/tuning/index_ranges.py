@@ -1,4 +1,4 @@
-"""Which operands of a group are indices, and into how many places: how long gathers and scatters take depends on it."""
+"""Which operands of a group are indices, and into how many elements: the time of gathers and scatters depends on it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PASSED_ON = (logical.CastOp, logical.ReshapeOp, logical.BroadcastOp, logical.Tr
 
 
 def index_ranges(group: GroupOp) -> Mapping[SSAValue, int]:
-    """Of the operands that are read as indices, each to the number of places it chooses from; the least of several."""
+    """Each operand that is read as indices, to the number of elements it chooses from; the least of several."""
     ranges: dict[SSAValue, int] = {}
     for op in group.body.block.ops:
         if (found := _indices(op)) is not None:
@@ -28,7 +28,7 @@ def index_ranges(group: GroupOp) -> Mapping[SSAValue, int]:
 
 
 def _indices(op: Operation) -> tuple[SSAValue, int] | None:
-    """The indices that an op reads and how many places they choose from; None if it reads none."""
+    """The indices that an op reads and how many elements they choose from; None if it reads none."""
     match op:
         case logical.GatherOp() | logical.GatherElementsOp():
             return op.indices, _size(op.operand, op.axis.value.data)

@@ -26,7 +26,7 @@ class NonMaxSuppressionOp(LogicalOp):
     boxes: ``[B, N, 4]``, two opposite corners of each; with ``centred`` its centre and its size. scores:
     ``[B, C, N]``, in the type of the boxes, f32 or f64. The result is ``[B, C, min(N, limit)]``: again and again the
     box of the highest score that is left is kept, and every box that it overlaps by more than ``overlap`` (of rank 0)
-    goes. Of equal scores the box at the lower place comes first. A box whose score is NaN is never kept, nor one whose
+    goes. Of equal scores the box at the lower index comes first. A box whose score is NaN is never kept, nor one whose
     score is not above ``floor`` (of rank 0), if that is given.
 
     The overlap of two boxes is the area that they share over the area that they cover together. Boxes that share no

@@ -1,4 +1,4 @@
-"""Ops that know places: counting along an axis, padding, reading at indices, the places of the largest elements.
+"""Ops that know indices: counting along an axis, padding, reading at indices, the indices of the largest elements.
 
 All are defined for every input. An index counts from the end if it is negative, as in NumPy, and is then clamped into
 range. Ops that write at indices are in ``scattering.py``.
@@ -61,7 +61,7 @@ def indices_info(type_: Attribute) -> TensorInfo:
 
 @irdl_op_definition
 class IotaOp(LogicalOp):
-    """Each element is its own place along ``axis``: 0, 1, 2 and so on, in the type of the result."""
+    """Each element is its own index along ``axis``: 0, 1, 2 and so on, in the type of the result."""
 
     name = "logical.iota"
     axis = prop_def(IntegerAttr[I64])
@@ -296,10 +296,10 @@ class OneHotOp(LogicalOp):
 
 @irdl_op_definition
 class TopkIndicesOp(LogicalOp):
-    """The places of the ``k`` largest elements along ``axis``, in falling order; ``smallest`` turns both round.
+    """The indices of the ``k`` largest elements along ``axis``, in falling order; ``smallest`` turns both round.
 
-    Of equal elements the one at the lower place comes first. NaN counts as larger than every number. The elements
-    themselves are what ``gather_elements`` reads at these places.
+    Of equal elements the one at the lower index comes first. NaN counts as larger than every number. The elements
+    themselves are what ``gather_elements`` reads at these indices.
     """
 
     name = "logical.topk_indices"

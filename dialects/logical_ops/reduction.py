@@ -1,4 +1,4 @@
-"""Reductions along axes, places of extremes and running sums along one.
+"""Reductions along axes, indices of extremes and running sums along one.
 
 Integer sums and products wrap around in their type; ``reduce_max`` and ``reduce_min`` propagate NaN. The order of
 combination is not part of the meaning.
@@ -241,7 +241,7 @@ class CumsumOp(LogicalOp):
 
 
 class ArgOp(LogicalOp, ABC):
-    """The place of an extreme element along ``axis``, as i64."""
+    """The index of an extreme element along ``axis``, as i64."""
 
     TYPE_TEXT: ClassVar[TypeText] = TypeText.ARROW
 
@@ -264,13 +264,13 @@ class ArgOp(LogicalOp, ABC):
 
 @irdl_op_definition
 class ArgmaxOp(ArgOp):
-    """The place of the largest element along ``axis``, as i64: the lowest of several; a NaN is larger than all."""
+    """The index of the largest element along ``axis``, as i64: the lowest of several; a NaN is larger than all."""
 
     name = "logical.argmax"
 
 
 @irdl_op_definition
 class ArgminOp(ArgOp):
-    """The place of the smallest element along ``axis``, as i64: the lowest of several; a NaN is smaller than all."""
+    """The index of the smallest element along ``axis``, as i64: the lowest of several; a NaN is smaller than all."""
 
     name = "logical.argmin"

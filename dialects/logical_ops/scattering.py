@@ -1,4 +1,4 @@
-"""Ops that write at indices: rows, elements or places of an operand, of which each gives a new value.
+"""Ops that write at indices: rows, elements or slices of an operand, of which each gives a new value.
 
 All are defined for every input. An index counts from the end if it is negative, as in NumPy; out of range it writes
 nothing.
@@ -160,9 +160,9 @@ class ScatterElementsOp(_Scatter):
 
 @irdl_op_definition
 class ScatterNdOp(_Scatter):
-    """The operand with slices combined into it at places: the last dimension of the indices names one.
+    """The operand with slices combined into it at indices: the last dimension of the indices names one.
 
-    Modes and indices as in ``logical.scatter``; a place is out of range if one of its indices is.
+    Modes and indices as in ``logical.scatter``; an index is out of range if one of its indices is.
     """
 
     name = "logical.scatter_nd"

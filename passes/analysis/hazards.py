@@ -21,7 +21,7 @@ class Hazards:
         self._touches: dict[BindOp | SlotOp, _Touches] = {}
 
     def of(self, accesses: Sequence[Access]) -> set[int]:
-        """The places of those noted that conflict with an instruction which touches `accesses`."""
+        """The positions of those noted that conflict with an instruction which touches `accesses`."""
         needed: set[int] = set()
         for access in accesses:
             touches = self._of_root(access)
@@ -38,7 +38,7 @@ class Hazards:
 
 
 class _Touches:
-    """The places of the instructions that touch a buffer, by what they touch of it."""
+    """The positions of the instructions that touch a buffer, by what they touch of it."""
 
     def __init__(self) -> None:
         self._footprints = Footprints()

@@ -22,7 +22,7 @@ from aicf.passes.bodies.matching import only_reader, splat_number, spread_over, 
 from aicf.passes.bodies.views import is_rearrangement
 
 Read = tuple[Operation, int]
-"""An op, and the place of one of its operands."""
+"""An op, and the index of one of its operands."""
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ class _Order:
     """Which arguments a body gets, and in which order, by what its kernels know of it.
 
     Args:
-        first: Operands that come first, each as the reader, and its place among the reader's operands.
+        first: Operands that come first, each as the reader, and its index among the reader's operands.
         slots: The same operands to the slot that tells them apart: those in one slot share an argument.
         strided: Readers of arithmetic that take operands with any strides, 0 included, instead of index maps.
         parts: Op to the part of the body it is of; an operand that two parts read is an argument of each.
@@ -124,7 +124,7 @@ class _ViewFolder:
 
     def _views_of_products(self) -> dict[SSAValue, tuple[SSAValue, View]]:
         """Results that are views of a product which nothing else reads, of keys and values that an attention writes a
-        row of, or transpositions of what is computed otherwise: the value, and its place in their memory."""
+        row of, or transpositions of what is computed otherwise: the value, and its position in their memory."""
         attention = attention_of(self.body, self.views)
         writes = () if attention is None else (attention.writes or ())
         found: dict[SSAValue, tuple[SSAValue, View]] = {}

@@ -58,15 +58,15 @@ def memory_bytes(steps: Sequence[Step], capacity: float) -> int:
 
 
 def reuse_order(steps: Sequence[Step], after: Sequence[AbstractSet[int]], capacity: float) -> list[int]:
-    """The places of `steps` in another order: next is, of those that may run, the one with the most read bytes in the
-    cache; of several, the one that may run since the latest, or else the first.
+    """The positions of `steps` in another order: next is, of those that may run, the one with the most read bytes in
+    the cache; of several, the one that may run since the latest, or else the first.
 
-    Both follow from what ran before alone, not from places in the text: so the order of a program that is written in
+    Both follow from what ran before alone, not from positions in the text: so the order of a program that is written in
     the order found is that order.
 
     Args:
         steps: What each instruction touches.
-        after: The earlier places each has to wait for.
+        after: The earlier positions each has to wait for.
         capacity: Bytes of the cache.
     """
     return _Chooser(steps, after, capacity).run()

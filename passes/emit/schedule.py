@@ -139,7 +139,7 @@ def _placed_by_hand(program: ProgramOp) -> bool:
 
 
 def _conflicts(accesses: Sequence[tuple[Access, ...]]) -> list[set[int]]:
-    """The earlier places that each instruction has to wait for."""
+    """The earlier positions that each instruction has to wait for."""
     hazards = Hazards()
     found: list[set[int]] = []
     for position, touched in enumerate(accesses):
@@ -207,7 +207,7 @@ class _Planner:
 
     Args:
         streams: Most streams.
-        stream, after: What was decided for each instruction so far: its stream, and the places of those it waits for.
+        stream, after: What is decided for each instruction so far: its stream, and the positions that it waits for.
         hazards: What the instructions so far touch.
         closure: Of each instruction, as bits, all that end before it starts.
         ends: The last instruction of each stream.

@@ -104,7 +104,7 @@ class FusionContext:
         return named
 
     def renumber(self) -> None:
-        """Notes the places of the function's ops again, after some were added or moved."""
+        """Notes the positions of the function's ops again, after some were added or moved."""
         self.position = {op: index for index, op in enumerate(self.function.body.block.ops)}
 
     def group_id(self, members: Sequence[Operation], free: Collection[str] = ()) -> str:
@@ -294,7 +294,7 @@ def _check_groups(policy: KernelPolicy, module: ModuleOp) -> None:
 
 
 def form_group(plan: Outline, context: FusionContext) -> GroupOp:
-    """Replaces the members by one group at the place of the last one."""
+    """Replaces the members by one group at the position of the last one."""
     types = [result.type for result in plan.results]
     group = GroupOp(plan.id, sources_of(plan.members), plan.inputs, Region(plan.body), types)
     context.used.add(plan.id)

@@ -15,7 +15,7 @@ from aicf.passes.bodies.workload import GroupWorkload, code_symbol, prologue_sym
 
 @dataclass(frozen=True)
 class WorkTemplate:
-    """The work of all bodies of one structure; its ops and values are named by their places in the body."""
+    """The work of all bodies of one structure; its ops and values are named by their indices in the body."""
 
     work: GroupWorkload
 
@@ -35,7 +35,7 @@ class WorkTemplate:
 
 
 def _token(index: int) -> str:
-    """The name of the value at a place; no derived value is called so."""
+    """The name of the value at an index; no derived value is called so."""
     return f"value.{index}"
 
 
@@ -44,7 +44,7 @@ def _values(body: Block) -> list[SSAValue]:
 
 
 def _numbered(body: Block) -> Block:
-    """A copy of a body in which ids of ops and names of values say their places."""
+    """A copy of a body in which ids of ops and names of values say their indices."""
     block, values = _copy(body)
     for index, op in enumerate(block.ops):
         op.attributes[ID_ATTR] = StringAttr(str(index))
@@ -72,7 +72,7 @@ class _Names:
         self.hints = {_token(index): value.name_hint for index, value in enumerate(_values(body))}
 
     def block(self, template: Block) -> Block:
-        """A copy of a block with the ids, places and names of the body; ops that stand for none of it have none."""
+        """A copy of a block with the ids, locations and names of the body; ops that stand for none of it have none."""
         block, values = _copy(template)
         for op in block.ops:
             if isinstance(index := op.attributes.get(ID_ATTR), StringAttr):

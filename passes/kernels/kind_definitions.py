@@ -225,7 +225,7 @@ def _sgd_step(writer: _Writer) -> SSAValue:
 
 
 _SGD_ORDER = {0: (2, 1), 1: (2, 0), 2: (0, 1)}
-"""Places of parameter and gradient by the place of the learning rate."""
+"""Indices of parameter and gradient by the index of the learning rate."""
 
 
 def _softmax(writer: _Writer) -> SSAValue:

@@ -25,7 +25,7 @@ _SHORT = ("i8", "u8", "i16")
 
 @dataclass(frozen=True)
 class Scale:
-    """One number for all elements of a tensor, or one for each place along one of its dimensions.
+    """One number for all elements of a tensor, or one for each position along one of its dimensions.
 
     Args:
         value: The numbers, f32; every dimension but one has size 1.

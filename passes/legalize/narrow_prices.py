@@ -75,7 +75,7 @@ class ProductPrices:
         return whole + sum(self._share(each, self._dequantising) for each in operands)
 
     def narrow(self, rebuild: Rebuild, operands: Sequence[Dequantised], axis: int | None) -> float:
-        """Of the product of integers, multiplied with a scale for each place along `axis`. Raises NoKernel."""
+        """Of the product of integers, multiplied with a scale for each position along `axis`. Raises NoKernel."""
         types = [tensor(tensor_info(each.value.type).shape, each.element) for each in operands]
         body = _BodyWriter(types)
         wide = body.cast(body.add(rebuild(*body.args), ""), F32, "")

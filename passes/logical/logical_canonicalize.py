@@ -1,7 +1,7 @@
 """``logical-canonicalize``: one form for what can be written in several, by rewrites that change no bit.
 
 Views that change nothing disappear, chains of views become one, and so do double negation and arithmetic with
-the neutral element. A gather at places that are known is a slice where they are evenly spaced. A pad that a
+the neutral element. A gather at indices that are known is a slice where they are evenly spaced. A pad that a
 pooling or convolution could say itself is its padding. ``x + 0`` of floats is not among them: it turns -0.0 into
 0.0.
 """

@@ -35,7 +35,7 @@ class Slices:
 
 
 Operands: TypeAlias = Mapping[int, Counted]
-"""The operands of a node that are counted, by place; at least one."""
+"""The operands of a node that are counted, by index; at least one."""
 Rule: TypeAlias = Callable[[Node, Operands], "Slices | None"]
 """What is counted of the results; None if slices would mix."""
 
@@ -143,7 +143,7 @@ def _reshape(node: Node, counted: Operands) -> Slices | None:
 
 
 def _open_axis(node: Node, value: Counted, stated: Sequence[int]) -> int | None:
-    """The dimension whose size a shape leaves to the counted one: 0 at its place, else -1. Sizes of 1 look alike."""
+    """The dimension whose size a shape leaves to the counted one: 0 at its index, else -1. Sizes of 1 look alike."""
     if value.axis < len(stated) and stated[value.axis] == 0 and not node.attributes.int("allowzero", 0):
         return value.axis
     return stated.index(-1) if -1 in stated else None
@@ -235,7 +235,7 @@ def _slice(node: Node, counted: Operands) -> Slices | None:
 
 
 def _gather(node: Node, counted: Operands) -> Slices | None:
-    """Along another dimension of the counted data, or at counted places."""
+    """Along another dimension of the counted data, or at counted indices."""
     rank, index_rank = len(node.shape(0)), len(node.shape(1))
     axis = node.axis(node.attributes.int("axis", 0), rank)
     if (indices := _only(counted, 1)) is not None:
@@ -247,7 +247,7 @@ def _gather(node: Node, counted: Operands) -> Slices | None:
 
 
 def _gather_nd(node: Node, counted: Operands) -> Slices | None:
-    """At counted places, each of which is a whole row of the indices."""
+    """At counted indices, each of which is a whole row of the indices."""
     indices = _only(counted, 1)
     if indices is None or not node.attributes.int("batch_dims", 0) <= indices.axis < len(node.shape(1)) - 1:
         return None
@@ -255,7 +255,7 @@ def _gather_nd(node: Node, counted: Operands) -> Slices | None:
 
 
 def _gather_elements(node: Node, counted: Operands) -> Slices | None:
-    """Counted places along the axis, or data and places counted alike along another one."""
+    """Counted indices along the axis, or data and indices counted alike along another one."""
     axis = node.axis(node.attributes.int("axis", 0), len(node.shape(0)))
     if (indices := _only(counted, 1)) is not None:
         return Slices(axis, indices.count) if indices.axis == axis else None

@@ -49,7 +49,7 @@ def is_splat(array: Array) -> bool:
 
 
 def follows_from_weights(value: Known, operands: Sequence[Value]) -> bool:
-    """Whether the elements of a known result are those of weights, computed with, and not sizes or places."""
+    """Whether the elements of a known result are those of weights, computed with, and not sizes or indices."""
     is_float = element_of_dtype(value.array.dtype).is_float
     return is_float and any(isinstance(operand, Known) and operand.is_weight for operand in operands)
 

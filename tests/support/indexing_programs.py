@@ -1,4 +1,4 @@
-"""Programs that read and write at places: one graph an entry, with random inputs, indices in range and out of it.
+"""Programs that read and write at indices: one graph an entry, with random inputs, indices in range and out of it.
 
 Sizes are ones at which vectors are whole, have a tail, or do not exist; the float type is a parameter.
 """
@@ -37,7 +37,7 @@ class Inputs:
         return self._input(random.integers(-9, 9, shape).astype(element.dtype), element.name)
 
     def indices(self, size: int, *shape: int, dtype: str = "i64") -> Value:
-        """Places of `size` elements: most in range, from both ends, some far out."""
+        """Indices of `size` elements: most in range, from both ends, some far out."""
         random = np.random.default_rng(self.seed + 100 + len(self.arrays))
         rows = random.integers(-size, size, shape)
         far = random.choice([-(10**9), 10**9, size, -size - 1], shape)
@@ -92,7 +92,7 @@ def _gather_elements(i: Inputs) -> Value:
 
 
 def _gather_and_element(i: Inputs) -> Value:
-    """One operand read at places and at the point: no result may overwrite it."""
+    """One operand read at indices and at the point: no result may overwrite it."""
     x = i.graph.exp(i.data(6, 32))
     return i.graph.gather_elements(x, i.indices(6, 6, 32), 0) + x
 
@@ -161,7 +161,7 @@ def _scatter_turned(i: Inputs) -> Value:
 
 
 def _topk(i: Inputs, *, largest: bool) -> Value:
-    """Elements with ties; places and elements of the best."""
+    """Elements with ties; indices and elements of the best."""
     found, indices = i.graph.topk(i.data(3, 300, dtype="i32"), 7, largest=largest)
     return i.graph.cast(found, i.dtype) + i.graph.cast(indices, i.dtype)
 

@@ -7,7 +7,7 @@
     module = g.module()
 
 Operands of elementwise ops are broadcast by NumPy's rules, as explicit ops; Python numbers become constants
-of the other operand's type. Each op carries the place in the Python source that asked for it. Nothing is
+of the other operand's type. Each op carries the location in the Python source that asked for it. Nothing is
 computed and no weight is held.
 
 Most methods are derived from the constructors of the ops (`constructors.py`, `derived.py`). Those that do more than

@@ -239,7 +239,7 @@ class GraphCore:
         self._results.append(_Result(self._own(value), {UPDATES_ATTR: name}))
 
     def inline(self, function: FuncOp, arguments: Sequence[Value]) -> list[Value]:
-        """Writes the ops of another program here, with their ids, names and places, and gives its results.
+        """Writes the ops of another program here, with their ids, names and locations, and gives its results.
 
         Args:
             function: One block that ends in `func.return`; it stays as it is.

@@ -74,10 +74,10 @@ class DerivedOps(GraphCore):
         """``lhs & rhs``."""
 
     def argmax(self, x: Value, axis: int = -1, *, keepdims: bool = False, name: str | None = None) -> Value:
-        """The place of the largest element along ``axis``, as i64: the lowest of several; a NaN is larger than all."""
+        """The index of the largest element along ``axis``, as i64: the lowest of several; a NaN is larger than all."""
 
     def argmin(self, x: Value, axis: int = -1, *, keepdims: bool = False, name: str | None = None) -> Value:
-        """The place of the smallest element along ``axis``, as i64: the lowest of several; a NaN is smaller than all."""
+        """The index of the smallest element along ``axis``, as i64: the lowest of several; a NaN is smaller than all."""
 
     def asin(self, x: Value, *, name: str | None = None) -> Value:
         """The arc sine, in radians; NaN outside of -1 to 1."""
@@ -546,7 +546,7 @@ class DerivedOps(GraphCore):
         boxes: ``[B, N, 4]``, two opposite corners of each; with ``centred`` its centre and its size. scores:
         ``[B, C, N]``, in the type of the boxes, f32 or f64. The result is ``[B, C, min(N, limit)]``: again and again the
         box of the highest score that is left is kept, and every box that it overlaps by more than ``overlap`` (of rank 0)
-        goes. Of equal scores the box at the lower place comes first. A box whose score is NaN is never kept, nor one whose
+        goes. Of equal scores the box at the lower index comes first. A box whose score is NaN is never kept, nor one whose
         score is not above ``floor`` (of rank 0), if that is given.
 
         The overlap of two boxes is the area that they share over the area that they cover together. Boxes that share no
@@ -708,9 +708,9 @@ class DerivedOps(GraphCore):
     def scatter_nd(
         self, x: Value, indices: Value, updates: Value, mode: ScatterMode = "set", *, name: str | None = None
     ) -> Value:
-        """The operand with slices combined into it at places: the last dimension of the indices names one.
+        """The operand with slices combined into it at indices: the last dimension of the indices names one.
 
-        Modes and indices as in ``logical.scatter``; a place is out of range if one of its indices is.
+        Modes and indices as in ``logical.scatter``; an index is out of range if one of its indices is.
         """
 
     def sgd(
@@ -822,10 +822,10 @@ class DerivedOps(GraphCore):
     def topk_indices(
         self, x: Value, axis: int, k: int, *, smallest: bool = False, name: str | None = None
     ) -> Value:
-        """The places of the ``k`` largest elements along ``axis``, in falling order; ``smallest`` turns both round.
+        """The indices of the ``k`` largest elements along ``axis``, in falling order; ``smallest`` turns both round.
 
-        Of equal elements the one at the lower place comes first. NaN counts as larger than every number. The elements
-        themselves are what ``gather_elements`` reads at these places.
+        Of equal elements the one at the lower index comes first. NaN counts as larger than every number. The elements
+        themselves are what ``gather_elements`` reads at these indices.
         """
 
     def transpose(self, x: Value, permutation: Sequence[int], *, name: str | None = None) -> Value:

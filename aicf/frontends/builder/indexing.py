@@ -1,4 +1,4 @@
-"""Ops of the builder that know places and take numbers for values: iota, pad, one_hot, topk."""
+"""Ops of the builder that know indices and take numbers for values: iota, pad, one_hot, topk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class IndexingOps(DerivedOps):
     """A negative axis counts from the last."""
 
     def iota(self, shape: Shape, axis: int = 0, dtype: str = "i32", *, name: str | None = None) -> Value:
-        """Each element is its place along an axis."""
+        """Each element is its index along an axis."""
         sizes = self._sizes(shape)
         return self._insert(
             "iota", name, lambda: logical.IotaOp(positive_axis(axis, len(sizes)), sizes, dtype)
@@ -98,7 +98,7 @@ class IndexingOps(DerivedOps):
         largest: bool = True,
         name: str | None = None,
     ) -> tuple[Value, Value]:
-        """The ``k`` largest (or smallest) elements along an axis in order, and their places (i64)."""
+        """The ``k`` largest (or smallest) elements along an axis in order, and their indices (i64)."""
         indices = self.topk_indices(
             x, axis, k, smallest=not largest, name=None if name is None else f"{name}.indices"
         )

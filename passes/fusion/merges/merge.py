@@ -1,4 +1,4 @@
-"""Two groups as one with the results of both that others read: its body, and its place in the text.
+"""Two groups as one with the results of both that others read: its body, and its position in the text.
 
 What may be merged and when that pays is said in `fuse-multi-output`.
 """

@@ -98,7 +98,7 @@ def _conv_transpose(lower: Lowering, op: logical.ConvTransposeOp) -> SSAValue:
 
 
 def _turned(lower: Lowering, op: logical.ConvTransposeOp) -> SSAValue:
-    """Each place among `strides` ones of the result is a convolution with every `strides`-th element of the weight.
+    """Each position among `strides` ones of the result is a convolution with every `strides`-th element of the weight.
 
     All of them are one convolution, with so many times the output channels, whose results are put side by side.
     """
@@ -142,7 +142,7 @@ def _side_by_side(lower: Lowering, value: SSAValue, strides: Sequence[int]) -> S
 
 def _turned_weight(lower: Lowering, op: logical.ConvTransposeOp) -> tuple[SSAValue, list[int]]:
     """[M * strides, C / groups, J..] of the weight [C, M / groups, K..], and J: how many elements of a window reach one
-    place, the last one first."""
+    position, the last one first."""
     channels, outputs, *taps = tensor_info(op.weight.type).shape
     groups, strides, rank = op.groups.value.data, int_values(op.strides), len(taps)
     reached = [-(-tap // stride) for tap, stride in zip(taps, strides, strict=True)]
@@ -160,7 +160,7 @@ def _turned_weight(lower: Lowering, op: logical.ConvTransposeOp) -> tuple[SSAVal
 
 
 def _spread_bias(lower: Lowering, op: logical.ConvTransposeOp, dims: int) -> SSAValue | None:
-    """The bias once for each place."""
+    """The bias once for each position."""
     if op.bias is None or dims == 1:
         return op.bias
     outputs = op.info.shape[1]

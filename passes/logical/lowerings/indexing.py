@@ -1,4 +1,4 @@
-"""Ops that know places, as counting and comparing."""
+"""Ops that know indices, as counting and comparing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _tile(lower: Lowering, op: logical.TileOp) -> SSAValue:
 
 
 def _one_hot(lower: Lowering, op: logical.OneHotOp) -> SSAValue:
-    """on where the index is the place, else off."""
+    """on where the index is the coordinate, else off."""
     sizes, axis, depth = op.info.sizes, op.axis.value.data, op.depth.value.data
     element = tensor_info(op.indices.type).element
     indices = _from_the_end(lower, op.indices, depth)
@@ -59,10 +59,10 @@ def _inside(lower: Lowering, indices: SSAValue, size: int) -> SSAValue:
 def _rows(
     lower: Lowering, coordinates: Sequence[SSAValue], checked: Sequence[bool], sizes: Sequence[int]
 ) -> SSAValue:
-    """Row-major numbers (i64) of places in `sizes`, of rank 1; past the last row where one is out of range.
+    """Row-major numbers (i64) of coordinates in `sizes`, of rank 1; past the last row where one is out of range.
 
     Args:
-        checked: Which places come from indices and may be out of range.
+        checked: Which coordinates come from indices and may be out of range.
     """
     flat: SSAValue | None = None
     valid: SSAValue | None = None

@@ -45,7 +45,7 @@ def _max_pool(lower: Lowering, op: logical.MaxPoolOp) -> SSAValue:
 
 
 def _max_pool_indices(lower: Lowering, op: logical.MaxPoolIndicesOp) -> SSAValue:
-    """The smallest place that holds the largest element, or a NaN if there is one; padding has no place."""
+    """The smallest position that holds the largest element, or a NaN if there is one; padding has no place."""
     info = tensor_info(op.operand.type)
     count = prod(info.shape[2:])
     elements = _windows(lower, op, op.operand, _lowest(info.element))

@@ -63,17 +63,17 @@ def _reduce_all(lower: Lowering, op: logical.ReduceAllOp) -> SSAValue:
 
 
 def _argmax(lower: Lowering, op: logical.ArgmaxOp) -> SSAValue:
-    """The smallest place that holds the reduce_max."""
+    """The smallest index that holds the reduce_max."""
     return _index_of(lower, op, lower.add(logical.ReduceMaxOp(op.operand, [_axis(op)], keepdims=True), "max"))
 
 
 def _argmin(lower: Lowering, op: logical.ArgminOp) -> SSAValue:
-    """The smallest place that holds the reduce_min."""
+    """The smallest index that holds the reduce_min."""
     return _index_of(lower, op, lower.add(logical.ReduceMinOp(op.operand, [_axis(op)], keepdims=True), "min"))
 
 
 def _index_of(lower: Lowering, op: logical.ArgOp, extreme: SSAValue) -> SSAValue:
-    """The smallest place along the axis that holds ``extreme``; where that is NaN, that holds a NaN."""
+    """The smallest index along the axis that holds ``extreme``; where that is NaN, that holds a NaN."""
     x, axis, info = op.operand, _axis(op), tensor_info(op.operand.type)
     size = info.sizes[axis]
     element = element_named("i32" if isinstance(size, int) and size < 1 << 31 else "i64")

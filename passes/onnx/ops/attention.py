@@ -24,7 +24,7 @@ _QUERY, _KEY, _VALUE, _MASK, _PAST_KEY, _PAST_VALUE, _VALID = range(7)
 """The operands' numbers."""
 
 _Limit: TypeAlias = tuple[int | None, int | None]
-"""How many keys to the left and to the right of its own place a query sees; None for all."""
+"""How many keys to the left and to the right of its own position a query sees; None for all."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ def _stated_mask(node: Node, heads: _Heads) -> SSAValue | None:
 
 
 def _seen(node: Node, heads: _Heads, limits: Sequence[_Limit]) -> SSAValue | None:
-    """Which keys each query may see by its place, and which are no padding: [batch or none, 1, queries, keys]."""
+    """Which keys each query may see by its position, and which are no padding: [batch or none, 1, queries, keys]."""
     parts = _near(node, heads, limits)
     if node.has(_VALID):
         parts.append(_valid(node, heads))
@@ -201,7 +201,7 @@ def _near(node: Node, heads: _Heads, limits: Sequence[_Limit]) -> list[SSAValue]
 
 
 def _positions(node: Node, heads: _Heads) -> SSAValue:
-    """The place of each query among the keys, as i64: [queries, keys], or [batch, 1, queries, keys]."""
+    """The position of each query among the keys, as i64: [queries, keys], or [batch, 1, queries, keys]."""
     batch, _, queries, keys = heads.scores
     rows = node.add(logical.IotaOp(0, (queries, keys), "i64"), "rows")
     if not node.has(_VALID):
@@ -299,7 +299,7 @@ def _grouped_product(node: Node, lhs: SSAValue, rhs: SSAValue, *, transposed: bo
 
 @row("RotaryEmbedding", since=23)
 def _rotary_embedding(node: Node) -> Result:
-    """Turns pairs of the elements of each head by an angle that grows with the token's place (Su et al., 2021)."""
+    """Turns pairs of the elements of each head by an angle that grows with the token's position (Su et al., 2021)."""
     sizes = node.shape(0)
     if len(sizes) == 4:
         return _rotated(node, node.operand(0), heads_axis=1)

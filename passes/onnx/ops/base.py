@@ -33,7 +33,7 @@ from aicf.passes.support.writing import Writer
 Array: TypeAlias = NDArray[Any]
 
 MAX_WORKED_OUT = 1 << 22
-"""Most elements that a row computes in NumPy, of a table or of places."""
+"""Most elements that a row computes in NumPy, of a table or of indices."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ def compacted(node: Node, holds: SSAValue, rows: SSAValue) -> tuple[SSAValue, SS
     count, columns = tensor_info(rows.type).shape
     reached = node.apply(logical.CumsumOp, node.cast(holds, _INDICES, "held"), axis=0, name="reached")
     before = node.apply(logical.SubOp, reached, 1, name="before")
-    # A row that is not held goes to a place that there is not, and so nowhere.
+    # A row that is not held goes to an index that there is not, and so nowhere.
     indices = select(node, holds, before, node.splat(count, before, "nowhere"))
     none = node.full(-1, (count, columns), _INDICES)
     kept = node.apply(logical.ScatterOp, none, indices, rows, mode="set", name="rows")
@@ -32,7 +32,7 @@ def compacted(node: Node, holds: SSAValue, rows: SSAValue) -> tuple[SSAValue, SS
 
 
 def coordinates(node: Node, sizes: Sequence[int], dims: Sequence[int]) -> list[SSAValue]:
-    """For each of ``dims`` a column ``[elements, 1]`` (i64): the place of each element along it, in row-major order."""
+    """For each of ``dims`` a column ``[elements, 1]`` (i64): the index of each element along it, in row-major order."""
     columns: list[SSAValue] = []
     for dim in dims:
         indices = node.add(logical.IotaOp(dim, sizes, _INDICES), f"places{dim}")

@@ -1,4 +1,4 @@
-"""DeformConv: a convolution whose kernel reads between the elements, at places that are moved by an operand.
+"""DeformConv: a convolution whose kernel reads between the elements, at coordinates that are moved by an operand.
 
 Dai and others, Deformable Convolutional Networks, 2017; with a mask: Zhu and others, 2019.
 """
@@ -21,7 +21,7 @@ from aicf.semantics import composite_element
 
 @row("DeformConv", since=19)
 def _deform_conv(node: Node) -> Result:
-    """What the kernel reads at its moved places, times the mask, contracted with the weight; plus the bias."""
+    """What the kernel reads at its moved coordinates, times the mask, contracted with the weight; plus the bias."""
     batch, channels, *spatial = node.shape(0)
     outputs, _, *taps = node.shape(1)
     windows = sliding(node, spatial, taps)

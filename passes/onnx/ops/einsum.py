@@ -85,7 +85,7 @@ def _spelled(node: Node, term: str, rank: int, spread: int) -> list[str]:
 
 
 def _diagonal(node: Node, value: SSAValue, labels: Sequence[str]) -> tuple[SSAValue, tuple[str, ...]]:
-    """The value with every label once: of two dimensions of one label only the places where they are equal."""
+    """The value with every label once: of two dimensions of one label only the indices where they are equal."""
     names = list(labels)
     twice = next((label for label in names if names.count(label) > 1), None)
     if twice is None:
@@ -97,7 +97,7 @@ def _diagonal(node: Node, value: SSAValue, labels: Sequence[str]) -> tuple[SSAVa
     *outer, rows, columns = tensor_info(value.type).shape
     if rows != columns:
         raise node.invalid(f"label {twice} of one operand has sizes {rows} and {columns}")
-    # Places (i, i) of a square are n + 1 elements apart.
+    # Indices (i, i) of a square are n + 1 elements apart.
     flat = node.reshape(value, [*outer, rows * columns])
     strides = [1] * len(outer) + [rows + 1]
     diagonal = node.slice(flat, [0] * len(strides), [*outer, rows], strides)

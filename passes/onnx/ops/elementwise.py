@@ -1,4 +1,4 @@
-"""ONNX ops that compute each element from the elements at its place: arithmetic, functions, comparison and logic.
+"""ONNX ops that compute each element from the elements at its index: arithmetic, functions, comparison and logic.
 
 Operands broadcast together. Remainders and powers are in ``powers.py``, activations in ``activations.py``, changes of
 the element type in ``casts.py``.

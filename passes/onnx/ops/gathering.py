@@ -1,4 +1,4 @@
-"""ONNX ops that read at places: gathers, one-hot, and those whose places must be known.
+"""ONNX ops that read at indices: gathers, one-hot, and those whose indices must be known.
 
 An index counts from the end if it is negative. ONNX leaves open what one out of range gives; here it is clamped.
 """
@@ -36,7 +36,7 @@ def _gather(node: Node) -> Result:
 
 @row("GatherElements", since=11)
 def _gather_elements(node: Node) -> Result:
-    """Single elements, the indices saying at which place along ``axis``."""
+    """Single elements, the indices saying at which index along ``axis``."""
     axis = node.axis(node.attributes.int("axis", 0), len(node.shape(0)))
     if 0 in node.shape(1):
         return np.empty(node.shape(1), node.element(0).dtype)
@@ -76,7 +76,7 @@ def _gather_nd(node: Node) -> Result:
 
 
 def flat_indices(node: Node, indices: SSAValue, sizes: Sequence[int]) -> SSAValue:
-    """Row-major numbers of places in a tensor of ``sizes``, of indices whose last dimension names one."""
+    """Row-major numbers of indices in a tensor of ``sizes``, of indices whose last dimension names one."""
     shape = tensor_info(indices.type).shape
     flat: SSAValue | None = None
     for dim, size in enumerate(sizes):
@@ -130,7 +130,7 @@ def _compress(node: Node) -> Result:
 
 @row("NonZero", since=9)
 def _non_zero(node: Node) -> Result:
-    """The places of all elements that are not 0, one a column."""
+    """The indices of all elements that are not 0, one a column."""
     if (array := node.known(0)) is not None:
         return np.array(np.nonzero(np.atleast_1d(array)), np.int64)
     sizes = node.shape(0) or (1,)

@@ -147,10 +147,10 @@ def _interpolated(
     widen: bool,
     inside_only: bool,
 ) -> Taps:
-    """The elements within reach of each place, weighted by a kernel of their distance.
+    """The elements within reach of each coordinate, weighted by a kernel of their distance.
 
     Args:
-        x: Places in the operand.
+        x: Coordinates in the operand.
         reach: Where the kernel ends.
         widen: Whether the kernel is as wide as the steps of a result that has fewer elements.
         inside_only: Whether elements beyond the border have no weight; else the border's stands there.
@@ -175,7 +175,7 @@ def _clamped(indices: Array, size: int) -> Array:
 
 
 def taps_of(node: Node, along: Along, x: Array) -> Taps:
-    """What the elements of the result at places ``x`` take, by the mode of the node."""
+    """What the elements of the result at coordinates ``x`` take, by the mode of the node."""
     attributes = node.attributes
     widen = bool(attributes.int("antialias", 0))
     inside_only = bool(attributes.int("exclude_outside", 0))
@@ -197,7 +197,7 @@ def taps_of(node: Node, along: Along, x: Array) -> Taps:
 
 
 def has_modes(node: Node) -> bool:
-    """Whether the op has coordinate modes; before it had, places were rounded down."""
+    """Whether the op has coordinate modes; before it had, coordinates were rounded down."""
     return node.op_type == "Resize" and node.opset >= 11
 
 

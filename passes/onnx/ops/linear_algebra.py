@@ -59,7 +59,7 @@ def _eliminate(node: Node, matrix: SSAValue, size: int) -> tuple[SSAValue, SSAVa
 
 
 def _without_row(node: Node, matrix: SSAValue, largest: SSAValue, size: int) -> SSAValue:
-    """The other rows in their order: those from the place on move up by one."""
+    """The other rows in their order: those from the index on move up by one."""
     *batch, _, _ = tensor_info(matrix.type).shape
     none = [0] * len(batch)
     upper = node.slice(matrix, [*none, 0, 0], [*batch, size - 1, size])

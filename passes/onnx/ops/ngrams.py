@@ -98,7 +98,7 @@ def _check_written(node: Node, pools: Sequence[Array], length: int) -> None:
 
 
 def _found(node: Node, tokens: SSAValue, grams: Array, step: int) -> SSAValue:
-    """How often each n-gram is found with its elements ``step`` places apart."""
+    """How often each n-gram is found with its elements ``step`` positions apart."""
     length, sequences = tensor_info(tokens.type).shape
     number, size = grams.shape
     positions = length - (size - 1) * step

@@ -53,7 +53,7 @@ def _max_pool(node: Node) -> Result:
 
 
 def _indices(node: Node, x: SSAValue) -> SSAValue:
-    """Places in the whole tensor, in row-major order, or with the spatial dimensions in column-major order."""
+    """Indices in the whole tensor, in row-major order, or with the spatial dimensions in column-major order."""
     spatial = _spatial(node)
     indices = _pool(node, logical.MaxPoolIndicesOp, x)
     info, plane = tensor_info(indices.type), prod(spatial)
@@ -69,7 +69,7 @@ def _indices(node: Node, x: SSAValue) -> SSAValue:
 
 
 def _column_major(node: Node, indices: SSAValue, spatial: tuple[int, ...]) -> SSAValue:
-    """A row-major place counted with the first dimension innermost."""
+    """A row-major index counted with the first dimension innermost."""
     total: SSAValue | None = None
     for axis, size in enumerate(spatial):
         along = node.apply(logical.FloorDivOp, indices, prod(spatial[axis + 1 :]))
@@ -126,7 +126,7 @@ def _plane(node: Node) -> range:
 
 @row("MaxUnpool", since=9)
 def _max_unpool(node: Node) -> Result:
-    """Each element at its place in zeros; if the result is larger than what the windows cover, in its first corner."""
+    """Each element at its index in zeros; if the result is larger than what the windows cover, in its first corner."""
     shape = node.shape(0)
     kernel = node.attributes.ints("kernel_shape", None)
     spatial = _spatial(node)

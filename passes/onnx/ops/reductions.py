@@ -116,11 +116,11 @@ def _of_nothing(node: Node, reduction: _Reduction, axes: Sequence[int], keeps: b
     return np.broadcast_to(np.asarray(value).astype(element.dtype), sizes)
 
 
-# Places of extremes
+# Indices of extremes
 
 
 def _arg(op_class: Callable[..., LogicalOp]) -> Lower:
-    """The place of an extreme element along ``axis``; of several the first, or the last if that is asked for."""
+    """The index of an extreme element along ``axis``; of several the first, or the last if that is asked for."""
 
     def lower(node: Node) -> Result:
         shape, keeps = node.shape(0), bool(node.attributes.int("keepdims", 1))
@@ -146,7 +146,7 @@ row("ArgMin")(_arg(logical.ArgminOp))
 
 @row("TopK")
 def _topk(node: Node) -> Result:
-    """The k largest elements along ``axis``, or the smallest, in order, and their places."""
+    """The k largest elements along ``axis``, or the smallest, in order, and their indices."""
     shape = node.shape(0)
     axis = node.axis(node.attributes.int("axis", -1), len(shape))
     k = node.attributes.int("k", None) if node.opset < 10 else node.ints(1, "k")[0]

@@ -155,7 +155,7 @@ def _sum_of_many(node: Node, x: SSAValue, axis: int, indices: Array, weights: Ar
 
 
 def _extrapolated(node: Node, x: SSAValue, axis: int, beyond: Array) -> SSAValue:
-    """A given value where the place lies beyond the operand."""
+    """A given value where the coordinate lies beyond the operand."""
     if not beyond.any():
         return x
     value = node.attributes.float("extrapolation_value", 0.0)

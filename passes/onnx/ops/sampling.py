@@ -1,4 +1,4 @@
-"""ONNX ops that read planes at the places of a grid, and that make one: GridSample and AffineGrid."""
+"""ONNX ops that read planes at the coordinates of a grid, and that make one: GridSample and AffineGrid."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aicf.semantics import composite_element
 
 @row("GridSample", since=16)
 def _grid_sample(node: Node) -> Result:
-    """Elements of each plane at the places of a grid, whose last coordinate is of the first dimension."""
+    """Elements of each plane at the coordinates of a grid, whose last coordinate is of the first dimension."""
     shape, grid = node.shape(0), node.shape(1)
     batch, channels, *spatial = shape
     if len(grid) != len(shape) or grid[-1] != len(spatial) or grid[0] != batch:
@@ -47,7 +47,7 @@ def _grid_sample(node: Node) -> Result:
 
 @row("AffineGrid", since=20)
 def _affine_grid(node: Node) -> Result:
-    """The places that an affine map of coordinates from -1 to 1 gives: ``[N, S1..Sk, k]``."""
+    """The coordinates that an affine map of coordinates from -1 to 1 gives: ``[N, S1..Sk, k]``."""
     theta, sizes = node.operand(0), node.ints(1, "size")
     batch, _, *spatial = sizes
     rank = len(spatial)

@@ -1,4 +1,4 @@
-"""ONNX ops that write at places.
+"""ONNX ops that write at indices.
 
 An index counts from the end if it is negative; out of range it writes nothing. Of two updates of one element the later
 one stays, where ONNX leaves that open.
@@ -40,7 +40,7 @@ def _scatter_elements(node: Node) -> Result:
 
 @row("ScatterND", since=11)
 def _scatter_nd(node: Node) -> Result:
-    """The data with slices combined into it at places of several dimensions."""
+    """The data with slices combined into it at indices of several dimensions."""
     if 0 in node.shape(1):
         return node.raw(0)
     operands = (node.operand(0), as_indices(node, node.operand(1)), node.operand(2))

@@ -199,7 +199,7 @@ def _constant_of_shape(node: Node) -> Result:
 
 @row("EyeLike", since=9)
 def _eye_like(node: Node) -> Result:
-    """Ones on a diagonal, ``k`` places above the main one."""
+    """Ones on a diagonal, ``k`` diagonals above the main one."""
     shape, element = node.shape(0), element_attribute(node, "dtype", node.element(0))
     if len(shape) != 2:
         raise node.invalid(f"the operand has shape {list(shape)}; it is a matrix")

@@ -1,4 +1,4 @@
-"""Slice and Pad: which places of each dimension the result has.
+"""Slice and Pad: which indices of each dimension the result has.
 
 Both are slices, reversals and concatenations of them; only padding with a value is an op of its own.
 """
@@ -37,7 +37,7 @@ def _slice(node: Node) -> Result:
 
 
 def _indices(size: int, start: int, end: int, step: int) -> range:
-    """The places of a window. Unlike Python, ONNX lets one that walks back begin at the first element at least."""
+    """The indices of a window. Unlike Python, ONNX lets one that walks back begin at the first element at least."""
     start, end = (end_ + size if end_ < 0 else end_ for end_ in (start, end))
     if step > 0:
         return range(min(max(start, 0), size), min(max(end, 0), size), step)
@@ -45,7 +45,7 @@ def _indices(size: int, start: int, end: int, step: int) -> range:
 
 
 def _taken(node: Node, value: SSAValue, ranges: Sequence[range]) -> SSAValue:
-    """The elements at evenly spaced places of each dimension, in their order."""
+    """The elements at evenly spaced indices of each dimension, in their order."""
     rising = [taken if taken.step > 0 else taken[::-1] for taken in ranges]
     value = node.slice(
         value,
@@ -164,7 +164,7 @@ def _with_edges(node: Node, value: SSAValue, axis: int, amounts: tuple[int, int]
 
 
 def _edge(node: Node, value: SSAValue, axis: int, at: int, count: int) -> list[SSAValue]:
-    """``count`` times the element at a place, as one part; none of no element."""
+    """``count`` times the element at an index, as one part; none of no element."""
     if count == 0:
         return []
     shape = list(tensor_info(value.type).shape)
@@ -173,7 +173,7 @@ def _edge(node: Node, value: SSAValue, axis: int, at: int, count: int) -> list[S
 
 
 def _runs(indices: Sequence[int]) -> list[range]:
-    """The places cut into runs that rise or fall by one; a place that stays is a run of its own."""
+    """The indices cut into runs that rise or fall by one; an index that stays is a run of its own."""
     runs = [range(indices[0], indices[0] + 1)]
     for index in indices[1:]:
         run = runs[-1]

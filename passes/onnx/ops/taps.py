@@ -1,6 +1,6 @@
-"""Reading between the elements of a tensor: which elements a place takes, along each dimension, and their weights.
+"""Reading between the elements of a tensor: which elements a coordinate takes, along each dimension, and their weights.
 
-Places are numbers that a program computes; tables that follow from sizes alone are `interpolation.py`.
+Coordinates are numbers that a program computes; tables that follow from sizes alone are `interpolation.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CUBIC = -0.75
 
 @dataclass(frozen=True)
 class Tap:
-    """One of the elements along a dimension that a place takes; all of the shape of the places.
+    """One of the elements along a dimension that a coordinate takes; all of the shape of the coordinates.
 
     Args:
         index: Of type i64, inside of the dimension.
@@ -34,11 +34,11 @@ class Tap:
     inside: SSAValue | None
 
 
-# Arithmetic on places
+# Arithmetic on coordinates
 
 
 class Coordinates:
-    """Writes arithmetic on places along one dimension of ``size`` elements.
+    """Writes arithmetic on coordinates along one dimension of ``size`` elements.
 
     Args:
         align: Whether -1 and 1 are the centres of the first and the last element, not their outer borders.
@@ -53,7 +53,7 @@ class Coordinates:
         self.low, self.high = (0.0, size - 1.0) if align else (-0.5, size - 0.5)
 
     def from_unit(self, x: SSAValue) -> SSAValue:
-        """Places of coordinates from -1 to 1."""
+        """Coordinates, in elements, of those from -1 to 1."""
         node = self.node
         above = node.apply(logical.AddOp, x, 1.0, name="above")
         if self.align:
@@ -62,7 +62,7 @@ class Coordinates:
         return node.apply(logical.MulOp, doubled, 0.5, name="place")
 
     def padded(self, x: SSAValue) -> SSAValue:
-        """Where a place is read that lies beyond the operand: nowhere else, at the border, or mirrored there."""
+        """Where a coordinate is read that lies beyond the operand: nowhere else, at the border, or mirrored there."""
         node = self.node
         if self.padding == "border":
             return self._at_border(x)
@@ -78,7 +78,7 @@ class Coordinates:
         return node.apply(logical.AddOp, node.apply(logical.MinOp, rest, back), self.low, name="mirrored")
 
     def _at_border(self, x: SSAValue) -> SSAValue:
-        """The first or last element of a place beyond the outer borders; what lies inside of them stays."""
+        """The first or last element of a coordinate beyond the outer borders; what lies inside of them stays."""
         node = self.node
         below = node.add(logical.CompareOp("lt", x, node.splat(self.low, x)), "below")
         above = node.add(logical.CompareOp("gt", x, node.splat(self.high, x)), "above")
@@ -86,7 +86,7 @@ class Coordinates:
         return node.add(logical.SelectOp(node.apply(logical.OrOp, below, above), clamped, x), "inside")
 
     def tap(self, x: SSAValue, weight: SSAValue | None) -> Tap:
-        """The element at a whole place."""
+        """The element at a whole coordinate."""
         node, last = self.node, self.size - 1.0
         inside: SSAValue | None = None
         if self.padding == "zeros":
@@ -105,13 +105,13 @@ def _nearest(coordinates: Coordinates, x: SSAValue) -> list[Tap]:
 
 
 def _floor(coordinates: Coordinates, x: SSAValue) -> tuple[SSAValue, SSAValue]:
-    """The whole place below, and how far the place is from it."""
+    """The whole coordinate below, and how far the coordinate is from it."""
     below = coordinates.node.apply(logical.FloorOp, x)
     return below, coordinates.node.apply(logical.SubOp, x, below, name="part")
 
 
 def _linear(coordinates: Coordinates, x: SSAValue) -> list[Tap]:
-    """The places below and above, by their distances."""
+    """The coordinates below and above, by their distances."""
     node = coordinates.node
     below, part = _floor(coordinates, coordinates.padded(x))
     rest = node.apply(logical.SubOp, node.splat(1.0, part), part, name="rest")
@@ -122,7 +122,7 @@ def _linear(coordinates: Coordinates, x: SSAValue) -> list[Tap]:
 
 
 def _cubic(coordinates: Coordinates, x: SSAValue) -> list[Tap]:
-    """Two places below and two above, by the kernel of Keys, 1981."""
+    """Two coordinates below and two above, by the kernel of Keys, 1981."""
     node = coordinates.node
     below, part = _floor(coordinates, coordinates.padded(x))
     rest = node.apply(logical.SubOp, node.splat(1.0, part), part, name="rest")
@@ -159,7 +159,7 @@ MODES: dict[str, Callable[[Coordinates, SSAValue], list[Tap]]] = {
 def between(
     node: Node, planes: SSAValue, coordinates: Sequence[SSAValue], spatial: Sequence[int]
 ) -> SSAValue:
-    """Elements at places between those of planes: by the distances of all neighbours, which are 0 beyond the border.
+    """Elements at coordinates between those of planes: by the distances of all neighbours, 0 beyond the border.
 
     Args:
         planes: ``[B, C, elements]``, in row-major order.
@@ -167,7 +167,7 @@ def between(
         spatial: The sizes of a plane.
 
     Returns:
-        ``[B, C, count]``, in the element type of the places.
+        ``[B, C, count]``, in the element type of the coordinates.
     """
     taps = [
         _linear(Coordinates(node, size, True, "zeros"), x)

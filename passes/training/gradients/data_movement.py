@@ -50,7 +50,7 @@ def _window(adjoint: Adjoint, op: logical.WindowOp) -> SSAValue:
 
 
 def _concat(adjoint: Adjoint, op: logical.ConcatOp) -> SSAValue:
-    """The part's own place."""
+    """The part's own slice."""
     axis, part = op.axis.value.data, tensor_info(op.parts[adjoint.operand_index].type)
     before = [tensor_info(value.type).sizes[axis] for value in op.parts[: adjoint.operand_index]]
     starts = [0] * part.rank

@@ -12,7 +12,7 @@ from aicf.passes.training.gradients.base import BY_FORMULA, STEPS, Adjoint, Grad
 
 
 def _clamped(adjoint: Adjoint, indices: SSAValue, size: Size) -> SSAValue:
-    """The places that a gather reads: counted from the end where negative, then inside."""
+    """The indices that a gather reads: counted from the end where negative, then inside."""
     count = static_size(adjoint.op, size)
     negative = adjoint.compare("lt", indices, 0)
     wrapped = adjoint.where(negative, adjoint.apply(logical.AddOp, indices, count), indices)
@@ -126,7 +126,7 @@ def _reached(adjoint: Adjoint, value: SSAValue, extreme: SSAValue) -> SSAValue:
 
 
 def _written_row(adjoint: Adjoint, op: logical.WriteRowOp) -> SSAValue:
-    """The row at its place; zeros if it was written nowhere."""
+    """The row at its index; zeros if it was written nowhere."""
     axis, index = op.axis.value.data, adjoint.saved(op.index)
     count = static_size(op, op.info.sizes[axis])
     row = adjoint.reshape(adjoint.add(logical.GatherOp(adjoint.grad, index, axis), "row"), op.row)

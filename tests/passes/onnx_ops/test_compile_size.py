@@ -460,7 +460,7 @@ def test_a_large_splat_is_one_value_of_the_plan() -> None:
 
 
 def test_elements_beyond_32_bits_are_counted() -> None:
-    """Places of 64 bits that a body computes from constants are numbers, as others are."""
+    """Indices of 64 bits that a body computes from constants are numbers, as others are."""
     model = one_node("LRN", [random(1, 1, 1, 1)], size=3)
     for dim, size in zip(model.graph.input[0].type.tensor_type.shape.dim, (5, 5, 5, 1 << 24), strict=True):
         dim.dim_value = size

@@ -162,7 +162,7 @@ def test_outputs_of_one_count_and_of_none() -> None:
 
 
 def test_indices_of_what_is_there() -> None:
-    """Detectors gather by columns of places that are found."""
+    """Detectors gather by columns of indices that are found."""
     nodes = [
         node("NonZero", "holds", outputs=["places"]),
         node("Transpose", "places", outputs=["rows"]),

@@ -77,7 +77,7 @@ def test_non_max_suppression(
 
 
 def detector(random: np.random.Generator) -> onnx.ModelProto:
-    """A convolution that gives four numbers and three scores at each place; its best boxes, with scores and classes."""
+    """A convolution that gives four numbers and three scores at each index; its best boxes, with scores and classes."""
     weight = (random.standard_normal((7, 3, 3, 3)) * 0.4).astype(np.float32)
     constants = {
         "weight": weight,
@@ -133,7 +133,7 @@ def detector(random: np.random.Generator) -> onnx.ModelProto:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_detector(seed: int) -> None:
-    """Boxes, scores and classes of what it finds in one tensor, and the places."""
+    """Boxes, scores and classes of what it finds in one tensor, and the indices."""
     random = np.random.default_rng(seed)
     model = detector(random)
     expect_equal(model, {"image": random.standard_normal((1, 3, 9, 11)).astype(np.float32)}, 1e-5)

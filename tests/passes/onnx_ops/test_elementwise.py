@@ -1,4 +1,4 @@
-"""ONNX ops that compute each element from the elements at its place, against the reference implementation of onnx."""
+"""ONNX ops that compute each element from the elements at its index, against the reference implementation of onnx."""
 
 from __future__ import annotations
 

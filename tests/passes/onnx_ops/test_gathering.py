@@ -1,4 +1,4 @@
-"""ONNX ops that read at places against the reference implementation of onnx."""
+"""ONNX ops that read at indices against the reference implementation of onnx."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ONNX ops that write at places against the reference implementation of onnx."""
+"""ONNX ops that write at indices against the reference implementation of onnx."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ops that move, repeat, pick or convert elements, place by place."""
+"""Ops that move, repeat, pick or convert elements, index by index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ops that know places, told as loops over them."""
+"""Ops that know indices, told as loops over them."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ def _last(where: Array, rows: int) -> Array:
 
 
 def _ranked(x: Array, axis: int, k: int, smallest: bool) -> Array:
-    """Sorted by Python: NaN above all numbers, the lower place first among equals."""
+    """Sorted by Python: NaN above all numbers, the lower index first among equals."""
 
     def line(elements: Array) -> list[int]:
         ranks = [(value != value, 0 if value != value else value) for value in elements.tolist()]

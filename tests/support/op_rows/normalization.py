@@ -72,7 +72,7 @@ def _log_softmax(x: Array, axis: int) -> Array:
 
 
 def _blocks(normalized: Callable[..., Array]) -> Callable[..., Array]:
-    """The oracle that normalises what lies behind each place of the leading dimensions."""
+    """The oracle that normalises what lies at each index of the leading dimensions."""
 
     def oracle(x: Array, *factors: Array, axis: int, epsilon: float) -> Array:
         result = np.empty_like(x)

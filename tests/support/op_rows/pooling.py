@@ -73,7 +73,7 @@ def _each(
     high: Sequence[int],
     ceil_mode: bool,
 ) -> Array:
-    """What ``combine`` makes of each plane and the places of a window, some of which are beyond the plane."""
+    """What ``combine`` makes of each plane and the indices of a window, some of which are beyond the plane."""
     whole = x.shape[2:]
     starts = [
         starts_of(*one, ceil_mode) for one in zip(whole, sizes, strides, dilations, low, high, strict=True)
@@ -89,7 +89,7 @@ def _each(
 
 
 def _found(plane: Array, coordinates: Coordinates) -> list[tuple[int, ...]]:
-    """The places that are in the plane."""
+    """The indices that are in the plane."""
     sizes = plane.shape
     return [at for at in coordinates if all(0 <= one < size for one, size in zip(at, sizes, strict=True))]
 

@@ -1,4 +1,4 @@
-"""Reductions, places of extremes and running sums: every group of elements combined by Python, one after the other."""
+"""Reductions, indices of extremes and running sums: every group of elements combined by Python, one after the other."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class _Numbered:
     """The scalar code of an instruction.
 
     Args:
-        text: With a place in `numbers` for each of them.
+        text: With an index in `numbers` for each of them.
         numbers: What is read, in order of first use.
     """
 
@@ -134,7 +134,7 @@ def _read_numbers(codes: Iterable[KernelOp]) -> list[Number]:
 
 
 def _text(code: KernelOp, slots: dict[Number, int]) -> str:
-    """The text of code with places in place of numbers, and which constants those are."""
+    """The text of code with indices in place of numbers, and which constants those are."""
     marked = [index for index, (_, number) in enumerate(_numbers_of(code)) if number in slots]
     if marked:
         code = code.clone()

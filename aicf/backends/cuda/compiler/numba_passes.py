@@ -6,7 +6,7 @@ A specialized kernel is thousands of statements in a row with hundreds of variab
 once for each variable that is assigned twice (static single assignment), for each value that enters a loop or a
 branch (what becomes of its phi nodes), and for each variable that is assigned in one block (variables that need no
 memory); it passes all variables through all blocks until none is alive in one more (nine times a kernel); it defines
-all variables anew for each block of a scope; and it works out the type of a call again at each place of the same
+all variables anew for each block of a scope; and it works out the type of a call again at each site of the same
 call. Here the statements that do not name the variable are passed over, a variable goes back through the blocks in
 which it is alive and no others, variables are compared by name, assignments are counted once, a scope is filled once,
 and a type is worked out once. What is decided stays the same, and so do the bytes of a cubin.
@@ -60,7 +60,7 @@ def _remembered(call_type: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_same_variable(variable: Any, other: Any) -> bool:
-    """Numba compares everything but place and scope, which leaves the name."""
+    """Numba compares everything but location and scope, which leaves the name."""
     return type(variable) is type(other) and variable.name == other.name
 
 
@@ -80,7 +80,7 @@ class _Named:
         self._scanned: dict[Any, Sequence[Any]] = {}
 
     def indices(self, label: Any, body: Sequence[Any], name: str) -> list[int]:
-        """Places of the statements that name `name` in the body of block `label`."""
+        """Indices of the statements that name `name` in the body of block `label`."""
         if self._scanned.get(label) is not body:
             self._scan(label, body)
         if label not in self._labels[name]:

@@ -107,7 +107,7 @@ class _Attention:
         emit_pack(self.em, self.element, *sizes, strides, source, target, self.dtype)
 
     def _index(self, number: Value) -> list[Value]:
-        """The place of a batch element in each batch dim."""
+        """The position of a batch element in each batch dim."""
         em, index = self.em, list[Value]()
         for size in reversed(self.problem.batch):
             index.insert(0, em.b.srem(number, em.index(size)))
@@ -287,7 +287,7 @@ class _Attention:
         return em.b.select(is_nan, em.const(self.dtype, 1, 1.0), total)
 
     def reduced(self, how: str, cell: Callable[[Value], Value], n: int) -> Value:
-        """Combines the vectors that `cell` gives for the first `n` places of a row."""
+        """Combines the vectors that `cell` gives for the first `n` positions of a row."""
         em, lanes = self.em, self.spec.lanes
         chunk = lanes * self.spec.unroll
         start = self.scalars.identity(how, self.dtype)

@@ -27,7 +27,7 @@ TRANSPOSE_CYCLES = 5.0
 _PAIR_WORK = 1.5
 """Operations of a multiplication of pairs and an addition, in those of a multiply-add."""
 _LOAD_CYCLES = 0.05
-"""Of a load that has its place beside the arithmetic."""
+"""Of a load that is issued beside the arithmetic."""
 _TILE_CYCLES = 20.0
 _PANEL_CYCLES = 8.0
 """Of starting a tile of a panel of channels that each have their own weights."""

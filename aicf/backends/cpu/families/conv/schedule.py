@@ -151,7 +151,7 @@ class ConvProblem:
 
     @property
     def is_pointwise(self) -> bool:
-        """Whether each pixel of the result is made of the pixel at its place alone, and these are one run."""
+        """Whether each pixel of the result is made of the pixel at its position alone, and these are one run."""
         in_a_row = self.x_strides[2] == self.sizes[1] * self.x_strides[3]
         pointwise = self.taps == (1, 1) and self.strides == (1, 1) and not self.is_padded
         return pointwise and self.counts == self.sizes and in_a_row and self.groups == 1

@@ -219,7 +219,7 @@ NOMINAL_GHZ = 3.0
 _CHAIN_CYCLES = 5.0
 """Cycles between two steps of one sum: the latency of a multiply-add and some slack for the scheduler."""
 _LOAD_CYCLES = 0.05
-"""Of a load that has its place beside the arithmetic."""
+"""Of a load that is issued beside the arithmetic."""
 _L1_BYTES = 32 << 10
 _L1_WAYS = 8
 _L1_STRIDE = 4 << 10

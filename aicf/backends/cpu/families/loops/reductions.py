@@ -218,7 +218,7 @@ class Sweep:
         return acc
 
     def _cell_at(self, at: int, active: int, cursor: Cursor, position: Value) -> Cell:
-        """The vector at a place of the vectorised dim that is known; one that later phases find again if it is kept."""
+        """The vector at a known index of the vectorised dim; one that later phases find again if it is kept."""
         memory, point = self.memory, self.points[0]
         cell = point.cells.get(at)
         if cell is None:

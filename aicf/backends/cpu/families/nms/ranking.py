@@ -1,4 +1,4 @@
-"""Code that takes the boxes of a class one after the other, by falling scores and, of equal ones, rising places.
+"""Code that takes the boxes of a class one after the other, by falling scores and, of equal ones, rising indices.
 
 A tree of `fan_out` children a node stands above the scores: an entry of it is the highest key of the node below. A key
 is a whole number in the order of the scores, so that one more, the lowest, says that a box may not be taken. It is
@@ -89,7 +89,7 @@ class Ranking:
         return em.b.add(first, lane), following
 
     def _is_after(self, index: Value) -> Value:
-        """In which lanes of a run the places are higher than `index`, counted from its first."""
+        """In which lanes of a run the indices are higher than `index`, counted from its first."""
         return self.em.b.icmp_signed(">", self._lane_indices(), self._splat_index(index))
 
     def _node(self, level: int, node: Value) -> tuple[Value, Value]:
@@ -101,7 +101,7 @@ class Ranking:
         return address, self.em.load(address, self.spec.key, self.spec.fan_out)
 
     def _keys(self, run: Value) -> tuple[Value, Value]:
-        """Keys of the scores below a node of the lowest level, and the place of the first.
+        """Keys of the scores below a node of the lowest level, and the index of the first.
 
         The last run starts early enough to end at the last score; what it shares with the one before is not its own.
         """

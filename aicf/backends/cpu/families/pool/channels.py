@@ -1,4 +1,4 @@
-"""Code for poolings in vectors of channels, where those of a place lie side by side.
+"""Code for poolings in vectors of channels, where those of a position lie side by side.
 
 What windows find beyond the operand is memory of its own that changes nothing: addresses are chosen, nothing is copied.
 """
@@ -21,7 +21,7 @@ _UNROLLED = 32
 
 @dataclass(frozen=True)
 class _Windows:
-    """Some places of the result's first dimensions.
+    """Some positions of the result's first dimensions.
 
     Args:
         x: Where the windows start, which may be outside the operand.
@@ -37,9 +37,9 @@ class _Windows:
 
 
 class PoolChannels(PoolCode):
-    """Images, places of the result, panels of channels, elements of a window.
+    """Images, positions of the result, panels of channels, elements of a window.
 
-    All channels of a place come before the next one, so that memory is read and written in order.
+    All channels of a position come before the next one, so that memory is read and written in order.
     """
 
     def __init__(self, em: Emitter, spec: PoolSpec, pointers: PoolPointers) -> None:

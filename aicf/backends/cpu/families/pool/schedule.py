@@ -107,7 +107,7 @@ class PoolProblem:
 
     @property
     def channels_side_by_side(self) -> bool:
-        """Whether the channels of a place do."""
+        """Whether the channels of a position do."""
         return self.x_strides[1] == self.y_strides[1] == 1
 
     @property

@@ -12,12 +12,12 @@ from aicf.backends.cpu.families.loops.template import share_of
 from aicf.backends.cpu.target import FLOATS, REGISTERS
 
 _HIGHEST = {"f32": (I32, 0x7FFFFFFF), "f64": (I64, 0x7FFFFFFFFFFFFFFF)}
-"""The integer that the bits of a float in its register are, and the largest of them: the place of NaN in the order."""
+"""The integer that the bits of a float in its register are, and the largest of them: the rank of NaN in the order."""
 
 
 @dataclass(frozen=True)
 class Topk:
-    """The places of the largest (or smallest) elements of `source` along `axis`, to `result` (i64)."""
+    """The indices of the largest (or smallest) elements of `source` along `axis`, to `result` (i64)."""
 
     source: Strided
     result: Strided
@@ -83,7 +83,7 @@ class Topk:
         key_at: Callable[[Value], Value],
         kept: Callable[[Value], Value],
     ) -> Value:
-        """Moves what is below `own` one place back, from place `free` down; gives the place that comes free."""
+        """Moves what is below `own` one slot back, from slot `free` down; gives the slot that comes free."""
 
         def below(slot: Value) -> Value:
             return em.b.icmp_signed("<", key_at(em.b.sub(slot, em.index(1))), own)

@@ -131,7 +131,7 @@ def _cached(width: int) -> str:
 def copy_rows(
     typingctx: Any, width: Any, target: Any, source: Any, count: Any, target_step: Any, source_step: Any
 ) -> Any:
-    """`count` copies of `width` (4, 8, 16) bytes, their places in shared and in global memory that many bytes apart."""
+    """`count` copies of `width` (4, 8, 16) bytes, at addresses in shared and in global memory as many apart."""
     if (literals := literals_of(count, target_step, source_step, width)) is None:
         return None
 

@@ -279,7 +279,7 @@ for _dtype in _FOUR:
 @intrinsic
 def store_sums(typingctx: Any, address: Any, accumulator: Any, columns: Any, row_bytes: Any) -> Any:
     """`store_sums(address, accumulator, n, row_bytes)`, both numbers literal: the sums of a warp's tile that this lane
-    holds, n tiles of 8 columns wide, to rows of f32 in shared memory; `address` is the place of the first."""
+    holds, n tiles of 8 columns wide, to rows of f32 in shared memory; `address` is the address of the first."""
     if not isinstance(columns, types.IntegerLiteral) or not isinstance(row_bytes, types.IntegerLiteral):
         return None
     wide, step = columns.literal_value, row_bytes.literal_value
@@ -300,7 +300,7 @@ def store_sums(typingctx: Any, address: Any, accumulator: Any, columns: Any, row
 
 @intrinsic
 def push_sums(typingctx: Any, targets: Any, accumulator: Any, columns: Any) -> Any:
-    """As `store_sums`, into the shared memory of blocks of a cluster: `targets` are the places of this lane's first
+    """As `store_sums`, into the shared memory of blocks of a cluster: `targets` are the addresses of this lane's first
     sums in every 8 rows of the tile, as `map_shared` gives them."""
     if not isinstance(targets, types.UniTuple) or (literals := literals_of(columns)) is None:
         return None

@@ -61,7 +61,7 @@ def make_epilogue(
         point: The scalar program at one point, as `point_snippet` gives it with every operand an accumulator; the
             addresses of its outputs are not used. None stores the sums as they are.
         extras, outputs: Over the epilogue's dims, in the order of the pointers.
-        first_pointer: Place of the first extra among `pointers`; the others follow, then the outputs.
+        first_pointer: Index of the first extra among `pointers`; the others follow, then the outputs.
         guards: What has to be checked.
         scalars: `LOAD_<dtype>` and `STORE_<dtype>`, snippets of (address) and (address, value).
     """

@@ -54,7 +54,7 @@ class NonMaxSuppressionKernel(IndexedKernel):
 
 
 def list_bytes(boxes: int) -> int:
-    """Of the lists of a block: as many places for each thread."""
+    """Of the lists of a block: as many entries for each thread."""
     return -(-boxes // THREADS) * THREADS * PLACE_BYTES
 
 

@@ -51,7 +51,7 @@ def launched(
 
 
 def _target_text(flat: str, sizes: Sequence[int], strides: Sequence[int]) -> str:
-    """The element (i64) at a flat place over `sizes` in row-major order."""
+    """The element (i64) at a flat index over `sizes` in row-major order."""
     sizes, strides = _joined(sizes, strides)
     terms: list[str] = []
     step = prod(sizes)

@@ -36,7 +36,7 @@ UNROLL = 8
 """Elements of a row that a thread reads together. Measured on an H100: 32 of each of 16384 rows of 4096 take 767 us so,
 895 with four; 64 of each of 8 rows of 8 Mi take 527 with 132 blocks a row, 557 with half of them."""
 KEPT_BYTES = 16
-"""Of an element that a part of a row keeps: its order and its place, turned round."""
+"""Of an element that a part of a row keeps: its order and its index, turned round."""
 _PART = 8192
 """Fewest elements of a part of a row."""
 _HIT_US = 0.8
@@ -74,7 +74,7 @@ class IndexedKernel(CudaKernel[None]):
 
 
 def _size_reason(work: Workload) -> str | None:
-    """Places are counted in i32."""
+    """Indices are counted in i32."""
     if any(prod(operand.shape) >= 1 << 31 for operand in (*work.operands, *work.results)):
         return "an operand has 2^31 elements or more"
     return operand_reason(work)

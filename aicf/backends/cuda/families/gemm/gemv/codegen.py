@@ -214,7 +214,7 @@ class _Text:
 
 @dataclass(frozen=True)
 class _Extra:
-    """An epilogue operand: its number, its place among the program's arguments, where it lies."""
+    """An epilogue operand: its number, its index among the program's arguments, where it lies."""
 
     operand: int
     argument: int

@@ -44,7 +44,7 @@ class Held:
     """An operand after the sums that was read before the product: a word holds two 16-bit neighbours.
 
     Args:
-        first: Place of its first word among those of a fragment.
+        first: Index of its first word among those of a fragment.
         words: Of a fragment: one for each row, or one for both.
         step: Words of all operands from one fragment to the next.
         dtype: Of its elements.
@@ -68,7 +68,7 @@ def row_snippet(
     """The row program of one tile.
 
     Its text names LOAD_EXTRA<k> (matrix, row, column; gives operand k at the four elements of a site), but for operands
-    that are `held`, and STORE_RESULT<o> (with the values of result o), and the totals' place TOTALS_AT.
+    that are `held`, and STORE_RESULT<o> (with the values of result o), and the totals' address TOTALS_AT.
     """
     return _Writer(code, task, spec, rounding, held).snippet()
 
