@@ -190,7 +190,7 @@ def test_every_batch_has_the_same_orders_on_a_gpu(name: str) -> None:
 
 
 def test_fused_kernels_take_part_on_a_gpu() -> None:
-    """Attention out of bulk copies, and norms behind their products."""
+    """Attention out of bulk copies, and norms after their products."""
     policy = Policy(KernelPolicy(determinism="batch_invariant"))
     kernels = {kernel for _, kernel, _ in orders(CUDA_MODELS["wide heads"], 1, policy).values()}
     assert kernels == {"cuda.attention_wgmma", "cuda.gemm_norm", "cuda.gemm_mma"}

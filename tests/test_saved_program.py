@@ -120,7 +120,7 @@ def test_a_policy_may_cut_a_norm_where_no_pass_would() -> None:
 
 
 def test_a_listed_view_may_become_strides() -> None:
-    """A softmax cut behind its maximum, whose broadcast is how the second group reads it."""
+    """A softmax cut after its maximum, whose broadcast is how the second group reads it."""
     graph = aicf.Graph("rows")
     graph.output(graph.softmax(graph.input("x", (4, 8)), name="s"), "y")
     first, second = ["s.max"], ["s.max.broadcast", "s.sub", "s.exp", "s.sum", "s.sum.broadcast", "s.div"]

@@ -19,7 +19,7 @@ import aicf
 
 MODELS = ("silero_vad_op18_ifless.onnx", "silero_vad_16k_op15.onnx")
 FRAME, CONTEXT = 512, 64
-"""Samples that the model judges at once, and those in front of them that it sees too."""
+"""Samples that the model judges at once, and those before them that it sees too."""
 SPEECH = 0.5
 
 
@@ -53,14 +53,14 @@ def open_session(path: Path) -> aicf.InferenceSession:
 
 
 def frames(sound: Sound) -> Iterator[np.ndarray]:
-    """`[1, 576]`: each frame behind the end of the one before."""
+    """`[1, 576]`: each frame after the end of the one before."""
     padded = np.concatenate([np.zeros(CONTEXT, np.float32), sound])
     for start in range(0, len(sound) - FRAME + 1, FRAME):
         yield padded[None, start : start + CONTEXT + FRAME]
 
 
 def judge(session: aicf.InferenceSession, sound: Sound) -> Iterator[tuple[float, np.ndarray]]:
-    """The probability of speech in each frame, and the model's state behind it."""
+    """The probability of speech in each frame, and the model's state after it."""
     state = np.zeros((2, 1, 128), np.float32)
     for frame in frames(sound):
         found = session.run({"input": frame, "state": state})

@@ -7,7 +7,7 @@
 // CHECK-LABEL: func.func @step(
 // CHECK-SAME: {logical.name = "aicf.bad_step", logical.role = "meta", aicf.start = dense<0> : tensor<i64>})
 // CHECK-SAME: tensor<i64> {logical.updates = "aicf.bad_step"})
-// Numbers are tested as they are, tensors of one type side by side: what is behind the first has 4 more elements at once.
+// Numbers are tested as they are, tensors of one type side by side: what is after the first has 4 more elements at once.
 // CHECK: %e.flat = logical.reshape %e {{.*}} -> tensor<4xf32>
 // CHECK: %d.flat = logical.reshape %d {{.*}} -> tensor<6xf32>
 // CHECK: %now.tested = logical.concat %e.flat, %d.flat {axis = 0

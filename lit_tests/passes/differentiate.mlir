@@ -1,7 +1,7 @@
 // RUN: aicf-opt %s -p 'assign-ids,differentiate,logical-dce' | filecheck %s
 
 // What the backward part reads of the forward part is saved where it is made; arguments are not, they are there anyway.
-// Derivatives stand behind the loss, in reverse order, and stand for the op that they belong to.
+// Derivatives stand after the loss, in reverse order, and stand for the op that they belong to.
 // CHECK-LABEL: func.func @classifier
 // CHECK: %a = logical.relu %h
 // CHECK-NEXT: %a.save = logical.save %a {aicf.id = "a.save", aicf.src = ["a"]} : tensor<3x5xf32>

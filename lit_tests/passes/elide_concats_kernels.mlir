@@ -5,7 +5,7 @@
 // CHECK: emit.decision "elide-concats" ["beside", "context", "grown"] choice "2 of 2 parts written in place"
 // CUDA: emit.decision "elide-concats" ["beside", "context", "grown"] choice "2 of 2 parts written in place"
 
-// Behind a view that strides cannot express where it would lie, a part is copied too.
+// After a view that strides cannot express where it would lie, a part is copied too.
 // CHECK: emit.decision "elide-concats" ["flat", "wide"] choice "1 of 2 parts written in place" {{.*}} rejected {folded = "strides cannot express its reshapes and transposes inside of the concatenation"}
 
 func.func @attention(

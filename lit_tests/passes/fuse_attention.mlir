@@ -22,7 +22,7 @@
 // CPU-LABEL: func.func @half
 // CPU: emit.group "half"
 
-// Scale and mask are of the kernel; reshapes and transposes in front are cloned in, those behind are members. Keys that
+// Scale and mask are of the kernel; reshapes and transposes in front are cloned in, those after are members. Keys that
 // were transposed to columns are turned back: kernels read them by rows.
 // CHECK-LABEL: func.func @heads
 // CHECK: %[[O:.*]] = emit.group "heads" from ["heads", "sm"] ins({{.*}}) -> (tensor<2x5x12xf32>) {

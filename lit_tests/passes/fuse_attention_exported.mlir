@@ -15,7 +15,7 @@
 // CHECK-NEXT: }
 // CUDA: emit.decision "fuse-attention" ["qs", "ks", "s", "x", {{.*}}"p", "nan", "w", "y"] choice "one kernel for 14 ops"
 
-// The root of the scale is of queries and of keys, and NaN becomes 0. Keys are turned back in front of their factor.
+// The root of the scale is of queries and of keys, and NaN becomes 0. Keys are turned back before their factor.
 // CHECK-LABEL: func.func @exported
 // CHECK: emit.group "qs"
 // CHECK: %[[H:.*]] = logical.constant dense<5.000000e-01> : tensor<2x3x7x4xf32>

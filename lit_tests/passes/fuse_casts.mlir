@@ -1,7 +1,7 @@
 // RUN: aicf-opt %s --split-input-file -p 'set-target{target="cuda:sm_90a"},fuse-casts' | filecheck %s
 
 // The casts of updated parameters are parts of one instruction, with what is computed of a cast; what reads them stands
-// behind it. The predicted times are in the ledger.
+// after it. The predicted times are in the ledger.
 // CHECK: emit.decision "fuse-casts" ["w.low", "v.low", "v.twice"]
 // CHECK-SAME: choice "one instruction computes what is read of 2 parameters"
 // CHECK-SAME: cost {parts = 2 : i64, unfused_us = {{.*}} : f64, fused_us = {{.*}} : f64}

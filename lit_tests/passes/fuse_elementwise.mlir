@@ -30,7 +30,7 @@ func.func @chain(%x : tensor<4x8xf32> {logical.name = "x", logical.role = "input
   func.return %y : tensor<4x8xf32>
 }
 
-// A softmax written in primitive ops, with a scaling in front and a clipping behind: one kernel.
+// A softmax written in primitive ops, with a scaling in front and a clipping after: one kernel.
 // CHECK-LABEL: func.func @softmax
 // CHECK-NEXT: %y = emit.group "scale" from ["scale", "sm", "clip"] ins(%x_1 = %x : tensor<4x10xf32>, %t_1 = %t : tensor<4x10xf32>) -> (tensor<4x10xf32>) {
 // CHECK: logical.reduce_max
@@ -93,7 +93,7 @@ func.func @concat(%x : tensor<2x3xf32> {logical.name = "x", logical.role = "inpu
   func.return %c : tensor<4x3xf32>
 }
 
-// A residual and the norm behind it are one kernel where nothing else reads the sum; what is computed of the scale, and
+// A residual and the norm after it are one kernel where nothing else reads the sum; what is computed of the scale, and
 // read through a broadcast, joins.
 // CHECK-LABEL: func.func @residual_norm
 // CHECK: %y = emit.group "sum" from ["sum", "ln"] ins(%{{.*}} = %x : tensor<4x8xf32>, %{{.*}} = %r : tensor<4x8xf32>, %{{.*}} = %w : tensor<8xf32>)

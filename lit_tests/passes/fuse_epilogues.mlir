@@ -99,7 +99,7 @@ func.func @gate(
   func.return %g : tensor<4x8xf32>
 }
 
-// A residual behind a product is the product's, and the norm behind it a kernel of its own: the sum is written once and
+// A residual after a product is the product's, and the norm after it a kernel of its own: the sum is written once and
 // read once, as if the norm had taken it. A sum that the norm widens is written narrow.
 // CHECK-LABEL: func.func @post_norm
 // CHECK: %[[H:.*]] = emit.group "post" from ["post"] ins({{.*}}) -> (tensor<4x8xf32>)

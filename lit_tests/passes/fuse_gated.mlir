@@ -41,7 +41,7 @@ func.func @swiglu(
   func.return %y : tensor<4x6xf32>
 }
 
-// A norm that both products alone read is the prologue; x comes first, its scale behind the right operands.
+// A norm that both products alone read is the prologue; x comes first, its scale after the right operands.
 // CHECK-LABEL: func.func @normed
 // CHECK: emit.group "ngate"
 // PLAIN-LABEL: func.func @normed

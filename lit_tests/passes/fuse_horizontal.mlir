@@ -14,7 +14,7 @@
 // CPU: emit.decision "fuse-horizontal" ["q", "q.bias", "k", "k.bias", "v", "v.bias"] choice "one kernel for 3 products, 6 ops"
 // CPU-NEXT: emit.decision "fuse-horizontal" ["a", "b"] choice "not fused" because "fusing them is illegal or not predicted to be faster on this target" rejected {"a + a.act + b + b.act" = "'a.act' (relu) and 'b.act' (tanh) differ: products side by side have the same ops after them (gemm_multi has no code for it)", "a + b" = "it leaves out 'a.act', which is fused with the product alone"}
 
-// Three products with a bias each: three results. What reads a result moves behind the group.
+// Three products with a bias each: three results. What reads a result moves after the group.
 // CHECK-LABEL: func.func @qkv
 // CHECK: %{{.*}}, %{{.*}}, %{{.*}} = emit.group "q" from ["q", "k", "v"]
 // CHECK: emit.yield %{{.*}}, %{{.*}}, %{{.*}} : tensor<4x6xf32>, tensor<4x6xf32>, tensor<4x6xf32>

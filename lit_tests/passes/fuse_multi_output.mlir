@@ -57,7 +57,7 @@ func.func @residual(
   func.return %sum, %norm : tensor<4x32xf32>, tensor<4x32xf32>
 }
 
-// Two that read one value, neither of which reads the other. What reads the earlier one moves behind both.
+// Two that read one value, neither of which reads the other. What reads the earlier one moves after both.
 // CHECK-LABEL: func.func @siblings
 // CHECK-NEXT: %e, %n = emit.group "wide.exp" from ["wide.exp", "wide.neg"] ins(%x_1 = %x : tensor<8x16xf32>)
 // CHECK: %p = emit.group "wide.product"

@@ -18,7 +18,7 @@
 // CUDA-NOT: emit.decision "legalize-for-target"
 // FORBID: emit.decision "legalize-for-target" ["l"] choice "step by step" because "cpu.lstm: forbidden by policy (forbid)"
 
-// A convolution is one instruction, with its bias, the activation and what is added behind it.
+// A convolution is one instruction, with its bias, the activation and what is added after it.
 // CHECK-LABEL: func.func @kernel
 // CHECK: emit.group "c" from ["c", "y"]
 // CHECK: logical.conv

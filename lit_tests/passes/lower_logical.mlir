@@ -211,7 +211,7 @@ func.func @ids(%x : tensor<2x3xf32>, %w : tensor<4x3xf32>) -> tensor<2x4xf32> {
   func.return %1 : tensor<2x4xf32>
 }
 
-// A small whole exponent is a product, also behind a broadcast; any other stays a power.
+// A small whole exponent is a product, also after a broadcast; any other stays a power.
 // CHECK-LABEL: func.func @powers
 func.func @powers(%x : tensor<3xf32>, %h : tensor<3xf16>) -> (tensor<3xf32>, tensor<3xf16>, tensor<3xf32>) {
   %two = logical.constant dense<2.0> : tensor<3xf32>

@@ -81,7 +81,7 @@ onnx.graph @empty opsets {"" = 17} (%x : !onnx.value<f32, [2, 3]> {logical.name 
   onnx.yield %y : !onnx.value
 }
 
-// A constant with a name is a parameter where it is computed with, also behind what is computed of it alone; sizes that
+// A constant with a name is a parameter where it is computed with, also after what is computed of it alone; sizes that
 // follow from it are known. One that is read for its elements alone leaves nothing behind.
 // CHECK-LABEL: func.func @weights(%x: tensor<2x3xf32> {logical.name = "x", logical.role = "input"}, %w: tensor<3xf32> {logical.name = "w", logical.role = "param"})
 // CHECK-NEXT:    %neg = logical.neg %w

@@ -44,7 +44,7 @@ func.func @chain(%x : tensor<4x6xf32> {logical.name = "x", logical.role = "input
     %1 = logical.exp %a : tensor<4x6xf32>
     emit.yield %1 : tensor<4x6xf32>
   }
-  // A transposition in front of the work is a view of the operand.
+  // A transposition before the work is a view of the operand.
   %t = emit.group "turn" from ["turn"] ins(%a = %e : tensor<4x6xf32>) -> (tensor<6x4xf32>) kernel("cpu.copy", {version = 1 : i64, determinism = "bitwise", workspace_bytes = 512 : i64}) {
     %1 = logical.transpose %a {permutation = [1, 0]} : tensor<4x6xf32> -> tensor<6x4xf32>
     emit.yield %1 : tensor<6x4xf32>

@@ -7,7 +7,7 @@
 // CHECK-NEXT: emit.decision "plan-memory" ["empty"] choice "arena of 0 bytes for 0 slots"
 
 // A chain under a total order: slots that are never alive together share bytes; sizes are whole cache lines.
-// Where the policy gives every slot bytes of its own, they lie one behind the other.
+// Where the policy gives every slot bytes of its own, they lie one after the other.
 // SEPARATE: emit.decision "plan-memory" ["chain"] choice "arena of 320 bytes for 4 slots" because "the policy gives each slot bytes of its own; lower bound 192 bytes"
 // SEPARATE: choice "arena of 0 bytes for 0 slots"
 // SEPARATE: %a = emit.slot offset(0) size(64) align(64)

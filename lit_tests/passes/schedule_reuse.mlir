@@ -195,7 +195,7 @@ emit.program @placed attributes {phase = "bufferized"} {
   emit.resolved "relu" id(1) name("b2") src(["b2"]) ins(%s2 : !emit.buffer<512x256xf32, arena>) outs(%y2 : !emit.buffer<512x256xf32, bound>)
 }
 
-// What reads the old state stays in front of what overwrites it, and what reads the new one behind, wherever the cache
+// What reads the old state stays before what overwrites it, and what reads the new one after, wherever the cache
 // would have them.
 // REUSE-LABEL: emit.program @state attributes
 // REUSE: name("old")

@@ -139,7 +139,7 @@ emit.program @no_wait attributes {phase = "scheduled"} {
 
 // -----
 
-// An early start behind a kernel that never says when others may start.
+// An early start after a kernel that never says when others may start.
 // CHECK: error: {{.*}}'b' starts before 'a' ends, but 'cuda.silent' lets nothing start early; write after(["a" full])
 emit.program @no_trigger attributes {phase = "scheduled"} {
   %x = emit.bind input "x" : !emit.buffer<3xf32, bound>

@@ -21,7 +21,7 @@
 // RUN: aicf-opt %s -p 'aicf-inference{target="cpu:x86-64-v3" dims="N=1,4"}' > %t.whole
 // RUN: diff %t.final %t.whole
 
-// The digits classifier, small: symbolic batch in two buckets, bias and activation behind the products, a softmax.
+// The digits classifier, small: symbolic batch in two buckets, bias and activation after the products, a softmax.
 
 // The text of every stage parses back, the later passes go on from there, and the end is byte for byte that of the whole
 // pipeline at once.

@@ -36,7 +36,7 @@
 // AGAIN: emit.resolved "adam_step" {{.*}} src(["step.now", "lr", "fc1.weight.adam", "fc1.bias.adam", "fc2.weight.adam", "fc2.bias.adam", "losses.place"
 // AGAIN-NOT: emit.resolved
 
-// Where the executable keeps them, what follows from the counter are metas that it sets in front of each run.
+// Where the executable keeps them, what follows from the counter are metas that it sets before each run.
 // HOST: %step = emit.bind meta "step" binding(direct) host({next = "step.now"})
 // HOST: %step.now = emit.bind meta "step.now" binding(direct) host({formula = "step_inc", of = ["step"]})
 // HOST: %lr = emit.bind meta "lr" binding(direct) host({formula = "learning_rate"

@@ -635,7 +635,7 @@ def _updates() -> Program:
 
 
 def _metas() -> Program:
-    """A step behind dropout, whose counter the program or the executable keeps; from its beginning."""
+    """A step after dropout, whose counter the program or the executable keeps; from its beginning."""
     random = np.random.default_rng(59)
     arrays = regression_start(random) | regression_batch(random)
     return Program(regression_program().module(), arrays)

@@ -360,7 +360,7 @@ def pooling(dtype: str) -> Graph:
 
 
 def padded_pooling(dtype: str) -> Graph:
-    """Poolings whose windows reach beyond the operand, each one kernel: as networks begin, one behind the other with a
+    """Poolings whose windows reach beyond the operand, each one kernel: as networks begin, one after the other with a
     step of 1, with a border as wide as a window, beyond the operand on one side, and of padded numbers."""
     g = Graph("padded_pooling")
     x = g.input("x", (2, 24, 57, 62), dtype)

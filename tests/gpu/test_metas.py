@@ -51,7 +51,7 @@ def replay(models: Iterable[CompiledModel], batch: Mapping[str, Any], n: int) ->
 
 
 def test_a_bad_step_changes_nothing() -> None:
-    """With more replays queued behind it; once the flag is cleared both go on as one that saw no bad step."""
+    """With more replays queued after it; once the flag is cleared both go on as one that saw no bad step."""
     for name in METAS.values():
         model, good = obtained(name), obtained(name)
         batch = regression_batch(RNG)

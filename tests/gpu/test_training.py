@@ -85,7 +85,7 @@ def test_counters_by_the_host_are_those_by_the_device() -> None:
 
 
 def test_a_step_that_is_not_finite_changes_nothing() -> None:
-    """Nor does any behind it; its number is kept."""
+    """Nor does any after it; its number is kept."""
     case = "train-adam-checked"
     model, inputs = obtained(case), program(case).inputs
     losses_of(model, case)

@@ -120,4 +120,4 @@ TRAININGS = {
     "dropout": Training(partial(network, "f32", 0.25), _ADAM),
     "encoder": Training(encoder, Recipe(_LOSS, SGD(0.05, momentum=0.9)), tolerance=2e-3),
 }
-"""By what they are in the names of cases, behind `train-`."""
+"""By what they are in the names of cases, after `train-`."""

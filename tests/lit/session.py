@@ -43,7 +43,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Step:
-    """A command, what the page shows behind it, and the number of its line."""
+    """A command, what the page shows after it, and the number of its line."""
 
     line: int
     command: str

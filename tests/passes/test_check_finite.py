@@ -43,7 +43,7 @@ def poisoned(name: str, value: float) -> dict[str, Any]:
 
 
 def test_a_checked_step_is_the_same_step(step: CompiledModel, baseline: CompiledModel) -> None:
-    """Bit for bit, over the warm-up and behind it."""
+    """Bit for bit, over the warm-up and after it."""
     for exe in (step, baseline):
         reset(exe)
     for _ in range(8):

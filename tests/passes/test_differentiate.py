@@ -124,6 +124,6 @@ def test_slices_of_one_value(windows: list[tuple[tuple[int, int], tuple[int, int
 
 @pytest.mark.new_op
 def test_every_op_says_what_it_passes_back() -> None:
-    """All but steps of optimizers, behind which nothing is learned."""
+    """All but steps of optimizers, after which nothing is learned."""
     optimizers = [op for op in logical.Logical.operations if issubclass(op, logical.OptimizerOp)]
     assert_holds_every_op(GRADIENTS, "passes/training/gradients/", besides=optimizers)

@@ -38,7 +38,7 @@ def test_branches_are_run_to_their_end() -> None:
 
 
 def test_a_buffer_with_many_readers_leads_none() -> None:
-    """The first step brings in what all read: with few readers they come before what was written in front of them."""
+    """The first step brings in what all read: with few readers they come before what was written before them."""
     for readers, expected in ((MOST_READERS, [0, 2]), (MOST_READERS + 1, [0, 1])):
         steps = [Step({"w": 4}, {}), Step({"other": 4}, {}), *[Step({"w": 4}, {})] * (readers - 1)]
         assert reuse_order(steps, [set[int]() for _ in steps], 100)[:2] == expected

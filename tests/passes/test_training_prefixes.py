@@ -1,7 +1,7 @@
-"""Every prefix of `aicf-training` behind `differentiate` means the same, on random training steps.
+"""Every prefix of `aicf-training` after `differentiate` means the same, on random training steps.
 
 What gradients are is held to differences and to PyTorch in `test_differentiate.py` and `test_gradients_pytorch.py`.
-Here the step as `differentiate` writes it is the yardstick of all passes behind it, updates of parameters, states and
+Here the step as `differentiate` writes it is the yardstick of all passes after it, updates of parameters, states and
 the counter included, on the reference interpreter in `exact` arithmetic. Generated programs are held to their bodies.
 """
 

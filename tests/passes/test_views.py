@@ -209,7 +209,7 @@ def test_a_slice_keeps_strides_of_a_joined_dim(
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_windows_are_found_again(data: st.DataObject) -> None:
-    """Along up to two dims, behind a slice or not, transposed or not: `view_ops` gives the same strides."""
+    """Along up to two dims, after a slice or not, transposed or not: `view_ops` gives the same strides."""
     base = data.draw(st.lists(st.integers(1, 7), min_size=2, max_size=4))
     view = View.whole(base)
     if data.draw(st.booleans()):

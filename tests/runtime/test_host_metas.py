@@ -1,4 +1,4 @@
-"""Metas that the executable computes: by the formulas of the program, bit by bit, and anew in front of each replay."""
+"""Metas that the executable computes: by the formulas of the program, bit by bit, and anew before each replay."""
 
 from __future__ import annotations
 

@@ -379,7 +379,7 @@ def test_topk_has_the_same_indices(largest: bool) -> None:
 
 @pytest.mark.parametrize("array", [X, integers(3, 4, 5), CONDITION])
 def test_pad(array: Array) -> None:
-    """Theirs takes amounts and value as inputs, the amounts in front of all dimensions first."""
+    """Theirs takes amounts and value as inputs, the amounts before all dimensions first."""
     low, high, value = (1, 0, 2), (0, 3, 1), array[1, 2, 3]
     theirs = run_onnx("Pad", {}, (np.array([*low, *high]), np.array(value)), (array,))
     ours = run_ours(lambda x, v: logical.PadOp(x, v, low, high), (array, np.array(value)))

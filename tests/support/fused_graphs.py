@@ -1,4 +1,4 @@
-"""Random programs that hold what the passes in front of `fuse-epilogues` fuse, and the kinds they must become.
+"""Random programs that hold what the passes before `fuse-epilogues` fuse, and the kinds they must become.
 
 Random are sizes, how operands are laid out, which optional parts there are, and their order; the values are uniform.
 """

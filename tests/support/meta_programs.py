@@ -66,7 +66,7 @@ def dropout_program() -> Graph:
 
 
 def regression_program() -> Graph:
-    """A step of regression behind dropout: Adam for the weight, gradient descent for the bias."""
+    """A step of regression after dropout: Adam for the weight, gradient descent for the bias."""
     graph = Graph("step")
     x, y = graph.input("x", (8, 6)), graph.input("y", (8, 4))
     w, b = graph.param("w", (4, 6)), graph.param("b", (4,))

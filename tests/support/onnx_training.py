@@ -54,7 +54,7 @@ def cnn_weights(dtype: DTypeLike, seed: int = 0) -> dict[str, np.ndarray]:
 def cnn(weights: Weights) -> onnx.ModelProto:
     """Images [batch, 1, 8, 8] to scores [batch, 10]: convolutions, a batch norm in its inference form, poolings.
 
-    The half behind `scale` is a Constant, the shape of the Reshape an initializer of integers.
+    The half after `scale` is a Constant, the shape of the Reshape an initializer of integers.
     """
     dtype = weights["conv1.weight"].dtype
     half = numpy_helper.from_array(np.asarray(0.5, dtype))

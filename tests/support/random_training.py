@@ -38,7 +38,7 @@ def random_training_program(seed: int, *, float_type: str = "f32", steps: int = 
     Args:
         seed: Decides everything.
         float_type: f32 or f64, the element type of all floats.
-        steps: Ops to try to add in front of the layer.
+        steps: Ops to try to add before the layer.
     """
     for number in range(TRIES):
         g = grown(seed * TRIES + number, float_type, ("i32", "i64"), steps, STEPS)
@@ -75,7 +75,7 @@ def _labels(g: Generator, shape: Sequence[int]) -> SSAValue:
 
 
 class _Step:
-    """The step behind a loss under construction."""
+    """The step after a loss under construction."""
 
     def __init__(self, g: Generator, loss: SSAValue) -> None:
         self.g = g

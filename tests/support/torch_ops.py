@@ -348,7 +348,7 @@ def max_pool_indices(x: Tensor, **attributes: Any) -> Tensor:
 
 
 def avg_pool(x: Tensor, count_include_pad: bool, **attributes: Any) -> Tensor:
-    """Sums of windows over what they find: theirs knows neither dilation nor another padding behind than in front."""
+    """Sums of windows over what they find: theirs knows neither dilation nor another padding after than before."""
     pooling = Pooling(x.float() if x.dtype in (torch.float16, torch.bfloat16) else x, 0.0, **attributes)
     total = pooling.windows.sum(-1)
     for axis, whole in enumerate(x.shape[2:]):

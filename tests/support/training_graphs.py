@@ -79,7 +79,7 @@ class Step:
 
 
 def mlp(batch: int = 16, hidden: int = 24, layers: int = 2) -> Program:
-    """Linear layers with ReLU and GELU behind them in turn, and a last one; cross-entropy."""
+    """Linear layers with ReLU and GELU after them in turn, and a last one; cross-entropy."""
     step = Step("mlp")
     x, labels = step.input("x", batch, 12), step.labels(batch, 5)
     for layer in range(layers):

@@ -175,7 +175,7 @@ class StridedKernel:
 
 
 def packed(weight: Array, layout: LayoutAttr) -> Array:
-    """The panels of a weight whose dims behind the first are one: what `cpu.pack` makes, or `cpu.pack_winograd`."""
+    """The panels of a weight whose dims after the first are one: what `cpu.pack` makes, or `cpu.pack_winograd`."""
     entries = layout.parameters_.data
     width = get_int(entries, "nr")
     if layout.layout.data == WINOGRAD_WEIGHT:

@@ -58,7 +58,7 @@ CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any], str]] =
 def program(
     x: tuple[int, ...], weight: tuple[int, ...], attributes: dict[str, Any], dtype: str, role: str
 ) -> Graph:
-    """A convolution with a bias, an activation and a residual behind it."""
+    """A convolution with a bias, an activation and a residual after it."""
     g = Graph("convolution")
     make = g.param if role == "param" else g.input
     w, b = make("w", weight, dtype), g.param("b", (weight[0],), dtype)
@@ -96,7 +96,7 @@ def test_same_answer(case: tuple[tuple[int, ...], tuple[int, ...], dict[str, Any
 def quantized(
     x: tuple[int, ...], weight: tuple[int, ...], attributes: dict[str, Any], types: tuple[str, str], role: str
 ) -> Graph:
-    """A convolution of short integers with a bias, scaled, rounded and cut off behind it."""
+    """A convolution of short integers with a bias, scaled, rounded and cut off after it."""
     g = Graph("convolution")
     make = g.param if role == "param" else g.input
     w, b = make("w", weight, types[1]), g.param("b", (weight[0],), "i32")

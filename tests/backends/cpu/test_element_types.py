@@ -209,7 +209,7 @@ def test_casts_to_every_type(source: str) -> None:
 
 @pytest.mark.parametrize("dtype", NARROW)
 def test_reductions(dtype: str) -> None:
-    """Along rows and along columns, behind each other and fused; integers wrap around in their own type."""
+    """Along rows and along columns, one after the other and fused; integers wrap around in their own type."""
     graph, inputs = Graph("reductions"), {"x": random((7, 37), dtype, 1), "w": random((37,), dtype, 2)}
     x = graph.input("x", (7, 37), dtype)
     for axis in (0, 1):

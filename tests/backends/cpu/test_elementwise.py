@@ -26,7 +26,7 @@ def check(name: str, dtype: str, arrays: list[np.ndarray], target: str = "cpu") 
 @pytest.mark.parametrize("dtype", [*NUMBERS, "i1"])
 def test_edges(dtype: str) -> None:
     """Every op in one program, every edge of one operand with every other of the second; the number of elements leaves
-    a tail behind full vectors."""
+    a tail after full vectors."""
     grids = np.meshgrid(*[edges(dtype)] * 2)
     inputs = {f"x{number}": np.ascontiguousarray(grid).ravel() for number, grid in enumerate(grids)}
     module = every_op(inputs["x0"].shape, dtype)

@@ -1,4 +1,4 @@
-"""Fused kinds on the CPU: products side by side, gates, rows in front of products, and attention, against float64.
+"""Fused kinds on the CPU: products side by side, gates, rows before products, and attention, against float64.
 
 First the emitters for any decision a spec may hold, then whole programs: with every fusion forced, and as priced.
 """

@@ -1,4 +1,4 @@
-"""Pads in front of poolings and convolutions on the CPU: no instruction of their own; against float64 NumPy."""
+"""Pads before poolings and convolutions on the CPU: no instruction of their own; against float64 NumPy."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def test_the_bits_of_the_semantics(level: str, dtype: str) -> None:
 
 
 def test_dropout_is_part_of_what_stands_around_it() -> None:
-    """One kernel with its neighbours; behind a product the ledger says why it is one of its own."""
+    """One kernel with its neighbours; after a product the ledger says why it is one of its own."""
     g = aicf.Graph("f")
     seed, offset = g.input("s", (), "i64"), g.input("o", (), "i64")
     x, w = g.input("x", (64, 128)), g.param("w", (128, 128))

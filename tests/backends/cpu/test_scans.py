@@ -12,7 +12,7 @@ FLAGS = ("", "exclusive ", "reverse ", "exclusive reverse ")
 
 
 def scan(rows: int, columns: int, dtype: str, flags: str, first: bool = False) -> str:
-    """The running sum of a matrix along its last dim, or the first one, behind an addition and before a product."""
+    """The running sum of a matrix along its last dim, or the first one, after an addition and before a product."""
     points, size = (columns, rows) if first else (rows, columns)
     map_ = "affine_map<(d0, d1) -> (d1, d0)>" if first else "affine_map<(d0, d1) -> (d0, d1)>"
     add, multiply = ("arith.addf", "arith.mulf") if dtype[0] == "f" else ("arith.addi", "arith.muli")

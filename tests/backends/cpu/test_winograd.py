@@ -289,7 +289,7 @@ def pinned(tile: int) -> dict[str, Any]:
 
 
 def compiled(role: str = "param", **options: Any) -> tuple[Any, dict[str, Array], Array]:
-    """A convolution with bias, activation and residual behind it, its inputs, and what the reference gives."""
+    """A convolution with bias, activation and residual after it, its inputs, and what the reference gives."""
     graph = program(X, WEIGHT, PADDED, "f32", role)
     given = arrays(graph)
     wanted = run_program(graph.module(), given)["y"]

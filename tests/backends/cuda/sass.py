@@ -36,7 +36,7 @@ def listing(cubin: Cubin) -> list[str]:
         # Without the analysis of branches that names their targets: a fifth of the time, and nobody reads the names.
         command = [disassembler(), "-c", "-ndf", file.name]
         text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    # Addresses have four digits in the first 64 KiB, and more behind.
+    # Addresses have four digits in the first 64 KiB, and more after.
     return [found.strip() for found in re.findall(r"/\*[0-9a-f]{4,}\*/\s+([^;]*);", text)]
 
 

@@ -48,7 +48,7 @@ def test_programs_compile_for_other_gpus(arch: str) -> None:
     (program,) = exe.plan.programs
     module, cubins = read(exe.native.code)
     assert len(program.launches) >= 5 and len(cubins) >= 5
-    edges = [edge for kernel in module.programs[-1].kernels for edge in kernel.after]  # behind @prepare
+    edges = [edge for kernel in module.programs[-1].kernels for edge in kernel.after]  # after @prepare
     assert edges
     assert any(edge.programmatic for edge in edges) == ARCHES[arch].has_programmatic_launch
     found = {

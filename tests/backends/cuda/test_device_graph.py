@@ -190,7 +190,7 @@ def test_a_bound_address_changes_only_the_nodes_that_use_it(gpu: FakeDriver) -> 
 
 
 def test_tensor_maps_are_encoded_once_and_again_for_a_new_address(gpu: FakeDriver) -> None:
-    """Equal maps share a descriptor; a new address is written behind the replays that are queued."""
+    """Equal maps share a descriptor; a new address is written after the replays that are queued."""
     program = Captured(
         gpu,
         {"a": through_map, "b": through_map},
@@ -218,7 +218,7 @@ def by_table(arguments: list[int]) -> None:
 
 
 def test_tables_lie_after_the_maps_and_are_written_again_for_a_new_address(gpu: FakeDriver) -> None:
-    """One table of two nodes, another of a third: numbers first, then addresses, written behind what is queued."""
+    """One table of two nodes, another of a third: numbers first, then addresses, written after what is queued."""
     table, other_table = (Table((9,), (Address(1, 0), Address(base, 0))) for base in (2, 3))
     program = Captured(
         gpu,
@@ -290,7 +290,7 @@ def test_an_early_start_at_a_library_call_is_refused(calls: str, monkeypatch: py
 def test_a_library_call_that_queues_nothing_is_refused(
     gpu: FakeDriver, library: FakeLibrary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What follows it would wait for what is in front of it, or for nothing."""
+    """What follows it would wait for what is before it, or for nothing."""
     monkeypatch.setattr(library, "call", lambda *arguments: None)
     first = node("a", "aa", addresses=(Address(1, 0), Address(2, 0)))
     for nodes in ((first, ADD), (replace(ADD, after=()),)):
@@ -338,7 +338,7 @@ def test_libraries_are_closed_with_the_code(gpu: FakeDriver, library: FakeLibrar
 
 
 def test_eager_runs_give_what_replays_give(gpu: FakeDriver, library: FakeLibrary) -> None:
-    """Each node alone, in program order, with a wait behind each."""
+    """Each node alone, in program order, with a wait after each."""
     program = Captured(gpu, {"a": plus_one}, node("a", "aa", addresses=(Address(1, 0), Address(2, 0))), ADD)
     program.run()
     replayed = [program.at(index).copy() for index in range(4)]

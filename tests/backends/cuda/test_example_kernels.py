@@ -191,7 +191,7 @@ def test_every_kernel_has_the_instructions_that_make_it_fast(instances: list[Ins
     assert {"cuda.gemm_wgmma", "cuda.gemm_mma", "cuda.gemv"} <= {each.launch.kernel for each in instances}
     for each in instances:
         name = each.part.code.name
-        # In front of a chain of tiles goes what clears their flags: it reads nothing.
+        # Before a chain of tiles goes what clears their flags: it reads nothing.
         chained = each.recorded("strategy") == "scan_chain"
         for group in (("STG",),) if chained else REQUIRED[name if name in REQUIRED else each.launch.kernel]:
             assert each.has(*group), f"{each} has none of {', '.join(group)}"
@@ -244,7 +244,7 @@ def _divides(launch: Launch) -> bool:
 
 
 def test_every_kernel_waits_before_it_touches_what_others_write(instances: list[Instance]) -> None:
-    """What the plan counts on: a wait in front of every store, and of every load unless the record names early ones;
+    """What the plan counts on: a wait before every store, and of every load unless the record names early ones;
     a kernel that says so lets its successors start."""
     for each in instances:
         wait = each.first("ACQBULK")

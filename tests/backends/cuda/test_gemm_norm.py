@@ -1,4 +1,4 @@
-"""Products with a norm behind them, without a GPU: what is legal and why not, records, prices, what code contains."""
+"""Products with a norm after them, without a GPU: what is legal and why not, records, prices, what code contains."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TARGET = TargetAttr("cuda", "sm_90a")
 
 
 def work(graph: Graph) -> Workload:
-    """The product of `graph` with everything behind it, as the passes would ask for it."""
+    """The product of `graph` with everything after it, as the passes would ask for it."""
     module = graph.module()
     for step in AicfInferencePass(target="reference:typed").passes():
         step.apply(make_context(), module)
@@ -172,7 +172,7 @@ def test_only_a_lone_result_may_lie_on_the_residual() -> None:
     [(1024, 768, True), (1024, 3072, True), (128, 768, False), (128, 3072, False), (4096, 768, False)],
 )
 def test_prices_say_what_was_measured(m: int, k: int, pays: bool) -> None:
-    """A layer_norm of 768 columns behind a product: one kernel for about a thousand rows, two for few, where a product
+    """A layer_norm of 768 columns after a product: one kernel for about a thousand rows, two for few, where a product
     alone splits K, and for many, where it takes larger tiles."""
     job = work(rows_normed("f16", m, 768, k, "layer_norm"))
     assert (KERNEL.cost_us(job, TARGET) <= KERNEL.unfused_us(job, TARGET)) == pays

@@ -2,7 +2,7 @@
 first.
 
 The figures are microseconds of one product inside a transformer of twelve layers, its weights not in L2, those of f32
-and of gradients of one behind the other with all operands there: rounded, and where runs disagreed the middle, so
+and of gradients of one after the other with all operands there: rounded, and where runs disagreed the middle, so
 predictions are held to them loosely.
 """
 

@@ -139,7 +139,7 @@ def test_strategy_follows_the_space_and_the_strides(
 
 
 def test_an_unaligned_operand_narrows_the_vector() -> None:
-    """An operand that starts 4 bytes behind an aligned address is read by elements."""
+    """An operand that starts 4 bytes after an aligned address is read by elements."""
     kernel = pointwise("64, 64", "", "%x : f32", "%r = math.exp %x : f32")
     nest = nest_of(kernel, [(64, 1), (64, 1)], ["f32"] * 2)
     assert choose(nest, [0, 0], ARCH).vector == 4
@@ -324,7 +324,7 @@ def test_broadcast_operands() -> None:
 
 @pytest.mark.parametrize("size", [1, 7, 1003])
 def test_casts_and_tails(size: int) -> None:
-    """A flat kernel of any size: vectors, and the elements behind the last one."""
+    """A flat kernel of any size: vectors, and the elements after the last one."""
     kernel = pointwise(str(size), "", "%x : f16", "%r = emit.cast %x : f16 to f32")
     x, y = simulated(kernel, [(size,)] * 2, ["f16", "f32"])
     assert (x.astype(np.float32) == y).all()
@@ -387,7 +387,7 @@ def test_streaming_kernels_move_sixteen_bytes_at_a_time(
 @pytest.mark.parametrize("dtype", ["bf16", "f64", "i64", "i32"])
 def test_clusters_hear_of_sums_by_barriers(dtype: str) -> None:
     """All loads of a thread are 16 bytes wide and under way together; no fence of all memory, nothing atomic. What a
-    barrier expects is said behind the wait that orders its start for every thread, as racecheck wants to see it."""
+    barrier expects is said after the wait that orders its start for every thread, as racecheck wants to see it."""
     shapes = [(4096, 256), (256,)]
     nest, spec = chosen_spec(reduction("256", "4096", "d1, d0", "d0", "sum", dtype), shapes, [dtype] * 2)
     (launch,) = launches_of("k", nest, recorded(nest, spec), references(shapes, [dtype] * 2))

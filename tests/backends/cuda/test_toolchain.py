@@ -197,7 +197,7 @@ def test_what_a_worker_said_goes_with_the_error(worker: str, monkeypatch: pytest
 
 
 def test_a_kernel_that_does_not_compile_names_its_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line for the user of the compiler; the toolchain's message is behind it."""
+    """One line for the user of the compiler; the toolchain's message is after it."""
     graph = aicf.Graph("g")
     graph.output(graph.relu(graph.input("x", (8, 16), "f16"), name="act"), "y")
 

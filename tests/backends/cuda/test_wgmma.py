@@ -257,7 +257,7 @@ COMPILED = {
 
 @pytest.mark.parametrize("name", COMPILED)
 def test_code_multiplies_by_warpgroups_and_copies_in_bulk(name: str) -> None:
-    """Four products a stage, one wait behind them with one group in flight, bulk copies, no spills, no global fence."""
+    """Four products a stage, one wait after them with one group in flight, bulk copies, no spills, no global fence."""
     job, spec = COMPILED[name]
     found = made(job, spec)
     (cubin,) = compile_kernels([found.code], "sm_90a").values()

@@ -1,4 +1,4 @@
-"""The text of row programs behind wgmma products, run on the CPU by all consumer threads of a cluster."""
+"""The text of row programs after wgmma products, run on the CPU by all consumer threads of a cluster."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def run(graph: Graph, spec: Spec, random: np.random.Generator) -> Tiles:
         constants[f"STORE_RESULT{output}"] = Snippet(PARAMETERS, (call,))
 
     def load_extra(number: int, row: int, column: int) -> list[Any]:
-        """As the kernel does: indices behind the last row or column are held inside."""
+        """As the kernel does: indices after the last row or column are held inside."""
         values = np.broadcast_to(tiles.extras[number], (m, n))
         return [values[min(row + 8 * half, m - 1), min(column + c, n - 1)] for half in (0, 1) for c in (0, 1)]
 
@@ -121,7 +121,7 @@ NORMS: dict[str, Callable[..., Array]] = {"layer_norm": layer_norm, "rms_norm": 
     ],
 )
 def test_rows_are_normed_as_in_float64(norm: str, m: int, n: int, spec: Spec, keep: bool) -> None:
-    """Whole rows across blocks, also where the last has columns behind the end, whose sums are anything; what is normed
+    """Whole rows across blocks, also where the last has columns after the end, whose sums are anything; what is normed
     is the second result where it is one."""
     random = np.random.default_rng(m + n)
     tiles = run(rows_normed("f16", m, n, 64, norm, keep=keep), spec, random)

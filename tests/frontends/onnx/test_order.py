@@ -1,4 +1,4 @@
-"""Nodes that stand in front of what they read are put behind it, in graphs, the graphs of nodes, and functions."""
+"""Nodes that stand before what they read are put after it, in graphs, the graphs of nodes, and functions."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_every_order_is_one_program(order: tuple[int, ...]) -> None:
 
 
 def test_nodes_that_may_stay_do() -> None:
-    """Only the one that is in front of what it reads moves, to the first place behind that."""
+    """Only the one that is before what it reads moves, to the first place after that."""
     sums = [helper.make_node("Add", [name, name], [f"{name}{name}"], name) for name in "pqr"]
     inputs = [helper.make_node("Relu", ["x"], [name]) for name in "pqr"]
     last = helper.make_node("Sum", ["pp", "qq", "rr"], ["y"])

@@ -48,7 +48,7 @@ def _boxes_and_scores(draw: Draw, dtype: str) -> OperandsAndAttrs:
 def suppressed(
     boxes: Array, scores: Array, overlap: Array, floor: Array | None = None, *, limit: int, centred: bool
 ) -> Array:
-    """The numbers of the kept boxes, -1 behind the last."""
+    """The numbers of the kept boxes, -1 after the last."""
     samples, classes, count = scores.shape
     kept = np.full((samples, classes, min(count, limit)), -1)
     with np.errstate(invalid="ignore"):

@@ -20,7 +20,7 @@ def starts_of(
     whole: int, size: int, stride: int, dilation: int, low: int, high: int, ceil_mode: bool
 ) -> list[int]:
     """Where windows start, counted from the first element of the operand; in ceil mode as long as the one before leaves
-    something, but for a last one behind the operand."""
+    something, but for a last one after the operand."""
     extent, total = (size - 1) * dilation + 1, whole + low + high
     needed = stride if ceil_mode else 1
     coordinates = [at for at in range(0, total + stride, stride) if at + extent < total + needed]
