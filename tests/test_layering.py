@@ -32,7 +32,7 @@ EMIT = (
 BODIES = ("aicf.dialects.logical",)
 """What the bodies of instructions are written in."""
 ARGUMENTS = ("aicf.arguments",)
-PLAIN = ("aicf.dialects.json_values", "aicf.dataclass_json")
+JSON_FORMS = ("aicf.dialects.json_values", "aicf.dataclass_json")
 CONTRACT = (
     "aicf.backends.base",
     "aicf.backends.common.kernel",
@@ -96,9 +96,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.universe": ("aicf.pass_files",),
     "aicf.dialects": (),
     "aicf.semantics": ("aicf.dialects",),
-    "aicf.policies": ("aicf.dialects.kinds", *ARGUMENTS, *PLAIN, "aicf.files"),
+    "aicf.policies": ("aicf.dialects.kinds", *ARGUMENTS, *JSON_FORMS, "aicf.files"),
     "aicf.backends": (*EMIT, "aicf.dialects.types", *ARGUMENTS, *CONTRACT, *UNINTERRUPTED),
-    "aicf.backends.common": (*EMIT, *PLAIN, *BODIES, "aicf.dialects.types", "aicf.backends.base"),
+    "aicf.backends.common": (*EMIT, *JSON_FORMS, *BODIES, "aicf.dialects.types", "aicf.backends.base"),
     "aicf.backends.reference": (
         *EMIT,
         *BODIES,
@@ -123,7 +123,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "aicf.dialects.types",
         *CONTRACT,
         *COMMON,
-        *PLAIN,
+        *JSON_FORMS,
         "aicf.extras",
         "aicf.files",
     ),
@@ -136,7 +136,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         *ARGUMENTS,
         *CONTRACT,
         *MACHINE_CODE,
-        *PLAIN,
+        *JSON_FORMS,
         "aicf.extras",
         "aicf.whole_numbers",
     ),
