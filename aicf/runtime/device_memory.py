@@ -11,7 +11,7 @@ import numpy as np
 
 from aicf.backends.native import DeviceMemory
 from aicf.runtime.memory import count_buffer
-from aicf.runtime.tensors import Array
+from aicf.runtime.tensors import Array, address
 
 ALIGN = 256
 """Bytes: alignment of everything in a block, and of an allocation."""
@@ -46,6 +46,11 @@ class Block:
     def __getitem__(self, key: object) -> int:
         """Address of a part."""
         return self.address + self.offsets[key]
+
+    def upload(self, key: object, array: Array, queue: Queue) -> None:
+        """Queues the copy of a host array into a part."""
+        if array.nbytes:
+            self.memory.upload(self[key], address(array), array.nbytes, queue.handle)
 
     @property
     def range(self) -> tuple[int, int]:

@@ -81,6 +81,16 @@ class HostMetas:
         for array, next_ in self._kept:
             array[...] = self._values[next_]
 
+    def around(self, write: Callable[[], None], run: Callable[[], None]) -> Callable[[], None]:
+        """A function that calls `write`, which puts the values in place, then `run`, then keeps what follows."""
+
+        def run_with_metas() -> None:
+            write()
+            run()
+            self.advance()
+
+        return run_with_metas
+
 
 def _rounded(
     compute: Callable[..., Number], numbers: Mapping[str, Any], rounded: Callable[[Any], Number]

@@ -188,17 +188,9 @@ class _Places:
 
     def place(self, value: SSAValue) -> Place:
         """The plain form, for the plan."""
-        base, offset = self.at[value]
-        type_ = buffer_of(value)
-        layout = type_.get_layout()
-        return Place(
-            base,
-            offset,
-            type_.get_shape(),
-            type_.get_strides(),
-            element_of(type_.element_type).name,
-            None if layout is None else str(layout),
-        )
+        ref = self.ref(value)
+        layout = None if ref.layout is None else str(ref.layout)
+        return Place(ref.base, ref.offset, ref.shape, ref.strides, ref.dtype, layout)
 
     def ref(self, value: SSAValue) -> BufferRef:
         """The form for code generators."""
