@@ -270,7 +270,7 @@ def _write(
     entries = {
         EMIT: record.emit.encode(),
         LEDGER: _to_json(to_plain(record.decisions)),
-        PLAN: _to_json(model.plan.to_json()),
+        PLAN: _to_json(to_plain(model.plan)),
         **more,
     }
     entries[NATIVE] = native_file.to_bytes(model.native, artifact.digest(entries[PLAN]))

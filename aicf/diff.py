@@ -243,7 +243,7 @@ _ASPECTS: Mapping[str, Callable[[_Instruction], str]] = {
 def _instructions(decided: Decided) -> dict[str, list[_Instruction]]:
     """The instructions of each program, in text order."""
     members, origins = members_by_instruction(decided.module), _origins(decided.module)
-    plans = {plan.name: plan for plan in _plans(decided)}
+    plans = {plan.name: plan for plan in decided.plan.all_programs}
     found: dict[str, list[_Instruction]] = {}
     for program in programs_of(decided.module):
         name = program.sym_name.data
@@ -285,11 +285,6 @@ def _names(
     return tuple(names)
 
 
-def _plans(decided: Decided) -> list[CapturePlan]:
-    prepare = decided.plan.prepare
-    return [*decided.plan.programs, *([prepare] if prepare is not None else [])]
-
-
 def _us(op: ResolvedOp) -> float:
     return 0.0 if op.expected_us is None else op.expected_us.value.data
 
@@ -302,7 +297,7 @@ def compare(before: Decided, after: Decided) -> Comparison:
     for what, program in (("the first program", before), ("the second program", after)):
         instance_from(program, Decided, InputMismatch, what, "what aicf.decided.read_decided returns")
     ours, theirs = _instructions(before), _instructions(after)
-    plans = [{plan.name: plan for plan in _plans(decided)} for decided in (before, after)]
+    plans = [{plan.name: plan for plan in decided.plan.all_programs} for decided in (before, after)]
     both = [name for name in ours if name in theirs]
     found = [*_targets(before, after), *_saves(before, after)]
     found += [Difference(ONLY_IN_ONE, "", f"@{name}", "a program", "") for name in ours if name not in theirs]

@@ -233,12 +233,7 @@ def format_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def explain_programs(title: str, plan: ModulePlan, decisions: Sequence[Decision]) -> Explanation:
     """The instruction table of every program, `@prepare` last."""
-    return Explanation(title, tuple(_explain_program(program, decisions) for program in all_plans(plan)))
-
-
-def all_plans(plan: ModulePlan) -> tuple[CapturePlan, ...]:
-    """The plans of all programs, `@prepare` last."""
-    return plan.programs if plan.prepare is None else (*plan.programs, plan.prepare)
+    return Explanation(title, tuple(_explain_program(program, decisions) for program in plan.all_programs))
 
 
 def _explain_program(plan: CapturePlan, decisions: Sequence[Decision]) -> ProgramExplanation:
@@ -314,7 +309,7 @@ def explain_value(plan: ModulePlan, decisions: Sequence[Decision], value: str) -
         InputMismatch: nothing has that name; the message lists the closest ones.
     """
     text_from(value, InputMismatch, "the name to explain")
-    plans = all_plans(plan)
+    plans = plan.all_programs
     named = {s for d in decisions for s in d.subjects if stands_for(s, value)}
     groups = {d.subjects[0] for d in decisions if d.is_of_fusion and named.intersection(d.subjects)}
     became: list[str] = []

@@ -52,11 +52,6 @@ class Block:
         if array.nbytes:
             self.memory.upload(self[key], address(array), array.nbytes, queue.handle)
 
-    @property
-    def range(self) -> tuple[int, int]:
-        """Addresses of the first and past the last byte."""
-        return self.address, self.address + self.nbytes
-
 
 class PinnedBlock:
     """Page-locked host memory, given back when nobody refers to it; `array` is it as u8[nbytes]."""

@@ -12,8 +12,9 @@ import aicf
 from aicf.compiled import CompiledModel
 from aicf.dialects.host_formulas import SIGNATURES
 from aicf.errors import ArtifactError
-from aicf.runtime.capture_plan import ModulePlan
+from aicf.plain import to_plain
 from aicf.runtime.host_formulas import FORMULAS
+from tests.runtime.support import read_plan
 from tests.support.meta_programs import START, scalars, scalars_program
 
 
@@ -106,5 +107,5 @@ def test_a_damaged_plan_computes_nothing(host: CompiledModel, change: dict[str, 
     )
     damaged = replace(host.plan, programs=(replace(program, graph=replace(program.graph, binds=binds)),))
     with pytest.raises(ArtifactError, match="is computed in an unknown way"):
-        ModulePlan.from_json(damaged.to_json())
-    assert ModulePlan.from_json(host.plan.to_json()) == host.plan
+        read_plan(to_plain(damaged))
+    assert read_plan(to_plain(host.plan)) == host.plan
