@@ -108,7 +108,7 @@ class _Metas:
         self, plan: CapturePlan, state: DeviceState, place: int, queue: Queue, memory: DeviceMemory
     ) -> None:
         self._metas = HostMetas(plan, state.arrays, is_copy=True)
-        self._rows = PinnedRows(memory, self._metas.nbytes, queue.handle)
+        self._rows = PinnedRows(memory, self._metas.nbytes, queue)
         self._place = place
 
     def queue(self) -> None:
@@ -119,7 +119,7 @@ class _Metas:
 
     def around(self, run: Callable[[], None]) -> Callable[[], None]:
         """A function that queues the copy of the metas, calls `run`, then keeps what follows from the metas."""
-        return self._metas.around(self.queue, run)
+        return self._metas.counted(self.queue, run)
 
 
 @dataclass

@@ -125,7 +125,7 @@ class HostGraphExec(GraphExec):
         for index, offset in places.items():
             self._table[index] = address(row) + offset
         self._write_metas = partial(metas.write, row.data)
-        return metas.around(self._write_metas, run)
+        return metas.counted(self._write_metas, run)
 
     def release(self) -> None:
         """See `GraphExec`."""

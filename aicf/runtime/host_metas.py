@@ -81,15 +81,22 @@ class HostMetas:
         for array, next_ in self._kept:
             array[...] = self._values[next_]
 
-    def around(self, write: Callable[[], None], run: Callable[[], None]) -> Callable[[], None]:
-        """A function that calls `write`, which puts the values in place, then `run`, then keeps what follows."""
+    def counted(self, prepare: Callable[[], None], run: Callable[[], None]) -> Callable[[], None]:
+        """A function that calls `prepare`, which writes the values, and `run`, then `advance`.
 
-        def run_with_metas() -> None:
-            write()
-            run()
+        An interrupt reaches Python when the call that it came in has returned: by then the run has begun, or is over.
+        """
+
+        def run_once() -> None:
+            prepare()
+            try:
+                run()
+            except KeyboardInterrupt:
+                self.advance()
+                raise
             self.advance()
 
-        return run_with_metas
+        return run_once
 
 
 def _rounded(
