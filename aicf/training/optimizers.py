@@ -78,10 +78,6 @@ class Optimizer(ABC):
     def update(self, graph: Graph, of: Operands, name: str) -> list[Value]:
         """The parameter and its states after the step, by an op called `name`."""
 
-    @abstractmethod
-    def with_weight_decay(self, weight_decay: float) -> Optimizer:
-        """The same with another weight decay."""
-
     def grouped(self, ranks: Mapping[str, int]) -> dict[str, tuple[Optimizer, float]]:
         """The optimizer of each parameter, and the scale of its learning rate.
 
@@ -101,7 +97,8 @@ class Optimizer(ABC):
                 raise InvalidIR(f"'{twice}' is in {taken[twice]} and in {group}; a parameter is in one group")
             if not 0.0 <= group.lr_scale < float("inf"):
                 raise InvalidIR(f"{group}: lr_scale is {group.lr_scale}; it is 0 or more")
-            own = self if group.weight_decay is None else self.with_weight_decay(group.weight_decay)
+            changes = {} if group.weight_decay is None else {"weight_decay": group.weight_decay}
+            own = replace(self, **changes)
             taken.update(dict.fromkeys(names, group))
             found.update(dict.fromkeys(names, (own, float(group.lr_scale))))
         return found
@@ -120,10 +117,6 @@ class SGD(Optimizer):
     def states(self) -> tuple[str, ...]:
         """See `Optimizer.states`."""
         return ("momentum_buffer",) if self.momentum else ()
-
-    def with_weight_decay(self, weight_decay: float) -> Optimizer:
-        """See `Optimizer.with_weight_decay`."""
-        return replace(self, weight_decay=weight_decay)
 
     def update(self, graph: Graph, of: Operands, name: str) -> list[Value]:
         """See `Optimizer.update`."""
@@ -154,10 +147,6 @@ class Adam(Optimizer):
     def states(self) -> tuple[str, ...]:
         """See `Optimizer.states`."""
         return ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if self.amsgrad else ()))
-
-    def with_weight_decay(self, weight_decay: float) -> Optimizer:
-        """See `Optimizer.with_weight_decay`."""
-        return replace(self, weight_decay=weight_decay)
 
     def update(self, graph: Graph, of: Operands, name: str) -> list[Value]:
         """See `Optimizer.update`."""
