@@ -241,12 +241,14 @@ def _explain_program(plan: CapturePlan, decisions: Sequence[Decision]) -> Progra
         _row(node, launch, plan, decisions)
         for node, launch in zip(plan.graph.nodes, plan.launches, strict=True)
     )
-    bound = next(
-        (d.cost.get("lower_bound_bytes") for d in decisions if _is_about(d, _PLANS_MEMORY, plan.name)), None
-    )
-    return ProgramExplanation(
-        plan.name, rows, plan.arena_bytes, int(bound) if isinstance(bound, int | float) else None
-    )
+    return ProgramExplanation(plan.name, rows, plan.arena_bytes, lower_bound_of(plan.name, decisions))
+
+
+def lower_bound_of(program: str, decisions: Sequence[Decision]) -> int | None:
+    """The least bytes that any placement of a program's intermediates takes; None if the ledger does not say."""
+    costs = [decision.cost for decision in decisions if _is_about(decision, _PLANS_MEMORY, program)]
+    bound = costs[0].get("lower_bound_bytes") if costs else None
+    return int(bound) if isinstance(bound, int | float) else None
 
 
 def _is_about(decision: Decision, made_by: str, subject: str) -> bool:
