@@ -78,6 +78,11 @@ class Optimizer(ABC):
     def update(self, graph: Graph, of: Operands, name: str) -> list[Value]:
         """The parameter and its states after the step, by an op called `name`."""
 
+    def with_weight_decay(self, weight_decay: float) -> Optimizer:
+        """The same with another weight decay."""
+        changes = {"weight_decay": weight_decay}
+        return replace(self, **changes)
+
     def grouped(self, ranks: Mapping[str, int]) -> dict[str, tuple[Optimizer, float]]:
         """The optimizer of each parameter, and the scale of its learning rate.
 
@@ -97,8 +102,7 @@ class Optimizer(ABC):
                 raise InvalidIR(f"'{twice}' is in {taken[twice]} and in {group}; a parameter is in one group")
             if not 0.0 <= group.lr_scale < float("inf"):
                 raise InvalidIR(f"{group}: lr_scale is {group.lr_scale}; it is 0 or more")
-            changes = {} if group.weight_decay is None else {"weight_decay": group.weight_decay}
-            own = replace(self, **changes)
+            own = self if group.weight_decay is None else self.with_weight_decay(group.weight_decay)
             taken.update(dict.fromkeys(names, group))
             found.update(dict.fromkeys(names, (own, float(group.lr_scale))))
         return found
