@@ -13,11 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
-import safetensors
-import safetensors.numpy
-
 from aicf import artifact, native_file, tensor_bytes
-from aicf.arguments import mapping_from, path_from, text_from
+from aicf.arguments import text_from
 from aicf.artifact import Artifact
 from aicf.backends.native import NativeCode
 from aicf.dataclass_json import from_json_value, parse_json, to_json_value
@@ -37,6 +34,7 @@ from aicf.runtime.tensors import Array
 from aicf.summary import Summary, summarize
 from aicf.training.plateau import PlateauRule
 from aicf.value_names import ValueNames, value_names
+from aicf.weight_arrays import read_weights
 from aicf.why_not import WhyNot, why_not
 
 if TYPE_CHECKING:
@@ -270,7 +268,7 @@ def _write(
     entries = {
         EMIT: record.emit.encode(),
         LEDGER: _to_json(to_json_value(record.decisions)),
-        PLAN: _to_json(model.plan.to_json()),
+        PLAN: _to_json(to_json_value(model.plan)),
         **more,
     }
     entries[NATIVE] = native_file.to_bytes(model.native, artifact.digest(entries[PLAN]))
@@ -336,8 +334,7 @@ def load(
         BackendUnavailable: the backend, or a CPU feature that the code needs, is not here.
     """
     rebuild = _rebuilds(native)
-    file = artifact.read(path)
-    with _located(path):
+    with _opened(path) as file:
         return _load(file, rebuild, weights)
 
 
@@ -352,8 +349,7 @@ def read_step(
     Raises: as `load`.
     """
     rebuild = _rebuilds(native)
-    file = artifact.read(path)
-    with _located(path):
+    with _opened(path) as file:
         return _load(file, rebuild, None), _read_tensors(file, KEPT) if KEPT in file.entries else {}
 
 
@@ -370,16 +366,16 @@ def load_program(path: str | Path, offered: Mapping[str, Array], shared: SharedW
     Args:
         shared: What other executables of the model have already.
     """
-    file = artifact.read(path)
-    with _located(path):
+    with _opened(path) as file:
         return _load(file, False, offered, shared)
 
 
 @contextmanager
-def _located(path: str | Path) -> Generator[None]:
-    """Prefixes errors with the file's name."""
+def _opened(path: str | Path) -> Generator[Artifact]:
+    """The artifact, whose name errors are prefixed with."""
+    file = artifact.read(path)
     try:
-        yield
+        yield file
     except ArtifactError as error:
         if error.location is not None:
             raise
@@ -393,8 +389,7 @@ def explain(path: str | Path, value: str | None = None) -> Explanation | ValueEx
         ArtifactError: the file is no artifact, damaged, edited, or of a newer format.
         InputMismatch: the program has no such value.
     """
-    file = artifact.read(path)
-    with _located(path):
+    with _opened(path) as file:
         program = _read_program(file)
         return _explained(_read_manifest(file).name, program.plan, program.decisions, value)
 
@@ -418,16 +413,14 @@ def explain_names(path: str | Path) -> ValueNames:
     Raises:
         ArtifactError: the file is no artifact, damaged, edited, or of a newer format.
     """
-    file = artifact.read(path)
-    with _located(path):
+    with _opened(path) as file:
         return value_names(_read_program(file).plan)
 
 
 def explain_why_not(path: str | Path, one: str, other: str) -> WhyNot:
     """See `CompiledModel.why_not`; needs neither the weights nor the device that the artifact is for. Raises as
     `explain`."""
-    file = artifact.read(path)
-    with _located(path):
+    with _opened(path) as file:
         program = _read_program(file)
         return why_not(program.plan, program.decisions, _read_locations(file), one, other)
 
@@ -435,15 +428,11 @@ def explain_why_not(path: str | Path, one: str, other: str) -> WhyNot:
 def _read_locations(file: Artifact) -> dict[str, str]:
     if LOCATIONS not in file.entries:
         return {}
-    locations = from_json_value(_Locations, {"locations": _read_json(file, LOCATIONS)}, "places").locations
-    if not all(isinstance(location, str) for location in locations.values()):
+    found = from_json_value(dict[str, object], _read_json(file, LOCATIONS), "places")
+    locations = {id_: location for id_, location in found.items() if isinstance(location, str)}
+    if len(locations) < len(found):
         raise ArtifactError(f"entry '{LOCATIONS}' holds what is no location; compile the model again")
-    return {id_: str(location) for id_, location in locations.items()}
-
-
-@dataclass(frozen=True)
-class _Locations:
-    locations: dict[str, object]
+    return locations
 
 
 def _read_trained(file: Artifact) -> Trained | None:
@@ -481,7 +470,7 @@ def _listing(names: Sequence[str]) -> str:
 
 
 def _read_ledger(file: Artifact) -> tuple[Decision, ...]:
-    decisions = from_json_value(_Ledger, {"decisions": _read_json(file, LEDGER)}, "ledger").decisions
+    decisions = from_json_value(tuple[Decision, ...], _read_json(file, LEDGER), "ledger")
     if not all(decision.subjects for decision in decisions):
         raise ArtifactError(f"entry '{LEDGER}' has a decision about nothing; compile the model again")
     return decisions
@@ -538,18 +527,7 @@ def _weights(file: Artifact, given: Mapping[str, Array] | str | Path | None) -> 
                 "the artifact was saved without weights; load it with aicf.load(path, weights=...)"
             )
         return _read_tensors(file, WEIGHTS)
-    if isinstance(given, Mapping):
-        return mapping_from(given, InputMismatch, "weights")
-    path = path_from(given, InputMismatch, "the weights' path")
-    try:
-        return safetensors.numpy.load_file(path)  # pyright: ignore[reportUnknownMemberType]
-    except (OSError, safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise ArtifactError(f"{path} is no readable safetensors file: {error}") from error
-
-
-@dataclass(frozen=True)
-class _Ledger:
-    decisions: tuple[Decision, ...]
+    return read_weights(given)
 
 
 def _read_manifest(file: Artifact) -> _Manifest:

@@ -21,7 +21,6 @@ from aicf.backends.base import MachineBackend
 from aicf.backends.registry import get_backend, resolve_target, target_spec
 from aicf.compiled import CompiledModel, Options, Record, SharedWeights
 from aicf.dialects.emit import find_ledger
-from aicf.dialects.json_values import json_value
 from aicf.errors import InvalidIR, PolicyError, UnsupportedOp, quoted
 from aicf.explain import warning_of, wrong_declarations
 from aicf.extensions import Extension, Passes, flattened
@@ -129,7 +128,9 @@ def compile(
     modes = meta or "", bool(check_finite), budget, bound, strict, named, training
     requested = Options(target or "", *texts, *modes)
     with progress("compiling") as step, collector_paused():
-        compiled = _read_and_compiled(model, weights, requested, own, name, step)
+        step("reading")
+        source, given = read_weighted(model, read_weights(weights), make_context())
+        compiled = _compiled(source, given, requested, own, name or source.name, step)
     if wrong := wrong_declarations(compiled.decisions):
         _LOGGER.warning("%s: %s", compiled.name, warning_of(wrong))
     return compiled
@@ -156,19 +157,6 @@ def check_options(target: object, meta: object, name: object, check_finite: obje
         if given is not None:
             text_from(given, PolicyError, option)
     flag_from(check_finite, PolicyError, "check_finite")
-
-
-def _read_and_compiled(
-    model: Model,
-    weights: Weights | None,
-    requested: Options,
-    passes: Sequence[Extension],
-    name: str | None,
-    step: Step,
-) -> CompiledModel:
-    step("reading")
-    source, given = read_weighted(model, read_weights(weights), make_context())
-    return _compiled(source, given, requested, passes, name or source.name, step)
 
 
 def compile_source(
@@ -290,11 +278,10 @@ def _with_tuning_read(options: Options, module: ModuleOp) -> Options:
 
 
 def _own_threads(module: ModuleOp, threads: int) -> int:
-    stated = target_of(module).facts.data.get("threads")
-    own = 1 if stated is None else json_value(stated)
+    own = target_of(module).threads
     if threads not in (1, own):
         raise PolicyError(f"threads={threads}, but the program is for {own}; give the target too")
-    return own if isinstance(own, int) else 1
+    return own
 
 
 def _reject_options(source: Source, own: bool, requested: Options) -> None:
@@ -303,23 +290,10 @@ def _reject_options(source: Source, own: bool, requested: Options) -> None:
     One that is not final may have open instructions; it takes a policy and a tuning table for them, and a target if it
     names none.
     """
-    given = {
-        "target": requested.target,
-        "dims": requested.dims,
-        "policy": requested.policy,
-        "tuning": requested.tuning,
-        "meta": requested.meta,
-        "check_finite": requested.check_finite,
-        "memory_budget": requested.memory_budget,
-        "values": requested.values,
-        "training": requested.training,
-    }
-    followed = {
-        "target": source.is_open and not own,
-        "policy": source.is_open,
-        "tuning": source.is_open,
-    }
-    if wrong := [option for option, value in given.items() if value and not followed.get(option)]:
+    followed = {"threads", "strict", "passes"}  # as far as they can be, which is checked elsewhere
+    if source.is_open:
+        followed |= {"policy", "tuning"} if own else {"policy", "tuning", "target"}
+    if wrong := [option for option, value in vars(requested).items() if value and option not in followed]:
         raise PolicyError(
             f"{wrong[0]}= has no effect on an emit program, which is decided; "
             "run raise-emit to get its logical IR, and compile that"

@@ -243,7 +243,7 @@ _ASPECTS: Mapping[str, Callable[[_Instruction], str]] = {
 def _instructions(saved: SavedProgram) -> dict[str, list[_Instruction]]:
     """The instructions of each program, in text order."""
     members, origins = members_by_instruction(saved.module), _origins(saved.module)
-    plans = {plan.name: plan for plan in _plans(saved)}
+    plans = {plan.name: plan for plan in saved.plan.all_programs}
     found: dict[str, list[_Instruction]] = {}
     for program in programs_of(saved.module):
         name = program.sym_name.data
@@ -285,11 +285,6 @@ def _names(
     return tuple(names)
 
 
-def _plans(saved: SavedProgram) -> list[CapturePlan]:
-    prepare = saved.plan.prepare
-    return [*saved.plan.programs, *([prepare] if prepare is not None else [])]
-
-
 def _us(op: ResolvedOp) -> float:
     return 0.0 if op.expected_us is None else op.expected_us.value.data
 
@@ -304,7 +299,7 @@ def compare(before: SavedProgram, after: SavedProgram) -> Comparison:
             program, SavedProgram, InputMismatch, what, "what aicf.saved_program.read_saved_program returns"
         )
     ours, theirs = _instructions(before), _instructions(after)
-    plans = [{plan.name: plan for plan in _plans(saved)} for saved in (before, after)]
+    plans = [{plan.name: plan for plan in saved.plan.all_programs} for saved in (before, after)]
     both = [name for name in ours if name in theirs]
     found = [*_targets(before, after), *_saves(before, after)]
     found += [Difference(ONLY_IN_ONE, "", f"@{name}", "a program", "") for name in ours if name not in theirs]

@@ -233,12 +233,7 @@ def format_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def explain_programs(title: str, plan: ModulePlan, decisions: Sequence[Decision]) -> Explanation:
     """The instruction table of every program, `@prepare` last."""
-    return Explanation(title, tuple(_explain_program(program, decisions) for program in all_plans(plan)))
-
-
-def all_plans(plan: ModulePlan) -> tuple[CapturePlan, ...]:
-    """The plans of all programs, `@prepare` last."""
-    return plan.programs if plan.prepare is None else (*plan.programs, plan.prepare)
+    return Explanation(title, tuple(_explain_program(program, decisions) for program in plan.all_programs))
 
 
 def _explain_program(plan: CapturePlan, decisions: Sequence[Decision]) -> ProgramExplanation:
@@ -246,12 +241,14 @@ def _explain_program(plan: CapturePlan, decisions: Sequence[Decision]) -> Progra
         _row(node, launch, plan, decisions)
         for node, launch in zip(plan.graph.nodes, plan.launches, strict=True)
     )
-    bound = next(
-        (d.cost.get("lower_bound_bytes") for d in decisions if _is_about(d, _PLANS_MEMORY, plan.name)), None
-    )
-    return ProgramExplanation(
-        plan.name, rows, plan.arena_bytes, int(bound) if isinstance(bound, int | float) else None
-    )
+    return ProgramExplanation(plan.name, rows, plan.arena_bytes, lower_bound_of(plan.name, decisions))
+
+
+def lower_bound_of(program: str, decisions: Sequence[Decision]) -> int | None:
+    """The least bytes that any placement of a program's intermediates takes; None if the ledger does not say."""
+    costs = [decision.cost for decision in decisions if _is_about(decision, _PLANS_MEMORY, program)]
+    bound = costs[0].get("lower_bound_bytes") if costs else None
+    return int(bound) if isinstance(bound, int | float) else None
 
 
 def _is_about(decision: Decision, made_by: str, subject: str) -> bool:
@@ -314,7 +311,7 @@ def explain_value(plan: ModulePlan, decisions: Sequence[Decision], value: str) -
         InputMismatch: nothing has that name; the message lists the closest ones.
     """
     text_from(value, InputMismatch, "the name to explain")
-    plans = all_plans(plan)
+    plans = plan.all_programs
     named = {s for d in decisions for s in d.subjects if stands_for(s, value)}
     groups = {d.subjects[0] for d in decisions if d.is_of_fusion and named.intersection(d.subjects)}
     became: list[str] = []

@@ -85,8 +85,7 @@ def check_plan(plan: ModulePlan, plan_sha256: str, native: NativeCode, made_with
 
 def _programs(plan: ModulePlan) -> Mapping[str, CapturePlan]:
     """All programs by entry."""
-    prepare = [] if plan.prepare is None else [plan.prepare]
-    return {program.entry: program for program in (*plan.programs, *prepare)}
+    return {program.entry: program for program in plan.all_programs}
 
 
 def _disagreements(plan: ModulePlan, native: NativeCode) -> Iterator[str]:

@@ -176,16 +176,7 @@ def _read_onnx(
     found = read_onnx(model, has_row, training=training, given=given, untie=untie)
     verify_module(found.module)
     path = str(model) if isinstance(model, Path) else None
-    return Source(
-        found.module,
-        found.name,
-        found.weights,
-        found.trainable,
-        found.taken,
-        found.outputs,
-        path,
-        found.readers,
-    )
+    return Source(**vars(found), path=path)
 
 
 def _is_proto(model: Model) -> TypeIs[ModelProto]:

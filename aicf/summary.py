@@ -101,8 +101,8 @@ def summarize(title: str, plan: ModulePlan, decisions: Sequence[Decision]) -> Su
         for d in decisions
         if isinstance(us := d.cost.get("free_us"), int | float) and d.subjects
     }
-    explained = explain_programs(title, plan, decisions).programs
-    programs = tuple(_program(each, free) for each in explained if each.name != _prepare_name(plan))
+    explained = explain_programs(title, plan, decisions).programs[: len(plan.programs)]
+    programs = tuple(_program(each, free) for each in explained)
     return Summary(
         title,
         programs,
@@ -112,10 +112,6 @@ def summarize(title: str, plan: ModulePlan, decisions: Sequence[Decision]) -> Su
         sum(bind.nbytes for bind in plan.derived),
         tuple(_not_fused(decisions)),
     )
-
-
-def _prepare_name(plan: ModulePlan) -> str | None:
-    return None if plan.prepare is None else plan.prepare.name
 
 
 def _program(explained: ProgramExplanation, free: dict[str, float]) -> ProgramSummary:

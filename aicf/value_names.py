@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from aicf.explain import all_plans, format_table
+from aicf.explain import format_table
 from aicf.runtime.capture_plan import CapturePlan, ModulePlan
 from aicf.runtime.graph import Bind
 from aicf.runtime.tensors import describe
@@ -42,7 +42,7 @@ class ValueNames:
 
 def value_names(plan: ModulePlan) -> ValueNames:
     """The names of all programs, in the order in which programs mention them: the boundary, ops, instructions."""
-    plans = all_plans(plan)
+    plans = plan.all_programs
     found: dict[tuple[str, str], list[str]] = {}
     for program in plans:
         for bind in program.graph.binds:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from aicf.arguments import text_from
 from aicf.errors import InputMismatch
-from aicf.explain import ELIDES, Decision, all_plans, stands_for, unknown
+from aicf.explain import ELIDES, Decision, stands_for, unknown
 from aicf.runtime.capture_plan import CapturePlan, ModulePlan
 from aicf.runtime.graph import Node
 
@@ -66,7 +66,7 @@ def why_not(
                 return WhyNot(
                     one, other, (), (f"{value} is no instruction, but a view",), tuple(view.lines())
                 )
-            raise unknown(all_plans(plan), decisions, value)
+            raise unknown(plan.all_programs, decisions, value)
     together: list[str] = []
     apart: list[str] = []
     because: dict[str, None] = {}

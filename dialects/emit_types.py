@@ -118,6 +118,12 @@ class TargetAttr(ParametrizedAttribute):
     def print_parameters(self, printer: Printer) -> None:
         _print_named(printer, [self.backend.data, self.arch.data], self.facts)
 
+    @property
+    def threads(self) -> int:
+        """The threads that run programs of the target together."""
+        stated = self.facts.data.get("threads")
+        return stated.value.data if isinstance(stated, IntegerAttr) else 1
+
     def verify(self) -> None:
         threads = self.facts.data.get("threads")
         if threads is not None and not 1 <= (_i64_value(threads) or 0) <= MAX_THREADS:

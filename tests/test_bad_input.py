@@ -636,7 +636,7 @@ FORGERIES: dict[str, tuple[dict[str, bytes], dict[str, Any], str]] = {
         {},
         "entry 'plan.json' of the artifact is not JSON; compile the model again",
     ),
-    "ledger": ({LEDGER: b"[1]"}, {}, "ledger.decisions[0] must be an object, got int"),
+    "ledger": ({LEDGER: b"[1]"}, {}, "ledger[0] must be an object, got int"),
     "weights": (
         {WEIGHTS: b"abcdefghijkl"},
         {},

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from aicf.compiled import CompiledModel
-from aicf.inference.usage import lower_bound_of
+from aicf.explain import lower_bound_of
 from aicf.runtime.capture_plan import CapturePlan
 
 
@@ -79,6 +79,6 @@ def placed(executable: CompiledModel, plan: CapturePlan) -> Placed:
         f"{executable.plan.backend}:{executable.plan.arch}",
         dict(Counter(launch.kernel for launch in plan.launches).most_common()),
         plan.arena_bytes,
-        lower_bound_of(executable, plan.name),
+        lower_bound_of(plan.name, executable.decisions),
         tuple(bind.name for bind in plan.graph.binds if bind.binding == "staged"),
     )

@@ -17,6 +17,7 @@ import numpy as np
 
 from aicf.compiled import CompiledModel
 from aicf.errors import InputMismatch, PolicyError, SessionClosed, ValueNeeded
+from aicf.explain import lower_bound_of
 from aicf.inference.counting import Counts
 from aicf.inference.engines.base import Engine, EngineProgram
 from aicf.inference.interface import Bucket
@@ -28,7 +29,6 @@ from aicf.inference.usage import (
     FirstRun,
     Meter,
     ProgramMemory,
-    lower_bound_of,
     predicted_bytes,
     program_bytes,
 )
@@ -138,7 +138,7 @@ class Program:
     def memory(self) -> ProgramMemory:
         """Predicted and requested bytes."""
         run = self.first_run or FirstRun(predicted_bytes(self.executable, self.plan.name, is_first=True))
-        lower_bound = lower_bound_of(self.executable, self.plan.name)
+        lower_bound = lower_bound_of(self.plan.name, self.executable.decisions)
         return ProgramMemory(self.label, self.plan.arena_bytes, lower_bound, run.predicted, run.requested)
 
 
@@ -202,7 +202,7 @@ class Programs:
         key = self._key(arguments)
         program = None if key is None else self._by_key.get(key)
         if program is None:
-            self._check_open()
+            self.check_open()
             program = self._settle(arguments)
             self._remember(key, program)
         with self._lock:
@@ -263,7 +263,7 @@ class Programs:
         """The program of a bucket, made if need be. Raises as `find`, and ValueNeeded."""
         while True:
             with self._lock:
-                self._check_open()
+                self.check_open()
                 if (known := self._by_bucket.get(bucket)) is not None:
                     return known
                 making = self._making.setdefault(bucket, _Making())
@@ -326,7 +326,7 @@ class Programs:
 
     def _keep(self, program: Program) -> None:
         with self._lock:
-            self._check_open()
+            self.check_open()
             self._by_bucket[program.bucket] = program
             program.used = next(self._clock)
 
@@ -384,7 +384,8 @@ class Programs:
         for executable in {id(program.executable): program.executable for program in programs}.values():
             executable.release()
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
+        """Raises SessionClosed after `close`."""
         if self._is_closed:
             raise SessionClosed(
                 f"the session of '{self._engine.model}' is closed; make a new InferenceSession"

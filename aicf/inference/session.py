@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from aicf.arguments import flag_from, mapping_from, path_from
 from aicf.compiled import CompiledModel
-from aicf.errors import ArtifactError, InputMismatch, PolicyError, SessionClosed, ValueNeeded
+from aicf.errors import ArtifactError, InputMismatch, PolicyError, ValueNeeded
 from aicf.inference.binding import Binding
 from aicf.inference.engines.base import Engine, EngineProgram
 from aicf.inference.engines.opening import open_engine
@@ -318,10 +318,7 @@ class InferenceSession:
 
     def check_open(self) -> None:
         """Raises SessionClosed if the session is closed."""
-        if self._programs.is_closed:
-            raise SessionClosed(
-                f"the session of '{self._engine.model}' is closed; make a new InferenceSession"
-            )
+        self._programs.check_open()
 
     def __enter__(self) -> Self:
         return self

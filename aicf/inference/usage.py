@@ -13,9 +13,6 @@ from dataclasses import dataclass
 from aicf.compiled import CompiledModel
 from aicf.runtime.memory import Ledger, counting
 
-PLAN_MEMORY = "plan-memory"
-_LOWER_BOUND = "lower_bound_bytes"
-
 
 class Meter:
     """Counts what one executable requests, from its making on."""
@@ -80,15 +77,6 @@ def program_bytes(executable: CompiledModel, name: str, *, with_shared: bool) ->
     sizes = executable.memory()
     shared = (sizes["state"] + sizes.get("consts", 0)) if with_shared else 0
     return sizes[f"arena@{name}"] + shared
-
-
-def lower_bound_of(executable: CompiledModel, name: str) -> int | None:
-    """The least bytes that any placement of a program's intermediates takes; None if its ledger does not say."""
-    for decision in executable.decisions:
-        if decision.made_by == PLAN_MEMORY and name in decision.subjects:
-            found = decision.cost.get(_LOWER_BOUND)
-            return found if isinstance(found, int) else None
-    return None
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import ClassVar
 from xdsl.dialects.builtin import DictionaryAttr
 
 from aicf.errors import PolicyError
-from aicf.policies.fields import Reader, boolean, choice, integer, map_of, one_of, suggest
+from aicf.policies.fields import Reader, boolean, check_names, choice, integer, map_of
 from aicf.policies.section import Section
 
 MEMORY = ("shared", "separate")
@@ -85,13 +85,6 @@ class ExecutionPolicy(Section):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        one_of("memory", self.memory, MEMORY)
-        one_of("order", self.order, ORDERS)
-        for name, binding in self.bindings.items():
-            one_of(f"bindings.{name}", binding, BINDINGS)
-        for name, way in self.saves.items():
-            one_of(f"saves.{name}", way, SAVES)
-        one_of("new_shapes", self.new_shapes, NEW_SHAPES)
         counts = {
             "streams": self.streams,
             "max_programs": self.max_programs,
@@ -127,21 +120,12 @@ class ExecutionPolicy(Section):
 
     def check_programs(self, programs: Collection[str]) -> None:
         """Raises PolicyError, naming the path, for a key of `streams_of` that is no program."""
-        for name in self.streams_of:
-            if name not in programs:
-                raise PolicyError(
-                    f"streams_of.{name}: no program has that name; {suggest(name, programs, 'it has')}"
-                )
+        check_names("streams_of", self.streams_of, programs, "program has that name")
 
     def check_bindings(self, names: Collection[str]) -> None:
         """Raises PolicyError, naming the path, for a key of `bindings` that is no input or output."""
-        for name in self.bindings:
-            if name not in names:
-                hint = suggest(name, names, "it has")
-                raise PolicyError(f"bindings.{name}: no input or output has that name; {hint}")
+        check_names("bindings", self.bindings, names, "input or output has that name")
 
     def check_saves(self, names: Collection[str]) -> None:
         """Raises PolicyError, naming the path, for a key of `saves` that is no save."""
-        for name in self.saves:
-            if name not in names:
-                raise PolicyError(f"saves.{name}: no save has that id; {suggest(name, names, 'it has')}")
+        check_names("saves", self.saves, names, "save has that id")

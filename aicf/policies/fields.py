@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from xdsl.dialects.builtin import (
@@ -42,10 +42,11 @@ def suggest(name: str, legal: Collection[str], intro: str) -> str:
     return f"{close} {intro}: {', '.join(shown) or 'none'}{more}".strip()
 
 
-def one_of(path: str, value: str, legal: Sequence[str]) -> None:
-    """Raises PolicyError if `value` is not legal."""
-    if value not in legal:
-        raise PolicyError(f"{path}: '{value}' is not legal; {suggest(value, legal, 'legal')}")
+def check_names(field: str, names: Iterable[str], known: Collection[str], what: str) -> None:
+    """Raises PolicyError, naming the path, for the first key of a field that is not known; `what` it should be."""
+    for name in names:
+        if name not in known:
+            raise PolicyError(f"{field}.{name}: no {what}; {suggest(name, known, 'it has')}")
 
 
 def check_version(found: int, known: int) -> None:
@@ -92,6 +93,8 @@ def choice(legal: Sequence[str]) -> Reader:
 
     def read(path: str, value: object) -> str:
         _expect(path, isinstance(value, str), f"one of {', '.join(legal)}", value)
+        if value not in legal:
+            raise PolicyError(f"{path}: '{value}' is not legal; {suggest(cast(str, value), legal, 'legal')}")
         return cast(str, value)
 
     return read

@@ -17,11 +17,11 @@ from aicf.errors import PolicyError
 from aicf.policies.fields import (
     Reader,
     boolean,
+    check_names,
     choice,
     integer,
     json_value,
     map_of,
-    one_of,
     string,
     string_lists,
     strings,
@@ -126,11 +126,6 @@ class KernelPolicy(Section):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        one_of("determinism", self.determinism, DETERMINISM)
-        one_of("rounding", self.rounding, ROUNDING)
-        one_of("measurements", self.measurements, MEASUREMENTS)
-        for id_, layout in self.layouts.items():
-            one_of(f"layouts.{id_}", layout, LAYOUTS)
         self._check_groups()
         for id_ in self.records:
             self.expected_us(id_)
@@ -173,9 +168,7 @@ class KernelPolicy(Section):
             if key not in groups and key not in KINDS:
                 hints = f"{suggest(key, groups, 'groups')}; {suggest(key, KINDS, 'kinds')}"
                 raise PolicyError(f"kernels.{key}: no group or kind has that name; {hints}")
-        for key in self.records:
-            if key not in groups:
-                raise PolicyError(f"records.{key}: no group has that name; {suggest(key, groups, 'it has')}")
+        check_names("records", self.records, groups, "group has that name")
 
     def check_layout_keys(self, groups: Collection[str]) -> None:
         """Raises PolicyError, naming the path, for a key of `layouts` that is no group whose results may lie in either

@@ -257,8 +257,7 @@ class TuningTable:
         except ValueError as error:
             raise PolicyError(f"{where}: no JSON: {error}") from None
         try:
-            stored = from_json_value(_Stored, value, "tuning table")
-            return cls(stored.header, stored.works, stored.format, stored.version)
+            return from_json_value(cls, value, "tuning table")
         except (ArtifactError, PolicyError) as error:
             raise PolicyError(f"{where}: {error.message}") from None
 
@@ -284,16 +283,6 @@ class TuningTable:
                 f"cannot write the tuning table: {reason_of(error)}; choose a path that can be written",
                 location=str(path),
             ) from None
-
-
-@dataclass(frozen=True)
-class _Stored:
-    """The fields of the file."""
-
-    format: str
-    version: int
-    header: Header
-    works: tuple[MeasuredWorkload, ...]
 
 
 def text_digest(text: str) -> str:

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
-from aicf.dataclass_json import from_json_value, to_json_value
 from aicf.errors import ArtifactError
 from aicf.runtime.graph import ROLES, Bind, Graph, HostValue
 from aicf.runtime.host_formulas import FORMULAS, ROUND
@@ -119,9 +118,8 @@ class ModulePlan:
     @property
     def weights(self) -> tuple[Bind, ...]:
         """Everything that has an initial value from the weights, once each, in order of first use."""
-        plans = self.programs if self.prepare is None else (*self.programs, self.prepare)
         binds: dict[str, Bind] = {}
-        for bind in (bind for plan in plans for bind in plan.graph.weights):
+        for bind in (bind for plan in self.all_programs for bind in plan.graph.weights):
             known = binds.setdefault(bind.name, bind)
             if bind.updated and not known.updated:
                 binds[bind.name] = bind
@@ -153,20 +151,25 @@ class ModulePlan:
         """Whether any program changes what a later call sees."""
         return any(plan.graph.is_stateful for plan in self.programs)
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `from_json` gives an equal plan back."""
-        return to_json_value(self)
-
-    @classmethod
-    def from_json(cls, value: object) -> ModulePlan:
-        """Reads a stored plan. Raises ArtifactError if it is not one, or contradicts itself."""
-        plan = from_json_value(cls, value, "plan")
-        plan.check()
-        return plan
+    @property
+    def all_programs(self) -> tuple[CapturePlan, ...]:
+        """The plans of all programs, `prepare` last."""
+        return self.programs if self.prepare is None else (*self.programs, self.prepare)
 
     def check(self) -> None:
-        """Raises ArtifactError if it contradicts itself."""
-        _check(self)
+        """Raises ArtifactError if it contradicts itself: in what a running program relies on, and only a damaged file
+        can break."""
+        _require(self.threads >= 1, "the number of threads is not positive")
+        _require(bool(self.rows), "the dispatch table is empty")
+        _require(len(self.by_name) == len(self.programs), "two programs have one name")
+        known = all(row.program in self.by_name for row in self.rows)
+        _require(known, "the dispatch table names an unknown program")
+        ragged = any(len(row.sizes) != len(self.dims) for row in self.rows)
+        _require(not ragged, "the dispatch table has ragged rows")
+        for program in self.all_programs:
+            _check_program(program)
+        for problem in contradictions(self):
+            _require(False, problem)
 
 
 def contradictions(plan: ModulePlan) -> Iterator[str]:
@@ -216,21 +219,6 @@ def _wrong_counts(program: CapturePlan) -> Iterator[str]:
                     f"@{program.name}: {bind.role} '{bind.name}' counts dimension {counted.axis} of "
                     f"'{counted.output}'; an output of one i64 counts dimensions that outputs have"
                 )
-
-
-def _check(plan: ModulePlan) -> None:
-    """What a running program relies on, and what only a damaged file can break."""
-    _require(plan.threads >= 1, "the number of threads is not positive")
-    _require(bool(plan.rows), "the dispatch table is empty")
-    _require(len(plan.by_name) == len(plan.programs), "two programs have one name")
-    _require(
-        all(row.program in plan.by_name for row in plan.rows), "the dispatch table names an unknown program"
-    )
-    _require(all(len(row.sizes) == len(plan.dims) for row in plan.rows), "the dispatch table has ragged rows")
-    for program in (*plan.programs, *([plan.prepare] if plan.prepare is not None else [])):
-        _check_program(program)
-    for problem in contradictions(plan):
-        _require(False, problem)
 
 
 def _check_program(plan: CapturePlan) -> None:

@@ -11,7 +11,6 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from aicf.arguments import mapping_from
 from aicf.backends.native import DeviceCode, DeviceGraph, DeviceMemory
 from aicf.errors import AicfError, ArtifactError, CaptureError, InputMismatch
 from aicf.runtime import ranges
@@ -291,17 +290,6 @@ class DeviceGraphExec(GraphExec):
                 self._run = None
             return self._bound[name]
 
-    def fill(self, arrays: Mapping[str, object]) -> None:
-        """See `GraphExec`."""
-        for name, value in mapping_from(arrays, InputMismatch, "what is filled in").items():
-            memory = self[name]
-            if isinstance(memory, DeviceArray):
-                memory.assign(value)
-            elif isinstance(memory, np.ndarray):
-                memory[...] = self._program.by_name[name].check(value)
-            else:
-                raise InputMismatch(f"input '{name}' is bound to memory of another library; fill it there")
-
     def _rebound(self, run: Callable[[], None] | None, checked: Mapping[str, object]) -> None:
         if self._taken is not None:
             self._point_at_bound(self._taken)
@@ -374,21 +362,12 @@ class DeviceGraphExec(GraphExec):
     def _in_place(self, port: Port, value: object) -> DeviceArray | DeviceView | Array:
         taken = self._take()
         view = self._on_device(port, value)
-        role, name = port.bind.role, port.bind.name
         if view is None:
-            array = port.check(value)
-            if not port.fits_in_place(array):
-                raise InputMismatch(
-                    f"{role} '{name}' has strides {array.strides} bytes, binding needs aligned {port.strides}; use "
-                    "np.ascontiguousarray, or call the executable, which copies"
-                )
-            if role == "output" and not array.flags.writeable:
-                raise InputMismatch(f"output '{name}' is a read-only array; give writable memory")
-            return array
-        if value is taken.own[name]:
-            return taken.own[name]
-        if role == "output" and view.read_only:
-            raise InputMismatch(f"output '{name}' is a read-only array; give writable memory")
+            return port.check_in_place(value)
+        own = taken.own[port.bind.name]
+        if value is own:
+            return own
+        port.check_writable(view.read_only)
         return view
 
     def _range(self, bound: DeviceArray | DeviceView | Array) -> tuple[int, int]:

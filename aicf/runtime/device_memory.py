@@ -13,7 +13,7 @@ import numpy as np
 from aicf.backends.native import DeviceMemory
 from aicf.errors import AicfError
 from aicf.runtime.memory import count_buffer
-from aicf.runtime.tensors import Array
+from aicf.runtime.tensors import Array, address
 
 ALIGN = 256
 """Bytes: alignment of everything in a block, and of an allocation."""
@@ -49,10 +49,10 @@ class Block:
         """Address of a part."""
         return self.address + self.offsets[key]
 
-    @property
-    def range(self) -> tuple[int, int]:
-        """Addresses of the first and past the last byte."""
-        return self.address, self.address + self.nbytes
+    def upload(self, key: object, array: Array, queue: Queue) -> None:
+        """Queues the copy of a host array into a part."""
+        if array.nbytes:
+            self.memory.upload(self[key], address(array), array.nbytes, queue.handle)
 
 
 class PinnedBlock:

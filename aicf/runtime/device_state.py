@@ -55,7 +55,7 @@ class DeviceState(State):
                 block = Block(memory, {name: array.nbytes for name, array in self._on_device.items()})
                 queue = Queue(memory)
                 for name, array in self._on_device.items():
-                    _upload(block, name, array, queue)
+                    block.upload(name, array, queue)
                 self._resident = Resident(block, queue)
             return self._resident
 
@@ -73,7 +73,7 @@ class DeviceState(State):
             super().assign(values)
             if self._resident is not None:
                 for name in self._on_device.keys() & values.keys():
-                    _upload(self._resident.block, name, self.arrays[name], self._resident.queue)
+                    self._resident.block.upload(name, self.arrays[name], self._resident.queue)
 
     def release(self) -> None:
         """See `State`."""
@@ -91,8 +91,3 @@ class DeviceState(State):
             if (array := self.arrays[name]).nbytes:
                 block.memory.download(address(array), block[name], array.nbytes, queue.handle)
         block.memory.synchronize(queue.handle)
-
-
-def _upload(block: Block, name: str, array: Array, queue: Queue) -> None:
-    if array.nbytes:
-        block.memory.upload(block[name], address(array), array.nbytes, queue.handle)

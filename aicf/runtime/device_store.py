@@ -210,7 +210,7 @@ class DeviceStore:
         shared, queue, initial = _Shared(own, dict(found)), Queue(memory), self._initial()
         for key in own.offsets:
             if key in initial:
-                _upload(own, key, initial[key], queue)
+                own.upload(key, initial[key], queue)
         memory.synchronize(queue.handle)
         if self._plan.prepare is not None and self._prepares(found):
             self._prepare(self._plan.prepare, shared)
@@ -277,9 +277,9 @@ class DeviceStore:
         consts = {self._key(prepare, bind): bind for bind in prepare.graph.with_role("const")}
         for key in self._only_prepared():
             if key in consts:
-                _upload(extra, key, read_const(consts[key]), queue)
+                extra.upload(key, read_const(consts[key]), queue)
             elif key[0] == WEIGHT:
-                _upload(extra, key, self._weights[key[1]], queue)
+                extra.upload(key, self._weights[key[1]], queue)
         memory.synchronize(queue.handle)
         keys = {index: self._key(prepare, bind) for index, bind in enumerate(prepare.graph.binds, ARENA + 1)}
         addresses = {
@@ -349,8 +349,3 @@ class _Preparing:
 
 def _padded(parts: Mapping[PartKey, int]) -> int:
     return sum(padded(nbytes) for nbytes in parts.values())
-
-
-def _upload(block: Block, key: object, array: Array, queue: Queue) -> None:
-    if array.nbytes:
-        block.memory.upload(block[key], address(array), array.nbytes, queue.handle)

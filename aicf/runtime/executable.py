@@ -149,14 +149,12 @@ class Executable:
             HostStore(plan, self.weights, cached, self._code.on_host, shares_derived=is_shared)
             if native.place == "host"
             else DeviceStore(
-                *(
-                    plan,
-                    self.weights,
-                    cached,
-                    self._code.on_device,
-                    native.reserves,
-                    on_device or DeviceWeights(),
-                )
+                plan,
+                self.weights,
+                cached,
+                self._code.on_device,
+                native.reserves,
+                on_device or DeviceWeights(),
             )
         )
         self._lent: WeakMembers[GraphExec] = WeakMembers()
@@ -370,9 +368,8 @@ class Executable:
         """Gives back arenas, code and prepared weights, not state; the next call takes them again."""
         with self._lock:
             for lane in self._lanes.values():
-                lane.idle = (
-                    deque()
-                )  # calls in flight return their GraphExec to the old one, which goes with them
+                # Calls in flight return their GraphExec to the old one, which goes with them.
+                lane.idle = deque()
             lent = self._lent.all()
         with ExitStack() as parts:  # the last one first; what fails keeps none of the others
             parts.callback(self._code.release)

@@ -7,8 +7,6 @@ Pure data, read from IR by `plan_from_ir` and stored inside the capture plan. Ho
 
 from __future__ import annotations
 
-import random
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 ROLES = ("input", "output", "param", "state", "meta", "const", "derived")
@@ -151,26 +149,3 @@ class Graph:
     def is_stateful(self) -> bool:
         """Whether one run can change what the next one sees."""
         return any(bind.is_mutable for bind in self.binds)
-
-    def is_order(self, names: Sequence[str]) -> bool:
-        """Whether `names` are all operations in an order that the edges allow."""
-        seen: set[str] = set()
-        sources = {node.name: [edge.source for edge in node.after] for node in self.nodes}
-        for name in names:
-            if name in seen or not all(source in seen for source in sources.get(name, [name])):
-                return False
-            seen.add(name)
-        return len(seen) == len(self.nodes)
-
-    def random_order(self, seed: int) -> tuple[str, ...]:
-        """One order that the edges allow, the same for the same seed."""
-        pick = random.Random(seed)
-        waiting = {node.name: {edge.source for edge in node.after} for node in self.nodes}
-        order: list[str] = []
-        while waiting:
-            ready = [name for name, sources in waiting.items() if not sources]
-            order.append(pick.choice(ready))
-            del waiting[order[-1]]
-            for sources in waiting.values():
-                sources.discard(order[-1])
-        return tuple(order)

@@ -11,10 +11,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from aicf.arguments import mapping_from
 from aicf.errors import CaptureError, InputMismatch, quoted
 from aicf.runtime import ranges
 from aicf.runtime.capture_plan import CapturePlan
+from aicf.runtime.device_array import DeviceArray
 from aicf.runtime.ports import Boundary, Port, reject_unknown
 from aicf.runtime.state import State
 from aicf.runtime.tensors import Array
@@ -88,9 +91,16 @@ class GraphExec(ABC):
     def __getitem__(self, name: str) -> Bound:
         """The memory of input or output `name`: what was bound, else memory of ours."""
 
-    @abstractmethod
     def fill(self, arrays: Mapping[str, object]) -> None:
         """Copies values into the memory of inputs, by name. Raises InputMismatch if one does not fit."""
+        for name, value in mapping_from(arrays, InputMismatch, "what is filled in").items():
+            memory = self[name]
+            if isinstance(memory, DeviceArray):
+                memory.assign(value)
+            elif isinstance(memory, np.ndarray):
+                memory[...] = self._boundary.by_name[name].check(value)
+            else:
+                raise InputMismatch(f"input '{name}' is bound to memory of another library; fill it there")
 
     @abstractmethod
     def _rebound(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
 
-from aicf.arguments import mapping_from
 from aicf.backends.native import LoadedCode
-from aicf.errors import InputMismatch
 from aicf.runtime.capture_plan import ARENA, CapturePlan
 from aicf.runtime.consts import read_const
 from aicf.runtime.graph_exec import GraphExec
@@ -72,28 +71,6 @@ class HostProgram(Boundary):
         }
 
 
-class _MetaRow:
-    """The metas that the executable writes, in memory of the host.
-
-    Args:
-        plan: The program.
-        state: Its state, whose counters they follow from.
-    """
-
-    def __init__(self, plan: CapturePlan, state: State) -> None:
-        self._metas = HostMetas(plan, state.arrays, is_copy=False)
-        self.array = allocate(self._metas.nbytes)
-        self._row = self.array.data
-
-    def write(self) -> None:
-        """Writes the values for the next run."""
-        self._metas.write(self._row)
-
-    def around(self, run: Callable[[], None]) -> Callable[[], None]:
-        """A function that writes the metas, calls `run`, then keeps what follows from the metas."""
-        return self._metas.counted(self.write, run)
-
-
 class HostGraphExec(GraphExec):
     """See `GraphExec`.
 
@@ -132,24 +109,23 @@ class HostGraphExec(GraphExec):
             name = port.bind.name
             if (array := self._bound.get(name, self._stages.get(name))) is not None:
                 self._table[port.index] = address(array)
-        self._metas = self._place_metas()
-        run = self._bind_entry()
-        self._run = run if self._metas is None else self._metas.around(run)
+        self._run = self._bind_entry()
         return self._run
 
-    def _place_metas(self) -> _MetaRow | None:
-        """Points the table at the metas that the executable writes; None if there is none."""
-        if not (offsets := written_metas(self.plan)):
-            return None
-        assert self._state is not None
-        row = _MetaRow(self.plan, self._state)
-        for index, offset in offsets.items():
-            self._table[index] = address(row.array) + offset
-        return row
-
     def _bind_entry(self) -> Callable[[], None]:
+        """The call of the entry, with the metas that the executable writes around it."""
         entry = self._code.entry(self._program.plan.entry)
-        return bind_entry(entry, self._program.threads, ctypes.addressof(self._table))
+        run = bind_entry(entry, self._program.threads, ctypes.addressof(self._table))
+        self._write_metas: Callable[[], None] | None = None
+        if not (offsets := written_metas(self.plan)):
+            return run
+        assert self._state is not None
+        metas = HostMetas(self.plan, self._state.arrays, is_copy=False)
+        row = allocate(metas.nbytes)
+        for index, offset in offsets.items():
+            self._table[index] = address(row) + offset
+        self._write_metas = partial(metas.write, row.data)
+        return metas.counted(self._write_metas, run)
 
     def release(self) -> None:
         """See `GraphExec`."""
@@ -159,7 +135,7 @@ class HostGraphExec(GraphExec):
                 return
             self._run = None
             del (
-                self._metas,
+                self._write_metas,
                 self._code,
                 self._arena,
                 self._table,
@@ -180,12 +156,6 @@ class HostGraphExec(GraphExec):
         if name not in self._bound:
             self.bind({name: self._program.by_name[name].new_buffer()})
         return self._bound[name]
-
-    def fill(self, arrays: Mapping[str, object]) -> None:
-        """See `GraphExec`."""
-        for name, value in mapping_from(arrays, InputMismatch, "what is filled in").items():
-            memory = self[name]
-            memory[...] = self._program.by_name[name].check(value)
 
     def _rebound(
         self, run: Callable[[], None] | None, checked: Mapping[str, Array]
@@ -208,16 +178,7 @@ class HostGraphExec(GraphExec):
         return run
 
     def _in_place(self, port: Port, value: object) -> Array:
-        array = port.check(value)
-        role, name = port.bind.role, port.bind.name
-        if not port.fits_in_place(array):
-            raise InputMismatch(
-                f"{role} '{name}' has strides {array.strides} bytes, zero-copy needs aligned {port.strides}; "
-                "use np.ascontiguousarray, or call the executable, which copies"
-            )
-        if role == "output" and not array.flags.writeable:
-            raise InputMismatch(f"output '{name}' is a read-only array; give writable memory")
-        return array
+        return port.check_in_place(value)
 
     def _range(self, bound: Array) -> tuple[int, int]:
         return byte_range(bound)
@@ -300,8 +261,8 @@ class HostGraphExec(GraphExec):
             entry = self._code.profile_entry(self._program.plan.entry)
             if entry is None:
                 return None
-            if self._metas is not None:
-                self._metas.write()
+            if self._write_metas is not None:
+                self._write_metas()
             table, threads = ctypes.addressof(self._table), self._program.threads
             launches = range(-1, len(self.plan.launches))
             runs = [bind_launch(entry, launch, threads, table) for launch in launches]

@@ -14,7 +14,6 @@ from typing import cast
 
 from xdsl.dialects.builtin import (
     DictionaryAttr,
-    IntegerAttr,
     ModuleOp,
     SymbolRefAttr,
 )
@@ -87,7 +86,7 @@ def read_module(module: ModuleOp) -> ModulePlan:
     plan = ModulePlan(
         backend=target.backend.data,
         arch=target.arch.data,
-        threads=_threads_of(target),
+        threads=target.threads,
         dims=dims,
         rows=rows,
         programs=tuple(plans.values()),
@@ -96,11 +95,6 @@ def read_module(module: ModuleOp) -> ModulePlan:
     for problem in contradictions(plan):
         raise PlanError(problem)
     return plan
-
-
-def _threads_of(target: TargetAttr) -> int:
-    threads = target.facts.data.get("threads")
-    return threads.value.data if isinstance(threads, IntegerAttr) else 1
 
 
 def read_graph(program: ProgramOp) -> Graph:
@@ -138,7 +132,7 @@ def code_units(module: ModuleOp) -> tuple[CodeUnit, ...]:
 
 def program_needs(module: ModuleOp) -> tuple[ProgramNeeds, ...]:
     """What the code of each program takes for granted, from the operands of its instructions."""
-    threads = _threads_of(target_of(module))
+    threads = target_of(module).threads
     return tuple(
         ProgramNeeds(entry_symbol(program), threads, len(program.instructions), _reached_bytes(program))
         for program in programs_of(module)
@@ -188,17 +182,9 @@ class _Addresses:
 
     def operand(self, value: SSAValue) -> OperandRef:
         """The form for the plan."""
-        base, offset = self.at[value]
-        type_ = buffer_of(value)
-        layout = type_.get_layout()
-        return OperandRef(
-            base,
-            offset,
-            type_.get_shape(),
-            type_.get_strides(),
-            element_of(type_.element_type).name,
-            None if layout is None else str(layout),
-        )
+        ref = self.ref(value)
+        layout = None if ref.layout is None else str(ref.layout)
+        return OperandRef(ref.base, ref.offset, ref.shape, ref.strides, ref.dtype, layout)
 
     def ref(self, value: SSAValue) -> BufferRef:
         """The form for code generators."""

@@ -21,12 +21,6 @@ COPY_BYTES = 16384
 but over 1 us to say where an array lies."""
 
 
-class SupportsDLPack(Protocol):
-    """An array of another library."""
-
-    def __dlpack__(self, *, stream: Any = None) -> Any: ...
-
-
 class Described(Protocol):
     """What messages say of an input or output; a size that is not fixed is its name."""
 
@@ -108,6 +102,22 @@ class Port:
         if array.dtype != self.dtype or array.shape != self.shape:
             raise self.mismatch(array, what)
         return array
+
+    def check_in_place(self, value: object) -> Array:
+        """As `check`, of memory that the program reads or writes where it is. Raises InputMismatch if it cannot."""
+        array = self.check(value)
+        if not self.fits_in_place(array):
+            raise InputMismatch(
+                f"{self.bind.role} '{self.bind.name}' has strides {array.strides} bytes, zero-copy needs aligned "
+                f"{self.strides}; use np.ascontiguousarray, or call the executable, which copies"
+            )
+        self.check_writable(not array.flags.writeable)
+        return array
+
+    def check_writable(self, read_only: bool) -> None:
+        """Raises InputMismatch if the memory of an output is read-only."""
+        if self.bind.role == "output" and read_only:
+            raise InputMismatch(f"output '{self.bind.name}' is a read-only array; give writable memory")
 
     def mismatch(self, array: Array, what: str = "") -> InputMismatch:
         """The error for an array of the wrong shape or dtype."""

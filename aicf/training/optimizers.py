@@ -78,9 +78,10 @@ class Optimizer(ABC):
     def update(self, graph: Graph, of: Operands, name: str) -> list[Value]:
         """The parameter and its states after the step, by an op called `name`."""
 
-    @abstractmethod
     def with_weight_decay(self, weight_decay: float) -> Optimizer:
         """The same with another weight decay."""
+        changes = {"weight_decay": weight_decay}
+        return replace(self, **changes)
 
     def grouped(self, ranks: Mapping[str, int]) -> dict[str, tuple[Optimizer, float]]:
         """The optimizer of each parameter, and the scale of its learning rate.
@@ -121,10 +122,6 @@ class SGD(Optimizer):
         """See `Optimizer.states`."""
         return ("momentum_buffer",) if self.momentum else ()
 
-    def with_weight_decay(self, weight_decay: float) -> Optimizer:
-        """See `Optimizer.with_weight_decay`."""
-        return replace(self, weight_decay=weight_decay)
-
     def update(self, graph: Graph, of: Operands, name: str) -> list[Value]:
         """See `Optimizer.update`."""
         return graph.sgd(
@@ -154,10 +151,6 @@ class Adam(Optimizer):
     def states(self) -> tuple[str, ...]:
         """See `Optimizer.states`."""
         return ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if self.amsgrad else ()))
-
-    def with_weight_decay(self, weight_decay: float) -> Optimizer:
-        """See `Optimizer.with_weight_decay`."""
-        return replace(self, weight_decay=weight_decay)
 
     def update(self, graph: Graph, of: Operands, name: str) -> list[Value]:
         """See `Optimizer.update`."""

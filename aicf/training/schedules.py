@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 from aicf.dialects import logical
 from aicf.errors import InvalidIR
@@ -78,6 +78,8 @@ class Constant(_Warmed):
 class _Falling(_Warmed, ABC):
     """From `lr` down to `final` at step `total`, and `final` from there."""
 
+    SHAPE: ClassVar[logical.Schedule]
+
     total: int = 0
     final: float = 0.0
 
@@ -85,9 +87,10 @@ class _Falling(_Warmed, ABC):
         """See `Schedule.scaled`."""
         return replace(self, lr=self.lr * factor, final=self.final * factor)
 
-    def _rate(self, graph: Graph, step: Value, dtype: str, schedule: logical.Schedule) -> Value:
+    def rate(self, graph: Graph, step: Value, dtype: str) -> Value:
+        """See `InProgram.rate`."""
         return graph.learning_rate(
-            step, schedule, self.lr, self.warmup, self.total, self.final, dtype, name="lr"
+            step, self.SHAPE, self.lr, self.warmup, self.total, self.final, dtype, name="lr"
         )
 
 
@@ -95,18 +98,14 @@ class _Falling(_Warmed, ABC):
 class Linear(_Falling):
     """Down by a line."""
 
-    def rate(self, graph: Graph, step: Value, dtype: str) -> Value:
-        """See `InProgram.rate`."""
-        return self._rate(graph, step, dtype, "linear")
+    SHAPE = "linear"
 
 
 @dataclass(frozen=True)
 class Cosine(_Falling):
     """Down by half a wave. Loshchilov and Hutter, SGDR, 2017."""
 
-    def rate(self, graph: Graph, step: Value, dtype: str) -> Value:
-        """See `InProgram.rate`."""
-        return self._rate(graph, step, dtype, "cosine")
+    SHAPE = "cosine"
 
 
 @dataclass(frozen=True)

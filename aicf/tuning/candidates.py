@@ -25,7 +25,6 @@ from aicf.compiler import resolve_options
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_types import KernelAttr, TargetAttr
-from aicf.dialects.json_values import json_value
 from aicf.errors import PolicyError, quoted
 from aicf.frontends.text import make_context
 from aicf.passes.bodies.buffer_aliasing import lies_alone
@@ -284,11 +283,10 @@ def prepare(model: Model, options: Options, variants: int, step: Step) -> Prepar
         step(f"compiling {number} of {len(found)}: {candidate.label}")
         cases.append(compiled(candidate, module, context))
     target = target_of(module)
-    threads = target.facts.data.get("threads")
     return Prepared(
         target.backend.data,
         target.arch.data,
-        int(str(json_value(threads))) if threads is not None else 1,
+        target.threads,
         dict(libraries_of(target)),
         dict(toolchain_lock()),
         tuple(cases),

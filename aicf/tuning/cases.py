@@ -7,10 +7,11 @@ code: measure only what you or someone you trust prepared.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
+from aicf import native_file
 from aicf.arguments import instance_from, path_from
 from aicf.artifact import digest
 from aicf.backends.native import NativeCode
@@ -19,7 +20,7 @@ from aicf.errors import ArtifactError
 from aicf.files import reason_of, write_whole
 from aicf.policies.tuning_table import WorkloadKey
 
-FORMAT = 4
+FORMAT = 5
 INDEX = "cases.json"
 NUMBERS = 2
 """How many different integers there are in memory that holds no indices: zeros and ones."""
@@ -43,20 +44,19 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Case:
-    """One kernel in one variant on one piece of work, compiled.
+class Work:
+    """One kernel in one variant on one piece of work, whatever holds its code.
 
     Args:
         group: A group that does this work, for messages.
         work: What is run.
         kernel, version: Which kernel.
         spec: The entries that tell this variant from the kernel's others.
-        device_fields: Entries of the record that only the device can give; then `native` cannot run yet, and the
+        device_fields: Entries of the record that only the device can give; then its code cannot run yet, and the
             device makes its variants from it.
         starts_early: Whether the kernel waits for its predecessors inside, and lets its successors start early.
         entry: Symbol of the program.
         memory: What the pointer table points to: the arena, then the binds.
-        native: Its code: one program with one instruction.
     """
 
     group: str
@@ -68,6 +68,16 @@ class Case:
     starts_early: bool
     entry: str
     memory: tuple[Memory, ...]
+
+
+@dataclass(frozen=True)
+class Case(Work):
+    """One kernel in one variant on one piece of work, compiled.
+
+    Args:
+        native: Its code: one program with one instruction.
+    """
+
     native: NativeCode
 
     @property
@@ -78,15 +88,13 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """Everything there is to measure for a model.
+class _Target:
+    """What cases are for, and how they were made.
 
     Args:
         backend, arch, threads: The target.
         libraries: Versions of the libraries that the target lists.
         toolchain: Versions of the packages that made the code.
-        cases: One for each candidate.
-        neighbour: What stands between two runs of a case; None for nothing.
     """
 
     backend: str
@@ -94,6 +102,17 @@ class Prepared:
     threads: int
     libraries: dict[str, object]
     toolchain: dict[str, object]
+
+
+@dataclass(frozen=True)
+class Prepared(_Target):
+    """Everything there is to measure for a model.
+
+    Args:
+        cases: One for each candidate.
+        neighbour: What stands between two runs of a case; None for nothing.
+    """
+
     cases: tuple[Case, ...]
     neighbour: Case | None = None
 
@@ -102,42 +121,17 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class _Code:
-    """Native code in a file of its own, found by its digest."""
+class _StoredCase(Work):
+    """A case with its code in a file of its own, which is called by the digest of its bytes."""
 
-    sha256: str
-    features: tuple[str, ...]
-    functions: tuple[str, ...]
-    place: str
-    reserves: dict[str, object]
+    native: str
 
 
 @dataclass(frozen=True)
-class _StoredCase:
-    """A case with its code elsewhere; otherwise the fields of `Case`."""
-
-    group: str
-    work: WorkloadKey
-    kernel: str
-    version: int
-    spec: dict[str, object]
-    device_fields: tuple[str, ...]
-    starts_early: bool
-    entry: str
-    memory: tuple[Memory, ...]
-    native: _Code
-
-
-@dataclass(frozen=True)
-class _Index:
+class _Index(_Target):
     """The fields of `cases.json`."""
 
     format: int
-    backend: str
-    arch: str
-    threads: int
-    libraries: dict[str, object]
-    toolchain: dict[str, object]
     cases: tuple[_StoredCase, ...]
     neighbour: _StoredCase | None
 
@@ -152,17 +146,13 @@ def save(prepared: Prepared, folder: Path) -> None:
     folder = path_from(folder, ArtifactError, _FOLDER)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        neighbour = prepared.neighbour
-        for case in (*prepared.cases, *(() if neighbour is None else (neighbour,))):
-            code = case.native.code
-            _write(folder / digest(code), code)
-        index = {
-            **to_json_value(replace(prepared, cases=(), neighbour=None)),
-            "format": FORMAT,
-            "cases": [_stored(case) for case in prepared.cases],
-            "neighbour": None if neighbour is None else _stored(neighbour),
-        }
-        _write(folder / INDEX, (json.dumps(index, indent=1) + "\n").encode())
+        index = _Index(
+            *(prepared.backend, prepared.arch, prepared.threads, prepared.libraries, prepared.toolchain),
+            FORMAT,
+            tuple(_stored(case, folder) for case in prepared.cases),
+            None if prepared.neighbour is None else _stored(prepared.neighbour, folder),
+        )
+        _write(folder / INDEX, (json.dumps(to_json_value(index), indent=1) + "\n").encode())
     except OSError as error:
         raise ArtifactError(
             f"'{folder}' cannot be written: {reason_of(error)}; choose another folder"
@@ -173,11 +163,12 @@ def _write(path: Path, data: bytes) -> None:
     write_whole(path, lambda stream: stream.write(data))
 
 
-def _stored(case: Case) -> object:
-    native = case.native
-    code = _Code(digest(native.code), native.features, native.functions, native.place, dict(native.reserves))
-    fields = {name: to_json_value(value) for name, value in vars(case).items() if name != "native"}
-    return {**fields, "native": to_json_value(code)}
+def _stored(case: Case, folder: Path) -> _StoredCase:
+    """A case whose code has been written."""
+    code = native_file.to_bytes(case.native, case.work.digest)
+    name = digest(code)
+    _write(folder / name, code)
+    return _StoredCase(**_with(case, native=name))
 
 
 def load(folder: Path) -> Prepared:
@@ -195,32 +186,24 @@ def load(folder: Path) -> Prepared:
     index = from_json_value(_Index, cast(object, value), INDEX)
     cases = tuple(_case(stored, folder) for stored in index.cases)
     neighbour = None if index.neighbour is None else _case(index.neighbour, folder)
-    return Prepared(
-        index.backend, index.arch, index.threads, index.libraries, index.toolchain, cases, neighbour
-    )
+    fields = _with(index, cases=cases, neighbour=neighbour)
+    del fields["format"]
+    return Prepared(**fields)
+
+
+def _with(value: object, **others: object) -> dict[str, Any]:
+    """The fields of a value, with others in place of some."""
+    return {**vars(value), **others}
 
 
 def _case(stored: _StoredCase, folder: Path) -> Case:
     try:
-        code = (folder / stored.native.sha256).read_bytes()
+        code = (folder / stored.native).read_bytes()
     except (OSError, ValueError) as error:
         raise ArtifactError(
             f"the code of '{stored.kernel}' is missing: {reason_of(error)}; prepare the cases again"
         ) from None
-    if digest(code) != stored.native.sha256:
+    if digest(code) != stored.native:
         raise ArtifactError(f"the code of '{stored.kernel}' is damaged; prepare the cases again")
-    place = "device" if stored.native.place == "device" else "host"
-    reserves = {entry: size for entry, size in stored.native.reserves.items() if isinstance(size, int)}
-    native = NativeCode(code, stored.native.features, stored.native.functions, place, reserves)
-    return Case(
-        stored.group,
-        stored.work,
-        stored.kernel,
-        stored.version,
-        stored.spec,
-        stored.device_fields,
-        stored.starts_early,
-        stored.entry,
-        stored.memory,
-        native,
-    )
+    native, _ = native_file.read(code)
+    return Case(**_with(stored, native=native))

@@ -11,8 +11,8 @@ measured last would lose.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache
 from statistics import median
@@ -23,7 +23,6 @@ import numpy as np
 from aicf.backends.cuda.runtime import library
 from aicf.backends.cuda.runtime.device import CudaDevice
 from aicf.backends.cuda.runtime.device_program import (
-    Address,
     Dependency,
     DeviceModule,
     DeviceProgram,
@@ -219,7 +218,7 @@ class _Timer:
             self.cleanup.callback(self.device.free, descriptors)
         graph = code.capture(program.entry, table, descriptors, self.stream)
         found: list[float] = []
-        with self._events() as (start, end):
+        with self.device.event() as start, self.device.event() as end:
             for number in range(WARM_UP + launches):
                 sleep(PAUSE_S)
                 before()
@@ -231,11 +230,6 @@ class _Timer:
                 if number >= WARM_UP:
                     found.append(driver.milliseconds(start, end) * 1e3 / runs)
         return found
-
-    @contextmanager
-    def _events(self) -> Generator[tuple[int, int]]:
-        with self.device.event() as start, self.device.event() as end:
-            yield start, end
 
 
 def _aligned(nbytes: int) -> int:
@@ -317,19 +311,9 @@ class _Link:
         """This one, then the other, on memory of its own."""
         first, count = self.program, len(self.program.order)
         early = self.early and other.early
-        kernels, libraries = list(first.kernels), list(first.libraries)
-        for number, node in enumerate(other.program.nodes()):
-            after = tuple(replace(edge, node=edge.node + count) for edge in node.after)
-            moved = _moved(node, first.table_size, after if number else (Dependency(count - 1, early),))
-            kernels += [moved] if isinstance(moved, KernelNode) else []
-            libraries += [moved] if isinstance(moved, LibraryNode) else []
-        program = DeviceProgram(
-            first.entry,
-            first.table_size + other.program.table_size,
-            tuple(kernels),
-            tuple(libraries),
-            first.order + other.program.order,
-        )
+        moved = _later(other.program, count, first.table_size, Dependency(count - 1, early))
+        table_size = first.table_size + other.program.table_size
+        program = _program(first.entry, table_size, [*first.nodes(), *moved])
         memory = (*self.memory, *(replace(region, fixed=False) for region in other.memory))
         return _Link(program, memory, early, self.module, {**other.cubins, **self.cubins})
 
@@ -340,36 +324,43 @@ def _repeated(program: DeviceProgram, runs: int, copies: int, early: bool) -> De
     Args:
         early: Whether a run may start before the previous one ends: the kernel waits inside.
     """
-    kernels: list[KernelNode] = []
-    libraries: list[LibraryNode] = []
-    count = len(program.order)
+    count, size = len(program.order), program.table_size
+    nodes: list[KernelNode | LibraryNode] = []
     for run in range(runs):
-        first = run * count
-        for number, node in enumerate(program.nodes()):
-            after = tuple(replace(edge, node=edge.node + first) for edge in node.after)
-            if number == 0 and run > 0:
-                after = (Dependency(first - 1, early),)
-            moved = _moved(node, run % copies * program.table_size, after)
-            kernels += [moved] if isinstance(moved, KernelNode) else []
-            libraries += [moved] if isinstance(moved, LibraryNode) else []
-    order = program.order * runs
-    size = program.table_size * copies
-    return DeviceProgram(program.entry, size, tuple(kernels), tuple(libraries), order)
+        before = Dependency(run * count - 1, early) if run else None
+        nodes += _later(program, run * count, run % copies * size, before)
+    return _program(program.entry, size * copies, nodes)
+
+
+def _later(
+    program: DeviceProgram, count: int, shift: int, before: Dependency | None
+) -> Iterator[KernelNode | LibraryNode]:
+    """The nodes of a program that comes after `count` others, with its pointer table `shift` entries further on.
+
+    Args:
+        before: What its first node waits for; None leaves that as it is.
+    """
+    for number, node in enumerate(program.nodes()):
+        after = tuple(replace(edge, node=edge.node + count) for edge in node.after)
+        yield _moved(node, shift, after if number or before is None else (before,))
+
+
+def _program(entry: str, table_size: int, nodes: Sequence[KernelNode | LibraryNode]) -> DeviceProgram:
+    kernels = tuple(node for node in nodes if isinstance(node, KernelNode))
+    libraries = tuple(node for node in nodes if isinstance(node, LibraryNode))
+    order = "".join("k" if isinstance(node, KernelNode) else "l" for node in nodes)
+    return DeviceProgram(entry, table_size, kernels, libraries, order)
 
 
 def _moved(
     node: KernelNode | LibraryNode, shift: int, after: tuple[Dependency, ...]
 ) -> KernelNode | LibraryNode:
     """The node with its pointer table entries shifted, and with other predecessors."""
-    addresses = tuple(_shifted(address, shift) for address in node.addresses)
+    addresses = tuple(replace(address, base=address.base + shift) for address in node.addresses)
     if isinstance(node, LibraryNode):
         return replace(node, addresses=addresses, after=after)
     maps = tuple(replace(map_, base=map_.base + shift) for map_ in node.maps)
     return replace(node, addresses=addresses, maps=maps, after=after)
-
-
-def _shifted(address: Address, shift: int) -> Address:
-    return replace(address, base=address.base + shift)
 
 
 def _with_algorithm(

@@ -10,7 +10,7 @@ from time import perf_counter_ns
 import numpy as np
 
 from aicf.backends.host import processor_name
-from aicf.backends.native import LoadedCode, NativeCode
+from aicf.backends.native import NativeCode
 from aicf.backends.registry import get_backend, load_native
 from aicf.errors import BackendUnavailable
 from aicf.runtime.memory import allocate
@@ -59,12 +59,10 @@ class HostDevice:
         loaded = load_native(self._backend, native)
         buffers = [_filled(memory, seed) for seed, memory in enumerate(case.memory)]
         pointers = [address(buffer) for buffer in buffers]
-        table = _table([*pointers, *loaded.function_addresses()])
-        run = self._run(loaded, case.entry, ctypes.addressof(table))
+        pointers += loaded.function_addresses()
+        table = (ctypes.c_void_p * len(pointers))(*pointers)
+        run = bind_entry(loaded.entry(case.entry), self._threads, ctypes.addressof(table))
         return Samples(self._cold(run), _warm(run))
-
-    def _run(self, loaded: LoadedCode, entry: str, table: int) -> Callable[[], None]:
-        return bind_entry(loaded.entry(entry), self._threads, table)
 
     def _cold(self, run: Callable[[], None]) -> list[float]:
         samples: list[float] = []
@@ -72,10 +70,6 @@ class HostDevice:
             self._flush.fill(number)
             samples.append(_nanoseconds(run) / 1e3)
         return samples
-
-
-def _table(pointers: Sequence[int]) -> ctypes.Array[ctypes.c_void_p]:
-    return (ctypes.c_void_p * len(pointers))(*pointers)
 
 
 def _filled(memory: Memory, seed: int) -> Array:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, StringAttr
+from xdsl.dialects.builtin import DictionaryAttr, StringAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.common.kernel import AnyKernel
@@ -68,12 +68,11 @@ class Measurements:
         if not tuning:
             return Measurements(None, target)
         table = resolve_tuning(tuning)
-        threads = target.facts.data.get("threads")
         check_header(
             table.header,
             target.backend.data,
             target.arch.data,
-            threads.value.data if isinstance(threads, IntegerAttr) else 1,
+            target.threads,
             libraries_of(target),
         )
         kernels = get_kernels(target.backend.data)

@@ -9,8 +9,9 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from aicf.backends.reference.backend import ReferenceBackend
+from aicf.dataclass_json import from_json_value
 from aicf.frontends.text import parse_module
-from aicf.runtime import Executable
+from aicf.runtime import Executable, ModulePlan
 from aicf.runtime.plan_from_ir import code_units, read_module, target_of
 
 TARGET = '#emit.target<"reference", "typed", {threads = 1 : i64}>'
@@ -156,3 +157,10 @@ def executable(text: str, weights: Mapping[str, np.ndarray], **options: Any) -> 
 def random(rng: np.random.Generator, *shape: int) -> np.ndarray:
     """Normal f32 numbers."""
     return rng.standard_normal(shape).astype(np.float32)
+
+
+def read_plan(value: object) -> ModulePlan:
+    """A plan that `to_json_value` stored. Raises ArtifactError if it is not one, or contradicts itself."""
+    plan = from_json_value(ModulePlan, value, "plan")
+    plan.check()
+    return plan

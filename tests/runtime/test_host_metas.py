@@ -12,11 +12,12 @@ import pytest
 
 import aicf
 from aicf.compiled import CompiledModel
+from aicf.dataclass_json import to_json_value
 from aicf.dialects.host_formulas import SIGNATURES
 from aicf.errors import ArtifactError
-from aicf.runtime.capture_plan import ModulePlan
 from aicf.runtime.host_formulas import FORMULAS
 from aicf.runtime.host_metas import HostMetas
+from tests.runtime.support import read_plan
 from tests.support.meta_programs import START, scalars, scalars_program
 
 
@@ -109,8 +110,8 @@ def test_a_damaged_plan_computes_nothing(host: CompiledModel, change: dict[str, 
     )
     damaged = replace(host.plan, programs=(replace(program, graph=replace(program.graph, binds=binds)),))
     with pytest.raises(ArtifactError, match="is computed in an unknown way"):
-        ModulePlan.from_json(damaged.to_json())
-    assert ModulePlan.from_json(host.plan.to_json()) == host.plan
+        read_plan(to_json_value(damaged))
+    assert read_plan(to_json_value(host.plan)) == host.plan
 
 
 def test_an_interrupted_run_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:

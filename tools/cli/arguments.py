@@ -43,6 +43,10 @@ Values = Annotated[
         show_default=False,
     ),
 ]
+Policy = Annotated[
+    str | None,
+    typer.Option(help="'auto', inline JSON, or a .json or .yaml file.", show_default=False),
+]
 Tuning = Annotated[
     Path | None, typer.Option(help="Measured times, a file that `aicf tune` wrote.", show_default=False)
 ]

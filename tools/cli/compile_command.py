@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from aicf.tools.cli.arguments import (
     CheckFinite,
     Dims,
@@ -14,6 +10,7 @@ from aicf.tools.cli.arguments import (
     Model,
     Name,
     Output,
+    Policy,
     Strict,
     Target,
     Threads,
@@ -33,10 +30,7 @@ def compile_command(
     target: Target = None,
     dims: Dims = None,
     values: Values = "",
-    policy: Annotated[
-        str | None,
-        typer.Option(help="'auto', inline JSON, or a .json or .yaml file.", show_default=False),
-    ] = None,
+    policy: Policy = None,
     tuning: Tuning = None,
     threads: Threads = 1,
     meta: Meta = None,

@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aicf.tools.cli.arguments import (
-    CheckFinite,
-    Dims,
-    MemoryBudget,
-    Meta,
-    Model,
-    Name,
-    Output,
-    Strict,
-    Target,
-    Threads,
-    Training,
-    Tuning,
-    Values,
-    Weights,
-)
 from aicf.tools.cli.compile_command import compile_command
 from aicf.tools.cli.outputs import check_output
 
@@ -83,40 +68,23 @@ def _training(options: Options) -> str:
     return (f" --meta {options.meta}" if options.meta else "") + flags
 
 
-def apply_command(
-    model: Model,
-    policy: Annotated[
-        Path, typer.Argument(metavar="POLICY", help="A .yaml or .json file.", show_default=False)
-    ],
-    output: Output,
-    weights: Weights = None,
-    target: Target = None,
-    dims: Dims = None,
-    values: Values = "",
-    tuning: Tuning = None,
-    threads: Threads = 1,
-    meta: Meta = None,
-    check_finite: CheckFinite = False,
-    memory_budget: MemoryBudget = 0,
-    strict: Strict = False,
-    training: Training = False,
-    name: Name = None,
-) -> None:
+def apply_command(**options: Any) -> None:
     """Compile a model with the decisions in a policy; the same as `aicf compile --policy`."""
-    compile_command(
-        model,
-        output,
-        weights,
-        target,
-        dims,
-        values,
-        str(policy),
-        tuning,
-        threads,
-        meta,
-        check_finite,
-        memory_budget,
-        strict,
-        training,
-        name,
-    )
+    options["policy"] = str(options["policy"])
+    compile_command(**options)
+
+
+_PolicyFile = Annotated[
+    Path, typer.Argument(metavar="POLICY", help="A .yaml or .json file.", show_default=False)
+]
+
+
+def _apply_signature() -> inspect.Signature:
+    """The arguments of `aicf compile`, with the policy as the second one; typer reads them."""
+    own = inspect.signature(compile_command, eval_str=True)
+    policy = own.parameters["policy"].replace(annotation=_PolicyFile, default=inspect.Parameter.empty)
+    model, *others = (each for each in own.parameters.values() if each.name != "policy")
+    return own.replace(parameters=[model, policy, *others])
+
+
+vars(apply_command)["__signature__"] = _apply_signature()

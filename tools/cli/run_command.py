@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -41,47 +41,34 @@ def run_command(
 ) -> None:
     """Run an artifact, or a model of the sizes of the inputs, once on .npy files."""
     inputs = read_inputs(input or [])
-    results = (
-        _run_model(model, weights, device, cache, inputs, training)
-        if is_model(model)
-        else _run_artifact(model, weights, device, cache, inputs, training)
-    )
+    given = {"device": device, "cache_dir": cache, "training": training}
+    results = _run(model, weights, inputs, given)
     for stem, array in zip(file_stems(list(results)), results.values(), strict=True):
         path = write_array(output, stem, array)
         print(f"{path}: {describe_array(array)}")
 
 
-def _run_artifact(
-    path: Path,
-    weights: Path | None,
-    device: str | None,
-    cache: Path | None,
-    inputs: Mapping[str, Array],
-    training: bool,
+def _run(
+    path: Path, weights: Path | None, inputs: Mapping[str, Array], options: Mapping[str, Any]
 ) -> dict[str, Array]:
-    """The outputs, and what the call updated."""
+    """The outputs, and what the call updated; of a model by a session, which picks sizes by the inputs.
+
+    Args:
+        options: Of a session; an artifact takes none.
+    """
+    if is_model(path):
+        from aicf.inference import InferenceSession
+
+        with InferenceSession(path, weights, **options) as session:
+            return {**session.run(inputs), **session.state()}
     from aicf.compiled import load
 
-    for option, value in (("--device", device), ("--cache", cache), ("--training", training or None)):
-        if value is not None:
-            raise PolicyError(f"{option} has no effect on an artifact, which is compiled; leave it out")
+    for name, value in options.items():
+        if value not in (None, False):
+            option = name.removesuffix("_dir")
+            raise PolicyError(f"--{option} has no effect on an artifact, which is compiled; leave it out")
     compiled = load(path, weights=weights)
     return {**compiled.run(inputs), **compiled.state()}
-
-
-def _run_model(
-    path: Path,
-    weights: Path | None,
-    device: str | None,
-    cache: Path | None,
-    inputs: Mapping[str, Array],
-    training: bool,
-) -> dict[str, Array]:
-    """The same, by a session, which picks sizes by the inputs."""
-    from aicf.inference import InferenceSession
-
-    with InferenceSession(path, weights, device=device, cache_dir=cache, training=training) as session:
-        return {**session.run(inputs), **session.state()}
 
 
 def read_inputs(pairs: Sequence[str]) -> dict[str, Array]:

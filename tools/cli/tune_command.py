@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aicf.tools.cli.arguments import CheckFinite, Dims, Meta, Training, Values, joined_dims
+from aicf.tools.cli.arguments import CheckFinite, Dims, Meta, Policy, Threads, Training, Values, joined_dims
 from aicf.tools.cli.outputs import check_output
 
 if TYPE_CHECKING:
@@ -32,11 +32,8 @@ def tune_command(
     ] = None,
     dims: Dims = None,
     values: Values = "",
-    policy: Annotated[
-        str | None,
-        typer.Option(help="'auto', inline JSON, or a .json or .yaml file.", show_default=False),
-    ] = None,
-    threads: Annotated[int, typer.Option(help="Threads that run the program together.")] = 1,
+    policy: Policy = None,
+    threads: Threads = 1,
     meta: Meta = None,
     check_finite: CheckFinite = False,
     training: Training = False,
@@ -78,8 +75,19 @@ def tune_command(
     if output is not None:
         older = _checked_before(output, add, target if measure is None else None, model, policy)
     if model is not None:
-        joined = joined_dims(dims)
-        options = _options(target, policy, joined, values, threads, meta, check_finite, training)
+        from aicf.compiled import Options
+        from aicf.sources import policy_text
+
+        options = Options(
+            target or "",
+            policy_text(policy),
+            joined_dims(dims),
+            threads,
+            meta="" if meta is None else meta.value,
+            check_finite=check_finite,
+            values=values,
+            training=training,
+        )
         prepared = _compiled(model, options, variants)
     else:
         from aicf.tuning.cases import load
@@ -98,32 +106,6 @@ def tune_command(
 def _check(holds: bool, message: str) -> None:
     if not holds:
         raise typer.BadParameter(message)
-
-
-def _options(
-    target: str | None,
-    policy: str | None,
-    dims: str,
-    values: str,
-    threads: int,
-    meta: Meta,
-    check_finite: bool,
-    training: bool,
-) -> Options:
-    from aicf.compiled import Options
-    from aicf.sources import policy_text
-
-    managed_by = "" if meta is None else meta.value
-    return Options(
-        target or "",
-        policy_text(policy),
-        dims,
-        threads,
-        meta=managed_by,
-        check_finite=check_finite,
-        values=values,
-        training=training,
-    )
 
 
 def _compiled(model: Path, options: Options, variants: int) -> Prepared:

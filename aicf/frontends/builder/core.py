@@ -47,6 +47,21 @@ Shape: TypeAlias = Sequence[int | str]
 """Sizes; a string is a symbolic size, such as "N" or "4*N"."""
 
 
+_Operator: TypeAlias = "Callable[[Value, Operand], Value]"
+
+
+def _operator(method: str) -> tuple[_Operator, _Operator]:
+    """A method of the graph as an operator of its values, which stand on the left, and on the right."""
+
+    def left(self: Value, other: Operand) -> Value:
+        return getattr(self.graph, method)(self, other)
+
+    def right(self: Value, other: Operand) -> Value:
+        return getattr(self.graph, method)(other, self)
+
+    return left, right
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Value:
     """A tensor of a graph under construction; supports ``+ - * / // % ** @ & | ^ ~``, order and negation.
@@ -81,80 +96,23 @@ class Value:
         name = self.ssa.name_hint or getattr(self.ssa.owner, "name", "value")
         return f"<Value {name}: {self.dtype}[{', '.join(map(str, self.shape))}] of graph '{self.graph.name}'>"
 
-    def __add__(self, other: Operand) -> Value:
-        return self.graph.add(self, other)
-
-    def __radd__(self, other: Operand) -> Value:
-        return self.graph.add(other, self)
-
-    def __sub__(self, other: Operand) -> Value:
-        return self.graph.sub(self, other)
-
-    def __rsub__(self, other: Operand) -> Value:
-        return self.graph.sub(other, self)
-
-    def __mul__(self, other: Operand) -> Value:
-        return self.graph.mul(self, other)
-
-    def __rmul__(self, other: Operand) -> Value:
-        return self.graph.mul(other, self)
-
-    def __truediv__(self, other: Operand) -> Value:
-        return self.graph.div(self, other)
-
-    def __rtruediv__(self, other: Operand) -> Value:
-        return self.graph.div(other, self)
-
-    def __floordiv__(self, other: Operand) -> Value:
-        return self.graph.floor_div(self, other)
-
-    def __rfloordiv__(self, other: Operand) -> Value:
-        return self.graph.floor_div(other, self)
-
-    def __mod__(self, other: Operand) -> Value:
-        return self.graph.mod(self, other)
-
-    def __rmod__(self, other: Operand) -> Value:
-        return self.graph.mod(other, self)
-
-    def __pow__(self, other: Operand) -> Value:
-        return self.graph.pow(self, other)
-
-    def __rpow__(self, other: Operand) -> Value:
-        return self.graph.pow(other, self)
-
-    def __and__(self, other: Operand) -> Value:
-        return self.graph.and_(self, other)
-
-    def __rand__(self, other: Operand) -> Value:
-        return self.graph.and_(other, self)
-
-    def __or__(self, other: Operand) -> Value:
-        return self.graph.or_(self, other)
-
-    def __ror__(self, other: Operand) -> Value:
-        return self.graph.or_(other, self)
-
-    def __xor__(self, other: Operand) -> Value:
-        return self.graph.xor(self, other)
-
-    def __rxor__(self, other: Operand) -> Value:
-        return self.graph.xor(other, self)
+    __add__, __radd__ = _operator("add")
+    __sub__, __rsub__ = _operator("sub")
+    __mul__, __rmul__ = _operator("mul")
+    __truediv__, __rtruediv__ = _operator("div")
+    __floordiv__, __rfloordiv__ = _operator("floor_div")
+    __mod__, __rmod__ = _operator("mod")
+    __pow__, __rpow__ = _operator("pow")
+    __and__, __rand__ = _operator("and_")
+    __or__, __ror__ = _operator("or_")
+    __xor__, __rxor__ = _operator("xor")
+    __lt__ = _operator("lt")[0]
+    __le__ = _operator("le")[0]
+    __gt__ = _operator("gt")[0]
+    __ge__ = _operator("ge")[0]
 
     def __invert__(self) -> Value:
         return self.graph.not_(self)
-
-    def __lt__(self, other: Operand) -> Value:
-        return self.graph.lt(self, other)
-
-    def __le__(self, other: Operand) -> Value:
-        return self.graph.le(self, other)
-
-    def __gt__(self, other: Operand) -> Value:
-        return self.graph.gt(self, other)
-
-    def __ge__(self, other: Operand) -> Value:
-        return self.graph.ge(self, other)
 
     def __matmul__(self, other: Value) -> Value:
         return self.graph.matmul(self, other)

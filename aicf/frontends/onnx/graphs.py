@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
-from xdsl.dialects.builtin import ArrayAttr, NameLoc, StringAttr, UnknownLoc
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, NameLoc, StringAttr, UnknownLoc
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.rewriter import Rewriter
 
@@ -28,7 +28,7 @@ from aicf.dialects.onnx import (
 )
 from aicf.dialects.onnx_types import Claim
 from aicf.dialects.types import ElementType, element_of_dtype
-from aicf.errors import InvalidIR, UnsupportedOp
+from aicf.errors import AicfError, InvalidIR, UnsupportedOp
 from aicf.frontends.onnx.attributes import read_attributes
 from aicf.frontends.onnx.copies import Copies, is_identity
 from aicf.frontends.onnx.declared import NamedSize, claims_of, declared_twice, entries_of
@@ -45,21 +45,26 @@ MAX_CONSTANT_BYTES = 1024
 
 
 @dataclass(frozen=True)
-class Graph:
-    """A graph that was read.
+class Reading:
+    """What a model file holds.
 
     Args:
-        op: The graph itself.
-        weights: Values of its parameters by name.
-        trainable: Which of them are float initializers of rank 1 or more.
+        module: One `onnx.graph`.
+        name: Of the file or else of the graph.
+        weights: The values of its parameters by name, as they lie in the file where that is possible.
+        trainable: Which of these are float initializers of rank 1 or more; none unless it is read for training.
         taken: Names of small initializers whose values are those that were given in their place.
-        readers: Of each trainable parameter the names of the nodes that read it.
+        outputs: What it declares of its results, element type and sizes by name; one that it declares nothing of is
+            missing.
+        readers: Of each trainable parameter the nodes that read it; an Identity node is called as its output.
     """
 
-    op: GraphOp
+    module: ModuleOp
+    name: str
     weights: Mapping[str, Array]
     trainable: frozenset[str]
     taken: frozenset[str]
+    outputs: Mapping[str, tuple[str, tuple[int | str, ...]]]
     readers: Mapping[str, tuple[str, ...]]
 
 
@@ -73,7 +78,7 @@ def read_graph(
     training: bool,
     given: Mapping[str, Array],
     untie: Sequence[str],
-) -> Graph:
+) -> Reading:
     """The graph of a checked model, and the values of its parameters.
 
     Args:
@@ -140,7 +145,7 @@ class _Reader:
         self._named: NamedSize = _no_size
         self._result_names: set[str] = set()
 
-    def read(self, graph: onnx.GraphProto, name: str, opsets: Mapping[str, int]) -> Graph:
+    def read(self, graph: onnx.GraphProto, name: str, opsets: Mapping[str, int]) -> Reading:
         inputs = given_inputs(graph)
         sizes = SizeNames(inputs)
         self._result_names = {*result_names(graph).values()}
@@ -155,13 +160,19 @@ class _Reader:
             self._read_body(graph)
         for value, claim in self._claims.items():
             Rewriter.replace_value_with_new_type(value, ValueType.declared(claim))
-        names = list(result_names(graph).values())
-        op = GraphOp(name, opsets, self._entries, names, Region(self._top))
+        names = result_names(graph)
+        op = GraphOp(name, opsets, self._entries, list(names.values()), Region(self._top))
         if self._contradictions:
             op.attributes[CONTRADICTIONS_ATTR] = ArrayAttr(map(StringAttr, self._contradictions))
-        readers = {name: tuple(found) for name, found in self._readers.items()}
-        trainable, taken = frozenset(self._trainable), frozenset(self._taken)
-        return Graph(op, self._weights, trainable, taken, readers)
+        return Reading(
+            ModuleOp([op]),
+            name,
+            self._weights,
+            frozenset(self._trainable),
+            frozenset(self._taken),
+            {names[entry.name]: said for entry in graph.output if (said := _declared(entry, sizes))},
+            {name: tuple(found) for name, found in self._readers.items()},
+        )
 
     # Graphs
 
@@ -430,6 +441,16 @@ def _element_of_input(entry: onnx.ValueInfoProto) -> ElementType:
         shown = (kind or "no type").removesuffix("_type").replace("_", " ")
         raise UnsupportedOp(f"input '{entry.name}' is of type {shown}; inputs are dense tensors")
     return element_of_data_type(entry.type.tensor_type.elem_type, f"input '{entry.name}'")
+
+
+def _declared(entry: onnx.ValueInfoProto, sizes: SizeNames) -> tuple[str, tuple[int | str, ...]] | None:
+    """What a graph says of a result, for people to read: what it is is for `lower-onnx` to find out."""
+    try:
+        element = element_of_data_type(entry.type.tensor_type.elem_type, f"output '{entry.name}'")
+    except AicfError:
+        return None
+    shape = sizes.texts_of(entry)
+    return None if shape is None else (element.name, shape)
 
 
 def _constant_of(node: onnx.NodeProto, what: str, folder: Path | None) -> Array:

@@ -3,53 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 
 import onnx
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.errors import AicfError, InvalidIR
 from aicf.frontends.onnx.checking import check_model, opsets_of
-from aicf.frontends.onnx.graphs import read_graph
-from aicf.frontends.onnx.interface import given_inputs, result_names
+from aicf.frontends.onnx.graphs import Reading, read_graph
 from aicf.frontends.onnx.loading import load_model
 from aicf.frontends.onnx.order import order_nodes
-from aicf.frontends.onnx.sizes import SizeNames
-from aicf.frontends.onnx.tensors import Array, element_of_data_type
+from aicf.frontends.onnx.tensors import Array
 
 OnnxModel: TypeAlias = str | Path | bytes | onnx.ModelProto
 """A path, the bytes of a file, or the model as package `onnx` holds it."""
 
 HasRow: TypeAlias = Callable[[str, str, int], bool]
 """Whether an op type of a domain (\"\" is ONNX's own) is lowered in an opset; if not, its function body is read."""
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What a model file holds.
-
-    Args:
-        module: One `onnx.graph`.
-        weights: The values of its parameters by name, as they lie in the file where that is possible.
-        taken: Names of small initializers whose values are those that were given in their place.
-        name: Of the file or else of the graph.
-        trainable: Which of these are float initializers of rank 1 or more; none unless it is read for training.
-        outputs: What it declares of its results, element type and sizes by name; one that it declares nothing of is
-            missing.
-        readers: Of each trainable parameter the nodes that read it; an Identity node is called as its output.
-    """
-
-    module: ModuleOp
-    weights: Mapping[str, Array]
-    trainable: frozenset[str]
-    taken: frozenset[str]
-    name: str
-    outputs: Mapping[str, tuple[str, tuple[int | str, ...]]]
-    readers: Mapping[str, tuple[str, ...]]
 
 
 def read_onnx(
@@ -102,23 +74,4 @@ def _read(
     check_model(proto)
     name = path.stem if path is not None else proto.graph.name or "model"
     folder = None if path is None else path.parent
-    graph = read_graph(proto, name, opsets, folder, has_row, training=training, given=given, untie=untie)
-    declared = _declared(proto.graph)
-    return Reading(
-        ModuleOp([graph.op]), graph.weights, graph.trainable, graph.taken, name, declared, graph.readers
-    )
-
-
-def _declared(graph: onnx.GraphProto) -> dict[str, tuple[str, tuple[int | str, ...]]]:
-    """What a graph says of its results, for people to read: what they are is for `lower-onnx` to find out."""
-    sizes = SizeNames(given_inputs(graph))
-    names = result_names(graph)
-    found: dict[str, tuple[str, tuple[int | str, ...]]] = {}
-    for entry in graph.output:
-        try:
-            element = element_of_data_type(entry.type.tensor_type.elem_type, f"output '{entry.name}'")
-        except AicfError:
-            continue
-        if (shape := sizes.texts_of(entry)) is not None:
-            found[names[entry.name]] = (element.name, shape)
-    return found
+    return read_graph(proto, name, opsets, folder, has_row, training=training, given=given, untie=untie)

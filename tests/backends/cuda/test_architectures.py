@@ -9,7 +9,7 @@ import aicf
 from aicf.backends.cuda.compiler.toolchain import described
 from aicf.backends.cuda.runtime.storage import read
 from aicf.backends.cuda.target import ARCHES, runs_on
-from tests.backends.cuda.sass import instructions
+from tests.backends.cuda.sass import listings, names_of
 
 
 def _program() -> aicf.Graph:
@@ -51,11 +51,8 @@ def test_programs_compile_for_other_gpus(arch: str) -> None:
     edges = [edge for kernel in module.programs[-1].kernels for edge in kernel.after]  # after @prepare
     assert edges
     assert any(edge.programmatic for edge in edges) == ARCHES[arch].has_programmatic_launch
-    found = {
-        name.split(".")[0]
-        for symbol, code in cubins.items()
-        for name in instructions(described(symbol, code))
-    }
+    lines = listings([described(symbol, code) for symbol, code in cubins.items()], arch)
+    found = {name.split(".")[0] for each in lines for name in names_of(each)}
     assert not LACKS[arch] & found
     assert (found >= PROGRAMMATIC) == ARCHES[arch].has_programmatic_launch
 

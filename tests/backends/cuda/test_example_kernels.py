@@ -31,7 +31,7 @@ from aicf.frontends.text import make_context, parse_module
 from aicf.passes.pipelines.aicf_inference import AicfInferencePass
 from aicf.runtime.plan_from_ir import code_units
 from aicf.sources import tuning_text
-from tests.backends.cuda.sass import ATOMICS, SPILLS, instructions, starting
+from tests.backends.cuda.sass import ATOMICS, SPILLS, listings, names_of, starting
 
 ROOT = Path(__file__).parents[3]
 ARCH = arch_named("sm_90a")
@@ -167,7 +167,8 @@ def parts() -> Iterator[tuple[str, bool, Launch, KernelLaunch]]:
 def instances() -> list[Instance]:
     found = list(parts())
     cubins = compile_kernels((part.code for *_, part in found), ARCH.name)
-    names = {symbol: instructions(cubin) for symbol, cubin in cubins.items()}
+    lines = listings(list(cubins.values()), ARCH.name)
+    names = {symbol: names_of(each) for symbol, each in zip(cubins, lines, strict=True)}
     return [
         Instance(name, is_prepare, launch, part, cubins[part.code.symbol], names[part.code.symbol])
         for name, is_prepare, launch, part in found

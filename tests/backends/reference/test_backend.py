@@ -10,13 +10,14 @@ import pytest
 
 from aicf.backends.reference.backend import BodyKernel, ReferenceBackend
 from aicf.backends.registry import get_backend, get_kernels, resolve_target
+from aicf.dataclass_json import to_json_value
 from aicf.dialects.kinds import KINDS
 from aicf.errors import PolicyError
 from aicf.frontends.text import make_context, parse_module
 from aicf.passes.pipelines.aicf_inference import AicfInferencePass
-from aicf.runtime import Executable, ModulePlan
+from aicf.runtime import Executable
 from aicf.runtime.plan_from_ir import code_units, read_module, target_of
-from tests.runtime.support import random
+from tests.runtime.support import random, read_plan
 
 RNG = np.random.default_rng(3)
 
@@ -38,7 +39,7 @@ def compiled(weights: dict[str, np.ndarray], text: str = MLP, dims: str = "N=2,7
     module = parse_module(text, "model.mlir")
     AicfInferencePass(target="reference:typed", dims=dims).apply(make_context(), module)
     native = ReferenceBackend().build(module, code_units(module), target_of(module))
-    plan = ModulePlan.from_json(json.loads(json.dumps(read_module(module).to_json())))
+    plan = read_plan(json.loads(json.dumps(to_json_value(read_module(module)))))
     return Executable(plan, native, weights)
 
 
