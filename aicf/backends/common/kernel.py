@@ -26,17 +26,17 @@ Schedule = TypeVar("Schedule")
 
 
 class Kernel(ABC, Generic[Schedule]):
-    """One kernel of a backend; a subclass is a frozen data class with these fields."""
+    """One kernel of a backend; a subclass sets these attributes. One that is several kernels is a frozen data class."""
 
     id: str
     """Unique, `backend.name`."""
-    version: int
+    version: int = 1
     """Raised whenever the code or the meaning of the record changes."""
     kinds: frozenset[str]
     """Opcodes that it may run."""
-    simplicity: int
+    simplicity: int = 0
     """Rank that breaks ties: lower is simpler."""
-    determinism: str
+    determinism: str = "bitwise"
     """`bitwise` (the same bits always) or `unordered`."""
     device_fields: Mapping[str, Attribute] = MappingProxyType({})
     """The entries of its record that only a device can give, by measuring, such as the bytes of a library's algorithm;

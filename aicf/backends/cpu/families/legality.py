@@ -26,9 +26,6 @@ from aicf.dialects.emit_kernels import (
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.logical import PadOp, WindowOp
 
-VERSION = 1
-DETERMINISM = "bitwise"
-
 _STRUCTURE = (YieldOp, StoreOp, ReduceOp, ScanOp, IndexOp, LoadOp)
 
 

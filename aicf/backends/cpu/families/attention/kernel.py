@@ -22,7 +22,6 @@ from aicf.backends.cpu.families.gemm.kernel import FIXED_SPLITS, GemmKernel
 from aicf.backends.cpu.families.gemm.problem import contiguous
 from aicf.backends.cpu.families.gemm.schedule import MEETING_CYCLES, NOMINAL_GHZ, SPLITS, traffic_cycles
 from aicf.backends.cpu.families.legality import (
-    DETERMINISM,
     level_reason,
     strided,
     threads_of,
@@ -57,7 +56,6 @@ class AttentionKernel(CpuKernel[AttentionSpec]):
     """The lowest level that has its instructions; the portable variant runs anywhere."""
     simplicity: int
     version: int = ATTENTION_VERSION
-    determinism: str = DETERMINISM
     kinds: frozenset[str] = frozenset({"attention"})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:

@@ -35,7 +35,6 @@ from aicf.backends.cpu.families.gemm.pack.kernel import PACKED_B, pack_record
 from aicf.backends.cpu.families.gemm.pack.schedule import packed_bytes
 from aicf.backends.cpu.families.gemm.problem import contiguous
 from aicf.backends.cpu.families.legality import (
-    DETERMINISM,
     code_reason,
     level_reason,
     may_alias,
@@ -63,7 +62,6 @@ class ConvKernel(CpuKernel[ConvSpec]):
     """The lowest level that has its instructions; the portable variant runs anywhere."""
     simplicity: int
     version: int = 5
-    determinism: str = DETERMINISM
     kinds: frozenset[str] = frozenset({"conv"})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:

@@ -14,8 +14,6 @@ from aicf.backends.common.record import Record, integer
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
 from aicf.backends.cpu.families.legality import (
-    DETERMINISM,
-    VERSION,
     level_of,
     strided,
     threads_of,
@@ -32,9 +30,6 @@ class MoveKernel(CpuKernel[Sequence[LoopSpec]]):
 
     id: str
     kinds: frozenset[str]
-    version: int = VERSION
-    determinism: str = DETERMINISM
-    simplicity: int = 0
     reads_body: bool = True
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:

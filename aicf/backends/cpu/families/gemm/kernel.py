@@ -36,7 +36,6 @@ from aicf.backends.cpu.families.gemm.schedule import (
     traffic_cycles,
 )
 from aicf.backends.cpu.families.legality import (
-    DETERMINISM,
     level_reason,
     may_alias,
     threads_of,
@@ -74,7 +73,6 @@ class GemmKernel(CpuKernel[GemmSchedule]):
     """The lowest level that has its instructions; the portable variant runs anywhere."""
     simplicity: int
     version: int = GEMM_VERSION
-    determinism: str = DETERMINISM
     kinds: frozenset[str] = frozenset(KINDS)
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:

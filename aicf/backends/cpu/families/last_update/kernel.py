@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.ir import Attribute
 
 from aicf.backends.common.record import Record, integer
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
 from aicf.backends.cpu.families.gemm.schedule import NOMINAL_GHZ
-from aicf.backends.cpu.families.legality import (
-    DETERMINISM,
-    VERSION,
-)
 from aicf.dialects.emit_types import TargetAttr
 
 _LOOKUP_CYCLES = 6
 """Of one index: load, check, jump."""
 
 
-@dataclass(frozen=True)
 class LastUpdateKernel(CpuKernel[None]):
     """One pass over the indices; later ones overwrite."""
 
-    id: str = "cpu.last_update"
-    version: int = VERSION
-    determinism: str = DETERMINISM
-    simplicity: int = 0
-    kinds: frozenset[str] = frozenset({"last_update"})
+    id = "cpu.last_update"
+    kinds = frozenset({"last_update"})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
         """See `Kernel`."""

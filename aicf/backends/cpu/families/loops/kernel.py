@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
 
 from xdsl.ir import Attribute
@@ -12,7 +11,6 @@ from aicf.backends.common.record import Record
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
 from aicf.backends.cpu.families.legality import (
-    DETERMINISM,
     code_reason,
     level_of,
     may_alias,
@@ -31,18 +29,16 @@ and loops over its windows, at least: measured on one core, 1.4 to 1.5 times whe
 where they are two elements apart."""
 
 
-@dataclass(frozen=True)
 class GeneratedKernel(CpuKernel[LoopSpec]):
     """Loops from the generated scalar program: pointwise chains, and reductions with what is around them.
 
     Version 2 adds up sums in blocks.
     """
 
-    id: str = "cpu.generated"
-    version: int = 2
-    determinism: str = DETERMINISM
-    simplicity: int = 1
-    kinds: frozenset[str] = frozenset(
+    id = "cpu.generated"
+    version = 2
+    simplicity = 1
+    kinds = frozenset(
         {"generated", "add", "relu", "bias_add", "reduce_sum", "sgd_step", "layernorm_fwd", "softmax"}
     )
 

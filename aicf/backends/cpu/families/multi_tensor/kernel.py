@@ -21,7 +21,7 @@ from aicf.backends.common.multi_tensor import (
 from aicf.backends.common.record import Entry, Record, RecordCodec, illegal, integer
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
-from aicf.backends.cpu.families.legality import DETERMINISM, code_reason, level_of, threads_of, threads_reason
+from aicf.backends.cpu.families.legality import code_reason, level_of, threads_of, threads_reason
 from aicf.backends.cpu.families.loops.schedule import LoopSpec, choose, cost_us
 from aicf.backends.cpu.families.records import loop_record, pairs, read_loops
 from aicf.backends.cpu.target import CpuLevel
@@ -46,18 +46,15 @@ class Updates:
 _CODEC = RecordCodec(Updates)
 
 
-@dataclass(frozen=True)
 class MultiTensorKernel(CpuKernel[Updates]):
     """Loops over the elements of one part after the other; threads share those of each part that has enough.
 
     Version 2 says what becomes of subnormal numbers.
     """
 
-    id: str = "cpu.multi_tensor"
-    version: int = 2
-    determinism: str = DETERMINISM
-    simplicity: int = 0
-    kinds: frozenset[str] = KINDS
+    id = "cpu.multi_tensor"
+    version = 2
+    kinds = KINDS
 
     def flushes_subnormals(self, record: Record) -> bool:
         """See `CpuKernel`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr
@@ -16,8 +15,6 @@ from aicf.backends.common.scatter import Scatter
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
 from aicf.backends.cpu.families.legality import (
-    DETERMINISM,
-    VERSION,
     level_of,
     strided,
 )
@@ -27,15 +24,11 @@ from aicf.backends.cpu.target import ELEMENT_BYTES, HALVES, REGISTERS
 from aicf.dialects.emit_types import TargetAttr
 
 
-@dataclass(frozen=True)
 class ScatterKernel(CpuKernel[Sequence[LoopSpec]]):
     """A copy, then the updates in order, each combined into its row."""
 
-    id: str = "cpu.scatter"
-    version: int = VERSION
-    determinism: str = DETERMINISM
-    simplicity: int = 0
-    kinds: frozenset[str] = frozenset({"scatter_combine"})
+    id = "cpu.scatter"
+    kinds = frozenset({"scatter_combine"})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
         """See `Kernel`."""

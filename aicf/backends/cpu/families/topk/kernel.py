@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from xdsl.ir import Attribute
@@ -12,8 +11,6 @@ from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
 from aicf.backends.cpu.families.gemm.schedule import NOMINAL_GHZ
 from aicf.backends.cpu.families.legality import (
-    DETERMINISM,
-    VERSION,
     read_threads,
     threads_of,
 )
@@ -24,15 +21,11 @@ _STEP_CYCLES = 3
 """Of one comparison of two elements."""
 
 
-@dataclass(frozen=True)
 class TopkKernel(CpuKernel[int]):
     """Each row once, with the best so far kept in order."""
 
-    id: str = "cpu.topk"
-    version: int = VERSION
-    determinism: str = DETERMINISM
-    simplicity: int = 0
-    kinds: frozenset[str] = frozenset({"topk_indices"})
+    id = "cpu.topk"
+    kinds = frozenset({"topk_indices"})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
         """See `Kernel`."""

@@ -275,13 +275,12 @@ read_spec = _CODEC.read
 # Descriptors
 
 
-@dataclass(frozen=True)
 class AttentionKernel(TensorAttention[AttentionSpec]):
     """Attention on tensor cores (mma.sync or wgmma) for f16 and bf16, see `templates.attention`."""
 
-    id: str = "cuda.attention"
-    version: int = 2
-    simplicity: int = 2
+    id = "cuda.attention"
+    version = 2
+    simplicity = 2
 
     def operands_reason(self, work: Workload, problem: AttentionProblem) -> str | None:
         """See `TensorAttention`."""
@@ -328,15 +327,13 @@ class AttentionKernel(TensorAttention[AttentionSpec]):
         return read_spec(record)
 
 
-@dataclass(frozen=True)
 class SimtAttentionKernel(CudaKernel[None]):
     """Attention in f32 arithmetic (IEEE) for any strides, see `templates.attention_simt`."""
 
-    id: str = "cuda.attention_simt"
-    version: int = 2
-    kinds: frozenset[str] = frozenset({KIND})
-    determinism: str = "bitwise"
-    simplicity: int = 1
+    id = "cuda.attention_simt"
+    version = 2
+    kinds = frozenset({KIND})
+    simplicity = 1
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
         """See `Kernel`."""

@@ -29,8 +29,7 @@ Spec = TypeVar("Spec")
 class TensorAttention(CudaKernel[Spec]):
     """A kernel whose variants are specs."""
 
-    kinds: frozenset[str] = frozenset({KIND})
-    determinism: str = "bitwise"
+    kinds = frozenset({KIND})
 
     # What a kernel adds
 

@@ -14,8 +14,6 @@ from aicf.backends.common.record import Record, integer, read_parts
 from aicf.backends.common.workload import OperandInfo, Workload
 from aicf.backends.cuda.families.loops.costs import cost_us
 from aicf.backends.cuda.families.loops.kernel import (
-    DETERMINISM,
-    VERSION,
     operand_reason,
     read_spec,
     spec_record,
@@ -36,9 +34,6 @@ class MoveKernel(CudaKernel[Sequence[GeneratedSpec]]):
 
     id: str
     kinds: frozenset[str]
-    version: int = VERSION
-    determinism: str = DETERMINISM
-    simplicity: int = 0
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
         """See `Kernel`."""

@@ -31,8 +31,7 @@ Spec = TypeVar("Spec")
 class TiledKernel(CudaKernel[Spec]):
     """A kernel whose variants are specs."""
 
-    determinism: str = "bitwise"
-    kinds: frozenset[str] = KINDS
+    kinds = KINDS
 
     # What a family adds
 

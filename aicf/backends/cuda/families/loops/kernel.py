@@ -5,7 +5,6 @@ No code generator is imported here; `codegen.py` turns records into code.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import cast
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
@@ -39,9 +38,6 @@ from aicf.dialects.emit_kernels import (
 )
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.emit_updates import is_update
-
-VERSION = 1
-DETERMINISM = "bitwise"
 
 _STRUCTURE = (YieldOp, StoreOp, ReduceOp, ScanOp, IndexOp, LoadOp)
 _CODEC = RecordCodec(GeneratedSpec)
@@ -87,15 +83,12 @@ def _scan_reason(code: KernelOp) -> str | None:
     return None
 
 
-@dataclass(frozen=True)
 class GeneratedKernel(CudaKernel[GeneratedSpec]):
     """Code from the generated scalar program: pointwise chains, and reductions with what is around them."""
 
-    id: str = "cuda.generated"
-    version: int = VERSION
-    determinism: str = DETERMINISM
-    simplicity: int = 1
-    kinds: frozenset[str] = frozenset(
+    id = "cuda.generated"
+    simplicity = 1
+    kinds = frozenset(
         {"generated", "add", "relu", "bias_add", "reduce_sum", "sgd_step", "layernorm_fwd", "softmax"}
     )
 

@@ -35,8 +35,6 @@ from aicf.backends.common.record import (
 )
 from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.loops.kernel import (
-    DETERMINISM,
-    VERSION,
     code_reason,
     operand_reason,
 )
@@ -99,15 +97,11 @@ def _is_aligned(dtype: str, offset: int, vector: int) -> bool:
     return offset % min(PIECE_BYTES, vector * ELEMENT_BYTES[dtype]) == 0
 
 
-@dataclass(frozen=True)
 class MultiTensorKernel(CudaKernel[UpdateSpec]):
     """All parts in one launch; the last block that has read the numbers of all of them writes their new values."""
 
-    id: str = "cuda.multi_tensor"
-    version: int = VERSION
-    determinism: str = DETERMINISM
-    simplicity: int = 0
-    kinds: frozenset[str] = KINDS
+    id = "cuda.multi_tensor"
+    kinds = KINDS
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
         """See `Kernel`."""

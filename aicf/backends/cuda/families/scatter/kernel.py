@@ -14,12 +14,11 @@ from xdsl.ir import Attribute
 
 from aicf.backends.common.record import Each, Entry, OneOf, Record, RecordCodec, Whole, integer, powers_of_two
 from aicf.backends.common.workload import Workload
-from aicf.backends.cuda.families.loops.kernel import DETERMINISM, operand_reason
+from aicf.backends.cuda.families.loops.kernel import operand_reason
 from aicf.backends.cuda.families.records import CudaKernel, integers, read_integer, start_entries
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch, arch_named
 from aicf.dialects.emit_types import TargetAttr
 
-VERSION = 1
 THREADS = 256
 """Of a block; a radix select has one for each bin of a digit's histogram."""
 LOOKS = 8
@@ -80,15 +79,11 @@ def _size_reason(work: Workload) -> str | None:
     return operand_reason(work)
 
 
-@dataclass(frozen=True)
 class LastUpdateKernel(Places):
     """Clears, then takes the maximum of the numbers that name a row, atomically: no order matters."""
 
-    id: str = "cuda.last_update"
-    version: int = VERSION
-    determinism: str = DETERMINISM
-    simplicity: int = 0
-    kinds: frozenset[str] = frozenset({"last_update"})
+    id = "cuda.last_update"
+    kinds = frozenset({"last_update"})
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
         """See `Kernel`: an atomic of four bytes costs a sector of 32."""
@@ -114,15 +109,11 @@ class Tile:
 TILE = RecordCodec(Tile)
 
 
-@dataclass(frozen=True)
 class ScatterKernel(Places):
     """Tiles of the result in shared memory; each looks at all indices and takes the updates of its rows in order."""
 
-    id: str = "cuda.scatter"
-    version: int = VERSION
-    determinism: str = DETERMINISM
-    simplicity: int = 0
-    kinds: frozenset[str] = frozenset({"scatter_combine"})
+    id = "cuda.scatter"
+    kinds = frozenset({"scatter_combine"})
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
         """See `Kernel`: every block looks at all indices."""
@@ -170,18 +161,15 @@ class Selection:
 SELECTION = RecordCodec(Selection)
 
 
-@dataclass(frozen=True)
 class TopkKernel(Places):
     """A block a row, or a part of it: a radix select with histograms in shared memory, then the rank of each of the k.
 
     Few long rows are cut in parts, and the best of all parts are a row again, until one part is left.
     """
 
-    id: str = "cuda.topk"
-    version: int = 2
-    determinism: str = DETERMINISM
-    simplicity: int = 0
-    kinds: frozenset[str] = frozenset({"topk_indices"})
+    id = "cuda.topk"
+    version = 2
+    kinds = frozenset({"topk_indices"})
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
         """See `Kernel`."""

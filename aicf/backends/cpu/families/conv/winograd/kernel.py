@@ -5,7 +5,6 @@ No code generator is imported here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from xdsl.dialects.builtin import StringAttr
@@ -18,7 +17,7 @@ from aicf.backends.cpu.families.conv.winograd.schedule import WinogradSpec
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
 from aicf.backends.cpu.families.gemm.pack.schedule import packed_elements
 from aicf.backends.cpu.families.gemm.schedule import NOMINAL_GHZ
-from aicf.backends.cpu.families.legality import DETERMINISM, VERSION, level_of
+from aicf.backends.cpu.families.legality import level_of
 from aicf.backends.cpu.families.records import get_int
 from aicf.backends.cpu.families.vectors import legal_lanes
 from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
@@ -39,16 +38,12 @@ def has_layout(layout: LayoutAttr, spec: WinogradSpec) -> bool:
     return layout == winograd_layout(spec)
 
 
-@dataclass(frozen=True)
 class WinogradPackKernel(CpuKernel[int]):
     """Transforms and packs a weight for Winograd's products, vectors of so many f64 at a time; only ever asked for
     through `ConvKernel.prepare`."""
 
-    id: str = "cpu.pack_winograd"
-    version: int = VERSION
-    determinism: str = DETERMINISM
-    simplicity: int = 0
-    kinds: frozenset[str] = frozenset({"pack"})
+    id = "cpu.pack_winograd"
+    kinds = frozenset({"pack"})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
         """See `Kernel`: a layout of this kernel's, for the weight as it is."""
@@ -81,7 +76,10 @@ class WinogradPackKernel(CpuKernel[int]):
 
 def winograd_pack_record(layout: LayoutAttr, level: CpuLevel) -> KernelAttr:
     """The record of `cpu.pack_winograd` that makes a layout."""
-    own = {"version": integer(WinogradPackKernel.version), "determinism": StringAttr(DETERMINISM)}
+    own = {
+        "version": integer(WinogradPackKernel.version),
+        "determinism": StringAttr(WinogradPackKernel.determinism),
+    }
     return KernelAttr(WinogradPackKernel.id, own | _pack_entries(layout, level.lanes("f64")))
 
 

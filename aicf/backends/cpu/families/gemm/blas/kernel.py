@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from xdsl.dialects.builtin import DictionaryAttr, StringAttr
@@ -18,8 +17,6 @@ from aicf.backends.cpu.families.gemm.schedule import (
     traffic_cycles,
 )
 from aicf.backends.cpu.families.legality import (
-    DETERMINISM,
-    VERSION,
     level_of,
 )
 from aicf.backends.cpu.families.records import get_text
@@ -28,15 +25,12 @@ from aicf.backends.cpu.target import ELEMENT_BYTES
 from aicf.dialects.emit_types import TargetAttr
 
 
-@dataclass(frozen=True)
 class BlasKernel(CpuKernel[None]):
     """The GEMM of scipy-openblas64, called through the pointer table."""
 
-    id: str = "cpu.gemm_blas"
-    version: int = VERSION
-    determinism: str = DETERMINISM
-    simplicity: int = 5
-    kinds: frozenset[str] = frozenset({"gemm"})
+    id = "cpu.gemm_blas"
+    simplicity = 5
+    kinds = frozenset({"gemm"})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
         """See `Kernel`."""

@@ -20,7 +20,6 @@ from aicf.backends.cpu.families.gemm.kernel import GemmKernel, GemmSchedule, ran
 from aicf.backends.cpu.families.gemm.problem import contiguous, read_work
 from aicf.backends.cpu.families.gemm.schedule import SPLITS, GemmSpec
 from aicf.backends.cpu.families.legality import (
-    DETERMINISM,
     code_reason,
     threads_of,
     variant_of,
@@ -46,7 +45,6 @@ class GemmNormKernel(CpuKernel[GemmSchedule]):
     """The lowest level that has its instructions; the portable variant runs anywhere."""
     simplicity: int
     version: int = GEMM_VERSION
-    determinism: str = DETERMINISM
     kinds: frozenset[str] = frozenset({"gemm_norm"})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:

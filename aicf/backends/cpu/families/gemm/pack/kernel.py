@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 from xdsl.dialects.builtin import StringAttr
@@ -17,7 +16,6 @@ from aicf.backends.cpu.families.gemm.schedule import (
     NOMINAL_GHZ,
 )
 from aicf.backends.cpu.families.legality import (
-    DETERMINISM,
     level_of,
 )
 from aicf.backends.cpu.families.records import (
@@ -33,7 +31,6 @@ PACKED_B = "packed_b"
 terms of k that lie `pairs` apart in the weight."""
 
 
-@dataclass(frozen=True)
 class PackKernel(CpuKernel[int]):
     """Packs a weight for the GEMM microkernel, vectors of so many elements at a time; only ever asked for through
     `Kernel.prepare`.
@@ -41,11 +38,9 @@ class PackKernel(CpuKernel[int]):
     Version 3 packs pairs of short integers.
     """
 
-    id: str = "cpu.pack"
-    version: int = 3
-    determinism: str = DETERMINISM
-    simplicity: int = 0
-    kinds: frozenset[str] = frozenset({"pack"})
+    id = "cpu.pack"
+    version = 3
+    kinds = frozenset({"pack"})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
         """See `Kernel`: a layout of this kernel's, for the weight as it is."""
@@ -75,7 +70,7 @@ class PackKernel(CpuKernel[int]):
 
 def pack_record(layout: LayoutAttr, lanes: int) -> KernelAttr:
     """The record of `cpu.pack` that makes a layout."""
-    own = {"version": integer(PackKernel.version), "determinism": StringAttr(DETERMINISM)}
+    own = {"version": integer(PackKernel.version), "determinism": StringAttr(PackKernel.determinism)}
     return KernelAttr(PackKernel.id, own | _pack_entries(layout, lanes))
 
 

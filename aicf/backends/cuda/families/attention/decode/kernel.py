@@ -189,15 +189,13 @@ _CODEC = RecordCodec(Spec)
 read_spec = _CODEC.read
 
 
-@dataclass(frozen=True)
 class AttentionStepKernel(CudaKernel[Spec]):
     """Attention of one query a head for f16 and bf16, see `templates.attention_step`."""
 
-    id: str = "cuda.attention_step"
-    version: int = 2
-    kinds: frozenset[str] = frozenset({KIND, STEP})
-    determinism: str = "bitwise"
-    simplicity: int = 2
+    id = "cuda.attention_step"
+    version = 2
+    kinds = frozenset({KIND, STEP})
+    simplicity = 2
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
         """See `Kernel`."""

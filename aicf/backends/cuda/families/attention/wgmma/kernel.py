@@ -200,13 +200,12 @@ def units_of(problem: AttentionProblem, spec: Spec) -> int:
 # Descriptor
 
 
-@dataclass(frozen=True)
 class WgmmaAttentionKernel(TensorAttention[Spec]):
     """Attention for f16 and bf16, see `templates.attention_wgmma`."""
 
-    id: str = "cuda.attention_wgmma"
-    version: int = 2
-    simplicity: int = 3
+    id = "cuda.attention_wgmma"
+    version = 2
+    simplicity = 3
 
     def arch_reason(self, arch: GpuArch) -> str | None:
         """See `TensorAttention`."""

@@ -236,8 +236,6 @@ class CublasLtKernel(CudaKernel[Algorithm | None]):
     """Products with bias, residual and activation, by NVIDIA's library."""
 
     id: str = "cuda.cublaslt"
-    version: int = 1
-    determinism: str = "bitwise"
     simplicity: int = 9
     kinds: frozenset[str] = frozenset({"gemm", "gemm_epilogue"})
     device_fields: Mapping[str, Attribute] = field(default_factory=_device_fields)

@@ -6,7 +6,6 @@ turns records into code.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -175,15 +174,12 @@ def _prologue_reason(work: Workload) -> str | None:
 _REGISTER_FLOATS = ("f32", "f16", "bf16")
 
 
-@dataclass(frozen=True)
 class GemvKernel(CudaKernel[Spec]):
     """Products of up to 16 rows with weights [N, K] or [K, N], a row program before and an epilogue after."""
 
-    id: str = "cuda.gemv"
-    version: int = 1
-    determinism: str = "bitwise"
-    simplicity: int = 2
-    kinds: frozenset[str] = KINDS
+    id = "cuda.gemv"
+    simplicity = 2
+    kinds = KINDS
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
         """See `Kernel`."""

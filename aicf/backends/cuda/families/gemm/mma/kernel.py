@@ -383,13 +383,11 @@ def _sum_grid(problem: GemmProblem) -> Triple:
     return ceil(vectors / SUM_THREADS), 1, problem.batches * problem.products
 
 
-@dataclass(frozen=True)
 class MmaKernel(TiledKernel[MmaSpec]):
     """Products of f16 or bf16 with any epilogue, accumulated in f32 by tensor cores."""
 
-    id: str = "cuda.gemm_mma"
-    version: int = 1
-    simplicity: int = 3
+    id = "cuda.gemm_mma"
+    simplicity = 3
 
     def dtype_reason(self, work: Workload) -> str | None:
         """See `TiledKernel`."""
@@ -426,12 +424,10 @@ class MmaKernel(TiledKernel[MmaSpec]):
         return spec_of(record)
 
 
-@dataclass(frozen=True)
 class MmaTf32Kernel(MmaKernel):
     """Products of f32 with any epilogue, of operands rounded to TF32 and accumulated in f32 by tensor cores."""
 
-    id: str = "cuda.gemm_mma_tf32"
-    version: int = 1
+    id = "cuda.gemm_mma_tf32"
 
     def dtype_reason(self, work: Workload) -> str | None:
         """See `TiledKernel`."""

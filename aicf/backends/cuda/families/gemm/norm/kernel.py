@@ -9,7 +9,7 @@ turns the record into a kernel; none is imported here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from xdsl.dialects.builtin import StringAttr
@@ -43,8 +43,6 @@ from aicf.dialects.emit_kernels import KernelOp, ReduceOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.types import element_of
 
-VERSION = 1
-
 _HANDOVER_US = 1.3
 """From the product to the kernel that norms its rows, beyond what each is predicted to take. Fitted on an H100 to
 layer_norms of 768 columns whose weights are not in L2: 1024 rows take 9.1 us apart and 8.6 us in one kernel for
@@ -55,15 +53,12 @@ _PRODUCTS: tuple[AnyKernel, ...] = (WgmmaKernel(), MmaKernel())
 """What would run the product by itself."""
 
 
-@dataclass(frozen=True)
 class GemmNormKernel(CudaKernel[Spec]):
     """Products of f16 or bf16, then a row program on the rows in registers of a cluster."""
 
-    id: str = "cuda.gemm_norm"
-    version: int = VERSION
-    determinism: str = "bitwise"
-    simplicity: int = 5
-    kinds: frozenset[str] = frozenset({"gemm_norm"})
+    id = "cuda.gemm_norm"
+    simplicity = 5
+    kinds = frozenset({"gemm_norm"})
 
     @property
     def code_generator(self) -> str:

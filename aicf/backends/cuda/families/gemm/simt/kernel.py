@@ -233,13 +233,11 @@ def spec_record(spec: SimtSpec, problem: GemmProblem) -> dict[str, Attribute]:
     }
 
 
-@dataclass(frozen=True)
 class SimtKernel(TiledKernel[SimtSpec]):
     """Products of f32 (IEEE), f64 and integers with any epilogue."""
 
-    id: str = "cuda.gemm_simt"
-    version: int = 1
-    simplicity: int = 2
+    id = "cuda.gemm_simt"
+    simplicity = 2
 
     def dtype_reason(self, work: Workload) -> str | None:
         """See `TiledKernel`."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute
@@ -52,7 +51,6 @@ from aicf.backends.cuda.target import arch_named
 from aicf.dialects.emit_kernels import KernelOp, ReduceOp, SigmoidOp, StoreOp
 from aicf.dialects.emit_types import TargetAttr
 
-VERSION = 1
 FACTORS = ("f16", "bf16")
 VALUES = ("f32", "f16", "bf16")
 """Element types of what the epilogue reads and of the results."""
@@ -137,15 +135,12 @@ def _may_alias(code: KernelOp | None, roles: GemmOperands, task: Task) -> Attrib
     return ArrayAttr([integers(pair) for pair in found])
 
 
-@dataclass(frozen=True)
 class WgmmaKernel(CudaKernel[Spec]):
     """Products of f16 or bf16 with any epilogue, by warpgroup products out of bulk tensor copies."""
 
-    id: str = "cuda.gemm_wgmma"
-    version: int = VERSION
-    determinism: str = "bitwise"
-    simplicity: int = 4
-    kinds: frozenset[str] = KINDS
+    id = "cuda.gemm_wgmma"
+    simplicity = 4
+    kinds = KINDS
 
     def dtype_reason(self, work: Workload) -> str | None:
         """Why operands of this type are not multiplied as the work asks, None if they are."""
@@ -220,12 +215,10 @@ class WgmmaKernel(CudaKernel[Spec]):
         return any(record[key] == integers((blocks, 1, 1)) for blocks in fewer)
 
 
-@dataclass(frozen=True)
 class WgmmaTf32Kernel(WgmmaKernel):
     """Products of f32 with any epilogue; the copies round operands to TF32."""
 
-    id: str = "cuda.gemm_wgmma_tf32"
-    version: int = 1
+    id = "cuda.gemm_wgmma_tf32"
 
     def dtype_reason(self, work: Workload) -> str | None:
         """See `WgmmaKernel`."""
