@@ -164,7 +164,6 @@ class CudaKernel(Kernel[Schedule]):
     multiprocessor fewer blocks."""
 
     def tolerates(self, target: TargetAttr, key: str, record: Record, expected: Record) -> bool:
-        """See `Kernel`."""
         if key == "shared_bytes":
             legal = Whole(read_integer(expected, key), arch_named(target.arch.data).shared_bytes)
         elif key == "blocks_per_sm":

@@ -59,11 +59,9 @@ class AttentionKernel(CpuKernel[AttentionSpec]):
     kinds: frozenset[str] = frozenset({"attention"})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         return _attention_reason(work) or level_reason(target, self.level)
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        """See `Kernel`."""
         return cost_us(self.schedule(work, target))
 
     def unfused_us(self, work: Workload, target: TargetAttr) -> float:
@@ -84,21 +82,17 @@ class AttentionKernel(CpuKernel[AttentionSpec]):
         return _PARTS * (parts + cycles / NOMINAL_GHZ / 1000)
 
     def schedule(self, work: Workload, target: TargetAttr) -> AttentionSpec:
-        """See `Kernel`."""
         splits = FIXED_SPLITS if work.batch_invariant else SPLITS
         return choose(_problem(work), variant_of(target, self.level), threads_of(target), splits)
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: AttentionSpec) -> dict[str, Attribute]:
-        """See `Kernel`."""
         named = {name: work.attrs[name] for name in ("scale", "causal", "past", "nan_as_zero")}
         return {**attention_record(schedule), **named}
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> AttentionSpec:
-        """See `Kernel`."""
         return attention_spec(record, _problem(work), variant_of(target, self.level).has_fma)
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: AttentionSpec) -> str | None:
-        """See `Kernel`."""
         return threads_reason(schedule.threads, target)
 
     def fixed_order(self, work: Workload, target: TargetAttr) -> str:

@@ -65,27 +65,21 @@ class ConvKernel(CpuKernel[ConvSpec]):
     kinds: frozenset[str] = frozenset({"conv"})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         return _conv_reason(work) or level_reason(target, self.level)
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        """See `Kernel`."""
         return self._ranked(work, target)[0][0]
 
     def schedule(self, work: Workload, target: TargetAttr) -> ConvSpec:
-        """See `Kernel`."""
         return self._ranked(work, target)[0][1]
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> ConvSpec:
-        """See `Kernel`."""
         return read_conv_spec(record, _problem(work), variant_of(target, self.level).has_fma)
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: ConvSpec) -> str | None:
-        """See `Kernel`."""
         return threads_reason(schedule.threads, target)
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: ConvSpec) -> dict[str, Attribute]:
-        """See `Kernel`."""
         entries = {**conv_record(schedule), **work.attrs}
         if schedule.prepared:
             entries["layouts"] = _layouts(work, schedule)

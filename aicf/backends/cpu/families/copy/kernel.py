@@ -33,7 +33,6 @@ class MoveKernel(CpuKernel[Sequence[LoopSpec]]):
     reads_body: bool = True
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         if len(work.results) != 1 or self._moves(work) is None:
             return "it does more than move elements to one result"
         return None
@@ -54,17 +53,14 @@ class MoveKernel(CpuKernel[Sequence[LoopSpec]]):
         return [(nest, choose(nest, level, threads)) for nest in self._nests(work)]
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        """See `Kernel`."""
         return sum(cost_us(nest, spec) for nest, spec in self._decide(work, target))
 
     def schedule(self, work: Workload, target: TargetAttr) -> Sequence[LoopSpec]:
-        """See `Kernel`."""
         return [spec for _, spec in self._decide(work, target)]
 
     def record_of(
         self, work: Workload, target: TargetAttr, schedule: Sequence[LoopSpec]
     ) -> dict[str, Attribute]:
-        """See `Kernel`."""
         decided = zip(self._nests(work), schedule, strict=True)
         return {
             "axis": work.attrs.get("axis", integer(0)),
@@ -73,11 +69,9 @@ class MoveKernel(CpuKernel[Sequence[LoopSpec]]):
         }
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> Sequence[LoopSpec]:
-        """See `Kernel`."""
         return read_loops(record, self._nests(work))
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: Sequence[LoopSpec]) -> str | None:
-        """See `Kernel`."""
         reasons = (threads_reason(spec.threads, target) for spec in schedule)
         return next((f"in its 'parts', {reason}" for reason in reasons if reason is not None), None)
 

@@ -21,11 +21,9 @@ class LastUpdateKernel(CpuKernel[None]):
     kinds = frozenset({"last_update"})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         return None
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        """See `Kernel`."""
         cycles = work.operands[0].shape[0] * _LOOKUP_CYCLES + work.results[0].shape[0] / 4
         return cycles / NOMINAL_GHZ / 1000
 
@@ -33,7 +31,6 @@ class LastUpdateKernel(CpuKernel[None]):
         """See `Kernel`: there is nothing to decide."""
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: None) -> dict[str, Attribute]:
-        """See `Kernel`."""
         return {"threads": integer(1)}
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> None:

@@ -43,7 +43,6 @@ class GeneratedKernel(CpuKernel[LoopSpec]):
     )
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         if work.code is None:
             return "it is not one set of loops over all elements"
         if is_update(work.code):
@@ -51,7 +50,6 @@ class GeneratedKernel(CpuKernel[LoopSpec]):
         return code_reason(work.code)
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        """See `Kernel`."""
         return cost_us(*_decide(work, target))
 
     def unfused_us(self, work: Workload, target: TargetAttr) -> float:
@@ -59,32 +57,26 @@ class GeneratedKernel(CpuKernel[LoopSpec]):
         return self.cost_us(work, target) / PADDED_WINDOWS if windows_in_pads(work.body) else inf
 
     def threads_us(self, work: Workload, target: TargetAttr) -> dict[int, float]:
-        """See `Kernel`."""
         nest = work_nest(work)
         found = sharings(nest, level_of(target), threads_of(target), work.batch_invariant, work.rounding)
         return {spec.threads: cost_us(nest, spec) for spec in found}
 
     def schedule(self, work: Workload, target: TargetAttr) -> LoopSpec:
-        """See `Kernel`."""
         return _decide(work, target)[1]
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: LoopSpec) -> dict[str, Attribute]:
-        """See `Kernel`."""
         assert work.code is not None
         kinds_in = [operand.dtype for operand in work.operands]
         aliases = may_alias(work.code, kinds_in, [result.dtype for result in work.results])
         return {**loop_record(schedule, work_nest(work)), "may_alias": aliases}
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> LoopSpec:
-        """See `Kernel`."""
         return loop_spec(record, work_nest(work))
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: LoopSpec) -> str | None:
-        """See `Kernel`."""
         return threads_reason(schedule.threads, target)
 
     def fixed_order(self, work: Workload, target: TargetAttr) -> str:
-        """See `Kernel`."""
         nest, spec = _decide(work, target)
         return spec.combination_order(nest)
 

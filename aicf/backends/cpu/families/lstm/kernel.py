@@ -119,7 +119,6 @@ class LstmKernel(CpuKernel[LstmSizes]):
     kinds = frozenset({"lstm"})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         for what, operand in (
             ("x", work.operands[0]),
             ("first", work.operands[2]),
@@ -138,11 +137,9 @@ class LstmKernel(CpuKernel[LstmSizes]):
         return (sizes.steps * step + packing) / NOMINAL_GHZ / 1000
 
     def schedule(self, work: Workload, target: TargetAttr) -> LstmSizes:
-        """See `Kernel`."""
         return _sizes(work, target)
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: LstmSizes) -> dict[str, Attribute]:
-        """See `Kernel`."""
         order = (
             "ascending k"
             if schedule.split == 1
@@ -158,7 +155,6 @@ class LstmKernel(CpuKernel[LstmSizes]):
         }
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> LstmSizes:
-        """See `Kernel`."""
         sizes = read_sizes(record, work.results[0].shape)
         if (reason := lanes_reason(sizes.lanes, work.results[0].dtype)) is not None:
             raise RecordError(reason)

@@ -42,20 +42,16 @@ class NonMaxSuppressionKernel(CpuKernel[Suppression]):
     kinds = frozenset({"non_max_suppression"})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         return None
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        """See `Kernel`."""
         cycles = _classes(work) * _spec(work, target).cycles
         return cycles / NOMINAL_GHZ / 1000 / _threads(work, target)
 
     def schedule(self, work: Workload, target: TargetAttr) -> Suppression:
-        """See `Kernel`."""
         return Suppression(_spec(work, target), _threads(work, target))
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: Suppression) -> dict[str, Attribute]:
-        """See `Kernel`."""
         return {
             "centred": work.attrs["centred"],
             **suppression_record(schedule.spec, schedule.threads),
@@ -63,7 +59,6 @@ class NonMaxSuppressionKernel(CpuKernel[Suppression]):
         }
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> Suppression:
-        """See `Kernel`."""
         scores, (kept,) = work.operands[1], work.results
         spec = suppression_spec(record, scores.shape[2], kept.shape[2], scores.dtype)
         return Suppression(spec, read_threads(record, target))

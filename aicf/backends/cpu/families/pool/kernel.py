@@ -29,27 +29,21 @@ class PoolKernel(CpuKernel[PoolSpec]):
     kinds = frozenset({"pool"})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         return refusal(_problem(work))
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        """See `Kernel`."""
         return self.schedule(work, target).cost_us()
 
     def schedule(self, work: Workload, target: TargetAttr) -> PoolSpec:
-        """See `Kernel`."""
         return choose(_problem(work), level_of(target), threads_of(target))
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: PoolSpec) -> dict[str, Attribute]:
-        """See `Kernel`."""
         return {**pool_record(schedule), **work.attrs}
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> PoolSpec:
-        """See `Kernel`."""
         return read_pool_spec(record, _problem(work))
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: PoolSpec) -> str | None:
-        """See `Kernel`."""
         return threads_reason(schedule.threads, target)
 
     def fixed_order(self, work: Workload, target: TargetAttr) -> str:

@@ -31,24 +31,20 @@ class ScatterKernel(CpuKernel[Sequence[LoopSpec]]):
     kinds = frozenset({"scatter_combine"})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         return None
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        """See `Kernel`."""
         copy, row, *back = scatter_parts(_scatter(work))
         level = level_of(target)
         rows = work.operands[1].shape[0] * cost_us(row, choose(row, level, 1))
         return sum(cost_us(nest, choose(nest, level, 1)) for nest in (copy, *back)) + rows
 
     def schedule(self, work: Workload, target: TargetAttr) -> Sequence[LoopSpec]:
-        """See `Kernel`."""
         return [choose(nest, level_of(target), 1) for nest in scatter_parts(_scatter(work))]
 
     def record_of(
         self, work: Workload, target: TargetAttr, schedule: Sequence[LoopSpec]
     ) -> dict[str, Attribute]:
-        """See `Kernel`."""
         scatter = _scatter(work)
         decided = zip(scatter_parts(scatter), schedule, strict=True)
         sums = summed_apart(scatter)
@@ -61,7 +57,6 @@ class ScatterKernel(CpuKernel[Sequence[LoopSpec]]):
         }
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> Sequence[LoopSpec]:
-        """See `Kernel`."""
         return read_loops(record, scatter_parts(_scatter(work)))
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: Sequence[LoopSpec]) -> str | None:

@@ -28,7 +28,6 @@ class TopkKernel(CpuKernel[int]):
     kinds = frozenset({"topk_indices"})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         return None
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
@@ -41,7 +40,6 @@ class TopkKernel(CpuKernel[int]):
         return cycles / NOMINAL_GHZ / 1000 / self.schedule(work, target)
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: int) -> dict[str, Attribute]:
-        """See `Kernel`."""
         return {
             "axis": work.attrs["axis"],
             "smallest": work.attrs["smallest"],
@@ -49,7 +47,6 @@ class TopkKernel(CpuKernel[int]):
         }
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> int:
-        """See `Kernel`."""
         return read_threads(record, target)
 
     def schedule(self, work: Workload, target: TargetAttr) -> int:

@@ -283,7 +283,6 @@ class AttentionKernel(TensorAttention[AttentionSpec]):
     simplicity = 2
 
     def operands_reason(self, work: Workload, problem: AttentionProblem) -> str | None:
-        """See `TensorAttention`."""
         for name, size in (("a query", problem.d), ("a value", problem.dv)):
             if size % 16 != 0 or size > 128:
                 return f"{name} has {size} elements: tensor cores take 16, 32, ... 128 here"
@@ -298,23 +297,18 @@ class AttentionKernel(TensorAttention[AttentionSpec]):
         return None
 
     def ranked(self, problem: AttentionProblem, arch: GpuArch, fixed: bool) -> Sequence[AttentionSpec]:
-        """See `TensorAttention`."""
         return ranked_specs(problem, arch, fixed)
 
     def us(self, problem: AttentionProblem, spec: AttentionSpec, arch: GpuArch) -> float:
-        """See `TensorAttention`."""
         return predicted_us(problem, spec, arch)
 
     def reason(self, problem: AttentionProblem, spec: AttentionSpec, arch: GpuArch) -> str | None:
-        """See `TensorAttention`."""
         return spec_reason(problem, spec, arch)
 
     def fixed_order(self, work: Workload, target: TargetAttr) -> str:
-        """See `Kernel`."""
         return f"on tensor cores, keys in tiles of {self.schedule(work, target).block_n}, in order"
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: AttentionSpec) -> dict[str, Attribute]:
-        """See `Kernel`."""
         spec = schedule
         problem = problem_of(work)
         order = "keys in tiles, in order" + ("; then the warps, in order" if spec.warps_n > 1 else "")
@@ -323,7 +317,6 @@ class AttentionKernel(TensorAttention[AttentionSpec]):
         return common_record(work, arch_named(target.arch.data), shape, order) | _CODEC.entries(spec)
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> AttentionSpec:
-        """See `Kernel`."""
         return read_spec(record)
 
 
@@ -336,7 +329,6 @@ class SimtAttentionKernel(CudaKernel[None]):
     simplicity = 1
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         problem = problem_of(work)
         if (reason := common_reason(work, problem)) is not None:
             return reason
@@ -368,7 +360,6 @@ class SimtAttentionKernel(CudaKernel[None]):
         """See `Kernel`: it has no variants."""
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: None) -> dict[str, Attribute]:
-        """See `Kernel`."""
         problem = problem_of(work)
         blocks = ceil(problem.m / (SIMT_WARPS * SIMT_ROWS)) * problem.count
         shape = Shape((blocks, 1, 1), (32 * SIMT_WARPS, 1, 1), (1, 1, 1), simt_shared_bytes(problem))

@@ -57,7 +57,6 @@ class TensorAttention(CudaKernel[Spec]):
     # What follows
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         problem, arch = problem_of(work), arch_named(target.arch.data)
         if (reason := self.arch_reason(arch) or common_reason(work, problem)) is not None:
             return reason
@@ -70,7 +69,6 @@ class TensorAttention(CudaKernel[Spec]):
         return None
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        """See `Kernel`."""
         return self.us(problem_of(work), self.schedule(work, target), arch_named(target.arch.data))
 
     def schedule(self, work: Workload, target: TargetAttr) -> Spec:
@@ -82,7 +80,6 @@ class TensorAttention(CudaKernel[Spec]):
         return [self.record_of(work, target, spec) for spec in self._ranked(work, target)]
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: Spec) -> str | None:
-        """See `Kernel`."""
         return self.reason(problem_of(work), schedule, arch_named(target.arch.data))
 
     def _ranked(self, work: Workload, target: TargetAttr) -> Sequence[Spec]:

@@ -36,7 +36,6 @@ class MoveKernel(CudaKernel[Sequence[GeneratedSpec]]):
     kinds: frozenset[str]
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         if (reason := operand_reason(work)) is not None:
             return reason
         if len(work.results) != 1 or self._moves(work) is None:
@@ -55,7 +54,6 @@ class MoveKernel(CudaKernel[Sequence[GeneratedSpec]]):
         return [move.nest for move in found]
 
     def schedule(self, work: Workload, target: TargetAttr) -> Sequence[GeneratedSpec]:
-        """See `Kernel`."""
         found = self._moves(work)
         assert found is not None, "loops are asked for of legal work"
         arch, start = arch_named(target.arch.data), work.results[0].offset
@@ -66,7 +64,6 @@ class MoveKernel(CudaKernel[Sequence[GeneratedSpec]]):
         return decided
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        """See `Kernel`."""
         arch = arch_named(target.arch.data)
         decided = zip(self._nests(work), self.schedule(work, target), strict=True)
         return sum(cost_us(nest, spec, arch) for nest, spec in decided)
@@ -74,7 +71,6 @@ class MoveKernel(CudaKernel[Sequence[GeneratedSpec]]):
     def record_of(
         self, work: Workload, target: TargetAttr, schedule: Sequence[GeneratedSpec]
     ) -> dict[str, Attribute]:
-        """See `Kernel`."""
         decided = zip(self._nests(work), schedule, strict=True)
         return {
             "axis": work.attrs.get("axis", integer(0)),
@@ -88,13 +84,11 @@ class MoveKernel(CudaKernel[Sequence[GeneratedSpec]]):
         return "none"
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> Sequence[GeneratedSpec]:
-        """See `Kernel`."""
         return [read_spec({**record, **part}) for part in read_parts(record, "parts", len(self._nests(work)))]
 
     def schedule_reason(
         self, work: Workload, target: TargetAttr, schedule: Sequence[GeneratedSpec]
     ) -> str | None:
-        """See `Kernel`."""
         reasons = (spec.problem(nest) for nest, spec in zip(self._nests(work), schedule, strict=True))
         return next((f"in its 'parts', {reason}" for reason in reasons if reason is not None), None)
 

@@ -68,7 +68,6 @@ class TiledKernel(CudaKernel[Spec]):
     # What follows
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         reason = self.dtype_reason(work) or product_reason(work) or several_reason(work)
         if reason is not None:
             return reason
@@ -82,7 +81,6 @@ class TiledKernel(CudaKernel[Spec]):
         return [self.record_of(work, target, spec) for _, spec in self._ranked(work, target)]
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        """See `Kernel`."""
         return self._ranked(work, target)[0][0]
 
     def schedule(self, work: Workload, target: TargetAttr) -> Spec:
@@ -97,7 +95,6 @@ class TiledKernel(CudaKernel[Spec]):
         return self.ranked(problem_of_work(work), arch_named(target.arch.data), work.batch_invariant)
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: Spec) -> dict[str, Attribute]:
-        """See `Kernel`."""
         arch = arch_named(target.arch.data)
         return {
             **self.entries(schedule, problem_of_work(work), arch),
@@ -108,5 +105,4 @@ class TiledKernel(CudaKernel[Spec]):
         }
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: Spec) -> str | None:
-        """See `Kernel`."""
         return self.reason(schedule, problem_of_work(work), arch_named(target.arch.data))

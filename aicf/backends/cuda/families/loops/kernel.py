@@ -93,7 +93,6 @@ class GeneratedKernel(CudaKernel[GeneratedSpec]):
     )
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         if (reason := operand_reason(work)) is not None:
             return reason
         if work.code is None:
@@ -103,16 +102,13 @@ class GeneratedKernel(CudaKernel[GeneratedSpec]):
         return code_reason(work.code)
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        """See `Kernel`."""
         nest, spec = _decide(work, target)
         return cost_us(nest, spec, arch_named(target.arch.data))
 
     def schedule(self, work: Workload, target: TargetAttr) -> GeneratedSpec:
-        """See `Kernel`."""
         return _decide(work, target)[1]
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: GeneratedSpec) -> dict[str, Attribute]:
-        """See `Kernel`."""
         assert work.code is not None
         nest = _nest(work)
         entries = loops_record(nest, schedule, work.rounding, arch_named(target.arch.data))
@@ -123,18 +119,15 @@ class GeneratedKernel(CudaKernel[GeneratedSpec]):
         return entries
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> GeneratedSpec:
-        """See `Kernel`."""
         return read_spec(record)
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: GeneratedSpec) -> str | None:
-        """See `Kernel`."""
         arch = arch_named(target.arch.data)
         if schedule.cluster > 1 and not arch.has_clusters:
             return f"{arch.name} has no clusters"
         return schedule.problem(_nest(work))
 
     def fixed_order(self, work: Workload, target: TargetAttr) -> str:
-        """See `Kernel`."""
         nest, spec = _decide(work, target)
         return spec.combination_order(nest)
 

@@ -38,7 +38,6 @@ class NonMaxSuppressionKernel(Places):
         return LAUNCH_US + waves * kept * _ROUND_US + compared
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: None) -> dict[str, Attribute]:
-        """See `Kernel`."""
         classes = _classes(work)
         return {
             "centred": work.attrs["centred"],

@@ -62,7 +62,6 @@ class Places(CudaKernel[None]):
     """What the kernels here share: any operands of a type and size that is counted, and one record for each work."""
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         return _size_reason(work)
 
     def schedule(self, work: Workload, target: TargetAttr) -> None:
@@ -92,7 +91,6 @@ class LastUpdateKernel(Places):
         return 2 * LAUNCH_US + moved / arch_named(target.arch.data).bandwidth_gbs / 1e3
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: None) -> dict[str, Attribute]:
-        """See `Kernel`."""
         count, rows = work.operands[0].shape[0], work.results[0].shape[0]
         return launch_entries(work, target, (-(-rows // THREADS), 1), (-(-count // THREADS), 1))
 
@@ -126,7 +124,6 @@ class ScatterKernel(Places):
         return LAUNCH_US + moved + looked + hits * _HIT_US
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: None) -> dict[str, Attribute]:
-        """See `Kernel`."""
         return {
             "mode": work.attrs["mode"],
             **TILE.entries(_tile(work)),
@@ -172,7 +169,6 @@ class TopkKernel(Places):
     kinds = frozenset({"topk_indices"})
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        """See `Kernel`."""
         arch = arch_named(target.arch.data)
         rows, size, k = _row_sizes(work)
         parts = _parts(work, arch)
@@ -182,7 +178,6 @@ class TopkKernel(Places):
         return launches + moved / (arch.bandwidth_gbs * _share(rows * parts[0], arch)) / 1e3 + compared
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: None) -> dict[str, Attribute]:
-        """See `Kernel`."""
         rows, _, k = _row_sizes(work)
         parts = _parts(work, arch_named(target.arch.data))
         return {

@@ -33,7 +33,6 @@ class BlasKernel(CpuKernel[None]):
     kinds = frozenset({"gemm"})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         if (reason := gemm_reason(work)) is not None:
             return reason
         if work.operands[0].dtype not in ("f32", "f64"):
@@ -56,7 +55,6 @@ class BlasKernel(CpuKernel[None]):
         return None
 
     def library_function(self, launch: Launch) -> str:
-        """See `CpuKernel`."""
         return library_function(launch)
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
@@ -77,7 +75,6 @@ class BlasKernel(CpuKernel[None]):
         """See `Kernel`."""
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: None) -> dict[str, Attribute]:
-        """See `Kernel`."""
         version = library_version(target)
         assert version is not None
         return {

@@ -48,7 +48,6 @@ class GemmNormKernel(CpuKernel[GemmSchedule]):
     kinds: frozenset[str] = frozenset({"gemm_norm"})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         if work.code is None:
             return "what follows the product has no generated code"
         if (reason := code_reason(work.code)) is not None:
@@ -57,7 +56,6 @@ class GemmNormKernel(CpuKernel[GemmSchedule]):
         return product.legal(_product(work), target)
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        """See `Kernel`."""
         product, rows = self._decide(work, target)
         return _NO_GAIN * (product[0] + cost_us(_nest(work), rows))
 
@@ -70,12 +68,10 @@ class GemmNormKernel(CpuKernel[GemmSchedule]):
         return min(own, product.product_us(_product(work), target)) + cost_us(nest, rows)
 
     def schedule(self, work: Workload, target: TargetAttr) -> GemmSchedule:
-        """See `Kernel`."""
         (_, product), rows = self._decide(work, target)
         return GemmSchedule(product, rows)
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: GemmSchedule) -> dict[str, Attribute]:
-        """See `Kernel`."""
         product, rows, nest = schedule.product, schedule.rows, _nest(work)
         assert rows is not None
         order = f"{product.combination_order}; then rows: {rows.combination_order(nest)}"
@@ -96,7 +92,6 @@ class GemmNormKernel(CpuKernel[GemmSchedule]):
         }
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> GemmSchedule:
-        """See `Kernel`."""
         problem = read_work(_product(work)).problem
         product = gemm_spec(read_part(record, "product"), problem, variant_of(target, self.level).has_fma)
         return GemmSchedule(product, loop_spec(read_part(record, "rows"), _nest(work)))

@@ -59,12 +59,10 @@ class PackKernel(CpuKernel[int]):
         return level_of(target).lanes(work.operands[0].dtype)
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: int) -> dict[str, Attribute]:
-        """See `Kernel`."""
         assert work.results[0].layout is not None, "the result of legal work has a layout"
         return _pack_entries(work.results[0].layout, schedule)
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> int:
-        """See `Kernel`."""
         return read_entry(record, "lanes", legal_lanes(work.operands[0].dtype))
 
 

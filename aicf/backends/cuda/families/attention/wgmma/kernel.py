@@ -208,25 +208,20 @@ class WgmmaAttentionKernel(TensorAttention[Spec]):
     simplicity = 3
 
     def arch_reason(self, arch: GpuArch) -> str | None:
-        """See `TensorAttention`."""
         if arch.has_tma and arch.has_wgmma:
             return None
         return f"warpgroup products and bulk tensor copies need sm_90a, the target is {arch.name}"
 
     def operands_reason(self, work: Workload, problem: AttentionProblem) -> str | None:
-        """See `TensorAttention`."""
         return _shape_reason(problem, read_scale(work.attrs), work.batch_invariant)
 
     def ranked(self, problem: AttentionProblem, arch: GpuArch, fixed: bool) -> Sequence[Spec]:
-        """See `TensorAttention`."""
         return ranked_specs(problem, arch, fixed)
 
     def us(self, problem: AttentionProblem, spec: Spec, arch: GpuArch) -> float:
-        """See `TensorAttention`."""
         return predicted_us(problem, spec, arch)
 
     def reason(self, problem: AttentionProblem, spec: Spec, arch: GpuArch) -> str | None:
-        """See `TensorAttention`."""
         return spec_reason(problem, spec, arch)
 
     def fixed_order(self, work: Workload, target: TargetAttr) -> str:
@@ -234,7 +229,6 @@ class WgmmaAttentionKernel(TensorAttention[Spec]):
         return f"by warpgroups, keys in tiles of {self.schedule(work, target).block_n}, in order"
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: Spec) -> dict[str, Attribute]:
-        """See `Kernel`."""
         spec = schedule
         problem, arch = problem_of(work), arch_named(target.arch.data)
         blocks = min(units_of(problem, spec), arch.multiprocessors * spec.blocks_per_sm)
@@ -242,7 +236,6 @@ class WgmmaAttentionKernel(TensorAttention[Spec]):
         return common_record(work, arch, shape, "keys in tiles, in order") | _CODEC.entries(spec)
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> Spec:
-        """See `Kernel`."""
         return read_spec(record)
 
 

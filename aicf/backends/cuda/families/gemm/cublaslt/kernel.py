@@ -241,7 +241,6 @@ class CublasLtKernel(CudaKernel[Algorithm | None]):
     device_fields: Mapping[str, Attribute] = field(default_factory=_device_fields)
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         if (reason := _reason(work, target)) is not None:
             return reason
         try:
@@ -271,7 +270,6 @@ class CublasLtKernel(CudaKernel[Algorithm | None]):
     def record_of(
         self, work: Workload, target: TargetAttr, schedule: Algorithm | None
     ) -> dict[str, Attribute]:
-        """See `Kernel`."""
         call, dtype = call_of(work), StringAttr(work.results[0].dtype)
         count = len(work.operands) + len(work.results)
         entries: dict[str, Attribute] = {

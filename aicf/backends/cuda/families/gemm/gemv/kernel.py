@@ -182,7 +182,6 @@ class GemvKernel(CudaKernel[Spec]):
     kinds = KINDS
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         if min(prod(o.shape) for o in work.operands) == 0:
             return "nothing to multiply"
         problem = read_problem(work.kind, work.attrs, work.operands)
@@ -209,26 +208,21 @@ class GemvKernel(CudaKernel[Spec]):
         return max(streaming, 1.5 * arithmetic, LATENCY_US) + (0.4 if work.prologue is not None else 0.0)
 
     def schedule(self, work: Workload, target: TargetAttr) -> Spec:
-        """See `Kernel`."""
         spec = choose(read_problem(work.kind, work.attrs, work.operands), arch_named(target.arch.data))
         assert spec is not None, "legal work has one"
         return spec
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: Spec) -> dict[str, Attribute]:
-        """See `Kernel`."""
         problem = read_problem(work.kind, work.attrs, work.operands)
         return spec_record(work, problem, schedule, arch_named(target.arch.data))
 
     def variants(self, work: Workload, target: TargetAttr) -> list[dict[str, Attribute]]:
-        """See `Kernel`."""
         return specs(work, target)
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> Spec:
-        """See `Kernel`."""
         return read_spec(record)
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: Spec) -> str | None:
-        """See `Kernel`."""
         problem, arch = read_problem(work.kind, work.attrs, work.operands), arch_named(target.arch.data)
         numbers = Whole(1, len(work.operands) - 1)
         if not arch.has_programmatic_launch and not all(map(numbers.holds, schedule.early)):

@@ -390,37 +390,29 @@ class MmaKernel(TiledKernel[MmaSpec]):
     simplicity = 3
 
     def dtype_reason(self, work: Workload) -> str | None:
-        """See `TiledKernel`."""
         dtype = work.operands[0].dtype
         return None if dtype in ("f16", "bf16") else f"tensor cores multiply f16 and bf16 here, A is {dtype}"
 
     def specs(self, problem: GemmProblem, arch: GpuArch, fixed: bool) -> Iterator[MmaSpec]:
-        """See `TiledKernel`."""
         return legal_specs(problem, arch, fixed)
 
     def ranked(self, problem: GemmProblem, arch: GpuArch, fixed: bool) -> Sequence[tuple[float, MmaSpec]]:
-        """See `TiledKernel`."""
         return ranked_specs(problem, arch, fixed)
 
     def order(self, spec: MmaSpec, problem: GemmProblem) -> str:
-        """See `TiledKernel`."""
         return combination_order(spec, problem)
 
     def reason(self, spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> str | None:
-        """See `TiledKernel`."""
         return spec_reason(spec, problem, arch)
 
     @property
     def smallest(self) -> MmaSpec:
-        """See `TiledKernel`."""
         return MmaSpec(16, 32, 32, 1, 1, 2, 3)
 
     def entries(self, spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> dict[str, Attribute]:
-        """See `TiledKernel`."""
         return spec_record(spec, problem, arch)
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> MmaSpec:
-        """See `Kernel`."""
         return spec_of(record)
 
 
@@ -430,12 +422,10 @@ class MmaTf32Kernel(MmaKernel):
     id = "cuda.gemm_mma_tf32"
 
     def dtype_reason(self, work: Workload) -> str | None:
-        """See `TiledKernel`."""
         return tf32_reason(work)
 
     @property
     def smallest(self) -> MmaSpec:
-        """See `TiledKernel`."""
         return MmaSpec(16, 32, 32, 1, 1, 4, 2)
 
 

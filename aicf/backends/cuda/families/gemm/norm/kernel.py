@@ -66,7 +66,6 @@ class GemmNormKernel(CudaKernel[Spec]):
         return WgmmaKernel().code_generator
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         arch = arch_named(target.arch.data)
         if not (arch.has_tma and arch.has_wgmma and arch.has_clusters):
             return f"warpgroup products and clusters need sm_90a, the target is {arch.name}"
@@ -88,7 +87,6 @@ class GemmNormKernel(CudaKernel[Spec]):
         return None
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        """See `Kernel`."""
         task = task_of_work(work)
         return predicted_us(_ranked(work, target)[0], task, arch_named(target.arch.data))
 
@@ -119,16 +117,13 @@ class GemmNormKernel(CudaKernel[Spec]):
         return [self.record_of(work, target, spec) for spec in _ranked(work, target)]
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: Spec) -> dict[str, Attribute]:
-        """See `Kernel`."""
         entries = WgmmaKernel().record_of(work, target, schedule)
         return {**entries, "combination_order": StringAttr(_order(schedule))}
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> Spec:
-        """See `Kernel`."""
         return spec_of(record)
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: Spec) -> str | None:
-        """See `Kernel`."""
         return spec_reason(schedule, task_of_work(work), arch_named(target.arch.data))
 
 

@@ -240,37 +240,29 @@ class SimtKernel(TiledKernel[SimtSpec]):
     simplicity = 2
 
     def dtype_reason(self, work: Workload) -> str | None:
-        """See `TiledKernel`."""
         dtype = work.operands[0].dtype
         return None if dtype in SUMS else f"multiplies {', '.join(SUMS)}, A is {dtype}"
 
     def specs(self, problem: GemmProblem, arch: GpuArch, fixed: bool) -> Iterator[SimtSpec]:
-        """See `TiledKernel`."""
         return legal_specs(problem, arch, fixed)
 
     def ranked(self, problem: GemmProblem, arch: GpuArch, fixed: bool) -> Sequence[tuple[float, SimtSpec]]:
-        """See `TiledKernel`."""
         return ranked_specs(problem, arch, fixed)
 
     def order(self, spec: SimtSpec, problem: GemmProblem) -> str:
-        """See `TiledKernel`."""
         return combination_order(spec)
 
     def reason(self, spec: SimtSpec, problem: GemmProblem, arch: GpuArch) -> str | None:
-        """See `TiledKernel`."""
         return spec_reason(spec, problem, arch)
 
     @property
     def smallest(self) -> SimtSpec:
-        """See `TiledKernel`."""
         return SimtSpec(16, 32, 32, 4, 4, 8, 3)
 
     def entries(self, spec: SimtSpec, problem: GemmProblem, arch: GpuArch) -> dict[str, Attribute]:
-        """See `TiledKernel`."""
         return spec_record(spec, problem)
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> SimtSpec:
-        """See `Kernel`."""
         return spec_of(record)
 
 

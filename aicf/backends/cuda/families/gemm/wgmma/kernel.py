@@ -148,7 +148,6 @@ class WgmmaKernel(CudaKernel[Spec]):
         return None if dtype in FACTORS else f"warpgroup products take f16 and bf16 here, A is {dtype}"
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         arch = arch_named(target.arch.data)
         if not (arch.has_tma and arch.has_wgmma):
             return f"warpgroup products and bulk tensor copies need sm_90a, the target is {arch.name}"
@@ -166,7 +165,6 @@ class WgmmaKernel(CudaKernel[Spec]):
         return None
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        """See `Kernel`."""
         task = task_of_work(work)
         return predicted_us(ranked(task, target.arch.data)[0], task, arch_named(target.arch.data))
 
@@ -179,7 +177,6 @@ class WgmmaKernel(CudaKernel[Spec]):
         return [self.record_of(work, target, spec) for spec in ranked(task_of_work(work), target.arch.data)]
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: Spec) -> dict[str, Attribute]:
-        """See `Kernel`."""
         spec, sizes = schedule, _CODEC.entries(schedule)
         task, arch = task_of_work(work), arch_named(target.arch.data)
         blocks = spec.clusters(task, arch) * spec.cluster
@@ -199,11 +196,9 @@ class WgmmaKernel(CudaKernel[Spec]):
         }
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> Spec:
-        """See `Kernel`."""
         return spec_of(record)
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: Spec) -> str | None:
-        """See `Kernel`."""
         return spec_reason(schedule, task_of_work(work), arch_named(target.arch.data))
 
     def tolerates(self, target: TargetAttr, key: str, record: Record, expected: Record) -> bool:
@@ -221,7 +216,6 @@ class WgmmaTf32Kernel(WgmmaKernel):
     id = "cuda.gemm_wgmma_tf32"
 
     def dtype_reason(self, work: Workload) -> str | None:
-        """See `WgmmaKernel`."""
         return tf32_reason(work)
 
 

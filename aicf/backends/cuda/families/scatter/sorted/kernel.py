@@ -44,7 +44,6 @@ class SortedScatterKernel(Places):
         return LAUNCH_US * len(spec.grids) + (moved + sorted_) / arch.bandwidth_gbs / 1e3 + lists
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: None) -> dict[str, Attribute]:
-        """See `Kernel`."""
         spec = _spec(work, target)
         return {
             "mode": work.attrs["mode"],
