@@ -77,15 +77,13 @@ class _Winograd:
     def each(self, count: int, body: Callable[[Value], None]) -> None:
         """`body` of every number below `count`."""
 
-        def one(number: Value, _: list[Value]) -> list[Value]:
+        @self.em.each(0, count)
+        def one(number: Value) -> None:
             body(number)
-            return []
-
-        self.em.loop(0, count, 1, [], one)
 
     def parts(self, count: int, size: int, part: Callable[[Value, int], None]) -> None:
         """`part` of the first element and the number of elements of every part of `size`; the last may be short."""
-        self.em.panels(count, size, lambda number, length: part(self.em.scaled(number, size), length))
+        self.em.panels(count, size)(lambda number, length: part(self.em.scaled(number, size), length))
 
     def clear(self, start: Value, vectors: int) -> None:
         """Zeros."""

@@ -55,12 +55,11 @@ def emit_pack_pairs(
 ) -> None:
     """Pack all of a ``k x columns`` matrix with element strides `strides` into panels of `width` columns."""
 
+    @em.panels(columns, width)
     def panel(index: Value, count: int) -> None:
         start = em.moved(source, index, width * strides[1], pairs.source)
         out = em.moved(target, index, pairs.units * width, pairs.unit)
         emit_pair_panel(em, pairs, lanes, width, count, strides, start, out)
-
-    em.panels(columns, width, panel)
 
 
 def emit_pair_panel(
@@ -92,21 +91,18 @@ def emit_pair_panel(
         first = em.moved(source, number, 2 * pairs.apart * strides[0], pairs.source)
         out = em.moved(target, number, pairs.apart * width, pairs.unit)
 
-        def body(place: Value, _: list[Value]) -> list[Value]:
+        @em.each(0, pairs.apart)
+        def body(place: Value) -> None:
             row(
                 em.moved(first, place, strides[0], pairs.source),
                 em.moved(out, place, width, pairs.unit),
                 whole,
             )
-            return []
 
-        em.loop(0, pairs.apart, 1, [], body)
-
-    def each(number: Value, _: list[Value]) -> list[Value]:
+    @em.each(0, groups)
+    def each(number: Value) -> None:
         group(number, True)
-        return []
 
-    em.loop(0, groups, 1, [], each)
     if half:
         group(em.index(groups), False)
 
@@ -148,10 +144,12 @@ def emit_rows_of_pairs(
     pitch = -(-matrix.k // 2) * 2
     lanes *= 2  # of 16 bits, where the sums have 32
 
-    def row(number: Value, _: list[Value]) -> list[Value]:
+    @em.each(*bounds)
+    def row(number: Value) -> None:
         start = em.moved(source, number, row_step, matrix.dtype)
         out = em.moved(target, number, pitch, "i16")
 
+        @em.pieces(matrix.k, lanes)
         def vector(at: Value, active: int) -> None:
             loaded = em.load_strided(
                 em.moved(start, at, step, matrix.dtype), step, matrix.dtype, lanes, active
@@ -159,8 +157,3 @@ def emit_rows_of_pairs(
             value = convert(Scalars(em, lanes), loaded, matrix.dtype, "i16")
             # Lanes past the last element are zero: the second term of half a pair is one of them.
             em.store(value, em.address(out, at, "i16"), "i16", lanes, min(lanes, active + active % 2))
-
-        em.pieces(matrix.k, lanes, vector)
-        return []
-
-    em.loop(*bounds, 1, [], row)

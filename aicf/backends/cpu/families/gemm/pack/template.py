@@ -26,12 +26,11 @@ def emit_pack(
 ) -> None:
     """Pack all of a ``k x columns`` matrix of `dtype` with element strides `strides` into panels of type `into`."""
 
+    @em.panels(columns, width)
     def panel(index: Value, count: int) -> None:
         start = em.address(source, em.b.mul(index, em.index(width * strides[1])), dtype)
         out = em.address(target, em.b.mul(index, em.index(k * width)), into)
         emit_pack_panel(em, dtype, lanes, k, width, count, strides, start, out, into)
-
-    em.panels(columns, width, panel)
 
 
 def emit_pack_panel(
@@ -54,24 +53,20 @@ def emit_pack_panel(
     block = lanes if strides[0] == 1 else 1
     rolled = k // block * block
 
-    def body(row: Value, _: list[Value]) -> list[Value]:
+    @em.each(0, rolled, block)
+    def body(row: Value) -> None:
         start = em.address(source, em.b.mul(row, em.index(strides[0])), dtype)
         out = em.address(target, em.b.mul(row, em.index(width)), into)
         if block > 1:
             _transpose_rows(move, lanes, width, columns, strides[1], start, out)
         else:
             _gather_row(move, width, columns, strides[1], start, out)
-        return []
 
-    em.loop(0, rolled, block, [], body)
-
-    def rest(row: Value, _: list[Value]) -> list[Value]:
+    @em.each(rolled, k)
+    def rest(row: Value) -> None:
         start = em.address(source, em.b.mul(row, em.index(strides[0])), dtype)
         out = em.address(target, em.b.mul(row, em.index(width)), into)
         _gather_row(move, width, columns, strides[1], start, out)
-        return []
-
-    em.loop(rolled, k, 1, [], rest)
 
 
 @dataclass(frozen=True)
@@ -96,18 +91,15 @@ def emit_widened_rows(
     move = _Move(em, matrix.dtype, into)
     row_step, step = matrix.strides
 
-    def row(number: Value, _: list[Value]) -> list[Value]:
+    @em.each(*bounds)
+    def row(number: Value) -> None:
         start = em.moved(source, number, row_step, matrix.dtype)
         out = em.moved(target, number, matrix.k, into)
 
+        @em.pieces(matrix.k, lanes)
         def vector(at: Value, active: int) -> None:
             value = move.load(em.moved(start, at, step, matrix.dtype), step, lanes, active)
             em.store(value, em.address(out, at, into), into, lanes, active)
-
-        em.pieces(matrix.k, lanes, vector)
-        return []
-
-    em.loop(*bounds, 1, [], row)
 
 
 @dataclass(frozen=True)
@@ -136,7 +128,8 @@ def _copy_rows(
 ) -> None:
     em, dtype, into = move.em, move.source, move.target
 
-    def body(row: Value, _: list[Value]) -> list[Value]:
+    @em.each(0, k)
+    def body(row: Value) -> None:
         start = em.address(source, em.b.mul(row, em.index(stride)), dtype)
         out = em.address(target, em.b.mul(row, em.index(width)), into)
         for j in range(0, width, lanes):
@@ -147,9 +140,6 @@ def _copy_rows(
                 else em.const(into, lanes, 0)
             )
             em.store(value, em.address(out, j, into), into, lanes, kept)
-        return []
-
-    em.loop(0, k, 1, [], body)
 
 
 def _gather_row(move: _Move, width: int, columns: int, stride: int, start: Value, out: Value) -> None:
