@@ -46,47 +46,47 @@ class Guards:
     columns: bool
 
 
-def make_epilogue(
-    problem: GemmProblem,
-    point: Snippet | None,
-    extras: Sequence[Access],
-    outputs: Sequence[Access],
-    first_pointer: int,
-    guards: Guards,
-    scalars: Mapping[str, Snippet],
-) -> Epilogue:
-    """The end of a tile of `problem`.
+@dataclass(frozen=True)
+class EpilogueCode:
+    """What follows the sums of one product.
 
     Args:
         point: The scalar program at one point, as `point_snippet` gives it with every operand an accumulator; the
             addresses of its outputs are not used. None stores the sums as they are.
-        extras, outputs: Over the epilogue's dims, in the order of the pointers.
-        first_pointer: Place of the first extra among `pointers`; the others follow, then the outputs.
-        guards: What has to be checked.
+        extras, outputs: Its operands, over the dims of the product, in the order of the pointers.
         scalars: `LOAD_<dtype>` and `STORE_<dtype>`, snippets of (address) and (address, value).
     """
-    return _Writer(problem, point, extras, outputs, first_pointer, guards, scalars).epilogue()
+
+    point: Snippet | None
+    extras: Sequence[Access]
+    outputs: Sequence[Access]
+    scalars: Mapping[str, Snippet]
+
+    @property
+    def pointers(self) -> int:
+        """Operands in memory."""
+        return len(self.extras) + len(self.outputs)
+
+    def epilogue(self, problem: GemmProblem, first_pointer: int, guards: Guards) -> Epilogue:
+        """The snippets that end a tile of `problem`.
+
+        Args:
+            first_pointer: Place of the first extra among `pointers`; the others follow, then the outputs.
+            guards: What has to be checked.
+        """
+        return _Writer(self, problem, first_pointer, guards).epilogue()
 
 
 class _Writer:
-    def __init__(
-        self,
-        problem: GemmProblem,
-        point: Snippet | None,
-        extras: Sequence[Access],
-        outputs: Sequence[Access],
-        first_pointer: int,
-        guards: Guards,
-        scalars: Mapping[str, Snippet],
-    ):
-        self.problem, self.point = problem, point
-        self.extras, self.outputs = extras, outputs
-        self.first_pointer, self.guards, self.scalars = first_pointer, guards, scalars
+    def __init__(self, code: EpilogueCode, problem: GemmProblem, first_pointer: int, guards: Guards):
+        self.problem, self.point = problem, code.point
+        self.extras, self.outputs, self.scalars = code.extras, code.outputs, code.scalars
+        self.first_pointer, self.guards = first_pointer, guards
         self.whole = problem.n % VECTOR == 0
         self.places: dict[int, int] = {}
         """First word of each extra that is held."""
         held = 0
-        for number, access in enumerate(extras):
+        for number, access in enumerate(self.extras):
             if words := self._words(access):
                 self.places[number] = held
                 held += words

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aicf.backends.base import Launch
@@ -10,9 +10,8 @@ from aicf.backends.common.record import Record
 from aicf.backends.cuda.codegen.scalar import load_snippet, point_snippet, store_snippet
 from aicf.backends.cuda.compiler.launches import address_of
 from aicf.backends.cuda.compiler.specializer import Snippet
-from aicf.backends.cuda.families.gemm.epilogue import Epilogue, Guards, make_epilogue
+from aicf.backends.cuda.families.gemm.epilogue import EpilogueCode
 from aicf.backends.cuda.families.gemm.problem import (
-    Access,
     GemmProblem,
     epilogue_accesses,
     operands_of,
@@ -45,28 +44,6 @@ def batch_address(sizes: Sequence[int], strides: Sequence[int], element_bytes: i
     if not terms:
         return Snippet(("base", "batch"), (), "base")
     return Snippet(("base", "batch"), tuple(lines), f"u64(base + u64({' + '.join(terms)}))")
-
-
-@dataclass(frozen=True)
-class EpilogueCode:
-    """What follows the sums of one product.
-
-    Args:
-        point: The scalar program, as `make_epilogue` takes it.
-        extras, outputs: Its operands, over the dims of the product.
-        scalars: Loads and stores of single elements by name.
-    """
-
-    point: Snippet | None
-    extras: tuple[Access, ...]
-    outputs: tuple[Access, ...]
-    scalars: Mapping[str, Snippet]
-
-    def epilogue(self, problem: GemmProblem, first_pointer: int, guards: Guards) -> Epilogue:
-        """The snippets that end a tile; see `make_epilogue`."""
-        return make_epilogue(
-            problem, self.point, self.extras, self.outputs, first_pointer, guards, self.scalars
-        )
 
 
 def ends_of(launch: Launch, problem: GemmProblem) -> EpilogueCode:

@@ -9,11 +9,10 @@ from math import ceil, gcd
 from aicf.backends.base import Launch
 from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in
-from aicf.backends.cuda.compiler.specializer import Constant, Snippet, part, stage
-from aicf.backends.cuda.families.gemm.epilogue import Epilogue, Guards, make_epilogue
+from aicf.backends.cuda.compiler.specializer import Constant, Snippet, constants_of, part, stage
+from aicf.backends.cuda.families.gemm.epilogue import Epilogue, EpilogueCode, Guards
 from aicf.backends.cuda.families.gemm.mma.kernel import PART_PADDING, MmaSpec, k_step, part_columns, spec_of
 from aicf.backends.cuda.families.gemm.parts import (
-    EpilogueCode,
     LaunchBounds,
     batch_address,
     choose_pointers,
@@ -179,7 +178,7 @@ def _parts_epilogue(problem: GemmProblem, spec: MmaSpec, guards: Guards) -> Epil
         Access("f32", factor * spec.split * matrices * size, (size, columns, 1), 16)
         for factor in range(problem.factors)
     ]
-    return make_epilogue(flat, None, (), outputs, problem.factors, guards, {})
+    return EpilogueCode(None, (), outputs, {}).epilogue(flat, problem.factors, guards)
 
 
 def gemm_code(
@@ -195,7 +194,7 @@ def gemm_code(
         count = 2 * problem.factors
     else:
         epilogue = ends.epilogue(problem, problem.factors, guards)
-        count = problem.factors + len(ends.extras) + len(ends.outputs)
+        count = problem.factors + ends.pointers
     choose, names = choose_pointers(count, problem.products)
     constants = _constants(problem, spec, residence)
     finished = spec.bm // spec.split if spec.through == "cluster" else spec.bm
@@ -252,13 +251,8 @@ def _constants(problem: GemmProblem, spec: MmaSpec, residence: LaunchBounds) -> 
     part_row = (spec.bn + PART_PADDING) * 4
     grid_m = ceil(problem.m / spec.bm)
     return {
+        **constants_of(spec),
         "MATH": math_of(problem.dtype),
-        "BM": spec.bm,
-        "BN": spec.bn,
-        "BK": spec.bk,
-        "WARPS_M": spec.warps_m,
-        "WARPS_N": spec.warps_n,
-        "WARPS_K": spec.warps_k,
         "THREADS": spec.threads,
         "M_TILES": m_tiles,
         "N_TILES": n_tiles,
@@ -272,7 +266,6 @@ def _constants(problem: GemmProblem, spec: MmaSpec, residence: LaunchBounds) -> 
         "PARTS_AT": slots * spec.stage_bytes(problem) if spec.through == "cluster" else 0,
         "FACTORS": problem.factors,
         "PRODUCTS": problem.products,
-        "SPLIT": spec.split,
         "CLUSTER": spec.through == "cluster",
         "PROGRAMMATIC": residence.programmatic,
         "EARLY_B": residence.early_b,
@@ -294,7 +287,7 @@ def sum_code(
 
     columns = part_columns(problem)
     epilogue = ends.epilogue(problem, 0, Guards(rows=False, columns=False))
-    count = len(ends.extras) + len(ends.outputs)
+    count = ends.pointers
     choose, names = choose_pointers(count, problem.products)
     matrices = problem.batches * problem.products
     constants: dict[str, Constant | Snippet] = {

@@ -10,10 +10,9 @@ from math import ceil, gcd
 from aicf.backends.base import Launch
 from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch, launch_in
-from aicf.backends.cuda.compiler.specializer import Constant, Snippet, part, stage
-from aicf.backends.cuda.families.gemm.epilogue import Guards
+from aicf.backends.cuda.compiler.specializer import Constant, Snippet, constants_of, part, stage
+from aicf.backends.cuda.families.gemm.epilogue import EpilogueCode, Guards
 from aicf.backends.cuda.families.gemm.parts import (
-    EpilogueCode,
     LaunchBounds,
     batch_address,
     choose_pointers,
@@ -130,7 +129,7 @@ def gemm_code(
 
     guards = Guards(problem.m % spec.bm != 0, problem.n % spec.bn != 0)
     epilogue = ends.epilogue(problem, problem.factors, guards)
-    count = problem.factors + len(ends.extras) + len(ends.outputs)
+    count = problem.factors + ends.pointers
     choose, names = choose_pointers(count, problem.products)
     constants: dict[str, Constant | Snippet] = {
         **_sizes(problem, spec),
@@ -161,12 +160,7 @@ def _sizes(problem: GemmProblem, spec: SimtSpec) -> dict[str, Constant | Snippet
     finished = spec.bm // spec.split
     grid_m = ceil(problem.m / spec.bm)
     return {
-        "BM": spec.bm,
-        "BN": spec.bn,
-        "BK": spec.bk,
-        "TM": spec.tm,
-        "TN": spec.tn,
-        "DEPTH": spec.depth,
+        **constants_of(spec),
         "WARPS_M": spec.warps[0],
         "WARPS_N": spec.warps[1],
         "THREADS": spec.threads,
@@ -179,7 +173,6 @@ def _sizes(problem: GemmProblem, spec: SimtSpec) -> dict[str, Constant | Snippet
         "PART_BYTES": part_row * spec.bm,
         "FACTORS": problem.factors,
         "PRODUCTS": problem.products,
-        "SPLIT": spec.split,
         "CLUSTER": spec.split > 1,
         "FINISHED": finished,
         "FINISH_ROWS": finished if spec.split > 1 else 0,
