@@ -284,6 +284,22 @@ ROUNDINGS = OneOf(("fused", "strict"))
 # Parts of records
 
 
+def read_integer(record: Record, key: str) -> int:
+    """An integer entry. Raises RecordError if the record lacks it."""
+    value = record.get(key)
+    if not isinstance(value, IntegerAttr):
+        raise RecordError(f"it lacks the integer '{key}'")
+    return value.value.data
+
+
+def read_text(record: Record, key: str) -> str:
+    """A string entry. Raises RecordError if the record lacks it."""
+    value = record.get(key)
+    if not isinstance(value, StringAttr):
+        raise RecordError(f"it lacks the string '{key}'")
+    return value.data
+
+
 def read_number(record: Record, key: str) -> float:
     """A floating-point entry. Raises RecordError if the record lacks it."""
     value = record.get(key)

@@ -7,7 +7,7 @@ from math import prod
 
 from xdsl.ir import Attribute, BlockArgument
 
-from aicf.backends.common.record import Record
+from aicf.backends.common.record import Record, read_integer
 from aicf.backends.common.workload import OperandInfo, Workload
 from aicf.backends.cpu.families.attention.schedule import (
     AttentionProblem,
@@ -28,13 +28,7 @@ from aicf.backends.cpu.families.legality import (
     threads_reason,
     variant_of,
 )
-from aicf.backends.cpu.families.records import (
-    ATTENTION_VERSION,
-    attention_record,
-    attention_spec,
-    get_bool,
-    get_int,
-)
+from aicf.backends.cpu.families.records import ATTENTION_VERSION, attention_record, attention_spec, get_bool
 from aicf.backends.cpu.target import ACCUMULATORS, ELEMENT_BYTES, FLOATS, HALVES
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.kinds import FLAGS
@@ -103,7 +97,7 @@ class AttentionKernel(CpuKernel[AttentionSpec]):
 
 
 def _problem(work: Workload) -> AttentionProblem:
-    past = get_int(work.attrs, "past") if get_bool(work.attrs, "causal") else None
+    past = read_integer(work.attrs, "past") if get_bool(work.attrs, "causal") else None
     nan_as_zero = get_bool(work.attrs, "nan_as_zero")
     operands = [strided(operand) for operand in work.operands]
     return read_attention(operands, strided(work.results[0]), past, nan_as_zero)

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import AnyFloat, ArrayAttr, IntegerType, StringAttr, 
 from xdsl.ir import Attribute
 
 from aicf.backends.common.loop_nest import index_ops, sums_type
-from aicf.backends.common.record import Record, integer
+from aicf.backends.common.record import Record, integer, read_integer, read_text
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.conv.candidates import ConvQuery, ranked
 from aicf.backends.cpu.families.conv.costs import EpilogueCycles, epilogue_cycles
@@ -44,7 +44,7 @@ from aicf.backends.cpu.families.legality import (
     variant_of,
 )
 from aicf.backends.cpu.families.loops.schedule import point_cycles
-from aicf.backends.cpu.families.records import get_int, get_text, rounding_record
+from aicf.backends.cpu.families.records import rounding_record
 from aicf.backends.cpu.target import FLOATS, HALVES, SHORT_INTEGERS
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
@@ -98,7 +98,7 @@ class ConvKernel(CpuKernel[ConvSpec]):
     ) -> dict[str, str]:
         """See `Kernel`: predicted times, and why tiles may not be transformed that could be."""
         found = self._ranked(work, target)
-        taken = _algorithm(get_text(record, "algorithm"), get_int(record, "output_tile"))
+        taken = _algorithm(read_text(record, "algorithm"), read_integer(record, "output_tile"))
         times: dict[str, float] = {}
         for us, spec in found:
             times.setdefault(_algorithm(spec.algorithm, spec.output_tile), us)
@@ -203,7 +203,7 @@ def _types_reason(work: Workload) -> str | None:
     if x.dtype in SHORT_INTEGERS:
         if sums_type(work.code, [work.results[0].dtype]) != "i32":
             return "its short integers are to wrap around in their own type"
-        apart = weight.shape[1] == 1 and get_int(work.attrs, "groups") > 1
+        apart = weight.shape[1] == 1 and read_integer(work.attrs, "groups") > 1
         return "it has one channel a group, and none to pair it with" if apart else None
     if x.dtype not in FLOATS:
         return f"it convolves {', '.join(FLOATS)} and short integers into i32, not {x.dtype}"

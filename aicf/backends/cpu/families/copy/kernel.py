@@ -10,7 +10,7 @@ from xdsl.ir import Attribute
 
 from aicf.backends.common.copy import Move, moves
 from aicf.backends.common.loop_nest import LoopNest
-from aicf.backends.common.record import Record, integer
+from aicf.backends.common.record import Record, integer, read_integer
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
 from aicf.backends.cpu.families.legality import (
@@ -20,7 +20,7 @@ from aicf.backends.cpu.families.legality import (
     threads_reason,
 )
 from aicf.backends.cpu.families.loops.schedule import LoopSpec, choose, cost_us
-from aicf.backends.cpu.families.records import get_int, loop_record, read_loops
+from aicf.backends.cpu.families.records import loop_record, read_loops
 from aicf.dialects.emit_types import TargetAttr
 
 
@@ -38,7 +38,7 @@ class MoveKernel(CpuKernel[Sequence[LoopSpec]]):
         return None
 
     def _moves(self, work: Workload) -> list[Move] | None:
-        axis = get_int(work.attrs, "axis") if "axis" in work.attrs else 0
+        axis = read_integer(work.attrs, "axis") if "axis" in work.attrs else 0
         return moves(
             work.body, [strided(operand) for operand in work.operands], strided(work.results[0]), axis
         )

@@ -10,7 +10,7 @@ from xdsl.ir import Attribute
 
 from aicf.backends.common.copy import copy_nest
 from aicf.backends.common.loop_nest import LoopNest, Strided
-from aicf.backends.common.record import Record, illegal, integer
+from aicf.backends.common.record import Record, illegal, integer, read_text
 from aicf.backends.common.scatter import Scatter
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
@@ -19,7 +19,7 @@ from aicf.backends.cpu.families.legality import (
     strided,
 )
 from aicf.backends.cpu.families.loops.schedule import LoopSpec, choose, cost_us
-from aicf.backends.cpu.families.records import get_text, loop_record, read_loops
+from aicf.backends.cpu.families.records import loop_record, read_loops
 from aicf.backends.cpu.target import ELEMENT_BYTES, HALVES, REGISTERS
 from aicf.dialects.emit_types import TargetAttr
 
@@ -84,7 +84,7 @@ def _bytes_of(buffer: Strided) -> int:
 
 def _scatter(work: Workload) -> Scatter:
     operands = (strided(operand) for operand in (*work.operands, *work.results))
-    return Scatter(*operands, mode=get_text(work.attrs, "mode"))
+    return Scatter(*operands, mode=read_text(work.attrs, "mode"))
 
 
 KERNELS = (ScatterKernel(),)

@@ -6,7 +6,7 @@ from math import prod
 
 from xdsl.ir import Attribute
 
-from aicf.backends.common.record import Record, integer
+from aicf.backends.common.record import Record, integer, read_integer
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
 from aicf.backends.cpu.families.gemm.schedule import NOMINAL_GHZ
@@ -14,7 +14,6 @@ from aicf.backends.cpu.families.legality import (
     read_threads,
     threads_of,
 )
-from aicf.backends.cpu.families.records import get_int
 from aicf.dialects.emit_types import TargetAttr
 
 _STEP_CYCLES = 3
@@ -32,7 +31,7 @@ class TopkKernel(CpuKernel[int]):
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
         """See `Kernel`: an element of a random row enters the best k with k / i, and moves half of them."""
-        axis = get_int(work.attrs, "axis")
+        axis = read_integer(work.attrs, "axis")
         size, k = work.operands[0].shape[axis], work.results[0].shape[axis]
         rows = prod(work.operands[0].shape) // size
         entered = min(size, k * (1 + max(0.0, (size / k) - 1) ** 0.5))
@@ -52,7 +51,7 @@ class TopkKernel(CpuKernel[int]):
     def schedule(self, work: Workload, target: TargetAttr) -> int:
         """See `Kernel`: all threads, if each has rows enough for a barrier to pay."""
         elements = prod(work.operands[0].shape)
-        rows = elements // work.operands[0].shape[get_int(work.attrs, "axis")]
+        rows = elements // work.operands[0].shape[read_integer(work.attrs, "axis")]
         threads = threads_of(target)
         return threads if rows >= threads and elements >= 16384 else 1
 

@@ -10,7 +10,7 @@ from xdsl.ir import Attribute
 
 from aicf.backends.common.copy import Move, moves
 from aicf.backends.common.loop_nest import LoopNest, Strided
-from aicf.backends.common.record import Record, integer, read_parts
+from aicf.backends.common.record import Record, integer, read_integer, read_parts
 from aicf.backends.common.workload import OperandInfo, Workload
 from aicf.backends.cuda.families.loops.costs import cost_us
 from aicf.backends.cuda.families.loops.kernel import (
@@ -19,11 +19,7 @@ from aicf.backends.cuda.families.loops.kernel import (
     spec_record,
 )
 from aicf.backends.cuda.families.loops.schedule import GeneratedSpec, choose
-from aicf.backends.cuda.families.records import (
-    CudaKernel,
-    read_integer,
-    start_entries,
-)
+from aicf.backends.cuda.families.records import CudaKernel, start_entries
 from aicf.backends.cuda.target import arch_named
 from aicf.dialects.emit_types import TargetAttr
 

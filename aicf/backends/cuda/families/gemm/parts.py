@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aicf.backends.base import Launch
-from aicf.backends.common.record import Record
+from aicf.backends.common.record import Record, read_integer
 from aicf.backends.cuda.codegen.scalar import load_snippet, point_snippet, store_snippet
 from aicf.backends.cuda.compiler.launches import address_of
 from aicf.backends.cuda.compiler.specializer import Snippet
@@ -17,7 +17,7 @@ from aicf.backends.cuda.families.gemm.problem import (
     operands_of,
     strided,
 )
-from aicf.backends.cuda.families.records import is_programmatic, read_early, read_integer, read_rounding
+from aicf.backends.cuda.families.records import is_programmatic, read_early, read_rounding
 from aicf.backends.cuda.runtime.device_program import Address
 
 

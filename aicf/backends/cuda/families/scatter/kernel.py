@@ -12,10 +12,20 @@ from typing import Annotated
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute
 
-from aicf.backends.common.record import Each, Entry, OneOf, Record, RecordCodec, Whole, integer, powers_of_two
+from aicf.backends.common.record import (
+    Each,
+    Entry,
+    OneOf,
+    Record,
+    RecordCodec,
+    Whole,
+    integer,
+    powers_of_two,
+    read_integer,
+)
 from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.loops.kernel import operand_reason
-from aicf.backends.cuda.families.records import CudaKernel, integers, read_integer, start_entries
+from aicf.backends.cuda.families.records import CudaKernel, integers, start_entries
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch, arch_named
 from aicf.dialects.emit_types import TargetAttr
 

@@ -10,7 +10,7 @@ from math import prod
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
-from aicf.backends.common.record import OneOf, Record, Whole, illegal, integer, read_entry
+from aicf.backends.common.record import OneOf, Record, Whole, illegal, integer, read_entry, read_integer
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.conv.winograd.matrices import OUTPUT_TILES, TAPS
 from aicf.backends.cpu.families.conv.winograd.schedule import WinogradSpec
@@ -18,7 +18,6 @@ from aicf.backends.cpu.families.cpu_kernel import CpuKernel
 from aicf.backends.cpu.families.gemm.pack.schedule import packed_elements
 from aicf.backends.cpu.families.gemm.schedule import NOMINAL_GHZ
 from aicf.backends.cpu.families.legality import level_of
-from aicf.backends.cpu.families.records import get_int
 from aicf.backends.cpu.families.vectors import legal_lanes
 from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
@@ -53,7 +52,7 @@ class WinogradPackKernel(CpuKernel[int]):
         given = layout.parameters_.data
         tile, nr = read_entry(given, "output_tile", OneOf(OUTPUT_TILES)), read_entry(given, "nr", Whole(1))
         elements = packed_elements(weight.shape[1], weight.shape[0], nr) * (tile + TAPS - 1) ** 2
-        expected, stated = elements * ELEMENT_BYTES[weight.dtype], get_int(given, "bytes")
+        expected, stated = elements * ELEMENT_BYTES[weight.dtype], read_integer(given, "bytes")
         return None if stated == expected else f"its layout's {illegal('bytes', stated, expected)}"
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:

@@ -8,7 +8,7 @@ from xdsl.dialects.builtin import DictionaryAttr, StringAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import Launch
-from aicf.backends.common.record import Record, integer
+from aicf.backends.common.record import Record, integer, read_text
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
 from aicf.backends.cpu.families.gemm.problem import gemm_reason, read_work
@@ -19,7 +19,6 @@ from aicf.backends.cpu.families.gemm.schedule import (
 from aicf.backends.cpu.families.legality import (
     level_of,
 )
-from aicf.backends.cpu.families.records import get_text
 from aicf.backends.cpu.runtime.blas import FUNCTIONS, LIBRARY, table_name
 from aicf.backends.cpu.target import ELEMENT_BYTES
 from aicf.dialects.emit_types import TargetAttr
@@ -95,7 +94,7 @@ def _overlaps(sizes: tuple[int, int], strides: tuple[int, int]) -> bool:
 
 def library_function(launch: Launch) -> str:
     """Name in the function table of the function that multiplies matrices of the type of a launch."""
-    return table_name(FUNCTIONS[launch.ins[0].dtype], get_text(launch.record, "library"))
+    return table_name(FUNCTIONS[launch.ins[0].dtype], read_text(launch.record, "library"))
 
 
 def library_version(target: TargetAttr) -> str | None:

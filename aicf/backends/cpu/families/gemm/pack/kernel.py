@@ -8,7 +8,16 @@ from math import prod
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
-from aicf.backends.common.record import OneOf, Record, Whole, illegal, integer, read_entry
+from aicf.backends.common.record import (
+    OneOf,
+    Record,
+    Whole,
+    illegal,
+    integer,
+    read_entry,
+    read_integer,
+    read_text,
+)
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
 from aicf.backends.cpu.families.gemm.pack.schedule import packed_bytes
@@ -17,10 +26,6 @@ from aicf.backends.cpu.families.gemm.schedule import (
 )
 from aicf.backends.cpu.families.legality import (
     level_of,
-)
-from aicf.backends.cpu.families.records import (
-    get_int,
-    get_text,
 )
 from aicf.backends.cpu.families.vectors import legal_lanes
 from aicf.backends.cpu.target import ELEMENT_BYTES
@@ -91,7 +96,7 @@ def panels_reason(layout: LayoutAttr, shape: Sequence[int], dtype: str) -> str |
     sizes = (shape[0], prod(shape[1:]))
     k, n = sizes[k_dim], sizes[1 - k_dim]
     pairs: int = read_entry(given, "pairs", Whole(1, max(1, k))) if "pairs" in given else 0
-    element = get_text(given, "element") if "element" in given else dtype
+    element = read_text(given, "element") if "element" in given else dtype
     if element not in ELEMENT_BYTES:
         return f"its layout's {illegal('element', element, ', '.join(ELEMENT_BYTES))}"
     steps = k
@@ -101,7 +106,7 @@ def panels_reason(layout: LayoutAttr, shape: Sequence[int], dtype: str) -> str |
         steps = stretches * pairs + min(rest, pairs)
     unit = ELEMENT_BYTES[element] * (2 if pairs else 1)
     expected = packed_bytes("i8", steps, n, nr) * unit
-    stated = get_int(given, "bytes")
+    stated = read_integer(given, "bytes")
     return None if stated == expected else f"its layout's {illegal('bytes', stated, expected)}"
 
 

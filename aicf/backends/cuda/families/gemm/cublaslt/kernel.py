@@ -17,7 +17,7 @@ from typing import Annotated
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DictionaryAttr, FloatAttr, StringAttr, f64
 from xdsl.ir import Attribute
 
-from aicf.backends.common.record import Entry, Record, RecordCodec, Text, Whole, integer
+from aicf.backends.common.record import Entry, Record, RecordCodec, Text, Whole, integer, read_integer
 from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.gemm.cublaslt.epilogue import library_epilogue
 from aicf.backends.cuda.families.gemm.problem import (
@@ -28,7 +28,7 @@ from aicf.backends.cuda.families.gemm.problem import (
     product_reason,
     strided,
 )
-from aicf.backends.cuda.families.records import CudaKernel, integers, read_integer
+from aicf.backends.cuda.families.records import CudaKernel, integers
 from aicf.backends.cuda.target import ELEMENT_BYTES, arch_named
 from aicf.dialects.emit_types import TargetAttr
 

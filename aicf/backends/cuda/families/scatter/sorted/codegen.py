@@ -7,13 +7,14 @@ from math import prod
 
 from aicf.backends.base import BufferRef, Launch
 from aicf.backends.common.loop_nest import Access
+from aicf.backends.common.record import read_integer, read_text
 from aicf.backends.cuda.codegen.scalar import combine_text
 from aicf.backends.cuda.codegen.vector_access import VectorAccess
 from aicf.backends.cuda.compiler.launches import KernelLaunch
 from aicf.backends.cuda.compiler.specializer import Snippet, constants_of
 from aicf.backends.cuda.families.loops.kernel import read_shapes
 from aicf.backends.cuda.families.loops.phases import packed
-from aicf.backends.cuda.families.records import Shape, read_integer, read_text
+from aicf.backends.cuda.families.records import Shape
 from aicf.backends.cuda.families.scatter import template as places
 from aicf.backends.cuda.families.scatter.codegen import Constants, launched, named_row, two_places
 from aicf.backends.cuda.families.scatter.sorted import template as scatters
