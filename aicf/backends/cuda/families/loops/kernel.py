@@ -10,7 +10,7 @@ from typing import cast
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute
 
-from aicf.backends.common.loop_nest import LoopNest, is_linear, nest_of, overwritable, value_types
+from aicf.backends.common.loop_nest import LoopNest, nest_of, overwritable, uncoded_reason, value_types
 from aicf.backends.common.record import Record, RecordCodec, Whole, integer, read_list
 from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.loops.costs import cost_us
@@ -25,21 +25,10 @@ from aicf.backends.cuda.families.records import (
     start_entries,
 )
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch, arch_named
-from aicf.dialects.emit_kernels import (
-    SCALAR_OPS,
-    IndexOp,
-    KernelOp,
-    LoadOp,
-    ReduceOp,
-    ScanOp,
-    StoreOp,
-    YieldOp,
-    scans_of,
-)
+from aicf.dialects.emit_kernels import SCALAR_OPS, KernelOp, ReduceOp, scans_of
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.emit_updates import is_update
 
-_STRUCTURE = (YieldOp, StoreOp, ReduceOp, ScanOp, IndexOp, LoadOp)
 _CODEC = RecordCodec(GeneratedSpec)
 
 
@@ -61,12 +50,8 @@ def _unsupported(dtype: str) -> str:
 
 def code_reason(code: KernelOp) -> str | None:
     """Why the scalar program has no code here, in a user's words; None if it has."""
-    if not all(is_linear(m) for m in (*code.in_maps, *code.out_maps)):
-        return "an operand is not indexed by sums of the loop dims"
-    for phase in code.phases:
-        for op in phase.body.block.ops:
-            if type(op) not in SCALAR_OPS and not isinstance(op, _STRUCTURE):
-                return f"scalar op {op.name} has no code on cuda"
+    if (reason := uncoded_reason(code, "cuda", SCALAR_OPS)) is not None:
+        return reason
     unknown = value_types(code) - set(ELEMENT_BYTES)
     return _unsupported(sorted(unknown)[0]) if unknown else _scan_reason(code)
 

@@ -12,7 +12,7 @@ from typing import Any
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
-from aicf.backends.common.loop_nest import is_linear
+from aicf.backends.common.loop_nest import uncoded_reason
 from aicf.backends.common.record import OneOf, Record, RecordCodec, Whole, illegal, read_entry
 from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.gemm.gemv.schedule import (
@@ -127,13 +127,7 @@ def _layout_reason(problem: GemvProblem, work: Workload) -> str | None:
 
 
 def _code_reason(code: KernelOp) -> str | None:
-    if not all(is_linear(m) for m in (*code.in_maps, *code.out_maps)):
-        return "an operand is not indexed by sums of the loop dims"
-    for phase in code.phases:
-        for op in phase.body.block.ops:
-            if type(op) not in SCALAR_OPS and not isinstance(op, YieldOp | StoreOp | ReduceOp):
-                return f"scalar op {op.name} has no code on cuda"
-    return None
+    return uncoded_reason(code, "cuda", SCALAR_OPS, (YieldOp, StoreOp, ReduceOp))
 
 
 def _epilogue_reason(problem: GemvProblem, work: Workload) -> str | None:
