@@ -16,7 +16,15 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from xdsl.ir import Attribute
 
-from aicf.backends.common.record import ROUNDINGS, Record, RecordError, contradiction, read_entry, unoffered
+from aicf.backends.common.record import (
+    ROUNDINGS,
+    Record,
+    RecordCodec,
+    RecordError,
+    contradiction,
+    read_entry,
+    unoffered,
+)
 from aicf.backends.common.workload import Workload
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 from aicf.errors import PlanError
@@ -38,6 +46,8 @@ class Kernel(ABC, Generic[Schedule]):
     """Rank that breaks ties: lower is simpler."""
     determinism: str = "bitwise"
     """`bitwise` (the same bits always) or `unordered`."""
+    codec: RecordCodec[Schedule]
+    """Of its decisions, where all of them are entries of the record; others override `read`."""
     device_fields: Mapping[str, Attribute] = MappingProxyType({})
     """The entries of its record that only a device can give, by measuring, such as the bytes of a library's algorithm;
     each with what stands in its place until then (for `workspace_bytes` the most it may be). A kernel with such entries
@@ -68,9 +78,9 @@ class Kernel(ABC, Generic[Schedule]):
         prepared; `workspace_bytes` (i64); and `may_alias`, an array of [result, operand] pairs that may share bytes.
         """
 
-    @abstractmethod
     def read(self, work: Workload, record: Record, target: TargetAttr) -> Schedule:
         """The decisions of a record. Raises RecordError that names the entry and its legal values if it holds none."""
+        return self.codec.read(record)
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: Schedule) -> str | None:
         """Why decisions that were read cannot be carried out for `work` on `target`; None if they can."""

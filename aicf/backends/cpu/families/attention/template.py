@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from aicf.backends.cpu.codegen.ir_builder import Emitter, Value
 from aicf.backends.cpu.codegen.scalar.ops import Scalars
 from aicf.backends.cpu.families.attention.schedule import AttentionSpec, Matrix
-from aicf.backends.cpu.families.gemm.pack.template import Rows, emit_pack, emit_widened_rows
+from aicf.backends.cpu.families.gemm.pack.template import Packer, Rows, emit_widened_rows
 from aicf.backends.cpu.families.gemm.schedule import GemmSpec
 from aicf.backends.cpu.families.gemm.template import Epilogue, GemmPointers, Tile, emit_gemm, emit_share
 from aicf.backends.cpu.families.loops.reductions import combined
@@ -95,8 +95,8 @@ class _Attention:
 
     def pack(self, source: Value, k: int, columns: int, product: GemmSpec, target: Value) -> None:
         """The right operand of a product, in the type of the scores."""
-        sizes, strides = (self.spec.lanes, k, columns, product.nr), product.problem.b_strides
-        emit_pack(self.em, self.element, *sizes, strides, source, target, self.dtype)
+        sizes = (self.spec.lanes, k, product.nr, product.problem.b_strides)
+        Packer(self.em, self.element, self.dtype, *sizes).matrix(columns, source, target)
 
     def _index(self, number: Value) -> list[Value]:
         """The place of a batch element in each batch dim."""

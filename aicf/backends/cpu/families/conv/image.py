@@ -8,7 +8,7 @@ from aicf.backends.cpu.codegen.ir_builder import I8, Emitter, Value
 from aicf.backends.cpu.codegen.scalar.ops import Scalars
 from aicf.backends.cpu.families.conv.schedule import ConvSpec
 from aicf.backends.cpu.families.gemm.pack.pairs import Pairs, emit_pack_pairs, joined
-from aicf.backends.cpu.families.gemm.pack.template import emit_pack
+from aicf.backends.cpu.families.gemm.pack.template import Packer
 from aicf.backends.cpu.families.gemm.schedule import CACHE_LINE
 from aicf.backends.cpu.families.gemm.template import EpilogueOf
 from aicf.backends.cpu.target import ELEMENT_BYTES
@@ -186,6 +186,7 @@ class ConvCode:
             return self.pointers.weight
         matrix, strides = spec.weight_columns * p.inner, (1, p.inner)
         pairs = Pairs(p.weight_element, "i16", p.inner, p.taps[0] * p.taps[1])
+        packer = Packer(em, self.element, self.dtype, spec.lanes, p.inner, spec.nr, strides)
 
         @em.each(0, p.groups * p.outputs // spec.weight_columns)
         def pack(number: Value) -> None:
@@ -194,7 +195,6 @@ class ConvCode:
             if p.pairs:
                 emit_pack_pairs(em, pairs, spec.lanes, spec.weight_columns, spec.nr, strides, source, target)
             else:
-                sizes = (spec.lanes, p.inner, spec.weight_columns, spec.nr)
-                emit_pack(em, self.element, *sizes, strides, source, target, self.dtype)
+                packer.matrix(spec.weight_columns, source, target)
 
         return self.space

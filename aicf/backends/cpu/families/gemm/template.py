@@ -24,7 +24,7 @@ from aicf.backends.cpu.families.gemm.pack.pairs import (
     emit_rows_of_pairs,
     widened_pairs,
 )
-from aicf.backends.cpu.families.gemm.pack.template import Rows, emit_pack_panel, emit_widened_rows
+from aicf.backends.cpu.families.gemm.pack.template import Packer, Rows, emit_widened_rows
 from aicf.backends.cpu.families.gemm.schedule import CACHE_LINE, GemmSpec, check
 from aicf.backends.cpu.families.loops.template import share_of
 
@@ -314,8 +314,8 @@ class _Gemm:
             pairs = Pairs(p.b_element, p.wide_element, p.k, 1)
             emit_pair_panel(em, pairs, spec.lanes, spec.nr, columns, p.b_strides, start, space)
             return
-        sizes = (spec.lanes, p.k, spec.nr, columns)
-        emit_pack_panel(em, p.b_element, *sizes, p.b_strides, start, space, into=p.dtype)
+        packer = Packer(em, p.b_element, p.dtype, spec.lanes, p.k, spec.nr, p.b_strides)
+        packer.panel(columns, start, space)
 
     def tile(
         self,

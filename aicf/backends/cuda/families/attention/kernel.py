@@ -6,7 +6,7 @@ Tile sizes are plain data, shared with `codegen.py`, which makes the launches. N
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
@@ -281,6 +281,10 @@ class AttentionKernel(TensorAttention[AttentionSpec]):
     id = "cuda.attention"
     version = 2
     simplicity = 2
+    codec = _CODEC
+    ranked = staticmethod(ranked_specs)
+    us = staticmethod(predicted_us)
+    reason = staticmethod(spec_reason)
 
     def operands_reason(self, work: Workload, problem: AttentionProblem) -> str | None:
         for name, size in (("a query", problem.d), ("a value", problem.dv)):
@@ -296,15 +300,6 @@ class AttentionKernel(TensorAttention[AttentionSpec]):
                 return f"rows of the {name} are not neighbours that start at multiples of 16 bytes: copy them first"
         return None
 
-    def ranked(self, problem: AttentionProblem, arch: GpuArch, fixed: bool) -> Sequence[AttentionSpec]:
-        return ranked_specs(problem, arch, fixed)
-
-    def us(self, problem: AttentionProblem, spec: AttentionSpec, arch: GpuArch) -> float:
-        return predicted_us(problem, spec, arch)
-
-    def reason(self, problem: AttentionProblem, spec: AttentionSpec, arch: GpuArch) -> str | None:
-        return spec_reason(problem, spec, arch)
-
     def fixed_order(self, work: Workload, target: TargetAttr) -> str:
         return f"on tensor cores, keys in tiles of {self.schedule(work, target).block_n}, in order"
 
@@ -315,9 +310,6 @@ class AttentionKernel(TensorAttention[AttentionSpec]):
         blocks = ceil(problem.m / spec.block_m) * problem.count
         shape = Shape((blocks, 1, 1), (spec.threads, 1, 1), (1, 1, 1), shared_layout(problem, spec).total)
         return common_record(work, arch_named(target.arch.data), shape, order) | _CODEC.entries(spec)
-
-    def read(self, work: Workload, record: Record, target: TargetAttr) -> AttentionSpec:
-        return read_spec(record)
 
 
 class SimtAttentionKernel(CudaKernel[None]):

@@ -6,7 +6,7 @@ A kernel adds its decisions (a spec), which of them are legal, what they cost, a
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from xdsl.ir import Attribute
@@ -37,18 +37,13 @@ class TensorAttention(CudaKernel[Spec]):
     def operands_reason(self, work: Workload, problem: AttentionProblem) -> str | None:
         """Why sizes, strides or the scale have no code, None if they have."""
 
-    @abstractmethod
-    def ranked(self, problem: AttentionProblem, arch: GpuArch, fixed: bool) -> Sequence[Spec]:
-        """All specs that make sense, by the prior the cheapest first; with `fixed` only those that combine keys in one
-        order, whatever the number of queries and batch elements."""
-
-    @abstractmethod
-    def us(self, problem: AttentionProblem, spec: Spec, arch: GpuArch) -> float:
-        """Predicted microseconds."""
-
-    @abstractmethod
-    def reason(self, problem: AttentionProblem, spec: Spec, arch: GpuArch) -> str | None:
-        """Why a spec cannot run a problem, None if it can."""
+    ranked: Callable[[AttentionProblem, GpuArch, bool], Sequence[Spec]]
+    """All specs that make sense, by the prior the cheapest first; if the last argument is true only those that combine
+    keys in one order, whatever the number of queries and batch elements."""
+    us: Callable[[AttentionProblem, Spec, GpuArch], float]
+    """Predicted microseconds."""
+    reason: Callable[[AttentionProblem, Spec, GpuArch], str | None]
+    """Why a spec cannot run a problem, None if it can."""
 
     def arch_reason(self, arch: GpuArch) -> str | None:
         """Why an architecture runs none of it, None if it may."""

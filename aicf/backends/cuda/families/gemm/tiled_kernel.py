@@ -6,7 +6,7 @@ A family adds its decisions (a spec), which of them are legal, what they cost, a
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from xdsl.dialects.builtin import StringAttr
@@ -39,31 +39,19 @@ class TiledKernel(CudaKernel[Spec]):
     def dtype_reason(self, work: Workload) -> str | None:
         """Why operands of this type are not multiplied as the work asks, None if they are."""
 
-    @abstractmethod
-    def specs(self, problem: GemmProblem, arch: GpuArch, fixed: bool) -> Iterator[Spec]:
-        """All specs worth measuring, in a fixed order; with `fixed` only those that sum in one order, whatever the
-        number of rows."""
-
-    @abstractmethod
-    def ranked(self, problem: GemmProblem, arch: GpuArch, fixed: bool) -> Sequence[tuple[float, Spec]]:
-        """All `specs` with their predicted microseconds, the cheapest first."""
-
-    @abstractmethod
-    def order(self, spec: Spec, problem: GemmProblem) -> str:
-        """How the sums of one element are combined."""
-
-    @abstractmethod
-    def reason(self, spec: Spec, problem: GemmProblem, arch: GpuArch) -> str | None:
-        """Why a spec cannot run a problem, None if it can."""
-
-    @property
-    @abstractmethod
-    def smallest(self) -> Spec:
-        """The spec that asks for least: its reason is given where there is none."""
-
-    @abstractmethod
-    def entries(self, spec: Spec, problem: GemmProblem, arch: GpuArch) -> dict[str, Attribute]:
-        """What a record says about a spec: its numbers first, then the launches that follow from them."""
+    specs: Callable[[GemmProblem, GpuArch, bool], Iterator[Spec]]
+    """All specs worth measuring, in a fixed order; if the last argument is true only those that sum in one order,
+    whatever the number of rows."""
+    ranked: Callable[[GemmProblem, GpuArch, bool], Sequence[tuple[float, Spec]]]
+    """All `specs` with their predicted microseconds, the cheapest first."""
+    order: Callable[[Spec, GemmProblem], str]
+    """How the sums of one element are combined."""
+    reason: Callable[[Spec, GemmProblem, GpuArch], str | None]
+    """Why a spec cannot run a problem, None if it can."""
+    smallest: Spec
+    """The spec that asks for least: its reason is given where there is none."""
+    entries: Callable[[Spec, GemmProblem, GpuArch], dict[str, Attribute]]
+    """What a record says about a spec: its numbers first, then the launches that follow from them."""
 
     # What follows
 

@@ -9,7 +9,7 @@ from aicf.backends.common.record import read_integer, read_text
 from aicf.backends.cpu.codegen.call import Call
 from aicf.backends.cpu.codegen.ir_builder import Emitter
 from aicf.backends.cpu.families.gemm.pack.pairs import Pairs, emit_pack_pairs
-from aicf.backends.cpu.families.gemm.pack.template import emit_pack
+from aicf.backends.cpu.families.gemm.pack.template import Packer
 from aicf.backends.cpu.target import HALVES
 
 
@@ -28,7 +28,7 @@ def emit(em: Emitter, launch: Launch, call: Call) -> None:
         return
     # Elements that keep their type move as they are.
     moved = ("i16", "i16") if into == source.dtype and into in HALVES else (source.dtype, into)
-    emit_pack(em, moved[0], lanes, k, n, nr, strides, call.ins[0], call.outs[0], moved[1])
+    Packer(em, *moved, lanes, k, nr, strides).matrix(n, call.ins[0], call.outs[0])
 
 
 def _as_matrix(source: BufferRef) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -196,6 +196,7 @@ class AttentionStepKernel(CudaKernel[Spec]):
     version = 2
     kinds = frozenset({KIND, STEP})
     simplicity = 2
+    codec = _CODEC
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
         problem, arch = problem_of(work), arch_named(target.arch.data)
@@ -223,9 +224,6 @@ class AttentionStepKernel(CudaKernel[Spec]):
         if problem.writes is not None:
             record["may_alias"] = ArrayAttr([integers((1, 1)), integers((2, 2))])
         return record
-
-    def read(self, work: Workload, record: Record, target: TargetAttr) -> Spec:
-        return read_spec(record)
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: Spec) -> str | None:
         return spec_reason(problem_of(work), schedule, arch_named(target.arch.data))

@@ -3,14 +3,14 @@ predicted cost, with which record. Imports no code generator."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated
 
 from xdsl.ir import Attribute
 
-from aicf.backends.common.record import Entry, OneOf, Record, RecordCodec
+from aicf.backends.common.record import Entry, OneOf, RecordCodec
 from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.attention.problem import (
     AttentionProblem,
@@ -206,6 +206,10 @@ class WgmmaAttentionKernel(TensorAttention[Spec]):
     id = "cuda.attention_wgmma"
     version = 2
     simplicity = 3
+    codec = _CODEC
+    ranked = staticmethod(ranked_specs)
+    us = staticmethod(predicted_us)
+    reason = staticmethod(spec_reason)
 
     def arch_reason(self, arch: GpuArch) -> str | None:
         if arch.has_tma and arch.has_wgmma:
@@ -214,15 +218,6 @@ class WgmmaAttentionKernel(TensorAttention[Spec]):
 
     def operands_reason(self, work: Workload, problem: AttentionProblem) -> str | None:
         return _shape_reason(problem, read_scale(work.attrs), work.batch_invariant)
-
-    def ranked(self, problem: AttentionProblem, arch: GpuArch, fixed: bool) -> Sequence[Spec]:
-        return ranked_specs(problem, arch, fixed)
-
-    def us(self, problem: AttentionProblem, spec: Spec, arch: GpuArch) -> float:
-        return predicted_us(problem, spec, arch)
-
-    def reason(self, problem: AttentionProblem, spec: Spec, arch: GpuArch) -> str | None:
-        return spec_reason(problem, spec, arch)
 
     def fixed_order(self, work: Workload, target: TargetAttr) -> str:
         """See `Kernel`: a warpgroup has whole rows of scores, and hidden tiles add zeros."""
@@ -234,9 +229,6 @@ class WgmmaAttentionKernel(TensorAttention[Spec]):
         blocks = min(units_of(problem, spec), arch.multiprocessors * spec.blocks_per_sm)
         shape = Shape((blocks, 1, 1), (spec.threads, 1, 1), (1, 1, 1), layout_of(problem, spec).total)
         return common_record(work, arch, shape, "keys in tiles, in order") | _CODEC.entries(spec)
-
-    def read(self, work: Workload, record: Record, target: TargetAttr) -> Spec:
-        return read_spec(record)
 
 
 def _shape_reason(problem: AttentionProblem, scale: float, fixed: bool) -> str | None:

@@ -16,7 +16,7 @@ from typing import Annotated
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
-from aicf.backends.common.record import Entry, OneOf, Record, RecordCodec, Whole, integer
+from aicf.backends.common.record import Entry, OneOf, RecordCodec, Whole, integer
 from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.gemm.problem import GemmProblem
 from aicf.backends.cuda.families.gemm.tf32 import math_entries, tf32_reason
@@ -31,7 +31,6 @@ from aicf.backends.cuda.families.records import (
     integers,
 )
 from aicf.backends.cuda.target import GpuArch
-from aicf.dialects.emit_types import TargetAttr
 
 STEP_BYTES = 32
 """Of k, which one instruction multiplies."""
@@ -388,45 +387,27 @@ class MmaKernel(TiledKernel[MmaSpec]):
 
     id = "cuda.gemm_mma"
     simplicity = 3
+    codec = _CODEC
+    specs = staticmethod(legal_specs)
+    ranked = staticmethod(ranked_specs)
+    order = staticmethod(combination_order)
+    reason = staticmethod(spec_reason)
+    entries = staticmethod(spec_record)
+    smallest = MmaSpec(16, 32, 32, 1, 1, 2, 3)
 
     def dtype_reason(self, work: Workload) -> str | None:
         dtype = work.operands[0].dtype
         return None if dtype in ("f16", "bf16") else f"tensor cores multiply f16 and bf16 here, A is {dtype}"
-
-    def specs(self, problem: GemmProblem, arch: GpuArch, fixed: bool) -> Iterator[MmaSpec]:
-        return legal_specs(problem, arch, fixed)
-
-    def ranked(self, problem: GemmProblem, arch: GpuArch, fixed: bool) -> Sequence[tuple[float, MmaSpec]]:
-        return ranked_specs(problem, arch, fixed)
-
-    def order(self, spec: MmaSpec, problem: GemmProblem) -> str:
-        return combination_order(spec, problem)
-
-    def reason(self, spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> str | None:
-        return spec_reason(spec, problem, arch)
-
-    @property
-    def smallest(self) -> MmaSpec:
-        return MmaSpec(16, 32, 32, 1, 1, 2, 3)
-
-    def entries(self, spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> dict[str, Attribute]:
-        return spec_record(spec, problem, arch)
-
-    def read(self, work: Workload, record: Record, target: TargetAttr) -> MmaSpec:
-        return spec_of(record)
 
 
 class MmaTf32Kernel(MmaKernel):
     """Products of f32 with any epilogue, of operands rounded to TF32 and accumulated in f32 by tensor cores."""
 
     id = "cuda.gemm_mma_tf32"
+    smallest = MmaSpec(16, 32, 32, 1, 1, 4, 2)
 
     def dtype_reason(self, work: Workload) -> str | None:
         return tf32_reason(work)
-
-    @property
-    def smallest(self) -> MmaSpec:
-        return MmaSpec(16, 32, 32, 1, 1, 4, 2)
 
 
 KERNELS = (MmaKernel(), MmaTf32Kernel())

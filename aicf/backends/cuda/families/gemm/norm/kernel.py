@@ -16,7 +16,6 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, SSAValue
 
 from aicf.backends.common.kernel import AnyKernel
-from aicf.backends.common.record import Record
 from aicf.backends.common.workload import OperandInfo, Workload
 from aicf.backends.cuda.families.gemm.mma.kernel import MmaKernel
 from aicf.backends.cuda.families.gemm.problem import product_reason
@@ -26,7 +25,6 @@ from aicf.backends.cuda.families.gemm.wgmma.kernel import (
     WgmmaKernel,
     combination_order,
     ranked,
-    spec_of,
     task_of_work,
 )
 from aicf.backends.cuda.families.gemm.wgmma.schedule import (
@@ -59,6 +57,7 @@ class GemmNormKernel(CudaKernel[Spec]):
     id = "cuda.gemm_norm"
     simplicity = 5
     kinds = frozenset({"gemm_norm"})
+    codec = WgmmaKernel.codec
 
     @property
     def code_generator(self) -> str:
@@ -119,9 +118,6 @@ class GemmNormKernel(CudaKernel[Spec]):
     def record_of(self, work: Workload, target: TargetAttr, schedule: Spec) -> dict[str, Attribute]:
         entries = WgmmaKernel().record_of(work, target, schedule)
         return {**entries, "combination_order": StringAttr(_order(schedule))}
-
-    def read(self, work: Workload, record: Record, target: TargetAttr) -> Spec:
-        return spec_of(record)
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: Spec) -> str | None:
         return spec_reason(schedule, task_of_work(work), arch_named(target.arch.data))

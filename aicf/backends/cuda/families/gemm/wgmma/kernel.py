@@ -141,6 +141,7 @@ class WgmmaKernel(CudaKernel[Spec]):
     id = "cuda.gemm_wgmma"
     simplicity = 4
     kinds = KINDS
+    codec = _CODEC
 
     def dtype_reason(self, work: Workload) -> str | None:
         """Why operands of this type are not multiplied as the work asks, None if they are."""
@@ -194,9 +195,6 @@ class WgmmaKernel(CudaKernel[Spec]):
             "rounding": StringAttr(work.rounding),
             **math_entries(task.problem.dtype),
         }
-
-    def read(self, work: Workload, record: Record, target: TargetAttr) -> Spec:
-        return spec_of(record)
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: Spec) -> str | None:
         return spec_reason(schedule, task_of_work(work), arch_named(target.arch.data))
