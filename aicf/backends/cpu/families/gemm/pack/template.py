@@ -63,13 +63,18 @@ class Packer:
         em, lanes = self.em, self.lanes
         for j in range(0, self.width, lanes):
             kept = min(lanes, self.width - j)
-            value = self._load(start, j, lanes, min(kept, columns - j)) if j < columns else self._zero(lanes)
+            value = (
+                self._load(em.address(start, j, self.source), lanes, min(kept, columns - j))
+                if j < columns
+                else self._zero(lanes)
+            )
             em.store(value, em.address(out, j, self.target), self.target, lanes, kept)
 
     def _gathered(self, columns: int, start: Value, out: Value) -> None:
         """One row, element by element."""
         for j in range(self.width):
-            value = self._load(start, j * self.strides[1], 1) if j < columns else self._zero(1)
+            address = self.em.address(start, j * self.strides[1], self.source)
+            value = self._load(address, 1) if j < columns else self._zero(1)
             self.em.store(value, self.em.address(out, j, self.target), self.target, 1)
 
     def _transposed(self, columns: int, start: Value, out: Value) -> None:
@@ -78,7 +83,7 @@ class Packer:
         for j in range(0, width, lanes):
             kept = min(lanes, width - j)
             vectors = [
-                self._load(start, (j + c) * self.strides[1], lanes)
+                self._load(em.address(start, (j + c) * self.strides[1], self.source), lanes)
                 if c < kept and j + c < columns
                 else self._zero(lanes)
                 for c in range(lanes)
@@ -86,8 +91,7 @@ class Packer:
             for r, value in enumerate(em.transpose(vectors)):
                 em.store(value, em.address(out, r * width + j, self.target), self.target, lanes, kept)
 
-    def _load(self, start: Value, offset: int, lanes: int, active: int | None = None) -> Value:
-        address = self.em.address(start, offset, self.source)
+    def _load(self, address: Value, lanes: int, active: int | None = None) -> Value:
         return _widened(self.em, address, 1, (self.source, self.target), lanes, active)
 
     def _zero(self, lanes: int) -> Value:
