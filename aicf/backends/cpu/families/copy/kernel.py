@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr
 from xdsl.ir import Attribute
 
-from aicf.backends.common.copy import Move, moves
+from aicf.backends.common.copy import moves_of_work
 from aicf.backends.common.loop_nest import LoopNest
-from aicf.backends.common.record import Record, integer, read_integer
+from aicf.backends.common.record import Record, integer
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
 from aicf.backends.cpu.families.legality import (
     level_of,
-    strided,
     threads_of,
     threads_reason,
 )
@@ -33,18 +32,12 @@ class MoveKernel(CpuKernel[Sequence[LoopSpec]]):
     reads_body: bool = True
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        if len(work.results) != 1 or self._moves(work) is None:
+        if len(work.results) != 1 or moves_of_work(work) is None:
             return "it does more than move elements to one result"
         return None
 
-    def _moves(self, work: Workload) -> list[Move] | None:
-        axis = read_integer(work.attrs, "axis") if "axis" in work.attrs else 0
-        return moves(
-            work.body, [strided(operand) for operand in work.operands], strided(work.results[0]), axis
-        )
-
     def _nests(self, work: Workload) -> list[LoopNest]:
-        found = self._moves(work)
+        found = moves_of_work(work)
         assert found is not None, "loops are asked for of legal work"
         return [move.nest for move in found]
 

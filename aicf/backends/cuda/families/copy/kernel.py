@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr
 from xdsl.ir import Attribute
 
-from aicf.backends.common.copy import Move, moves
-from aicf.backends.common.loop_nest import LoopNest, Strided
-from aicf.backends.common.record import Record, integer, read_integer, read_parts
-from aicf.backends.common.workload import OperandInfo, Workload
+from aicf.backends.common.copy import moves_of_work
+from aicf.backends.common.loop_nest import LoopNest
+from aicf.backends.common.record import Record, integer, read_parts
+from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.loops.costs import cost_us
 from aicf.backends.cuda.families.loops.kernel import (
     operand_reason,
@@ -34,23 +34,17 @@ class MoveKernel(CudaKernel[Sequence[GeneratedSpec]]):
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
         if (reason := operand_reason(work)) is not None:
             return reason
-        if len(work.results) != 1 or self._moves(work) is None:
+        if len(work.results) != 1 or moves_of_work(work) is None:
             return "it does more than move elements to one result"
         return None
 
-    def _moves(self, work: Workload) -> list[Move] | None:
-        axis = read_integer(work.attrs, "axis") if "axis" in work.attrs else 0
-        return moves(
-            work.body, [_strided(operand) for operand in work.operands], _strided(work.results[0]), axis
-        )
-
     def _nests(self, work: Workload) -> list[LoopNest]:
-        found = self._moves(work)
+        found = moves_of_work(work)
         assert found is not None, "loops are asked for of legal work"
         return [move.nest for move in found]
 
     def schedule(self, work: Workload, target: TargetAttr) -> Sequence[GeneratedSpec]:
-        found = self._moves(work)
+        found = moves_of_work(work)
         assert found is not None, "loops are asked for of legal work"
         arch, start = arch_named(target.arch.data), work.results[0].offset
         decided: list[GeneratedSpec] = []
@@ -87,10 +81,6 @@ class MoveKernel(CudaKernel[Sequence[GeneratedSpec]]):
     ) -> str | None:
         reasons = (spec.problem(nest) for nest, spec in zip(self._nests(work), schedule, strict=True))
         return next((f"in its 'parts', {reason}" for reason in reasons if reason is not None), None)
-
-
-def _strided(operand: OperandInfo) -> Strided:
-    return Strided(operand.shape, operand.strides, operand.dtype)
 
 
 def read_moves(record: Record) -> list[Record]:

@@ -24,16 +24,13 @@ _WORDS = {"f32": 4, "f16": 2, "bf16": 2}
 
 @dataclass(frozen=True)
 class Epilogue:
-    """Snippets and the constants they name.
+    """The constants of a template that ends with it.
 
     Args:
-        fetch, finish: See the module.
         held: Words that `fetch` gives.
-        constants: Names that the snippets use.
+        constants: FETCH and FINISH, see the module; HELD; and the names that the snippets use.
     """
 
-    fetch: Snippet
-    finish: Snippet
     held: int
     constants: Mapping[str, Constant | Snippet]
 
@@ -94,10 +91,15 @@ class _Writer:
 
     def epilogue(self) -> Epilogue:
         """Both snippets."""
-        constants: dict[str, Constant | Snippet] = dict(self.scalars)
+        constants: dict[str, Constant | Snippet] = {
+            **self.scalars,
+            "HELD": self.held,
+            "FETCH": self._fetch(),
+            "FINISH": self._finish(),
+        }
         if self.point is not None:
             constants["POINT"] = self.point
-        return Epilogue(self._fetch(), self._finish(), self.held, constants)
+        return Epilogue(self.held, constants)
 
     # What is loaded how
 

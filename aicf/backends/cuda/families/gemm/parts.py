@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 
 from aicf.backends.base import Launch
 from aicf.backends.common.record import Record, read_integer
 from aicf.backends.cuda.codegen.scalar import load_snippet, point_snippet, store_snippet
 from aicf.backends.cuda.compiler.launches import address_of
-from aicf.backends.cuda.compiler.specializer import Snippet
+from aicf.backends.cuda.compiler.specializer import Constant, Snippet, constants_of
 from aicf.backends.cuda.families.gemm.epilogue import EpilogueCode
 from aicf.backends.cuda.families.gemm.problem import (
     GemmProblem,
@@ -17,6 +18,7 @@ from aicf.backends.cuda.families.gemm.problem import (
     operands_of,
     strided,
 )
+from aicf.backends.cuda.families.gemm.tiled_kernel import TileSpec
 from aicf.backends.cuda.families.records import is_programmatic, read_early, read_rounding
 from aicf.backends.cuda.runtime.device_program import Address
 
@@ -111,3 +113,27 @@ def residence_of(record: Record) -> LaunchBounds:
     return LaunchBounds(
         is_programmatic(record), bool(read_early(record)), read_integer(record, "blocks_per_sm")
     )
+
+
+def tile_constants(
+    problem: GemmProblem, spec: TileSpec, residence: LaunchBounds
+) -> dict[str, Constant | Snippet]:
+    """What the templates of tiled products know alike of their tiles, their stages and how they start."""
+    loops, slots, grid_m = spec.loops(problem), spec.slots(problem), ceil(problem.m / spec.bm)
+    return {
+        **constants_of(spec),
+        "THREADS": spec.threads,
+        "LOOPS": loops,
+        "STAGES": slots,
+        "AHEAD": loops if slots == loops else slots - 1,
+        "STAGE_BYTES": spec.stage_bytes(problem),
+        "FACTORS": problem.factors,
+        "PRODUCTS": problem.products,
+        "GRID_M": grid_m,
+        "GRID_N": ceil(problem.n / spec.bn),
+        "GROUP": min(spec.group, grid_m),
+        "PROGRAMMATIC": residence.programmatic,
+        "EARLY_B": residence.early_b,
+        "A_BATCH": batch_address(problem.batch, problem.a_batch, problem.element_bytes),
+        "B_BATCH": batch_address(problem.batch, problem.b_batch, problem.element_bytes),
+    }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from math import ceil
 from typing import TypeVar
 
 from xdsl.dialects.builtin import StringAttr
@@ -21,11 +22,46 @@ from aicf.backends.cuda.families.gemm.problem import (
     product_reason,
     several_reason,
 )
-from aicf.backends.cuda.families.records import CudaKernel, start_entries
+from aicf.backends.cuda.families.records import CudaKernel, Triple, start_entries
 from aicf.backends.cuda.target import GpuArch, arch_named
 from aicf.dialects.emit_types import TargetAttr
 
-Spec = TypeVar("Spec")
+
+class TileSpec:
+    """The decisions of a family, a data class with these fields among others: a tile of `bm` rows and `bn` columns,
+    `bk` of K in each of `stages` stages, `split` blocks that share a tile, `group` tiles below each other."""
+
+    bm: int
+    bn: int
+    bk: int
+    stages: int
+    split: int
+    group: int
+
+    @property
+    @abstractmethod
+    def threads(self) -> int:
+        """Of a block."""
+
+    @abstractmethod
+    def stage_bytes(self, problem: GemmProblem) -> int:
+        """Of one stage: a tile of A and one of each factor."""
+
+    def loops(self, problem: GemmProblem) -> int:
+        """K tiles of a block."""
+        return ceil(ceil(problem.k / self.bk) / self.split)
+
+    def slots(self, problem: GemmProblem) -> int:
+        """Stages that are used: no more than there are K tiles."""
+        return min(self.stages, self.loops(problem))
+
+    def grid(self, problem: GemmProblem) -> Triple:
+        """Blocks: tiles, ranges of k, matrices times products."""
+        tiles = ceil(problem.m / self.bm) * ceil(problem.n / self.bn)
+        return tiles, self.split, problem.batches * problem.products
+
+
+Spec = TypeVar("Spec", bound=TileSpec)
 
 
 class TiledKernel(CudaKernel[Spec]):

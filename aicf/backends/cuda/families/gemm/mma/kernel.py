@@ -20,7 +20,7 @@ from aicf.backends.common.record import Entry, OneOf, RecordCodec, Whole, intege
 from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.gemm.problem import GemmProblem
 from aicf.backends.cuda.families.gemm.tf32 import math_entries, tf32_reason
-from aicf.backends.cuda.families.gemm.tiled_kernel import TiledKernel
+from aicf.backends.cuda.families.gemm.tiled_kernel import TiledKernel, TileSpec
 from aicf.backends.cuda.families.records import (
     BAND,
     BLOCK_THREADS,
@@ -43,7 +43,7 @@ _WARPS = Whole(1, BLOCK_THREADS // 32)
 
 
 @dataclass(frozen=True)
-class MmaSpec:
+class MmaSpec(TileSpec):
     """Every decision about one product.
 
     Args:
@@ -71,10 +71,6 @@ class MmaSpec:
         """Of a block."""
         return 32 * self.warps_m * self.warps_n * self.warps_k
 
-    def loops(self, problem: GemmProblem) -> int:
-        """K tiles of a block."""
-        return ceil(ceil(problem.k / self.bk) / self.split)
-
     def stage_bytes(self, problem: GemmProblem) -> int:
         """Of one stage: a tile of A and one of each factor."""
         return (self.bm + problem.factors * self.bn) * self.bk * problem.element_bytes
@@ -85,15 +81,6 @@ class MmaSpec:
         parts = problem.factors * self.warps_k * self.bm * (self.bn + PART_PADDING) * 4
         stages = self.slots(problem) * self.stage_bytes(problem)
         return stages + parts if self.through == "cluster" else max(stages, parts)
-
-    def slots(self, problem: GemmProblem) -> int:
-        """Stages that are used: no more than there are K tiles."""
-        return min(self.stages, self.loops(problem))
-
-    def grid(self, problem: GemmProblem) -> Triple:
-        """Blocks: tiles, ranges of k, matrices times products."""
-        tiles = ceil(problem.m / self.bm) * ceil(problem.n / self.bn)
-        return tiles, self.split, problem.batches * problem.products
 
     def workspace_bytes(self, problem: GemmProblem) -> int:
         """Of the parts, if they meet there."""

@@ -17,8 +17,8 @@ from xdsl.ir import Attribute
 from aicf.backends.common.record import Entry, RecordCodec, integer, powers_of_two
 from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.gemm.problem import GemmProblem
-from aicf.backends.cuda.families.gemm.tiled_kernel import TiledKernel
-from aicf.backends.cuda.families.records import BAND, BLOCK_THREADS, CLUSTER_BLOCKS, STAGES, Shape, Triple
+from aicf.backends.cuda.families.gemm.tiled_kernel import TiledKernel, TileSpec
+from aicf.backends.cuda.families.records import BAND, BLOCK_THREADS, CLUSTER_BLOCKS, STAGES, Shape
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
 
 SUMS = {"f32": "f32", "f64": "f64", "i32": "i32", "i64": "i64", "i16": "i32", "i8": "i32", "u8": "i32"}
@@ -36,7 +36,7 @@ def sum_bytes(problem: GemmProblem) -> int:
 
 
 @dataclass(frozen=True)
-class SimtSpec:
+class SimtSpec(TileSpec):
     """Every decision about one product.
 
     Args:
@@ -68,14 +68,6 @@ class SimtSpec:
         """Of a block."""
         return 32 * self.warps[0] * self.warps[1] * self.depth
 
-    def loops(self, problem: GemmProblem) -> int:
-        """K tiles of a block."""
-        return ceil(ceil(problem.k / self.bk) / self.split)
-
-    def slots(self, problem: GemmProblem) -> int:
-        """Stages that are used: no more than there are K tiles."""
-        return min(self.stages, self.loops(problem))
-
     def row_bytes(self, problem: GemmProblem, elements: int) -> int:
         """Of a row of `elements` in shared memory."""
         return (elements + ROW_PADDING) * sum_bytes(problem)
@@ -89,11 +81,6 @@ class SimtSpec:
         """Dynamic shared memory: the stages, and later, in their place, the sums."""
         parts = problem.factors * self.depth * self.bm * self.row_bytes(problem, self.bn)
         return max(self.slots(problem) * self.stage_bytes(problem), parts)
-
-    def grid(self, problem: GemmProblem) -> Triple:
-        """Blocks: tiles, ranges of k, matrices times products."""
-        tiles = ceil(problem.m / self.bm) * ceil(problem.n / self.bn)
-        return tiles, self.split, problem.batches * problem.products
 
 
 # Tiles: (bm, bn, bk, tm, tn, depth)

@@ -12,12 +12,11 @@ from collections.abc import Mapping, Sequence
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute
 
-from aicf.backends.base import Launch
+from aicf.backends.base import BufferRef, Launch
 from aicf.backends.common.record import Record, RecordCodec, integer
 from aicf.backends.common.workload import OperandInfo, Workload
 from aicf.backends.cuda.families.gemm.problem import (
     KINDS,
-    Access,
     GemmOperands,
     GemmProblem,
     early_b,
@@ -77,30 +76,28 @@ def row_totals(code: KernelOp | None) -> int:
 
 def task_of_work(work: Workload) -> Task:
     """What `work` asks for. It has passed `product_reason`."""
-    problem, roles = problem_of_work(work), _roles(work)
-    extras = [strided(work.operands[place]) for place in roles.extras[0]]
-    outputs = [strided(work.results[place]) for place in roles.outputs[0]]
-    reads, writes = epilogue_accesses(work.code, problem.factors, extras, outputs)
-    return _task(problem, reads, writes, bool(early_b(work)), work.code)
+    problem, early = problem_of_work(work), bool(early_b(work))
+    return _task(problem, _roles(work), work.operands, work.results, early, work.code)
 
 
 def task_of_launch(launch: Launch) -> Task:
     """What an instruction computes, as its record says."""
-    problem = problem_of_launch(launch)
     roles = operands_of(launch.kind, len(launch.ins), len(launch.outs))
-    extras = [strided(launch.ins[place]) for place in roles.extras[0]]
-    outputs = [strided(launch.outs[place]) for place in roles.outputs[0]]
-    reads, writes = epilogue_accesses(launch.code, problem.factors, extras, outputs)
-    return _task(problem, reads, writes, bool(read_early(launch.record)), launch.code)
+    early = bool(read_early(launch.record))
+    return _task(problem_of_launch(launch), roles, launch.ins, launch.outs, early, launch.code)
 
 
 def _task(
     problem: GemmProblem,
-    reads: tuple[Access, ...],
-    writes: tuple[Access, ...],
+    roles: GemmOperands,
+    ins: Sequence[OperandInfo] | Sequence[BufferRef],
+    outs: Sequence[OperandInfo] | Sequence[BufferRef],
     early: bool,
     code: KernelOp | None,
 ) -> Task:
+    extras = [strided(ins[place]) for place in roles.extras[0]]
+    outputs = [strided(outs[place]) for place in roles.outputs[0]]
+    reads, writes = epilogue_accesses(code, problem.factors, extras, outputs)
     return Task(problem, reads, writes[0], early, functions_in(code), writes[1:], row_totals(code))
 
 
