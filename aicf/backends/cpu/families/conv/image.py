@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from aicf.backends.cpu.codegen.ir_builder import I8, Emitter, Value
 from aicf.backends.cpu.codegen.scalar.ops import Scalars
 from aicf.backends.cpu.families.conv.schedule import ConvSpec
-from aicf.backends.cpu.families.gemm.pack.pairs import Pairs, emit_pack_pairs, joined
+from aicf.backends.cpu.families.gemm.pack.pairs import PairPacker, Pairs, joined
 from aicf.backends.cpu.families.gemm.pack.template import Packer
 from aicf.backends.cpu.families.gemm.schedule import CACHE_LINE
 from aicf.backends.cpu.families.gemm.template import EpilogueOf
@@ -186,15 +186,16 @@ class ConvCode:
             return self.pointers.weight
         matrix, strides = spec.weight_columns * p.inner, (1, p.inner)
         pairs = Pairs(p.weight_element, "i16", p.inner, p.taps[0] * p.taps[1])
-        packer = Packer(em, self.element, self.dtype, spec.lanes, p.inner, spec.nr, strides)
+        packer = (
+            PairPacker(em, pairs, spec.lanes, spec.nr, strides)
+            if p.pairs
+            else Packer(em, self.element, self.dtype, spec.lanes, p.inner, spec.nr, strides)
+        )
 
         @em.each(0, p.groups * p.outputs // spec.weight_columns)
         def pack(number: Value) -> None:
             source = em.moved(self.pointers.weight, number, matrix, p.weight_element)
             target = em.moved(self.space, number, spec.panels * p.steps * spec.nr, self.dtype)
-            if p.pairs:
-                emit_pack_pairs(em, pairs, spec.lanes, spec.weight_columns, spec.nr, strides, source, target)
-            else:
-                packer.matrix(spec.weight_columns, source, target)
+            packer.matrix(spec.weight_columns, source, target)
 
         return self.space

@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from aicf.backends.cpu.codegen.ir_builder import F32, F64, I8, I32, I64, PTR, Emitter, Value
 from aicf.backends.cpu.codegen.scalar.ops import Scalars, convert
 from aicf.backends.cpu.families.gemm.pack.pairs import (
+    PairPacker,
     Pairs,
-    emit_pair_panel,
     emit_rows_of_pairs,
     widened_pairs,
 )
@@ -312,9 +312,9 @@ class _Gemm:
         start = em.address(b, em.b.mul(col, em.index(p.b_strides[1])), p.b_element)
         if p.pairs:
             pairs = Pairs(p.b_element, p.wide_element, p.k, 1)
-            emit_pair_panel(em, pairs, spec.lanes, spec.nr, columns, p.b_strides, start, space)
-            return
-        packer = Packer(em, p.b_element, p.dtype, spec.lanes, p.k, spec.nr, p.b_strides)
+            packer = PairPacker(em, pairs, spec.lanes, spec.nr, p.b_strides)
+        else:
+            packer = Packer(em, p.b_element, p.dtype, spec.lanes, p.k, spec.nr, p.b_strides)
         packer.panel(columns, start, space)
 
     def tile(

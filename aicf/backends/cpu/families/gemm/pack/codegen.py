@@ -8,7 +8,7 @@ from aicf.backends.base import BufferRef, Launch
 from aicf.backends.common.record import read_integer, read_text
 from aicf.backends.cpu.codegen.call import Call
 from aicf.backends.cpu.codegen.ir_builder import Emitter
-from aicf.backends.cpu.families.gemm.pack.pairs import Pairs, emit_pack_pairs
+from aicf.backends.cpu.families.gemm.pack.pairs import PairPacker, Pairs
 from aicf.backends.cpu.families.gemm.pack.template import Packer
 from aicf.backends.cpu.target import HALVES
 
@@ -24,7 +24,7 @@ def emit(em: Emitter, launch: Launch, call: Call) -> None:
     into = read_text(launch.record, "element") if "element" in launch.record else source.dtype
     if "pairs" in launch.record:
         pairs = Pairs(source.dtype, into, k, read_integer(launch.record, "pairs"))
-        emit_pack_pairs(em, pairs, lanes, n, nr, strides, call.ins[0], call.outs[0])
+        PairPacker(em, pairs, lanes, nr, strides).matrix(n, call.ins[0], call.outs[0])
         return
     # Elements that keep their type move as they are.
     moved = ("i16", "i16") if into == source.dtype and into in HALVES else (source.dtype, into)

@@ -43,77 +43,68 @@ class Pairs:
         return -(-self.k // (2 * self.apart)) * self.apart
 
 
-def emit_pack_pairs(
-    em: Emitter,
-    pairs: Pairs,
-    lanes: int,
-    columns: int,
-    width: int,
-    strides: tuple[int, int],
-    source: Value,
-    target: Value,
-) -> None:
-    """Pack all of a ``k x columns`` matrix with element strides `strides` into panels of `width` columns."""
+@dataclass(frozen=True)
+class PairPacker:
+    """As `Packer`, into panels of units.
 
-    @em.panels(columns, width)
-    def panel(index: Value, count: int) -> None:
-        start = em.moved(source, index, width * strides[1], pairs.source)
-        out = em.moved(target, index, pairs.units * width, pairs.unit)
-        emit_pair_panel(em, pairs, lanes, width, count, strides, start, out)
+    Args:
+        lanes: Units of a vector.
+        width: Columns of a panel.
+        strides: Of the matrix, in elements.
+    """
 
+    em: Emitter
+    pairs: Pairs
+    lanes: int
+    width: int
+    strides: tuple[int, int]
 
-def emit_pair_panel(
-    em: Emitter,
-    pairs: Pairs,
-    lanes: int,
-    width: int,
-    columns: int,
-    strides: tuple[int, int],
-    source: Value,
-    target: Value,
-) -> None:
-    """Pack `columns` columns of all rows at `source` into one ``[units][width]`` panel; the rest of it is zero."""
-    groups, half = divmod(pairs.k // pairs.apart, 2)
+    def matrix(self, columns: int, source: Value, target: Value) -> None:
+        """Packs all of a matrix with so many columns."""
+        em, pairs = self.em, self.pairs
 
-    def row(start: Value, out: Value, whole: bool) -> None:
-        for j in range(0, width, lanes):
-            at = em.address(start, j * strides[1], pairs.source)
+        @em.panels(columns, self.width)
+        def panel(index: Value, count: int) -> None:
+            start = em.moved(source, index, self.width * self.strides[1], pairs.source)
+            self.panel(count, start, em.moved(target, index, pairs.units * self.width, pairs.unit))
+
+    def panel(self, columns: int, source: Value, target: Value) -> None:
+        """Packs `columns` columns of all rows at `source` into one panel; the rest of it is zero."""
+        em, pairs, row_step = self.em, self.pairs, self.strides[0]
+        groups, half = divmod(pairs.k // pairs.apart, 2)
+
+        def group(number: Value, whole: bool) -> None:
+            first = em.moved(source, number, 2 * pairs.apart * row_step, pairs.source)
+            out = em.moved(target, number, pairs.apart * self.width, pairs.unit)
+
+            @em.each(0, pairs.apart)
+            def body(place: Value) -> None:
+                start = em.moved(first, place, row_step, pairs.source)
+                self._row(columns, start, em.moved(out, place, self.width, pairs.unit), whole)
+
+        em.each(0, groups)(lambda number: group(number, True))
+        if half:
+            group(em.index(groups), False)
+
+    def _row(self, columns: int, start: Value, out: Value, whole: bool) -> None:
+        """A row of units, whose second terms are zeros if it is not whole."""
+        em, pairs, lanes = self.em, self.pairs, self.lanes
+        for j in range(0, self.width, lanes):
+            at = em.address(start, j * self.strides[1], pairs.source)
             active = min(lanes, columns - j)
-            second = em.address(at, pairs.apart * strides[0], pairs.source) if whole else None
-            unit = (
-                _unit(em, pairs, lanes, at, second, strides[1], active)
-                if active > 0
-                else em.const(pairs.unit, lanes, 0)
-            )
-            em.store(unit, em.address(out, j, pairs.unit), pairs.unit, lanes, min(lanes, width - j))
+            second = em.address(at, pairs.apart * self.strides[0], pairs.source) if whole else None
+            unit = self._unit(at, second, active) if active > 0 else em.const(pairs.unit, lanes, 0)
+            em.store(unit, em.address(out, j, pairs.unit), pairs.unit, lanes, min(lanes, self.width - j))
 
-    def group(number: Value, whole: bool) -> None:
-        first = em.moved(source, number, 2 * pairs.apart * strides[0], pairs.source)
-        out = em.moved(target, number, pairs.apart * width, pairs.unit)
-
-        @em.each(0, pairs.apart)
-        def body(place: Value) -> None:
-            row(
-                em.moved(first, place, strides[0], pairs.source),
-                em.moved(out, place, width, pairs.unit),
-                whole,
-            )
-
-    @em.each(0, groups)
-    def each(number: Value) -> None:
-        group(number, True)
-
-    if half:
-        group(em.index(groups), False)
-
-
-def _unit(
-    em: Emitter, pairs: Pairs, lanes: int, first: Value, second: Value | None, stride: int, active: int
-) -> Value:
-    """A vector of units of neighbouring columns, with `active` lanes that exist; zeros for an absent second term."""
-    low = em.load_strided(first, stride, pairs.source, lanes, active)
-    high = None if second is None else em.load_strided(second, stride, pairs.source, lanes, active)
-    return joined(Scalars(em, lanes), pairs.source, pairs.element, low, high)
+    def _unit(self, first: Value, second: Value | None, active: int) -> Value:
+        """A vector of units of neighbouring columns, with `active` lanes that exist."""
+        low, high = (
+            None
+            if at is None
+            else self.em.load_strided(at, self.strides[1], self.pairs.source, self.lanes, active)
+            for at in (first, second)
+        )
+        return joined(Scalars(self.em, self.lanes), self.pairs.source, self.pairs.element, low, high)
 
 
 def joined(scalars: Scalars, source: str, element: str, low: Value, high: Value | None) -> Value:
