@@ -163,6 +163,16 @@ class Kernel(ABC, Generic[Schedule]):
         raise PlanError(f"kernel '{self.id}' reads plain memory: its record must not ask for a layout")
 
 
+class UndecidedKernel(Kernel[None]):
+    """A kernel that decides nothing: its record follows from the work and the target."""
+
+    def schedule(self, work: Workload, target: TargetAttr) -> None:
+        """See `Kernel`: there is nothing to decide."""
+
+    def read(self, work: Workload, record: Record, target: TargetAttr) -> None:
+        """See `Kernel`: there is nothing to read."""
+
+
 AnyKernel: TypeAlias = Kernel[Any]
 """A kernel whatever its decisions are."""
 

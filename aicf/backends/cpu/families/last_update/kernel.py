@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from xdsl.ir import Attribute
 
-from aicf.backends.common.record import Record, integer
+from aicf.backends.common.kernel import UndecidedKernel
+from aicf.backends.common.record import integer
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
 from aicf.backends.cpu.families.gemm.schedule import NOMINAL_GHZ
@@ -14,7 +15,7 @@ _LOOKUP_CYCLES = 6
 """Of one index: load, check, jump."""
 
 
-class LastUpdateKernel(CpuKernel[None]):
+class LastUpdateKernel(UndecidedKernel, CpuKernel[None]):
     """One pass over the indices; later ones overwrite."""
 
     id = "cpu.last_update"
@@ -27,14 +28,8 @@ class LastUpdateKernel(CpuKernel[None]):
         cycles = work.operands[0].shape[0] * _LOOKUP_CYCLES + work.results[0].shape[0] / 4
         return cycles / NOMINAL_GHZ / 1000
 
-    def schedule(self, work: Workload, target: TargetAttr) -> None:
-        """See `Kernel`: there is nothing to decide."""
-
     def record_of(self, work: Workload, target: TargetAttr, schedule: None) -> dict[str, Attribute]:
         return {"threads": integer(1)}
-
-    def read(self, work: Workload, record: Record, target: TargetAttr) -> None:
-        """See `Kernel`."""
 
 
 KERNELS = (LastUpdateKernel(),)

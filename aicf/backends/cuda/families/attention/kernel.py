@@ -14,7 +14,8 @@ from typing import Annotated
 
 from xdsl.ir import Attribute
 
-from aicf.backends.common.record import Entry, OneOf, Record, RecordCodec, Whole, powers_of_two
+from aicf.backends.common.kernel import UndecidedKernel
+from aicf.backends.common.record import Entry, OneOf, RecordCodec, Whole, powers_of_two
 from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.attention.problem import (
     KIND,
@@ -312,7 +313,7 @@ class AttentionKernel(TensorAttention[AttentionSpec]):
         return common_record(work, arch_named(target.arch.data), shape, order) | _CODEC.entries(spec)
 
 
-class SimtAttentionKernel(CudaKernel[None]):
+class SimtAttentionKernel(UndecidedKernel, CudaKernel[None]):
     """Attention in f32 arithmetic (IEEE) for any strides, see `templates.attention_simt`."""
 
     id = "cuda.attention_simt"
@@ -344,12 +345,6 @@ class SimtAttentionKernel(CudaKernel[None]):
         work_of_block = 2 * SIMT_WARPS * SIMT_ROWS * 32 * sum(seen) / len(seen) * (problem.d + problem.dv)
         rate = arch.f32_tflops * 1e6 / 4 / (arch.multiprocessors * 4)
         return 3.0 + rounds * work_of_block / rate
-
-    def schedule(self, work: Workload, target: TargetAttr) -> None:
-        """See `Kernel`: it has no variants."""
-
-    def read(self, work: Workload, record: Record, target: TargetAttr) -> None:
-        """See `Kernel`: it has no variants."""
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: None) -> dict[str, Attribute]:
         problem = problem_of(work)

@@ -12,11 +12,11 @@ from typing import Annotated
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute
 
+from aicf.backends.common.kernel import UndecidedKernel
 from aicf.backends.common.record import (
     Each,
     Entry,
     OneOf,
-    Record,
     RecordCodec,
     Whole,
     integer,
@@ -68,17 +68,11 @@ def launch_entries(work: Workload, target: TargetAttr, *grids: tuple[int, int]) 
     }
 
 
-class Places(CudaKernel[None]):
+class Places(UndecidedKernel, CudaKernel[None]):
     """What the kernels here share: any operands of a type and size that is counted, and one record for each work."""
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
         return _size_reason(work)
-
-    def schedule(self, work: Workload, target: TargetAttr) -> None:
-        """See `Kernel`: all follows from the work."""
-
-    def read(self, work: Workload, record: Record, target: TargetAttr) -> None:
-        """See `Kernel`: all follows from the work."""
 
 
 def _size_reason(work: Workload) -> str | None:

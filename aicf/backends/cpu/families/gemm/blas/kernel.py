@@ -8,7 +8,8 @@ from xdsl.dialects.builtin import DictionaryAttr, StringAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import Launch
-from aicf.backends.common.record import Record, integer, read_text
+from aicf.backends.common.kernel import UndecidedKernel
+from aicf.backends.common.record import integer, read_text
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
 from aicf.backends.cpu.families.gemm.problem import gemm_reason, read_work
@@ -24,8 +25,9 @@ from aicf.backends.cpu.target import ELEMENT_BYTES
 from aicf.dialects.emit_types import TargetAttr
 
 
-class BlasKernel(CpuKernel[None]):
-    """The GEMM of scipy-openblas64, called through the pointer table."""
+class BlasKernel(UndecidedKernel, CpuKernel[None]):
+    """The GEMM of scipy-openblas64, called through the pointer table. The library decides, the same for one version and
+    core."""
 
     id = "cpu.gemm_blas"
     simplicity = 5
@@ -66,12 +68,6 @@ class BlasKernel(CpuKernel[None]):
         packing = max((problem.m + problem.n) * problem.k * 0.25, traffic_cycles(b_bytes))
         cycles = problem.m * problem.n * problem.k / peak / 0.8 + packing + 1200
         return cycles * prod(problem.batch) / NOMINAL_GHZ / 1000
-
-    def schedule(self, work: Workload, target: TargetAttr) -> None:
-        """See `Kernel`: the library decides, the same for one version and core."""
-
-    def read(self, work: Workload, record: Record, target: TargetAttr) -> None:
-        """See `Kernel`."""
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: None) -> dict[str, Attribute]:
         version = library_version(target)
