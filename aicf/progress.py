@@ -28,7 +28,9 @@ def progress(title: str) -> Generator[Step]:
     timer = threading.Timer(SHOW_AFTER, line.show)
     timer.daemon = True
     try:
-        uninterrupted(timer.start)  # an interrupt inside would leave a lock of the standard library released twice
+        uninterrupted(
+            timer.start
+        )  # an interrupt inside would leave a lock of the standard library released twice
         yield line.step
     finally:
         timer.cancel()

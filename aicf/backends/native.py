@@ -96,7 +96,7 @@ _RUN = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 _RUN_ONE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 
 
-class CEntry:
+class CEntry(Entry):
     """`Entry` of a C function `void run(i64 tid, i64 nthreads, void** table)`; it runs without the
     interpreter lock.
 
@@ -115,7 +115,7 @@ class CEntry:
         )
 
 
-class CProfileEntry:
+class CProfileEntry(ProfileEntry):
     """`ProfileEntry` of a C function `void run(i64 launch, i64 tid, i64 nthreads, void** table)`."""
 
     def __init__(self, address: int) -> None:
@@ -123,7 +123,6 @@ class CProfileEntry:
         self._function = _RUN_ONE(address)
 
     def bind(self, launch: int, tid: int, nthreads: int, table: int) -> Callable[[], None]:
-        """See `ProfileEntry`."""
         numbers = (ctypes.c_int64(launch), ctypes.c_int64(tid), ctypes.c_int64(nthreads))
         return functools.partial(self._function, *numbers, ctypes.c_void_p(table))
 

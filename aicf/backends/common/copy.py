@@ -21,6 +21,8 @@ from xdsl.ir import Block, BlockArgument, OpResult, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from aicf.backends.common.loop_nest import LoopNest, Strided, nest_of
+from aicf.backends.common.record import read_integer
+from aicf.backends.common.workload import Workload
 from aicf.dialects.emit_kernels import CastOp, KernelOp, PhaseOp, StoreOp, YieldOp
 from aicf.dialects.logical import ConcatOp, ConstantOp
 from aicf.dialects.types import element_named, tensor_info
@@ -88,6 +90,13 @@ def moves(block: Block, operands: Sequence[Strided], target: Strided, axis: int 
         )
         start += shape[axis] if shape else 1
     return found
+
+
+def moves_of_work(work: Workload) -> list[Move] | None:
+    """The moves of a copy or concatenation; None if its body does more than move elements."""
+    axis = read_integer(work.attrs, "axis") if "axis" in work.attrs else 0
+    *sources, target = (Strided(o.shape, o.strides, o.dtype) for o in (*work.operands, work.results[0]))
+    return moves(work.body, sources, target, axis)
 
 
 def copy_nest(source: Strided, target: Strided) -> LoopNest:

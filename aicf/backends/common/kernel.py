@@ -16,7 +16,15 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from xdsl.ir import Attribute
 
-from aicf.backends.common.record import ROUNDINGS, Record, RecordError, contradiction, read_entry, unoffered
+from aicf.backends.common.record import (
+    ROUNDINGS,
+    Record,
+    RecordCodec,
+    RecordError,
+    contradiction,
+    read_entry,
+    unoffered,
+)
 from aicf.backends.common.workload import Workload
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 from aicf.errors import PlanError
@@ -26,18 +34,20 @@ Schedule = TypeVar("Schedule")
 
 
 class Kernel(ABC, Generic[Schedule]):
-    """One kernel of a backend; a subclass is a frozen data class with these fields."""
+    """One kernel of a backend; a subclass sets these attributes. One that is several kernels is a frozen data class."""
 
     id: str
     """Unique, `backend.name`."""
-    version: int
+    version: int = 1
     """Raised whenever the code or the meaning of the record changes."""
     kinds: frozenset[str]
     """Opcodes that it may run."""
-    simplicity: int
+    simplicity: int = 0
     """Rank that breaks ties: lower is simpler."""
-    determinism: str
+    determinism: str = "bitwise"
     """`bitwise` (the same bits always) or `unordered`."""
+    codec: RecordCodec[Schedule]
+    """Of its decisions, where all of them are entries of the record; others override `read`."""
     device_fields: Mapping[str, Attribute] = MappingProxyType({})
     """The entries of its record that only a device can give, by measuring, such as the bytes of a library's algorithm;
     each with what stands in its place until then (for `workspace_bytes` the most it may be). A kernel with such entries
@@ -68,9 +78,9 @@ class Kernel(ABC, Generic[Schedule]):
         prepared; `workspace_bytes` (i64); and `may_alias`, an array of [result, operand] pairs that may share bytes.
         """
 
-    @abstractmethod
     def read(self, work: Workload, record: Record, target: TargetAttr) -> Schedule:
         """The decisions of a record. Raises RecordError that names the entry and its legal values if it holds none."""
+        return self.codec.read(record)
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: Schedule) -> str | None:
         """Why decisions that were read cannot be carried out for `work` on `target`; None if they can."""
@@ -151,6 +161,16 @@ class Kernel(ABC, Generic[Schedule]):
         Raises PlanError: this kernel reads plain memory.
         """
         raise PlanError(f"kernel '{self.id}' reads plain memory: its record must not ask for a layout")
+
+
+class UndecidedKernel(Kernel[None]):
+    """A kernel that decides nothing: its record follows from the work and the target."""
+
+    def schedule(self, work: Workload, target: TargetAttr) -> None:
+        """See `Kernel`: there is nothing to decide."""
+
+    def read(self, work: Workload, record: Record, target: TargetAttr) -> None:
+        """See `Kernel`: there is nothing to read."""
 
 
 AnyKernel: TypeAlias = Kernel[Any]

@@ -6,12 +6,12 @@ merged where every operand allows it. How the loops run is each backend's own de
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
 
-from xdsl.ir import BlockArgument, OpResult, SSAValue
+from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineDimExpr, AffineExpr, AffineMap
 
 from aicf.dialects.emit_kernels import (
@@ -21,6 +21,7 @@ from aicf.dialects.emit_kernels import (
     PhaseOp,
     PhiloxOp,
     ReduceOp,
+    ScanOp,
     StoreOp,
     YieldOp,
 )
@@ -113,6 +114,26 @@ def _is_linear(expr: AffineExpr) -> bool:
         and _is_linear(expr.lhs)
         and _is_linear(expr.rhs)
     )
+
+
+_STRUCTURE = (YieldOp, StoreOp, ReduceOp, ScanOp, IndexOp, LoadOp)
+"""What phases hold besides scalar ops."""
+
+
+def uncoded_reason(
+    code: KernelOp,
+    device: str,
+    scalar_ops: Container[type[Operation]],
+    structure: tuple[type[Operation], ...] = _STRUCTURE,
+) -> str | None:
+    """Why a scalar program has no code on a device, in a user's words; None if all of its ops have."""
+    if not all(is_linear(m) for m in (*code.in_maps, *code.out_maps)):
+        return "an operand is not indexed by sums of the loop dims"
+    for phase in code.phases:
+        for op in phase.body.block.ops:
+            if type(op) not in scalar_ops and not isinstance(op, structure):
+                return f"scalar op {op.name} has no code on {device}"
+    return None
 
 
 def access_of(map_: AffineMap, strides: Sequence[int], dtype: str) -> Access:
@@ -231,24 +252,20 @@ def value_types(kernel: KernelOp) -> set[str]:
 def element_types(kernel: KernelOp) -> set[str]:
     """Element types of the values that reach a result; those that only say where to load from, or which random word
     to take, are not among them."""
-    stack = [
+    ends = [
         operand
         for phase in kernel.phases
         for op in phase.body.block.ops
         if isinstance(op, StoreOp | ReduceOp | YieldOp)
         for operand in op.operands
     ]
-    seen: set[SSAValue] = set()
-    while stack:
-        value = stack.pop()
-        if value in seen:
-            continue
-        seen.add(value)
+
+    def needs(value: SSAValue) -> Sequence[SSAValue]:
         if isinstance(value, OpResult) and isinstance(value.op, LoadOp):
-            stack.extend([] if value.op.otherwise is None else [value.op.otherwise])
-        elif not (isinstance(value, OpResult) and isinstance(value.op, PhiloxOp)):
-            stack.extend(reads(value))
-    return {element_of(value.type).name for value in seen}
+            return () if value.op.otherwise is None else (value.op.otherwise,)
+        return () if isinstance(value, OpResult) and isinstance(value.op, PhiloxOp) else reads(value)
+
+    return {element_of(value.type).name for value in reached(ends, needs)}
 
 
 def origin(value: SSAValue) -> SSAValue:
@@ -267,6 +284,18 @@ def reads(value: SSAValue) -> tuple[SSAValue, ...]:
     if isinstance(value.op, LoadOp):
         return tuple(value.op.operands[1:])
     return tuple(value.op.operands)
+
+
+def reached(roots: Iterable[SSAValue], needs: Callable[[SSAValue], Iterable[SSAValue]]) -> Iterator[SSAValue]:
+    """`roots` and what they need, directly or not, each value once; `needs` is asked when a value has been given."""
+    seen: set[SSAValue] = set()
+    stack = list(roots)
+    while stack:
+        value = stack.pop()
+        if value not in seen:
+            seen.add(value)
+            yield value
+            stack += needs(value)
 
 
 def overwritable(kernel: KernelOp) -> list[tuple[int, int]]:
@@ -292,16 +321,9 @@ def overwritable(kernel: KernelOp) -> list[tuple[int, int]]:
 
 def _inputs_of(phase: PhaseOp) -> set[int]:
     """The inputs that a phase reads, or needs to compute again what an earlier phase kept."""
-    found: set[int] = set()
-    stack: list[SSAValue] = [operand for op in phase.body.block.ops for operand in op.operands]
-    seen: set[SSAValue] = set()
-    while stack:
-        value = stack.pop()
-        if value in seen:
-            continue
-        seen.add(value)
-        if isinstance(value, BlockArgument):
-            found.add(value.index)
-        elif not (isinstance(value, OpResult) and isinstance(value.op, ReduceOp)):
-            stack.extend(reads(value))
-    return found
+
+    def needs(value: SSAValue) -> Sequence[SSAValue]:
+        return () if isinstance(value, OpResult) and isinstance(value.op, ReduceOp) else reads(value)
+
+    operands = (operand for op in phase.body.block.ops for operand in op.operands)
+    return {value.index for value in reached(operands, needs) if isinstance(value, BlockArgument)}

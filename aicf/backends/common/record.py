@@ -81,7 +81,7 @@ class Legal(Protocol):
 
 
 @dataclass(frozen=True)
-class Whole:
+class Whole(Legal):
     """Whole numbers from `least` in steps up to `most`, both included; no upper bound if `most` is None."""
 
     least: int
@@ -89,7 +89,6 @@ class Whole:
     step: int = 1
 
     def holds(self, value: object) -> bool:
-        """See `Legal`."""
         if not isinstance(value, int) or isinstance(value, bool):
             return False
         inside = self.least <= value and (self.most is None or value <= self.most)
@@ -101,7 +100,7 @@ class Whole:
 
 
 @dataclass(frozen=True)
-class OneOf:
+class OneOf(Legal):
     """A few values."""
 
     values: tuple[object, ...]
@@ -115,13 +114,12 @@ class OneOf:
 
 
 @dataclass(frozen=True)
-class Each:
+class Each(Legal):
     """Lists of any length whose values are all legal; a field has them as a tuple."""
 
     legal: Legal
 
     def holds(self, value: object) -> bool:
-        """See `Legal`."""
         return isinstance(value, list) and all(map(self.legal.holds, cast("list[object]", value)))
 
     def __str__(self) -> str:
@@ -129,13 +127,12 @@ class Each:
 
 
 @dataclass(frozen=True)
-class Text:
+class Text(Legal):
     """Any text; `what` describes it."""
 
     what: str
 
     def holds(self, value: object) -> bool:
-        """See `Legal`."""
         return isinstance(value, str)
 
     def __str__(self) -> str:
@@ -285,6 +282,22 @@ ROUNDINGS = OneOf(("fused", "strict"))
 
 
 # Parts of records
+
+
+def read_integer(record: Record, key: str) -> int:
+    """An integer entry. Raises RecordError if the record lacks it."""
+    value = record.get(key)
+    if not isinstance(value, IntegerAttr):
+        raise RecordError(f"it lacks the integer '{key}'")
+    return value.value.data
+
+
+def read_text(record: Record, key: str) -> str:
+    """A string entry. Raises RecordError if the record lacks it."""
+    value = record.get(key)
+    if not isinstance(value, StringAttr):
+        raise RecordError(f"it lacks the string '{key}'")
+    return value.data
 
 
 def read_number(record: Record, key: str) -> float:

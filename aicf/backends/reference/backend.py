@@ -13,8 +13,7 @@ from xdsl.ir import Attribute
 from xdsl.printer import Printer
 
 from aicf.backends.base import CodeUnit
-from aicf.backends.common.kernel import AnyKernel, Kernel
-from aicf.backends.common.record import Record
+from aicf.backends.common.kernel import AnyKernel, UndecidedKernel
 from aicf.backends.common.workload import Workload
 from aicf.backends.host import memory_text, processor_name
 from aicf.backends.native import NativeCode
@@ -25,14 +24,11 @@ from aicf.dialects.kinds import KINDS
 from aicf.errors import PolicyError, UnsupportedOp
 
 
-class BodyKernel(Kernel[None]):
+class BodyKernel(UndecidedKernel):
     """Runs the body of an instruction, whatever it is."""
 
     id = "reference.body"
-    version = 1
     kinds = frozenset(KINDS)
-    determinism = "bitwise"
-    simplicity = 0
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
         """Always: every body can be evaluated."""
@@ -41,12 +37,6 @@ class BodyKernel(Kernel[None]):
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
         """The same for everything: there is nothing to choose from."""
         return 1.0
-
-    def schedule(self, work: Workload, target: TargetAttr) -> None:
-        """There is nothing to decide."""
-
-    def read(self, work: Workload, record: Record, target: TargetAttr) -> None:
-        """There is nothing to read."""
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: None) -> dict[str, Attribute]:
         """Which results may take the bytes of an operand of the same type: all, operands are read first."""

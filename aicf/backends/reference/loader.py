@@ -16,7 +16,7 @@ from xdsl.dialects.math import Math
 from xdsl.ir import Attribute, Operation
 from xdsl.parser import Parser
 
-from aicf.backends.native import NativeCode
+from aicf.backends.native import Entry, LoadedCode, NativeCode, ProfileEntry
 from aicf.backends.reference.interpreter import Buffers, element_span, run_instructions
 from aicf.dialects.emit import Emit, ProgramOp, ResolvedOp, symbols
 from aicf.dialects.emit_types import BufferType
@@ -46,7 +46,7 @@ def load_native(native: NativeCode) -> ReferenceCode:
     return ReferenceCode(module)
 
 
-class ReferenceCode:
+class ReferenceCode(LoadedCode):
     """A parsed module; its programs by the symbol of their entry."""
 
     def __init__(self, module: ModuleOp) -> None:
@@ -58,11 +58,9 @@ class ReferenceCode:
         }
 
     def entry(self, symbol: str) -> ReferenceEntry:
-        """See `LoadedCode`."""
         return ReferenceEntry(self._find(symbol), self._symbols)
 
     def profile_entry(self, symbol: str) -> ReferenceProfileEntry:
-        """See `LoadedCode`."""
         return ReferenceProfileEntry(self._find(symbol), self._symbols)
 
     def function_addresses(self) -> Sequence[int]:
@@ -76,26 +74,24 @@ class ReferenceCode:
 
 
 @dataclass(frozen=True)
-class ReferenceEntry:
+class ReferenceEntry(Entry):
     """`Entry` of one program: thread 0 does everything."""
 
     program: ProgramOp
     symbols: dict[str, Operation]
 
     def bind(self, tid: int, nthreads: int, table: int) -> Callable[[], None]:
-        """See `Entry`."""
         return partial(_run, self.program, self.program.instructions if tid == 0 else (), self.symbols, table)
 
 
 @dataclass(frozen=True)
-class ReferenceProfileEntry:
+class ReferenceProfileEntry(ProfileEntry):
     """`ProfileEntry` of one program."""
 
     program: ProgramOp
     symbols: dict[str, Operation]
 
     def bind(self, launch: int, tid: int, nthreads: int, table: int) -> Callable[[], None]:
-        """See `ProfileEntry`."""
         instructions = self.program.instructions[launch : launch + 1] if tid == 0 and launch >= 0 else ()
         return partial(_run, self.program, instructions, self.symbols, table)
 

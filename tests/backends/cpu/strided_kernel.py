@@ -15,12 +15,12 @@ from xdsl.ir import Attribute
 
 from aicf.backends.base import BufferRef, CodeUnit, Launch
 from aicf.backends.common.kernel import AnyKernel
+from aicf.backends.common.record import read_integer, read_text
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.compiler.build import build_object
 from aicf.backends.cpu.families.conv.winograd.matrices import transforms
 from aicf.backends.cpu.families.conv.winograd.pack.kernel import WINOGRAD_WEIGHT
 from aicf.backends.cpu.families.gemm.pack.kernel import PACKED_B
-from aicf.backends.cpu.families.records import get_int, get_text
 from aicf.backends.cpu.runtime.loader import load_object
 from aicf.backends.cpu.target import level_named
 from aicf.backends.registry import get_kernels
@@ -104,7 +104,7 @@ class StridedKernel:
         self.kernel = min(legal, key=lambda kernel: kernel.cost_us(self.work, self.target))
         self.us = self.kernel.cost_us(self.work, self.target)
         self.record: Mapping[str, Attribute] = self.kernel.record(self.work, self.target)
-        self.threads = get_int(self.record, "threads")
+        self.threads = read_integer(self.record, "threads")
 
     @property
     def layouts(self) -> list[LayoutAttr | None]:
@@ -137,7 +137,7 @@ class StridedKernel:
     @property
     def workspace_bytes(self) -> int:
         """Bytes that the record asks for."""
-        return get_int(self.record, "workspace_bytes") if "workspace_bytes" in self.record else 0
+        return read_integer(self.record, "workspace_bytes") if "workspace_bytes" in self.record else 0
 
     def prepared(self, arrays: Sequence[Array]) -> list[Array]:
         """Operands as they lie in memory, the weight packed where the record asks for it."""
@@ -177,13 +177,13 @@ class StridedKernel:
 def packed(weight: Array, layout: LayoutAttr) -> Array:
     """The panels of a weight whose dims after the first are one: what `cpu.pack` makes, or `cpu.pack_winograd`."""
     entries = layout.parameters_.data
-    width = get_int(entries, "nr")
+    width = read_integer(entries, "nr")
     if layout.layout.data == WINOGRAD_WEIGHT:
-        g = np.array(transforms(get_int(entries, "output_tile")).weight, np.float64)
+        g = np.array(transforms(read_integer(entries, "output_tile")).weight, np.float64)
         elements = np.einsum("ia,ocab,jb->ijoc", g, weight.astype(np.float64), g).astype(weight.dtype)
         return np.stack([_panels(rows, width) for line in elements for rows in line])
     assert layout.layout.data == PACKED_B
-    element = NUMPY[get_text(entries, "element")] if "element" in entries else weight.dtype
+    element = NUMPY[read_text(entries, "element")] if "element" in entries else weight.dtype
     return _panels(weight.reshape(weight.shape[0], -1).astype(element), width)
 
 

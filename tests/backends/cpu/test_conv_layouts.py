@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from aicf.backends.common.record import read_text
 from aicf.backends.cpu.families.conv import kernel as conv_kernels
 from aicf.backends.cpu.families.conv.candidates import ConvQuery, candidates_of
 from aicf.backends.cpu.families.conv.schedule import ConvProblem, ConvSpec, check
-from aicf.backends.cpu.families.records import get_text
 from tests.backends.cpu.harness import NUMPY
 from tests.backends.cpu.strided_kernel import Lies, StridedKernel
 from tests.backends.cpu.test_conv import CASES as PLANES
@@ -121,7 +121,7 @@ def test_threads_share_channels_last(algorithm: str, role: str, monkeypatch: pyt
     monkeypatch.setattr(conv_kernels, "ranked", only(algorithm))
     kernel = run(cases[algorithm], LAST, "cpu", "f32", role, 2)
     assert kernel.threads == 2
-    assert get_text(kernel.record, "lanes_along") == "channels"
+    assert read_text(kernel.record, "lanes_along") == "channels"
 
 
 @pytest.mark.parametrize("along", ["pixels", "channels"])
@@ -139,8 +139,8 @@ def test_either_way_of_an_algorithm_writes_either_layout(
     for residual in BOTH:
         for result in BOTH:
             kernel = run(cases[algorithm], ("channels", residual, result), "cpu", "f32", "param", 1)
-            assert get_text(kernel.record, "algorithm") == algorithm
-            assert get_text(kernel.record, "lanes_along") == along
+            assert read_text(kernel.record, "algorithm") == algorithm
+            assert read_text(kernel.record, "lanes_along") == along
 
 
 @pytest.mark.parametrize("name", SOME)
@@ -148,7 +148,7 @@ def test_lanes_are_what_lies_side_by_side(name: str) -> None:
     graph = program(*CASES[name], "f32", "param")
     for lies, along in zip(BOTH, ("pixels", "channels"), strict=True):
         kernel = StridedKernel(graph, "cpu.conv", (lies, lies, lies, lies), lies, "cpu:x86-64-v4")
-        assert get_text(kernel.record, "lanes_along") == along
+        assert read_text(kernel.record, "lanes_along") == along
 
 
 @pytest.mark.parametrize("name", SOME)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from aicf.backends.cpu.codegen.ir_builder import Emitter, Value
 from aicf.backends.cpu.families.gemm.pack.schedule import packed_elements
-from aicf.backends.cpu.families.gemm.pack.template import emit_pack
+from aicf.backends.cpu.families.gemm.pack.template import Packer
 from aicf.backends.cpu.families.gemm.schedule import GemmProblem, GemmSpec, check, propose
 from aicf.backends.cpu.families.gemm.template import GemmPointers, Tile, emit_gemm
 from aicf.backends.cpu.target import ACCUMULATORS, LEVELS, CpuLevel
@@ -74,7 +74,7 @@ def random(shape: tuple[int, ...], dtype: str, rng: np.random.Generator) -> Arra
 
 
 def pack(b: Array, nr: int) -> Array:
-    """What `emit_pack` must give, in NumPy."""
+    """What `Packer` must give, in NumPy."""
     k, n = b.shape
     panels = -(-n // nr)
     padded = np.zeros((k, panels * nr), b.dtype)
@@ -229,7 +229,8 @@ def test_pack(columns: int, width: int, transposed: bool) -> None:
     out = Poisoned((packed_elements(k, columns, width),), "f32")
 
     def emit(em: Emitter, source: Value, target: Value, *_: Value) -> None:
-        emit_pack(em, "f32", level.lanes("f32"), k, columns, width, strides, source, target, "f32")
+        packer = Packer(em, "f32", "f32", level.lanes("f32"), k, width, strides)
+        packer.matrix(columns, source, target)
 
     stored = np.ascontiguousarray(b.T) if transposed else b
     Function(level, 2, emit)(stored, out.array)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from aicf.backends.cpu.codegen.ir_builder import Emitter, Value
-from aicf.backends.cpu.families.gemm.pack.pairs import Pairs, emit_pack_pairs
+from aicf.backends.cpu.families.gemm.pack.pairs import PairPacker, Pairs
 from aicf.backends.cpu.families.gemm.schedule import GemmProblem, GemmSpec, propose
 from aicf.backends.cpu.target import LEVELS, CpuLevel
 from tests.backends.cpu.harness import NUMPY, Function, Poisoned, runnable_levels
@@ -127,7 +127,8 @@ def test_pairs_may_lie_apart(apart: int, transposed: bool, kept: bool) -> None:
 
     def emit(em: Emitter, source: Value, target: Value, *_: Value) -> None:
         strides = (1, k) if transposed else (columns, 1)
-        emit_pack_pairs(em, pairs, V4_OR_BEST.lanes("i32"), columns, width, strides, source, target)
+        packer = PairPacker(em, pairs, V4_OR_BEST.lanes("i32"), width, strides)
+        packer.matrix(columns, source, target)
 
     Function(V4_OR_BEST, 2, emit)(stored, out.array)
     out.check()

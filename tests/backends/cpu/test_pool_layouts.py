@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from aicf.backends.common.record import read_integer, read_text
 from aicf.backends.cpu.families.pool.schedule import (
     PoolAxis,
     PoolProblem,
@@ -15,7 +16,7 @@ from aicf.backends.cpu.families.pool.schedule import (
     read_pool_spec,
     refusal,
 )
-from aicf.backends.cpu.families.records import get_int, get_text, integer
+from aicf.backends.cpu.families.records import integer
 from aicf.backends.cpu.target import host_level, level_named
 from aicf.dialects.types import element_named
 from aicf.errors import PlanError
@@ -61,7 +62,7 @@ def test_same_answer(name: str, op: str, target: str) -> None:
 
 @pytest.mark.parametrize("name", ["blocks and a rest", "more rows than at once", "as long as a loop"])
 def test_channels_are_lanes(name: str) -> None:
-    assert get_text(pooling("max_pool", name, "f32").record, "lanes_along") == "channels"
+    assert read_text(pooling("max_pool", name, "f32").record, "lanes_along") == "channels"
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,7 @@ def test_threads_share_channels(op: str, channels: int) -> None:
     g = Graph("pooling")
     g.output(getattr(g, op)(g.input("x", shape), **windows), "y")
     kernel = StridedKernel(g, "cpu.pool", ["channels"], "channels", "cpu", 2)
-    assert get_int(kernel.record, "threads") == 2
+    assert read_integer(kernel.record, "threads") == 2
     x = np.random.default_rng(2).normal(size=shape).astype(np.float32)
     outside = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (1, 0), (1, 1)), constant_values=np.nan)
     spread = np.lib.stride_tricks.sliding_window_view(outside, (3, 3), axis=(2, 3))[:, :, ::2, ::2]

@@ -41,7 +41,7 @@ from aicf.backends.cpu.families.conv.winograd.schedule import (
 )
 from aicf.backends.cpu.families.gemm.epilogue import make_epilogue
 from aicf.backends.cpu.families.gemm.pack.schedule import packed_elements
-from aicf.backends.cpu.families.gemm.pack.template import emit_pack
+from aicf.backends.cpu.families.gemm.pack.template import Packer
 from aicf.backends.cpu.target import LEVELS, CpuLevel
 from aicf.compiled import Options
 from aicf.dialects.json_values import attribute_of
@@ -112,7 +112,8 @@ def functions(spec: ConvSpec, level: CpuLevel) -> tuple[Function, Function]:
             sizes = (p.outputs, p.channels)
             emit_winograd_pack(em, dtype, level.lanes("f64"), sizes, own.tile, own.nr, source, target)
         else:
-            emit_pack(em, dtype, spec.lanes, p.inner, p.outputs, spec.nr, (1, p.inner), source, target, dtype)
+            packer = Packer(em, dtype, dtype, spec.lanes, p.inner, spec.nr, (1, p.inner))
+            packer.matrix(p.outputs, source, target)
 
     def convolve(em: Any, x: Any, weight: Any, y: Any, space: Any, tid: Any, nthreads: Any) -> None:
         access = Access(dtype, 0, (p.outputs * p.pixels, p.pixels, 1))

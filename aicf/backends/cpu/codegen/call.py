@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from aicf.backends.base import BufferRef, Launch
 from aicf.backends.common.loop_nest import Strided
+from aicf.backends.common.record import read_integer
 from aicf.backends.cpu.codegen.ir_builder import Emitter, Value
-from aicf.backends.cpu.families.records import get_int
 from aicf.errors import PlanError
 
 
@@ -59,7 +59,7 @@ def strided(ref: BufferRef) -> Strided:
 
 def thread_count(launch: Launch) -> int:
     """Threads that share an instruction."""
-    return get_int(launch.record, "threads")
+    return read_integer(launch.record, "threads")
 
 
 def threads_given(em: Emitter, launch: Launch, call: Call) -> tuple[Value, Value]:

@@ -518,6 +518,20 @@ class Emitter:
             merged.append(phi)
         return merged
 
+    def each(
+        self, start: Value | int, stop: Value | int, step: int = 1
+    ) -> Callable[[Callable[[Value], None]], None]:
+        """A decorator that emits ``for i in range(start, stop, step): body(i)`` where `body` is defined, see `loop`."""
+
+        def emit(body: Callable[[Value], None]) -> None:
+            def once(i: Value, _: list[Value]) -> list[Value]:
+                body(i)
+                return []
+
+            self.loop(start, stop, step, [], once)
+
+        return emit
+
     def _bottom_tested(
         self,
         start: Value,
@@ -626,29 +640,29 @@ class Emitter:
             merged.append(phi)
         return merged
 
-    def panels(self, count: int, width: int, panel: Callable[[Value, int], None]) -> None:
-        """`panel` of the number and the width of each panel of `count` columns; the last may be narrower."""
-        full, rest = divmod(count, width)
+    def panels(self, count: int, width: int) -> Callable[[Callable[[Value, int], None]], None]:
+        """A decorator that emits a function of the number and the width of a panel, for each panel of `count` columns;
+        the last may be narrower."""
 
-        def body(number: Value, _: list[Value]) -> list[Value]:
-            panel(number, width)
-            return []
+        def emit(panel: Callable[[Value, int], None]) -> None:
+            full, rest = divmod(count, width)
+            self.each(0, full)(lambda number: panel(number, width))
+            if rest:
+                panel(self.index(full), rest)
 
-        self.loop(0, full, 1, [], body)
-        if rest:
-            panel(self.index(full), rest)
+        return emit
 
-    def pieces(self, count: int, size: int, piece: Callable[[Value, int], None]) -> None:
-        """`piece` of the first element and the length of each piece of `count` elements; the last may be shorter."""
-        full = count // size * size
+    def pieces(self, count: int, size: int) -> Callable[[Callable[[Value, int], None]], None]:
+        """A decorator that emits a function of the first element and the length of a piece, for each piece of `count`
+        elements; the last may be shorter."""
 
-        def body(first: Value, _: list[Value]) -> list[Value]:
-            piece(first, size)
-            return []
+        def emit(piece: Callable[[Value, int], None]) -> None:
+            full = count // size * size
+            self.each(0, full, size)(lambda first: piece(first, size))
+            if full < count:
+                piece(self.index(full), count - full)
 
-        self.loop(0, full, size, [], body)
-        if full < count:
-            piece(self.index(full), count - full)
+        return emit
 
     def part_of(self, workspace: Value, tid: Value, threads: int, count: int) -> Value:
         """Where the `count` bytes of one of `threads` threads start in the workspace of all; None if there is none."""

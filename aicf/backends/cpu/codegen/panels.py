@@ -36,11 +36,10 @@ class PanelShare:
         """`panel` of the number and the channels of each."""
         em = self.em
 
-        def body(index: Value, _: list[Value]) -> list[Value]:
+        @em.each(*self.bounds)
+        def body(index: Value) -> None:
             panel(index, self.width)
-            return []
 
-        em.loop(*self.bounds, 1, [], body)
         if not self.tail:
             return
         if self.owns_tail is None:

@@ -8,28 +8,15 @@ from dataclasses import replace
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Attribute, Block
 
-from aicf.backends.common.loop_nest import Strided, is_linear, overwritable
+from aicf.backends.common.loop_nest import Strided, overwritable, uncoded_reason
 from aicf.backends.common.record import OneOf, Record, illegal, read_entry
 from aicf.backends.common.workload import OperandInfo
 from aicf.backends.cpu.families.loops.scalar_costs import SCALAR_CYCLES
 from aicf.backends.cpu.families.records import pairs
 from aicf.backends.cpu.target import LEVELS, CpuLevel, level_named
-from aicf.dialects.emit_kernels import (
-    IndexOp,
-    KernelOp,
-    LoadOp,
-    ReduceOp,
-    ScanOp,
-    StoreOp,
-    YieldOp,
-)
+from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.logical import PadOp, WindowOp
-
-VERSION = 1
-DETERMINISM = "bitwise"
-
-_STRUCTURE = (YieldOp, StoreOp, ReduceOp, ScanOp, IndexOp, LoadOp)
 
 
 def strided(operand: OperandInfo) -> Strided:
@@ -39,13 +26,7 @@ def strided(operand: OperandInfo) -> Strided:
 
 def code_reason(code: KernelOp) -> str | None:
     """Why the scalar program has no code here."""
-    if not all(is_linear(m) for m in (*code.in_maps, *code.out_maps)):
-        return "an operand is not indexed by sums of the loop dims"
-    for phase in code.phases:
-        for op in phase.body.block.ops:
-            if type(op) not in SCALAR_CYCLES and not isinstance(op, _STRUCTURE):
-                return f"scalar op {op.name} has no code on cpu"
-    return None
+    return uncoded_reason(code, "cpu", SCALAR_CYCLES)
 
 
 def windows_in_pads(body: Block) -> bool:

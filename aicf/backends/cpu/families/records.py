@@ -18,6 +18,7 @@ from aicf.backends.common.record import (
     illegal,
     integer,
     read_entry,
+    read_integer,
     read_part,
     read_parts,
 )
@@ -50,25 +51,9 @@ def pairs(entries: list[tuple[int, int]]) -> ArrayAttr[ArrayAttr[IntegerAttr]]:
     return ArrayAttr([ArrayAttr([integer(out), integer(in_)]) for out, in_ in entries])
 
 
-def get_int(record: Record, key: str) -> int:
-    """An integer entry. Raises RecordError if the record lacks it."""
-    value = record.get(key)
-    if not isinstance(value, IntegerAttr):
-        raise RecordError(f"it lacks the integer '{key}'")
-    return value.value.data
-
-
 def get_bool(record: Record, key: str) -> bool:
     """A bool entry."""
-    return bool(get_int(record, key))
-
-
-def get_text(record: Record, key: str) -> str:
-    """A string entry. Raises RecordError if the record lacks it."""
-    value = record.get(key)
-    if not isinstance(value, StringAttr):
-        raise RecordError(f"it lacks the string '{key}'")
-    return value.data
+    return bool(read_integer(record, key))
 
 
 _GEMM = RecordCodec(GemmSpec)

@@ -280,10 +280,6 @@ def _constant(op: Operation, args: Sequence[str]) -> str:
 
 
 _ORDERED = {"eq": "==", "gt": ">", "ge": ">=", "lt": "<", "le": "<="}
-_CMPF = (
-    *("false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord"),
-    *("ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true"),
-)
 _CMPI = ("==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">=")
 
 
@@ -291,7 +287,7 @@ def _compare_floats(op: Operation, args: Sequence[str]) -> str:
     assert isinstance(op, arith.CmpfOp)
     a, b = args
     ordered, unordered = f"(({a} == {a}) & ({b} == {b}))", f"(({a} != {a}) | ({b} != {b}))"
-    match _CMPF[op.predicate.value.data]:
+    match arith.CMPF_COMPARISON_OPERATIONS[op.predicate.value.data]:
         case "false" | "true" as constant:
             return constant.title()
         case "ord":

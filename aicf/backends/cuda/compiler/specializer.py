@@ -44,6 +44,11 @@ class Snippet:
     result: str = ""
 
 
+def constants_of(decisions: object) -> dict[str, Constant | Snippet]:
+    """The fields of a data class, by their names in capitals."""
+    return {name.upper(): value for name, value in vars(decisions).items()}
+
+
 def part(function: Callable[..., object]) -> Snippet:
     """A snippet written as a function of a template module: its parameters, its statements and what it returns last."""
     node = _syntax(function)

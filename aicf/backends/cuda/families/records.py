@@ -10,11 +10,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntegerAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntegerAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.common.kernel import EARLY_READS, TRIGGERS, Kernel, Schedule
-from aicf.backends.common.record import ROUNDINGS, Record, RecordError, Whole, integer, read_entry
+from aicf.backends.common.record import (
+    ROUNDINGS,
+    Record,
+    RecordError,
+    Whole,
+    integer,
+    read_entry,
+    read_integer,
+)
 from aicf.backends.common.workload import OperandInfo
 from aicf.backends.cuda.target import GpuArch, arch_named
 from aicf.dialects.emit_types import TargetAttr
@@ -44,14 +52,6 @@ def integers(values: Iterable[int]) -> ArrayAttr[IntegerAttr]:
     return ArrayAttr([integer(value) for value in values])
 
 
-def read_integer(record: Record, key: str) -> int:
-    """An integer entry. Raises RecordError if the record lacks it."""
-    value = record.get(key)
-    if not isinstance(value, IntegerAttr):
-        raise RecordError(f"it lacks the integer '{key}'")
-    return value.value.data
-
-
 def read_flag(record: Record, key: str) -> bool:
     """A bool entry. Raises RecordError if the record lacks it."""
     value = record.get(key)
@@ -68,14 +68,6 @@ def read_integers(record: Record, key: str, count: int | None = None) -> tuple[i
     if len(found) != len(entries) or count not in (None, len(found)):
         raise RecordError(f"it lacks '{key}', {count or 'an array of'} integers")
     return found
-
-
-def read_text(record: Record, key: str) -> str:
-    """A string entry. Raises RecordError if the record lacks it."""
-    value = record.get(key)
-    if not isinstance(value, StringAttr):
-        raise RecordError(f"it lacks the string '{key}'")
-    return value.data
 
 
 def read_rounding(record: Record) -> Rounding:
@@ -164,7 +156,6 @@ class CudaKernel(Kernel[Schedule]):
     multiprocessor fewer blocks."""
 
     def tolerates(self, target: TargetAttr, key: str, record: Record, expected: Record) -> bool:
-        """See `Kernel`."""
         if key == "shared_bytes":
             legal = Whole(read_integer(expected, key), arch_named(target.arch.data).shared_bytes)
         elif key == "blocks_per_sm":

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from threading import local
 
 from aicf.backends.cuda.runtime.driver import DeviceFacts, Driver, DriverError, first_device, open_driver
+from aicf.backends.native import DeviceMemory
 
 _DLPACK_CUDA = 2
 
@@ -27,7 +28,7 @@ def _release(driver: Driver) -> None:
         driver.release(0)
 
 
-class CudaDevice:
+class CudaDevice(DeviceMemory):
     """The first GPU of this machine (`CUDA_VISIBLE_DEVICES` orders them), in its primary context.
 
     Raises BackendUnavailable if there is none.
@@ -67,70 +68,55 @@ class CudaDevice:
 
         return run
 
-    # DeviceMemory
+    # Memory
 
     @property
     def name(self) -> str:
-        """See `DeviceMemory`."""
         return f"GPU 0 ({self.facts.name})"
 
     @property
     def dlpack_device(self) -> tuple[int, int]:
-        """See `DeviceMemory`."""
         return _DLPACK_CUDA, 0
 
     def allocate(self, nbytes: int) -> int:
-        """See `DeviceMemory`."""
         return self.enter().allocate(nbytes)
 
     def free(self, address: int) -> None:
-        """See `DeviceMemory`."""
         self.close(self.driver.free, address)
 
     def allocate_pinned(self, nbytes: int) -> int:
-        """See `DeviceMemory`."""
         return self.enter().allocate_pinned(nbytes)
 
     def free_pinned(self, address: int) -> None:
-        """See `DeviceMemory`."""
         self.close(self.driver.free_pinned, address)
 
     def available(self) -> tuple[int, int]:
-        """See `DeviceMemory`."""
         return self.enter().available()
 
     def open_stream(self) -> int:
-        """See `DeviceMemory`."""
         return self.enter().open_stream()
 
     def close_stream(self, stream: int) -> None:
-        """See `DeviceMemory`."""
         self.close(self.driver.close_stream, stream)
 
     def upload(self, target: int, source: int, nbytes: int, stream: int) -> None:
-        """See `DeviceMemory`."""
         self.enter().upload(target, source, nbytes, stream)
 
     def download(self, target: int, source: int, nbytes: int, stream: int) -> None:
-        """See `DeviceMemory`."""
         self.enter().download(target, source, nbytes, stream)
 
     def copy(self, target: int, source: int, nbytes: int, stream: int) -> None:
-        """See `DeviceMemory`."""
         self.enter().copy(target, source, nbytes, stream)
 
     def clear(self, target: int, nbytes: int, stream: int) -> None:
-        """See `DeviceMemory`."""
         self.enter().clear(target, nbytes, stream)
 
     def follow(self, stream: int, other: int) -> None:
-        """See `DeviceMemory`."""
         with self.event() as event:
             self.driver.record(event, other)
             self.driver.wait(stream, event)
 
     def synchronize(self, stream: int) -> None:
-        """See `DeviceMemory`."""
         self.enter().synchronize(stream)
 
     @contextmanager

@@ -26,6 +26,7 @@ from aicf.backends.cuda.runtime.device_program import (
     TensorMap,
 )
 from aicf.backends.cuda.runtime.driver import LOST, Arguments, Driver, DriverError, GraphEdge, KernelParams
+from aicf.backends.native import DeviceGraph
 from aicf.errors import AicfError, CaptureError
 
 DESCRIPTOR_BYTES = 128
@@ -68,7 +69,7 @@ class _Kernel:
     pointers: tuple[tuple[int, Address], ...]
 
 
-class CapturedProgram:
+class CapturedProgram(DeviceGraph):
     """See `DeviceGraph`.
 
     Args:
@@ -122,7 +123,6 @@ class CapturedProgram:
 
     @property
     def launch(self) -> Callable[[], None]:
-        """See `DeviceGraph`."""
         return self._launch
 
     # Parameters
@@ -259,7 +259,6 @@ class CapturedProgram:
     # One instruction at a time
 
     def run_eagerly(self, around: Callable[[str], AbstractContextManager[Any]]) -> None:
-        """See `DeviceGraph`."""
         driver = self._device.enter()
         for node, kernel in zip(self._program.nodes(), self._kernels, strict=True):
             try:

@@ -20,7 +20,7 @@ from aicf.backends.cuda.runtime.graph import CapturedProgram, LibraryCaller, des
 from aicf.backends.cuda.runtime.module_check import check_module
 from aicf.backends.cuda.runtime.storage import read
 from aicf.backends.cuda.target import runs_on
-from aicf.backends.native import NativeCode
+from aicf.backends.native import DeviceCode, NativeCode
 from aicf.errors import ArtifactError, BackendUnavailable, CaptureError
 from aicf.extras import install
 
@@ -68,8 +68,8 @@ def _other_gpu(facts: DeviceFacts) -> str:
     return f"{facts.name} has {capability_text(facts)}, for which this release makes no code; use target cpu"
 
 
-class CudaCode:
-    """Loaded code of a module, see `DeviceCode`.
+class CudaCode(DeviceCode):
+    """Loaded code of a module.
 
     Args:
         module: Its programs.
@@ -104,15 +104,12 @@ class CudaCode:
 
     @property
     def memory(self) -> CudaDevice:
-        """See `DeviceCode`."""
         return self._device
 
     def instructions(self, symbol: str) -> tuple[str, ...]:
-        """See `DeviceCode`."""
         return tuple(dict.fromkeys(node.name for node in self._program(symbol).nodes()))
 
     def capture(self, symbol: str, table: Sequence[int], descriptors: int, stream: int) -> CapturedProgram:
-        """See `DeviceCode`."""
         program = self._program(symbol)
         if len(table) != program.table_size:
             raise ArtifactError(f"entry '{symbol}' takes another pointer table; compile the program again")
@@ -136,14 +133,13 @@ def _load(device: CudaDevice, symbol: str, image: bytes, cleanup: ExitStack) -> 
 
 
 @dataclass(frozen=True)
-class _Library:
+class _Library(LibraryCaller):
     """An open library, by the module that calls it."""
 
     module: Any
     handle: object
 
     def call(self, node: LibraryNode, addresses: tuple[int, ...], stream: int) -> None:
-        """See `LibraryCaller`."""
         self.module.call(self.handle, node, addresses, stream)
 
 

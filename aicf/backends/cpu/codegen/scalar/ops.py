@@ -192,31 +192,13 @@ def _constant(s: Scalars, op: Operation, _: Sequence[Value]) -> Value:
     return s.em.const(dtype, s.lanes, value)
 
 
-_CMPF = (
-    "false",
-    "oeq",
-    "ogt",
-    "oge",
-    "olt",
-    "ole",
-    "one",
-    "ord",
-    "ueq",
-    "ugt",
-    "uge",
-    "ult",
-    "ule",
-    "une",
-    "uno",
-    "true",
-)
 _CMPI = ("==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">=")
 _LLVM_ORDER = {"eq": "==", "gt": ">", "ge": ">=", "lt": "<", "le": "<=", "ne": "!=", "rd": "ord", "no": "uno"}
 
 
 def _cmpf(s: Scalars, op: Operation, operands: Sequence[Value]) -> Value:
     assert isinstance(op, arith.CmpfOp)
-    predicate = _CMPF[op.predicate.value.data]
+    predicate = arith.CMPF_COMPARISON_OPERATIONS[op.predicate.value.data]
     if predicate in ("false", "true"):
         return s.em.const("i1", s.lanes, predicate == "true")
     order = _LLVM_ORDER[predicate[1:]]

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from aicf.backends.base import Launch
-from aicf.backends.common.record import read_number
+from aicf.backends.common.record import read_integer, read_number
 from aicf.backends.cpu.codegen.call import Call, require_workspace, strided
 from aicf.backends.cpu.codegen.ir_builder import Emitter
 from aicf.backends.cpu.families.attention.schedule import read_attention
 from aicf.backends.cpu.families.attention.template import AttentionPointers, emit_attention
-from aicf.backends.cpu.families.records import (
-    attention_spec,
-    get_bool,
-    get_int,
-)
+from aicf.backends.cpu.families.records import attention_spec, get_bool
 
 
 def emit(em: Emitter, launch: Launch, call: Call) -> None:
     """Attention."""
-    past = get_int(launch.record, "past") if get_bool(launch.record, "causal") else None
+    past = read_integer(launch.record, "past") if get_bool(launch.record, "causal") else None
     nan_as_zero = get_bool(launch.record, "nan_as_zero")
     problem = read_attention([strided(ref) for ref in launch.ins], strided(launch.outs[0]), past, nan_as_zero)
     spec = attention_spec(launch.record, problem, em.level.has_fma)

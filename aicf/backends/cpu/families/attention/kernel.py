@@ -7,7 +7,7 @@ from math import prod
 
 from xdsl.ir import Attribute, BlockArgument
 
-from aicf.backends.common.record import Record
+from aicf.backends.common.record import Record, read_integer
 from aicf.backends.common.workload import OperandInfo, Workload
 from aicf.backends.cpu.families.attention.schedule import (
     AttentionProblem,
@@ -22,20 +22,13 @@ from aicf.backends.cpu.families.gemm.kernel import FIXED_SPLITS, GemmKernel
 from aicf.backends.cpu.families.gemm.problem import contiguous
 from aicf.backends.cpu.families.gemm.schedule import MEETING_CYCLES, NOMINAL_GHZ, SPLITS, traffic_cycles
 from aicf.backends.cpu.families.legality import (
-    DETERMINISM,
     level_reason,
     strided,
     threads_of,
     threads_reason,
     variant_of,
 )
-from aicf.backends.cpu.families.records import (
-    ATTENTION_VERSION,
-    attention_record,
-    attention_spec,
-    get_bool,
-    get_int,
-)
+from aicf.backends.cpu.families.records import ATTENTION_VERSION, attention_record, attention_spec, get_bool
 from aicf.backends.cpu.target import ACCUMULATORS, ELEMENT_BYTES, FLOATS, HALVES
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.kinds import FLAGS
@@ -57,15 +50,12 @@ class AttentionKernel(CpuKernel[AttentionSpec]):
     """The lowest level that has its instructions; the portable variant runs anywhere."""
     simplicity: int
     version: int = ATTENTION_VERSION
-    determinism: str = DETERMINISM
     kinds: frozenset[str] = frozenset({"attention"})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         return _attention_reason(work) or level_reason(target, self.level)
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        """See `Kernel`."""
         return cost_us(self.schedule(work, target))
 
     def unfused_us(self, work: Workload, target: TargetAttr) -> float:
@@ -86,21 +76,17 @@ class AttentionKernel(CpuKernel[AttentionSpec]):
         return _PARTS * (parts + cycles / NOMINAL_GHZ / 1000)
 
     def schedule(self, work: Workload, target: TargetAttr) -> AttentionSpec:
-        """See `Kernel`."""
         splits = FIXED_SPLITS if work.batch_invariant else SPLITS
         return choose(_problem(work), variant_of(target, self.level), threads_of(target), splits)
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: AttentionSpec) -> dict[str, Attribute]:
-        """See `Kernel`."""
         named = {name: work.attrs[name] for name in ("scale", "causal", "past", "nan_as_zero")}
         return {**attention_record(schedule), **named}
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> AttentionSpec:
-        """See `Kernel`."""
         return attention_spec(record, _problem(work), variant_of(target, self.level).has_fma)
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: AttentionSpec) -> str | None:
-        """See `Kernel`."""
         return threads_reason(schedule.threads, target)
 
     def fixed_order(self, work: Workload, target: TargetAttr) -> str:
@@ -111,7 +97,7 @@ class AttentionKernel(CpuKernel[AttentionSpec]):
 
 
 def _problem(work: Workload) -> AttentionProblem:
-    past = get_int(work.attrs, "past") if get_bool(work.attrs, "causal") else None
+    past = read_integer(work.attrs, "past") if get_bool(work.attrs, "causal") else None
     nan_as_zero = get_bool(work.attrs, "nan_as_zero")
     operands = [strided(operand) for operand in work.operands]
     return read_attention(operands, strided(work.results[0]), past, nan_as_zero)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from aicf.backends.cpu.codegen.ir_builder import Emitter, Value
 from aicf.backends.cpu.codegen.scalar.ops import Scalars
 from aicf.backends.cpu.families.attention.schedule import AttentionSpec, Matrix
-from aicf.backends.cpu.families.gemm.pack.template import Rows, emit_pack, emit_widened_rows
+from aicf.backends.cpu.families.gemm.pack.template import Packer, Rows, emit_widened_rows
 from aicf.backends.cpu.families.gemm.schedule import GemmSpec
 from aicf.backends.cpu.families.gemm.template import Epilogue, GemmPointers, Tile, emit_gemm, emit_share
 from aicf.backends.cpu.families.loops.reductions import combined
@@ -70,17 +70,9 @@ class _Attention:
         return [em.address(base, start, self.dtype) for start in starts]
 
     def run(self) -> None:
-        em, count = self.em, self.problem.count
-
-        def body(number: Value, _: list[Value]) -> list[Value]:
-            self.batch_element(number)
-            return []
-
-        if self.spec.share == "batches":
-            low, high = share_of(em, count, self.pointers.tid, self.pointers.nthreads)
-            em.loop(low, high, 1, [], body)
-        else:
-            em.loop(0, count, 1, [], body)
+        em, count, threads = self.em, self.problem.count, (self.pointers.tid, self.pointers.nthreads)
+        bounds = share_of(em, count, *threads) if self.spec.share == "batches" else (0, count)
+        em.each(*bounds)(self.batch_element)
 
     def batch_element(self, number: Value) -> None:
         p, spec, pointers = self.problem, self.spec, self.pointers
@@ -103,8 +95,8 @@ class _Attention:
 
     def pack(self, source: Value, k: int, columns: int, product: GemmSpec, target: Value) -> None:
         """The right operand of a product, in the type of the scores."""
-        sizes, strides = (self.spec.lanes, k, columns, product.nr), product.problem.b_strides
-        emit_pack(self.em, self.element, *sizes, strides, source, target, self.dtype)
+        sizes = (self.spec.lanes, k, product.nr, product.problem.b_strides)
+        Packer(self.em, self.element, self.dtype, *sizes).matrix(columns, source, target)
 
     def _index(self, number: Value) -> list[Value]:
         """The position of a batch element in each batch dim."""
@@ -131,12 +123,8 @@ class _Attention:
             own_mask = None if p.mask is None else em.moved(mask, first, p.mask.row, p.mask_element)
             self.block(_Block(first, count, keys), own_q, v, own_result, own_mask)
 
-        def run(keys: int) -> Callable[[Value, list[Value]], list[Value]]:
-            def body(number: Value, _: list[Value]) -> list[Value]:
-                block(number, rows, keys)
-                return []
-
-            return body
+        def run(keys: int) -> Callable[[Value], None]:
+            return lambda number: block(number, rows, keys)
 
         def tail(keys: int) -> None:
             block(em.index(full), p.m - full * rows, keys)
@@ -146,7 +134,7 @@ class _Attention:
             emit_share(em, self.spec.blocks, full, threads, run(p.n), lambda: tail(p.n))
             return
         for first, end, keys in self.spec.runs:
-            em.loop(first, min(end, full), 1, [], run(keys))
+            em.each(first, min(end, full))(run(keys))
             if end > full:
                 tail(keys)
 
@@ -159,15 +147,14 @@ class _Attention:
             q = self.queries
         self.product(scores, q, self.keys, self.score(mask, block.first))
 
-        def body(row: Value, _: list[Value]) -> list[Value]:
+        @em.each(0, rows)
+        def body(row: Value) -> None:
             weights = em.moved(self.scores, row, spec.row_elements, self.dtype)
             total = self.exponentials(weights, keys)
             if self.problem.nan_as_zero:
                 total = self.nan_as_zero(weights, total, keys)
             em.store(total, em.address(self.sums, row, self.dtype), self.dtype, 1)
-            return []
 
-        em.loop(0, rows, 1, [], body)
         output = replace(spec.output, problem=self.problem.output(rows, spec.row_elements, keys))
         self.product(output, self.scores, v, self.divided(result))
 
@@ -277,11 +264,9 @@ class _Attention:
         def fill() -> None:
             zero = em.const(self.dtype, lanes, 0.0)
 
-            def body(at: Value, _: list[Value]) -> list[Value]:
+            @em.each(0, -(-keys // lanes))
+            def body(at: Value) -> None:
                 em.store(zero, em.address(row, em.scaled(at, lanes), self.dtype), self.dtype, lanes)
-                return []
-
-            em.loop(0, -(-keys // lanes), 1, [], body)
 
         em.when(is_nan, fill)
         return em.b.select(is_nan, em.const(self.dtype, 1, 1.0), total)

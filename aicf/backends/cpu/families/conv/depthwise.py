@@ -27,27 +27,19 @@ class _Planes(ConvCode):
     def run(self) -> None:
         em, p, spec = self.em, self.p, self.spec
 
-        def image(n: Value, _: list[Value]) -> list[Value]:
+        @em.each(0, p.batch)
+        def image(n: Value) -> None:
             x = em.moved(self.pointers.x, n, p.x_strides[0], self.element)
+            groups = share_of(em, p.groups, *self.threads) if spec.threads > 1 else (0, p.groups)
 
-            def group(g: Value, _: list[Value]) -> list[Value]:
+            @em.each(*groups)
+            def group(g: Value) -> None:
                 own = em.moved(x, g, p.x_strides[1], self.element)
                 seen = self.image(own, em.index(0), p.counts[0], 1)
 
-                def output(number: Value, _: list[Value]) -> list[Value]:
+                @em.each(0, p.outputs)
+                def output(number: Value) -> None:
                     self.channel(n, em.b.add(em.scaled(g, p.outputs), number), seen)
-                    return []
-
-                em.loop(0, p.outputs, 1, [], output)
-                return []
-
-            if spec.threads > 1:
-                em.loop(*share_of(em, p.groups, *self.threads), 1, [], group)
-            else:
-                em.loop(0, p.groups, 1, [], group)
-            return []
-
-        em.loop(0, p.batch, 1, [], image)
 
     def channel(self, n: Value, channel: Value, image: Image) -> None:
         """All pixels of one output channel."""
@@ -62,7 +54,8 @@ class _Planes(ConvCode):
         full = p.counts[1] // chunk * chunk
         rest = p.counts[1] - full
 
-        def row(number: Value, _: list[Value]) -> list[Value]:
+        @em.each(0, p.counts[0])
+        def row(number: Value) -> None:
             line = em.moved(image.start, number, p.strides[0] * image.row, self.dtype)
             first = em.scaled(number, p.counts[1])
 
@@ -72,19 +65,15 @@ class _Planes(ConvCode):
                 where = (channel, em.b.add(first, at))
                 self.epilogue(em, Tile((n,), *where, spec.lanes, active, [acc], self.dtype))
 
-            def body(at: Value, _: list[Value]) -> list[Value]:
+            @em.each(0, full, chunk)
+            def body(at: Value) -> None:
                 vectors(at, (spec.lanes,) * spec.tile_vectors)
-                return []
 
-            em.loop(0, full, chunk, [], body)
             if rest:
                 vectors(
                     em.index(full),
                     tuple(min(spec.lanes, rest - at) for at in range(0, rest, spec.lanes)),
                 )
-            return []
-
-        em.loop(0, p.counts[0], 1, [], row)
 
     def sums(
         self, start: Value, image: Image, weights: Sequence[Value], active: tuple[int, ...]
@@ -165,12 +154,10 @@ class _Channels(ConvCode):
         self.share = PanelShare(em, p.groups, self.spec.nr, self.threads if self.spec.threads > 1 else None)
         corner = -p.low[0] * p.x_strides[2] - p.low[1] * p.x_strides[3]
 
-        def image(n: Value, _: list[Value]) -> list[Value]:
+        @em.each(0, p.batch)
+        def image(n: Value) -> None:
             x = em.moved(self.pointers.x, n, p.x_strides[0], self.dtype)
             self.rows(n, em.address(x, corner, self.dtype))
-            return []
-
-        em.loop(0, p.batch, 1, [], image)
 
     def zeros(self) -> Value:
         """What a panel of channels finds beyond the input."""
@@ -186,14 +173,12 @@ class _Channels(ConvCode):
         em, p = self.em, self.p
         for rows in self.p.along(0):
 
-            def row(number: Value, _: list[Value], rows: Stretch = rows) -> list[Value]:
+            @em.each(rows.start, rows.stop)
+            def row(number: Value, rows: Stretch = rows) -> None:
                 start = em.moved(corner, number, p.strides[0] * p.x_strides[2], self.dtype)
                 own = _Row(n, number, start, None if rows.is_inside else self.inside(number, 0))
                 for columns in self.p.along(1):
                     self.columns(own, columns)
-                return []
-
-            em.loop(rows.start, rows.stop, 1, [], row)
 
     def inside(self, number: Value, dim: int) -> list[Value]:
         """For each row, or column, of window `number` whether it lies in the input."""
@@ -221,11 +206,10 @@ class _Channels(ConvCode):
 
             self.share.each(panel)
 
-        def body(at: Value, _: list[Value]) -> list[Value]:
+        @em.each(columns.start, full, size)
+        def body(at: Value) -> None:
             tile(at, size)
-            return []
 
-        em.loop(columns.start, full, size, [], body)
         if full < columns.stop:
             tile(em.index(full), columns.stop - full)
 

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import AnyFloat, ArrayAttr, IntegerType, StringAttr, 
 from xdsl.ir import Attribute
 
 from aicf.backends.common.loop_nest import index_ops, sums_type
-from aicf.backends.common.record import Record, integer
+from aicf.backends.common.record import Record, integer, read_integer, read_text
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.conv.candidates import ConvQuery, ranked
 from aicf.backends.cpu.families.conv.costs import EpilogueCycles, epilogue_cycles
@@ -35,7 +35,6 @@ from aicf.backends.cpu.families.gemm.pack.kernel import PACKED_B, pack_record
 from aicf.backends.cpu.families.gemm.pack.schedule import packed_bytes
 from aicf.backends.cpu.families.gemm.problem import contiguous
 from aicf.backends.cpu.families.legality import (
-    DETERMINISM,
     code_reason,
     level_reason,
     may_alias,
@@ -45,7 +44,7 @@ from aicf.backends.cpu.families.legality import (
     variant_of,
 )
 from aicf.backends.cpu.families.loops.schedule import point_cycles
-from aicf.backends.cpu.families.records import get_int, get_text, rounding_record
+from aicf.backends.cpu.families.records import rounding_record
 from aicf.backends.cpu.target import FLOATS, HALVES, SHORT_INTEGERS
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
@@ -63,31 +62,24 @@ class ConvKernel(CpuKernel[ConvSpec]):
     """The lowest level that has its instructions; the portable variant runs anywhere."""
     simplicity: int
     version: int = 5
-    determinism: str = DETERMINISM
     kinds: frozenset[str] = frozenset({"conv"})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         return _conv_reason(work) or level_reason(target, self.level)
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        """See `Kernel`."""
         return self._ranked(work, target)[0][0]
 
     def schedule(self, work: Workload, target: TargetAttr) -> ConvSpec:
-        """See `Kernel`."""
         return self._ranked(work, target)[0][1]
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> ConvSpec:
-        """See `Kernel`."""
         return read_conv_spec(record, _problem(work), variant_of(target, self.level).has_fma)
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: ConvSpec) -> str | None:
-        """See `Kernel`."""
         return threads_reason(schedule.threads, target)
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: ConvSpec) -> dict[str, Attribute]:
-        """See `Kernel`."""
         entries = {**conv_record(schedule), **work.attrs}
         if schedule.prepared:
             entries["layouts"] = _layouts(work, schedule)
@@ -106,7 +98,7 @@ class ConvKernel(CpuKernel[ConvSpec]):
     ) -> dict[str, str]:
         """See `Kernel`: predicted times, and why tiles may not be transformed that could be."""
         found = self._ranked(work, target)
-        taken = _algorithm(get_text(record, "algorithm"), get_int(record, "output_tile"))
+        taken = _algorithm(read_text(record, "algorithm"), read_integer(record, "output_tile"))
         times: dict[str, float] = {}
         for us, spec in found:
             times.setdefault(_algorithm(spec.algorithm, spec.output_tile), us)
@@ -211,7 +203,7 @@ def _types_reason(work: Workload) -> str | None:
     if x.dtype in SHORT_INTEGERS:
         if sums_type(work.code, [work.results[0].dtype]) != "i32":
             return "its short integers are to wrap around in their own type"
-        apart = weight.shape[1] == 1 and get_int(work.attrs, "groups") > 1
+        apart = weight.shape[1] == 1 and read_integer(work.attrs, "groups") > 1
         return "it has one channel a group, and none to pair it with" if apart else None
     if x.dtype not in FLOATS:
         return f"it convolves {', '.join(FLOATS)} and short integers into i32, not {x.dtype}"

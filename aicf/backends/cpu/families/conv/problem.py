@@ -9,8 +9,8 @@ from xdsl.ir import Attribute
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineExpr
 
 from aicf.backends.common.loop_nest import Access, Strided, access_of
+from aicf.backends.common.record import read_integer
 from aicf.backends.cpu.families.conv.schedule import ConvProblem, Pair
-from aicf.backends.cpu.families.records import get_int
 from aicf.backends.cpu.target import ACCUMULATORS
 from aicf.dialects.emit_kernels import KernelOp
 
@@ -23,10 +23,10 @@ def read_conv(
     One dimension is a row of pixels, and so are all pixels where windows are single ones. `sizes` are those of the
     result of the convolution alone: what follows it may have another rank.
     """
-    rank, groups = len(x.shape) - 2, get_int(attrs, "groups")
+    rank, groups = len(x.shape) - 2, read_integer(attrs, "groups")
 
     def pair(name: str, absent: int) -> Pair:
-        values = [get_int(attrs, f"{name}_{dim}") for dim in range(rank)]
+        values = [read_integer(attrs, f"{name}_{dim}") for dim in range(rank)]
         return _pair(values, absent)
 
     batch, channel, *steps = x.strides

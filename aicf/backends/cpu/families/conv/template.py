@@ -70,27 +70,22 @@ class _Direct(ConvCode):
         weight = self.packed_weight()
         panels = spec.panels * p.steps * spec.nr
 
-        def image(n: Value, _: list[Value]) -> list[Value]:
+        @em.each(0, p.batch)
+        def image(n: Value) -> None:
             x = em.moved(self.pointers.x, n, p.x_strides[0], self.element)
 
-            def group(g: Value, _: list[Value]) -> list[Value]:
+            @em.each(0, p.groups)
+            def group(g: Value) -> None:
                 own = em.moved(x, g, p.channels * p.x_strides[1], self.element)
                 self.blocks(n, own, em.moved(weight, g, panels, self.dtype), em.scaled(g, p.outputs))
-                return []
-
-            em.loop(0, p.groups, 1, [], group)
-            return []
-
-        em.loop(0, p.batch, 1, [], image)
 
     def blocks(self, n: Value, x: Value, weight: Value, first: Value) -> None:
         """All rows of the result of one group, whose output channels start at `first`."""
 
+        @self.em.pieces(self.p.counts[0], self.spec.block_rows)
         def block(row: Value, count: int) -> None:
             image = self.image(x, row, count, self.p.channels)
             self.panels(n, image, weight, first, row, count)
-
-        self.em.pieces(self.p.counts[0], self.spec.block_rows, block)
 
     def panels(self, n: Value, image: Image, weight: Value, first: Value, row: Value, rows: int) -> None:
         """A block of rows against all panels of a group."""
@@ -107,18 +102,16 @@ class _Direct(ConvCode):
         """All tiles of a block of rows against one panel."""
         em, spec = self.em, self.spec
 
+        @em.pieces(rows, spec.tile_rows)
         def line(row: Value, count: int) -> None:
             column = 0
             for width, number in spec.width_counts(1):
 
-                def tile(at: Value, _: list[Value], count: int = count, width: int = width) -> list[Value]:
+                @em.each(column, column + number * width, width)
+                def tile(at: Value, count: int = count, width: int = width) -> None:
                     self.tile(image, panel, spot, _Box(row, count, at, width))
-                    return []
 
-                em.loop(column, column + number * width, width, [], tile)
                 column += number * width
-
-        em.pieces(rows, spec.tile_rows, line)
 
     def tile(self, image: Image, panel: Value, spot: _Spot, box: _Box) -> None:
         """One register tile: all products, then the epilogue."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from aicf.backends.cpu.codegen.ir_builder import I8, Emitter, Value
 from aicf.backends.cpu.codegen.scalar.ops import Scalars
 from aicf.backends.cpu.families.conv.schedule import ConvSpec
-from aicf.backends.cpu.families.gemm.pack.pairs import Pairs, emit_pack_pairs, joined
-from aicf.backends.cpu.families.gemm.pack.template import emit_pack
+from aicf.backends.cpu.families.gemm.pack.pairs import PairPacker, Pairs, joined
+from aicf.backends.cpu.families.gemm.pack.template import Packer
 from aicf.backends.cpu.families.gemm.schedule import CACHE_LINE
 from aicf.backends.cpu.families.gemm.template import EpilogueOf
 from aicf.backends.cpu.target import ELEMENT_BYTES
@@ -81,11 +81,10 @@ class ConvCode:
             return
         together = 2 if p.pairs else 1
 
+        @em.panels(channels, together)
         def unit(number: Value, present: int) -> None:
             source = em.moved(x, number, together * p.x_strides[1], self.element)
             self.copy_rows(source, em.moved(self.copied, number, spec.plane, self.dtype), top, rows, present)
-
-        em.panels(channels, together, unit)
 
     def copy_rows(self, source: Value, target: Value, top: Value, rows: int, present: int) -> None:
         """Copies `rows` rows from row `top` of the input on, which may lie beyond it; a unit has so many channels."""
@@ -93,7 +92,8 @@ class ConvCode:
         pitch = self.spec.copy_strides[1]
         reaches_out = p.low[0] > 0 or p.spans[0] - p.low[0] > p.sizes[0]
 
-        def row(number: Value, _: list[Value]) -> list[Value]:
+        @em.each(0, rows)
+        def row(number: Value) -> None:
             at = em.b.add(top, number)
             own = em.moved(target, number, pitch, self.dtype)
 
@@ -106,12 +106,9 @@ class ConvCode:
 
             if not reaches_out:
                 inside()
-                return []
+                return
             below = em.b.icmp_unsigned("<", at, em.index(p.sizes[0]))  # negative numbers are large ones
             em.when(below, inside, lambda: self.fill(own, 0, pitch))
-            return []
-
-        em.loop(0, rows, 1, [], row)
 
     @property
     def copied_columns(self) -> int:
@@ -136,12 +133,11 @@ class ConvCode:
             self.move(source, 1, start, count * step)
         else:
 
-            def pixel(number: Value, _: list[Value]) -> list[Value]:
+            @em.each(0, count)
+            def pixel(number: Value) -> None:
                 from_ = em.moved(source, number, p.x_strides[3], self.element)
                 self.move(from_, 1, em.moved(start, number, step, self.dtype), p.channels)
-                return []
 
-            em.loop(0, count, 1, [], pixel)
         self.fill(target, (low + count) * step, spec.pitch * step)
 
     def move(self, source: Value, step: int, target: Value, count: int, present: int = 1) -> None:
@@ -149,6 +145,7 @@ class ConvCode:
         channels where they are pairs."""
         em, lanes, apart = self.em, self.spec.lanes, self.p.x_strides[1]
 
+        @em.pieces(count, lanes)
         def vector(at: Value, active: int) -> None:
             first = em.moved(source, at, step, self.element)
             loaded = [
@@ -159,8 +156,6 @@ class ConvCode:
             ]
             value = self.unit(loaded)
             em.store(value, em.address(target, at, self.dtype), self.dtype, lanes, active)
-
-        em.pieces(count, lanes, vector)
 
     def unit(self, channels: list[Value]) -> Value:
         """Elements of a channel, or units of those of two."""
@@ -180,10 +175,9 @@ class ConvCode:
                 em.store(self.zero(1), em.address(first, at, self.dtype), self.dtype, 1)
             return
 
+        @em.pieces(stop - start, lanes)
         def vector(at: Value, active: int) -> None:
             em.store(self.zero(lanes), em.address(first, at, self.dtype), self.dtype, lanes, active)
-
-        em.pieces(stop - start, lanes, vector)
 
     def packed_weight(self) -> Value:
         """The panels of all groups; packs them if they are not."""
@@ -192,16 +186,16 @@ class ConvCode:
             return self.pointers.weight
         matrix, strides = spec.weight_columns * p.inner, (1, p.inner)
         pairs = Pairs(p.weight_element, "i16", p.inner, p.taps[0] * p.taps[1])
+        packer = (
+            PairPacker(em, pairs, spec.lanes, spec.nr, strides)
+            if p.pairs
+            else Packer(em, self.element, self.dtype, spec.lanes, p.inner, spec.nr, strides)
+        )
 
-        def pack(number: Value, _: list[Value]) -> list[Value]:
+        @em.each(0, p.groups * p.outputs // spec.weight_columns)
+        def pack(number: Value) -> None:
             source = em.moved(self.pointers.weight, number, matrix, p.weight_element)
             target = em.moved(self.space, number, spec.panels * p.steps * spec.nr, self.dtype)
-            if p.pairs:
-                emit_pack_pairs(em, pairs, spec.lanes, spec.weight_columns, spec.nr, strides, source, target)
-            else:
-                sizes = (spec.lanes, p.inner, spec.weight_columns, spec.nr)
-                emit_pack(em, self.element, *sizes, strides, source, target, self.dtype)
-            return []
+            packer.matrix(spec.weight_columns, source, target)
 
-        em.loop(0, p.groups * p.outputs // spec.weight_columns, 1, [], pack)
         return self.space

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from aicf.backends.base import Launch
 from aicf.backends.common.copy import moves
+from aicf.backends.common.record import read_integer
 from aicf.backends.cpu.codegen.call import Call, strided
 from aicf.backends.cpu.codegen.ir_builder import Emitter
 from aicf.backends.cpu.families.loops.codegen import emit_part
-from aicf.backends.cpu.families.records import (
-    get_int,
-    read_loops,
-)
+from aicf.backends.cpu.families.records import read_loops
 
 
 def emit(em: Emitter, launch: Launch, call: Call) -> None:
     """The elements, moved."""
     target = strided(launch.outs[0])
-    found = moves(launch.body, [strided(ref) for ref in launch.ins], target, get_int(launch.record, "axis"))
+    found = moves(
+        launch.body, [strided(ref) for ref in launch.ins], target, read_integer(launch.record, "axis")
+    )
     assert found is not None, "verify-emit asks the kernel whether it moves elements"
     specs = read_loops(launch.record, [move.nest for move in found])
     for move, spec in zip(found, specs, strict=True):

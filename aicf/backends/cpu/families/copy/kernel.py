@@ -8,21 +8,18 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr
 from xdsl.ir import Attribute
 
-from aicf.backends.common.copy import Move, moves
+from aicf.backends.common.copy import moves_of_work
 from aicf.backends.common.loop_nest import LoopNest
 from aicf.backends.common.record import Record, integer
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
 from aicf.backends.cpu.families.legality import (
-    DETERMINISM,
-    VERSION,
     level_of,
-    strided,
     threads_of,
     threads_reason,
 )
 from aicf.backends.cpu.families.loops.schedule import LoopSpec, choose, cost_us
-from aicf.backends.cpu.families.records import get_int, loop_record, read_loops
+from aicf.backends.cpu.families.records import loop_record, read_loops
 from aicf.dialects.emit_types import TargetAttr
 
 
@@ -32,25 +29,15 @@ class MoveKernel(CpuKernel[Sequence[LoopSpec]]):
 
     id: str
     kinds: frozenset[str]
-    version: int = VERSION
-    determinism: str = DETERMINISM
-    simplicity: int = 0
     reads_body: bool = True
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
-        if len(work.results) != 1 or self._moves(work) is None:
+        if len(work.results) != 1 or moves_of_work(work) is None:
             return "it does more than move elements to one result"
         return None
 
-    def _moves(self, work: Workload) -> list[Move] | None:
-        axis = get_int(work.attrs, "axis") if "axis" in work.attrs else 0
-        return moves(
-            work.body, [strided(operand) for operand in work.operands], strided(work.results[0]), axis
-        )
-
     def _nests(self, work: Workload) -> list[LoopNest]:
-        found = self._moves(work)
+        found = moves_of_work(work)
         assert found is not None, "loops are asked for of legal work"
         return [move.nest for move in found]
 
@@ -59,17 +46,14 @@ class MoveKernel(CpuKernel[Sequence[LoopSpec]]):
         return [(nest, choose(nest, level, threads)) for nest in self._nests(work)]
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        """See `Kernel`."""
         return sum(cost_us(nest, spec) for nest, spec in self._decide(work, target))
 
     def schedule(self, work: Workload, target: TargetAttr) -> Sequence[LoopSpec]:
-        """See `Kernel`."""
         return [spec for _, spec in self._decide(work, target)]
 
     def record_of(
         self, work: Workload, target: TargetAttr, schedule: Sequence[LoopSpec]
     ) -> dict[str, Attribute]:
-        """See `Kernel`."""
         parts = zip(self._nests(work), schedule, strict=True)
         return {
             "axis": work.attrs.get("axis", integer(0)),
@@ -78,11 +62,9 @@ class MoveKernel(CpuKernel[Sequence[LoopSpec]]):
         }
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> Sequence[LoopSpec]:
-        """See `Kernel`."""
         return read_loops(record, self._nests(work))
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: Sequence[LoopSpec]) -> str | None:
-        """See `Kernel`."""
         reasons = (threads_reason(spec.threads, target) for spec in schedule)
         return next((f"in its 'parts', {reason}" for reason in reasons if reason is not None), None)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from aicf.backends.base import Launch
 from aicf.backends.common.loop_nest import LoopNest, one_row
-from aicf.backends.common.record import read_part
+from aicf.backends.common.record import read_integer, read_part, read_text
 from aicf.backends.cpu.codegen.call import Call, require_workspace, strided
 from aicf.backends.cpu.codegen.ir_builder import Emitter
 from aicf.backends.cpu.families.gemm.epilogue import make_epilogue
@@ -14,14 +14,7 @@ from aicf.backends.cpu.families.gemm.problem import GemmWork, read_gemm
 from aicf.backends.cpu.families.gemm.row_program import make_rows
 from aicf.backends.cpu.families.gemm.schedule import GemmSpec
 from aicf.backends.cpu.families.gemm.template import GemmPointers, RowProgram, emit_gemm
-from aicf.backends.cpu.families.records import (
-    gemm_spec,
-    get_bool,
-    get_int,
-    get_text,
-    loop_spec,
-    read_rounding,
-)
+from aicf.backends.cpu.families.records import gemm_spec, get_bool, loop_spec, read_rounding
 from aicf.dialects.emit_types import LayoutAttr
 from aicf.errors import PlanError
 
@@ -52,7 +45,7 @@ def read_products(launch: Launch) -> GemmWork:
     operands, results = ([strided(ref) for ref in refs] for refs in (launch.ins, launch.outs))
     packed = launch.ins[1].layout is not None
     work = read_gemm(launch.kind, operands, results, transposed, launch.code, launch.prologue, packed)
-    if work.batch_in_rows != get_int(launch.record, "batch_in_rows"):
+    if work.batch_in_rows != read_integer(launch.record, "batch_in_rows"):
         raise PlanError(
             f"instruction '{launch.name}': its buffers let {work.batch_in_rows} batch dims become rows, its kernel "
             "record was made for another number: run select-kernels again"
@@ -78,8 +71,8 @@ def _panels(layout: LayoutAttr, dtype: str) -> tuple[int, str, int]:
     """Columns of a panel of a packed weight of type `dtype`, the type of its elements, and how far apart the terms of
     pairs lie, 0 without pairs."""
     entries = layout.parameters_.data
-    element = get_text(entries, "element") if "element" in entries else dtype
-    return get_int(entries, "nr"), element, get_int(entries, "pairs") if "pairs" in entries else 0
+    element = read_text(entries, "element") if "element" in entries else dtype
+    return read_integer(entries, "nr"), element, read_integer(entries, "pairs") if "pairs" in entries else 0
 
 
 def _row_program(launch: Launch, call: Call, nest: LoopNest, operands: Sequence[int]) -> RowProgram:

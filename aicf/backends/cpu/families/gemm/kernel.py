@@ -36,7 +36,6 @@ from aicf.backends.cpu.families.gemm.schedule import (
     traffic_cycles,
 )
 from aicf.backends.cpu.families.legality import (
-    DETERMINISM,
     level_reason,
     may_alias,
     threads_of,
@@ -74,11 +73,9 @@ class GemmKernel(CpuKernel[GemmSchedule]):
     """The lowest level that has its instructions; the portable variant runs anywhere."""
     simplicity: int
     version: int = GEMM_VERSION
-    determinism: str = DETERMINISM
     kinds: frozenset[str] = frozenset(KINDS)
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         if (reason := gemm_reason(work) or products_reason(work)) is not None:
             return reason
         return level_reason(target, self.level)
@@ -87,7 +84,6 @@ class GemmKernel(CpuKernel[GemmSchedule]):
         return variant_of(target, self.level)
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        """See `Kernel`."""
         return self._best(work, target)[0]
 
     def unfused_us(self, work: Workload, target: TargetAttr) -> float:
@@ -111,7 +107,6 @@ class GemmKernel(CpuKernel[GemmSchedule]):
         return min(own, library.cost_us(work, target)) if fits_library else own
 
     def schedule(self, work: Workload, target: TargetAttr) -> GemmSchedule:
-        """See `Kernel`."""
         return self._scheduled(work, target, self._best(work, target)[1])
 
     def _scheduled(self, work: Workload, target: TargetAttr, spec: GemmSpec) -> GemmSchedule:
@@ -123,7 +118,6 @@ class GemmKernel(CpuKernel[GemmSchedule]):
         return GemmSchedule(spec, rows)
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> GemmSchedule:
-        """See `Kernel`."""
         gemm = read_work(work)
         spec = gemm_spec(record, gemm.problem, self._variant(target).has_fma)
         if gemm.rows is None:
@@ -131,13 +125,11 @@ class GemmKernel(CpuKernel[GemmSchedule]):
         return GemmSchedule(spec, loop_spec(read_part(record, "rows"), one_row(gemm.rows).nest))
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: GemmSchedule) -> str | None:
-        """See `Kernel`."""
         if schedule.rows is not None and schedule.rows.threads != 1:
             return f"in its 'rows', its {illegal('threads', schedule.rows.threads, 1)}"
         return threads_reason(schedule.product.threads, target)
 
     def threads_us(self, work: Workload, target: TargetAttr) -> dict[int, float]:
-        """See `Kernel`."""
         best: dict[int, float] = {}
         for us, spec in self._ranked(work, target, 1):
             best.setdefault(spec.threads, us)
@@ -149,7 +141,6 @@ class GemmKernel(CpuKernel[GemmSchedule]):
         return [self.record_of(work, target, schedule) for schedule in found]
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: GemmSchedule) -> dict[str, Attribute]:
-        """See `Kernel`."""
         gemm, spec = read_work(work), schedule.product
         entries = gemm_record(spec)
         entries |= {name: work.attrs[name] for name in _TRANSPOSES}

@@ -18,15 +18,13 @@ def make_rows(row: Row, spec: LoopSpec, operands: Sequence[Value]) -> RowProgram
         *inputs, output = row.strides
         accesses = row.nest.accesses
 
-        def body(i: Value, _: list[Value]) -> list[Value]:
+        @em.each(first, end)
+        def body(i: Value) -> None:
             at = em.b.add(block, i)
             given = zip(operands, inputs, accesses, strict=False)
             read = [em.moved(pointer, at, step, access.dtype) for pointer, step, access in given]
             made = em.moved(target, i, output, accesses[-1].dtype)
             nothing = em.index(0)
             emit_loops(em, row.nest, spec, LoopPointers((*read, made), nothing, nothing))
-            return []
-
-        em.loop(first, end, 1, [], body)
 
     return emit

@@ -19,12 +19,12 @@ from dataclasses import dataclass, replace
 from aicf.backends.cpu.codegen.ir_builder import F32, F64, I8, I32, I64, PTR, Emitter, Value
 from aicf.backends.cpu.codegen.scalar.ops import Scalars, convert
 from aicf.backends.cpu.families.gemm.pack.pairs import (
+    PairPacker,
     Pairs,
-    emit_pair_panel,
     emit_rows_of_pairs,
     widened_pairs,
 )
-from aicf.backends.cpu.families.gemm.pack.template import Rows, emit_pack_panel, emit_widened_rows
+from aicf.backends.cpu.families.gemm.pack.template import Packer, Rows, emit_widened_rows
 from aicf.backends.cpu.families.gemm.schedule import CACHE_LINE, GemmSpec, check
 from aicf.backends.cpu.families.loops.template import share_of
 
@@ -113,7 +113,7 @@ def emit_share(
     total: int,
     full: int,
     threads: tuple[Value, Value],
-    body: Callable[[Value, list[Value]], list[Value]],
+    body: Callable[[Value], None],
     emit_tail: Callable[[], None],
 ) -> None:
     """Give this thread (number, count) its contiguous share of `total` items, of which those past `full` are a tail."""
@@ -124,7 +124,7 @@ def emit_share(
     high = em.b.sdiv(em.b.mul(following, count), nthreads)
     limit = em.index(full)
     stop = em.b.select(em.b.icmp_signed("<", high, limit), high, limit)
-    em.loop(low, stop, 1, [], body)
+    em.each(low, stop)(body)
     if total > full:
         own_tail = em.b.and_(em.b.icmp_signed(">", high, limit), em.b.icmp_signed("<=", low, limit))
         em.when(own_tail, emit_tail)
@@ -139,15 +139,17 @@ def emit_panels(
 ) -> None:
     """`panel` of the number and the width of each panel of `count` columns, or of this thread's share of them."""
     if threads is None:
-        em.panels(count, width, panel)
+        em.panels(count, width)(panel)
         return
     full, rest = divmod(count, width)
-
-    def body(number: Value, _: list[Value]) -> list[Value]:
-        panel(number, width)
-        return []
-
-    emit_share(em, full + (rest > 0), full, threads, body, lambda: panel(em.index(full), rest))
+    emit_share(
+        em,
+        full + (rest > 0),
+        full,
+        threads,
+        lambda number: panel(number, width),
+        lambda: panel(em.index(full), rest),
+    )
 
 
 @dataclass(frozen=True)
@@ -199,21 +201,17 @@ class _Gemm:
             return
         em = self.em
 
-        def body(i: Value, _: list[Value]) -> list[Value]:
+        @em.each(0, self.p.batch[depth])
+        def body(i: Value) -> None:
             a_step = em.index(self.p.a_batch_strides[depth])
             a_next = em.address(a, em.b.mul(i, a_step), self.p.a_element)
             b_next = em.b.add(b_offset, em.b.mul(i, em.index(self.p.b_batch_strides[depth])))
             self.batches((*index, i), a_next, b_next)
-            return []
-
-        em.loop(0, self.p.batch[depth], 1, [], body)
 
     def blocks(self, batch: tuple[Value, ...], a: Value | None, b_offset: Value) -> None:
         """Row blocks; the last may be short."""
-        self.em.pieces(
-            self.p.m,
-            self.spec.mc or self.p.m,
-            lambda row, rows: self.row_block(batch, a, b_offset, row, rows),
+        self.em.pieces(self.p.m, self.spec.mc or self.p.m)(
+            lambda row, rows: self.row_block(batch, a, b_offset, row, rows)
         )
 
     def row_block(
@@ -240,14 +238,10 @@ class _Gemm:
             moved = [em.address(b, b_offset, b_type) for b in bs]
             self.panels(batch, a_block, moved, row, rows, self.epilogue(number))
 
-        def body(number: Value, _: list[Value]) -> list[Value]:
-            product(number)
-            return []
-
         if self.beside == 1:
             product(None)
         else:
-            em.loop(0, self.beside, 1, [], body)
+            em.each(0, self.beside)(product)
 
     def needed_rows(self, rows: int) -> tuple[Value, Value]:
         """Which rows of a block this thread multiplies."""
@@ -318,10 +312,10 @@ class _Gemm:
         start = em.address(b, em.b.mul(col, em.index(p.b_strides[1])), p.b_element)
         if p.pairs:
             pairs = Pairs(p.b_element, p.wide_element, p.k, 1)
-            emit_pair_panel(em, pairs, spec.lanes, spec.nr, columns, p.b_strides, start, space)
-            return
-        sizes = (spec.lanes, p.k, spec.nr, columns)
-        emit_pack_panel(em, p.b_element, *sizes, p.b_strides, start, space, into=p.dtype)
+            packer = PairPacker(em, pairs, spec.lanes, spec.nr, p.b_strides)
+        else:
+            packer = Packer(em, p.b_element, p.dtype, spec.lanes, p.k, spec.nr, p.b_strides)
+        packer.panel(columns, start, space)
 
     def tile(
         self,
@@ -458,7 +452,8 @@ class _Gemm:
         dtype = self.p.dtype
         buffers = (*tile.earlier, self.buffered(tile.acc))
 
-        def body(r: Value, _: list[Value]) -> list[Value]:
+        @em.each(0, rows)
+        def body(r: Value) -> None:
             *earlier, line = (
                 em.address(buffer, em.b.mul(r, em.index(vectors * spec.lanes)), dtype) for buffer in buffers
             )
@@ -467,9 +462,6 @@ class _Gemm:
             ]
             row = em.b.add(tile.row, r)
             epilogue(em, replace(tile, row=row, acc=[values], earlier=tuple(earlier)))
-            return []
-
-        em.loop(0, rows, 1, [], body)
 
 
 class _GroupedGemm(_Gemm):
@@ -482,18 +474,17 @@ class _GroupedGemm(_Gemm):
         panels, tail = divmod(self.p.n, spec.nr)
         full, rest = divmod(panels, spec.group)
 
-        def body(number: Value, _: list[Value]) -> list[Value]:
+        def whole(number: Value) -> None:
             self.group(batch, a, b, em.b.mul(number, em.index(spec.group)), spec.group, 0)
-            return []
 
         def short() -> None:
             self.group(batch, a, b, em.index(full * spec.group), rest, tail)
 
         total = full + (rest + tail > 0)
         if spec.partition == "columns":
-            emit_share(em, total, full, self.threads, body, short)
+            emit_share(em, total, full, self.threads, whole, short)
             return
-        em.loop(0, full, 1, [], body)
+        em.each(0, full)(whole)
         if total > full:
             short()
 
@@ -506,11 +497,10 @@ class _GroupedGemm(_Gemm):
         spaces = self.packed_panels()
 
         def each(panel: Callable[[Value, int], None]) -> None:
-            def body(number: Value, _: list[Value]) -> list[Value]:
+            @em.each(0, panels)
+            def body(number: Value) -> None:
                 panel(number, spec.nr)
-                return []
 
-            em.loop(0, panels, 1, [], body)
             if tail:
                 panel(em.index(panels), tail)
 
@@ -521,6 +511,7 @@ class _GroupedGemm(_Gemm):
 
         each(lambda number, columns: self.pack_b(b, columns, *columns_at(number)))
 
+        @em.pieces(self.p.m, spec.mr)
         def rows(row: Value, count: int) -> None:
             tile = em.address(a, em.b.mul(row, em.index(self.p.a_strides[0])), self.p.dtype)
 
@@ -530,5 +521,3 @@ class _GroupedGemm(_Gemm):
                 self.multiply(spot, tile, [space], number, self.epilogue(None))
 
             each(panel)
-
-        em.pieces(self.p.m, spec.mr, rows)

@@ -2,52 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.ir import Attribute
 
-from aicf.backends.common.record import Record, integer
+from aicf.backends.common.kernel import UndecidedKernel
+from aicf.backends.common.record import integer
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
 from aicf.backends.cpu.families.gemm.schedule import NOMINAL_GHZ
-from aicf.backends.cpu.families.legality import (
-    DETERMINISM,
-    VERSION,
-)
 from aicf.dialects.emit_types import TargetAttr
 
 _LOOKUP_CYCLES = 6
 """Of one index: load, check, jump."""
 
 
-@dataclass(frozen=True)
-class LastUpdateKernel(CpuKernel[None]):
+class LastUpdateKernel(UndecidedKernel, CpuKernel[None]):
     """One pass over the indices; later ones overwrite."""
 
-    id: str = "cpu.last_update"
-    version: int = VERSION
-    determinism: str = DETERMINISM
-    simplicity: int = 0
-    kinds: frozenset[str] = frozenset({"last_update"})
+    id = "cpu.last_update"
+    kinds = frozenset({"last_update"})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         return None
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        """See `Kernel`."""
         cycles = work.operands[0].shape[0] * _LOOKUP_CYCLES + work.results[0].shape[0] / 4
         return cycles / NOMINAL_GHZ / 1000
 
-    def schedule(self, work: Workload, target: TargetAttr) -> None:
-        """See `Kernel`: there is nothing to decide."""
-
     def record_of(self, work: Workload, target: TargetAttr, schedule: None) -> dict[str, Attribute]:
-        """See `Kernel`."""
         return {"threads": integer(1)}
-
-    def read(self, work: Workload, record: Record, target: TargetAttr) -> None:
-        """See `Kernel`."""
 
 
 KERNELS = (LastUpdateKernel(),)

@@ -12,15 +12,12 @@ def emit_last_update(em: Emitter, indices: Strided, result: Strided, source: Val
     rows, step = result.shape[0], result.strides[0]
     none = em.const("i32", 1, -1)
 
-    def clear(row: Value, _: list[Value]) -> list[Value]:
+    @em.each(0, rows)
+    def clear(row: Value) -> None:
         em.store(none, em.moved(target, row, step, "i32"), "i32", 1)
-        return []
 
-    def note(number: Value, _: list[Value]) -> list[Value]:
+    @em.each(0, indices.shape[0])
+    def note(number: Value) -> None:
         row, inside = named_row(em, indices, source, number, rows)
         here = em.b.trunc(number, I32)
         em.when(inside, lambda: em.store(here, em.moved(target, row, step, "i32"), "i32", 1))
-        return []
-
-    em.loop(0, rows, 1, [], clear)
-    em.loop(0, indices.shape[0], 1, [], note)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
 
 from xdsl.ir import Attribute
@@ -12,7 +11,6 @@ from aicf.backends.common.record import Record
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
 from aicf.backends.cpu.families.legality import (
-    DETERMINISM,
     code_reason,
     level_of,
     may_alias,
@@ -31,23 +29,20 @@ and loops over its windows, at least: measured on one core, 1.4 to 1.5 times whe
 where they are two elements apart."""
 
 
-@dataclass(frozen=True)
 class GeneratedKernel(CpuKernel[LoopSpec]):
     """Loops from the generated scalar program: pointwise chains, and reductions with what is around them.
 
     Version 2 adds up sums in blocks.
     """
 
-    id: str = "cpu.generated"
-    version: int = 2
-    determinism: str = DETERMINISM
-    simplicity: int = 1
-    kinds: frozenset[str] = frozenset(
+    id = "cpu.generated"
+    version = 2
+    simplicity = 1
+    kinds = frozenset(
         {"generated", "add", "relu", "bias_add", "reduce_sum", "sgd_step", "layernorm_fwd", "softmax"}
     )
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         if work.code is None:
             return "it is not one set of loops over all elements"
         if is_update(work.code):
@@ -55,7 +50,6 @@ class GeneratedKernel(CpuKernel[LoopSpec]):
         return code_reason(work.code)
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        """See `Kernel`."""
         return cost_us(*_decide(work, target))
 
     def unfused_us(self, work: Workload, target: TargetAttr) -> float:
@@ -63,32 +57,26 @@ class GeneratedKernel(CpuKernel[LoopSpec]):
         return self.cost_us(work, target) / PADDED_WINDOWS if windows_in_pads(work.body) else inf
 
     def threads_us(self, work: Workload, target: TargetAttr) -> dict[int, float]:
-        """See `Kernel`."""
         nest = work_nest(work)
         found = sharings(nest, level_of(target), threads_of(target), work.batch_invariant, work.rounding)
         return {spec.threads: cost_us(nest, spec) for spec in found}
 
     def schedule(self, work: Workload, target: TargetAttr) -> LoopSpec:
-        """See `Kernel`."""
         return _decide(work, target)[1]
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: LoopSpec) -> dict[str, Attribute]:
-        """See `Kernel`."""
         assert work.code is not None
         kinds_in = [operand.dtype for operand in work.operands]
         aliases = may_alias(work.code, kinds_in, [result.dtype for result in work.results])
         return {**loop_record(schedule, work_nest(work)), "may_alias": aliases}
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> LoopSpec:
-        """See `Kernel`."""
         return loop_spec(record, work_nest(work))
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: LoopSpec) -> str | None:
-        """See `Kernel`."""
         return threads_reason(schedule.threads, target)
 
     def fixed_order(self, work: Workload, target: TargetAttr) -> str:
-        """See `Kernel`."""
         nest, spec = _decide(work, target)
         return spec.combination_order(nest)
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from xdsl.ir import SSAValue
 
-from aicf.backends.common.loop_nest import origin, reads
+from aicf.backends.common.loop_nest import origin, reached, reads
 from aicf.backends.cpu.codegen.ir_builder import Value
 from aicf.backends.cpu.codegen.scalar.ops import Scalars, dtype_of
 from aicf.backends.cpu.families.loops.memory import Cursor, LoopMemory, register_of
@@ -145,18 +145,15 @@ class Sweep:
     def _hoist(self) -> None:
         """Compute what does not vary before the loops, so that it is known wherever it is used."""
         memory = self.memory
-        stack: list[SSAValue] = [op.value for op in (*self.reduces, *self.stores)] + list(self.kept)
-        seen: set[SSAValue] = set()
-        while stack:
-            value = stack.pop()
-            if value in seen:
-                continue
-            seen.add(value)
+
+        def needs(value: SSAValue) -> Sequence[SSAValue]:
+            kept = value is not origin(value) and origin(value) in memory.scratch
+            return () if kept or value not in memory.varying else reads(value)
+
+        for value in reached([*(op.value for op in (*self.reduces, *self.stores)), *self.kept], needs):
             if value not in memory.varying:
                 for point in self.points:
                     point.widened(value, self.scalars.lanes)
-            elif value is origin(value) or origin(value) not in memory.scratch:
-                stack.extend(reads(value))
 
     def _nest(self, dims: list[int], cursor: Cursor, position: Value, carried: list[Value]) -> list[Value]:
         """Loops over the reduce dims that are not vectorised; `position` counts scratch elements."""

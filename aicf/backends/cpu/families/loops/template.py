@@ -65,15 +65,15 @@ class _Loops:
             return
         dim = self.nest.dims[dims[0]]
 
-        def body(i: Value, _: list[Value]) -> list[Value]:
+        @self.em.each(*self.share(dims[0], dim.size))
+        def body(i: Value) -> None:
             self.parallel(dims[1:], self.memory.moved(cursor, dims[0], i))
-            return []
 
-        if dims[0] == self.spec.partition_dim:
-            low, high = share_of(self.em, dim.size, self.pointers.tid, self.pointers.nthreads)
-            self.em.loop(low, high, 1, [], body)
-        else:
-            self.em.loop(0, dim.size, 1, [], body)
+    def share(self, dim: int, count: int) -> tuple[Value | int, Value | int]:
+        """First and end of the steps along a dim: those of this thread where threads share it, else all."""
+        if dim != self.spec.partition_dim:
+            return 0, count
+        return share_of(self.em, count, self.pointers.tid, self.pointers.nthreads)
 
     def points(self, cursor: Cursor) -> None:
         """All points along the vector dim, or the one point."""
@@ -84,11 +84,11 @@ class _Loops:
         chunk = spec.lanes * spec.unroll
         full = vector.size // chunk
 
-        def body(i: Value, _: list[Value]) -> list[Value]:
+        @em.each(*self.share(spec.vector_dim, full))
+        def body(i: Value) -> None:
             self.block(
                 self.memory.moved(cursor, spec.vector_dim, em.scaled(i, chunk)), [spec.lanes] * spec.unroll
             )
-            return []
 
         rest = vector.size - full * chunk
         actives = [min(spec.lanes, rest - at) for at in range(0, rest, spec.lanes)]
@@ -96,16 +96,11 @@ class _Loops:
         def tail() -> None:
             self.block(self.memory.moved(cursor, spec.vector_dim, em.index(full * chunk)), actives)
 
-        if spec.partition_dim != spec.vector_dim:
-            em.loop(0, full, 1, [], body)
-            if rest:
-                tail()
-            return
-        low, high = share_of(em, full, self.pointers.tid, self.pointers.nthreads)
-        em.loop(low, high, 1, [], body)
-        if rest:
+        if rest and spec.partition_dim == spec.vector_dim:
             last = em.b.sub(self.pointers.nthreads, em.index(1))
             em.when(em.b.icmp_signed("==", self.pointers.tid, last), tail)
+        elif rest:
+            tail()
 
     def block(self, cursor: Cursor, actives: list[int]) -> None:
         """All phases for points side by side."""

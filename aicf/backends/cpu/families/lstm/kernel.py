@@ -27,7 +27,7 @@ from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
 from aicf.backends.cpu.families.gemm.pack.kernel import PACKED_B, pack_record
 from aicf.backends.cpu.families.gemm.schedule import NOMINAL_GHZ
-from aicf.backends.cpu.families.legality import DETERMINISM, VERSION, level_of
+from aicf.backends.cpu.families.legality import level_of
 from aicf.backends.cpu.families.vectors import VECTOR_LANES, lanes_reason
 from aicf.backends.cpu.target import ELEMENT_BYTES
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
@@ -112,18 +112,13 @@ def read_sizes(record: Record, states: Sequence[int]) -> LstmSizes:
     return sizes
 
 
-@dataclass(frozen=True)
 class LstmKernel(CpuKernel[LstmSizes]):
     """All steps in one loop over a packed weight; states are read where the step before wrote them."""
 
-    id: str = "cpu.lstm"
-    version: int = VERSION
-    determinism: str = DETERMINISM
-    simplicity: int = 0
-    kinds: frozenset[str] = frozenset({"lstm"})
+    id = "cpu.lstm"
+    kinds = frozenset({"lstm"})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         for what, operand in (
             ("x", work.operands[0]),
             ("first", work.operands[2]),
@@ -142,11 +137,9 @@ class LstmKernel(CpuKernel[LstmSizes]):
         return (sizes.steps * step + packing) / NOMINAL_GHZ / 1000
 
     def schedule(self, work: Workload, target: TargetAttr) -> LstmSizes:
-        """See `Kernel`."""
         return _sizes(work, target)
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: LstmSizes) -> dict[str, Attribute]:
-        """See `Kernel`."""
         order = (
             "ascending k"
             if schedule.split == 1
@@ -162,7 +155,6 @@ class LstmKernel(CpuKernel[LstmSizes]):
         }
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> LstmSizes:
-        """See `Kernel`."""
         sizes = read_sizes(record, work.results[0].shape)
         if (reason := lanes_reason(sizes.lanes, work.results[0].dtype)) is not None:
             raise RecordError(reason)

@@ -63,10 +63,12 @@ class Lstm:
         sizes, lanes = self.sizes, self.sizes.lanes
         rows, columns = self.weight.strides
 
+        @em.panels(self.sizes.hidden, self.sizes.lanes)
         def block(number: Value, active: int) -> None:
             first = em.b.mul(number, em.index(lanes))
 
-            def row(k: Value, _: list[Value]) -> list[Value]:
+            @em.each(0, sizes.hidden)
+            def row(k: Value) -> None:
                 offset = em.b.add(em.b.mul(number, em.index(sizes.hidden)), k)
                 target = em.moved(packed, offset, GATES * lanes, self.dtype)
                 for gate in range(GATES):
@@ -74,11 +76,7 @@ class Lstm:
                     source = em.moved(em.moved(weight, below, rows, self.dtype), k, columns, self.dtype)
                     values = self._column(em, source, rows, active)
                     em.store(values, em.address(target, gate * lanes, self.dtype), self.dtype, lanes)
-                return []
 
-            em.loop(0, sizes.hidden, 1, [], row)
-
-        em.panels(self.sizes.hidden, self.sizes.lanes, block)
         return packed
 
     def _column(self, em: Emitter, source: Value, stride: int, active: int) -> Value:
@@ -95,16 +93,14 @@ class Lstm:
         """The states of one step: all rows of the batch against one block of the weight after the other."""
         sizes = self.sizes
 
+        @em.panels(self.sizes.hidden, self.sizes.lanes)
         def block(number: Value, active: int) -> None:
             panel = em.moved(packed, number, sizes.strides[0], self.dtype)
             column = em.b.mul(number, em.index(sizes.lanes))
 
+            @em.pieces(sizes.batch, sizes.rows)
             def rows(row: Value, count: int) -> None:
                 self._rows(em, panel, x, before, after, column, row, count, active)
-
-            em.pieces(sizes.batch, sizes.rows, rows)
-
-        em.panels(self.sizes.hidden, self.sizes.lanes, block)
 
     def _rows(
         self,

@@ -21,7 +21,7 @@ from aicf.backends.common.multi_tensor import (
 from aicf.backends.common.record import Entry, Record, RecordCodec, illegal, integer
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
-from aicf.backends.cpu.families.legality import DETERMINISM, code_reason, level_of, threads_of, threads_reason
+from aicf.backends.cpu.families.legality import code_reason, level_of, threads_of, threads_reason
 from aicf.backends.cpu.families.loops.schedule import LoopSpec, choose, cost_us
 from aicf.backends.cpu.families.records import loop_record, pairs, read_loops
 from aicf.backends.cpu.target import CpuLevel
@@ -46,25 +46,20 @@ class Updates:
 _CODEC = RecordCodec(Updates)
 
 
-@dataclass(frozen=True)
 class MultiTensorKernel(CpuKernel[Updates]):
     """Loops over the elements of one part after the other; threads share those of each part that has enough.
 
     Version 2 says what becomes of subnormal numbers.
     """
 
-    id: str = "cpu.multi_tensor"
-    version: int = 2
-    determinism: str = DETERMINISM
-    simplicity: int = 0
-    kinds: frozenset[str] = KINDS
+    id = "cpu.multi_tensor"
+    version = 2
+    kinds = KINDS
 
     def flushes_subnormals(self, record: Record) -> bool:
-        """See `CpuKernel`."""
         return read_subnormals(record) != KEEP
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         if (reason := update_reason(work)) is not None:
             return reason
         assert work.code is not None
@@ -73,16 +68,13 @@ class MultiTensorKernel(CpuKernel[Updates]):
         return code_reason(work.code)
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        """See `Kernel`."""
         return sum(cost_us(nest, spec) for nest, spec in _decide(work, target))
 
     def schedule(self, work: Workload, target: TargetAttr) -> Updates:
-        """See `Kernel`."""
         parts = [spec for _, spec in _decide(work, target)]
         return Updates(parts, ZERO if can_flush(level_of(target)) else KEEP)
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: Updates) -> dict[str, Attribute]:
-        """See `Kernel`."""
         assert work.code is not None
         parts = zip(_nests(work), schedule.parts, strict=True)
         aliases = same_type(overwritten(work.code, update_of_work(work)), work)
@@ -94,11 +86,9 @@ class MultiTensorKernel(CpuKernel[Updates]):
         }
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> Updates:
-        """See `Kernel`."""
         return Updates(read_loops(record, _nests(work)), read_subnormals(record))
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: Updates) -> str | None:
-        """See `Kernel`."""
         if schedule.subnormals == ZERO and not can_flush(level_of(target)):
             return f"its {illegal('subnormals', ZERO, KEEP)} on {target.arch.data}"
         reasons = (threads_reason(spec.threads, target) for spec in schedule.parts)

@@ -15,7 +15,7 @@ from aicf.backends.common.record import Record
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
 from aicf.backends.cpu.families.gemm.schedule import MEETING_CYCLES, NOMINAL_GHZ
-from aicf.backends.cpu.families.legality import DETERMINISM, level_of, read_threads, threads_of
+from aicf.backends.cpu.families.legality import level_of, read_threads, threads_of
 from aicf.backends.cpu.families.nms.schedule import (
     FAN_OUT,
     SuppressionSpec,
@@ -23,9 +23,6 @@ from aicf.backends.cpu.families.nms.schedule import (
     suppression_spec,
 )
 from aicf.dialects.emit_types import TargetAttr
-
-VERSION = 2
-"""2 brought the tree of scores, and boxes compared a vector at a time."""
 
 
 @dataclass(frozen=True)
@@ -36,31 +33,25 @@ class Suppression:
     threads: int
 
 
-@dataclass(frozen=True)
 class NonMaxSuppressionKernel(CpuKernel[Suppression]):
     """The boxes of a class one by one from a tree of their scores, each compared with those that were kept before."""
 
-    id: str = "cpu.non_max_suppression"
-    version: int = VERSION
-    determinism: str = DETERMINISM
-    simplicity: int = 0
-    kinds: frozenset[str] = frozenset({"non_max_suppression"})
+    id = "cpu.non_max_suppression"
+    version = 2
+    """2 brought the tree of scores, and boxes compared a vector at a time."""
+    kinds = frozenset({"non_max_suppression"})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         return None
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        """See `Kernel`."""
         cycles = _classes(work) * _spec(work, target).cycles
         return cycles / NOMINAL_GHZ / 1000 / _threads(work, target)
 
     def schedule(self, work: Workload, target: TargetAttr) -> Suppression:
-        """See `Kernel`."""
         return Suppression(_spec(work, target), _threads(work, target))
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: Suppression) -> dict[str, Attribute]:
-        """See `Kernel`."""
         return {
             "centred": work.attrs["centred"],
             **suppression_record(schedule.spec, schedule.threads),
@@ -68,7 +59,6 @@ class NonMaxSuppressionKernel(CpuKernel[Suppression]):
         }
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> Suppression:
-        """See `Kernel`."""
         scores, (kept,) = work.operands[1], work.results
         spec = suppression_spec(record, scores.shape[2], kept.shape[2], scores.dtype)
         return Suppression(spec, read_threads(record, target))

@@ -48,14 +48,11 @@ class Ranking:
                 fan_out,
             )
 
-            def note(
-                node: Value, _: list[Value], level: int = level, entries: Value = entries
-            ) -> list[Value]:
+            @em.each(0, below)
+            def note(node: Value, level: int = level, entries: Value = entries) -> None:
                 keys = self._keys(node)[0] if level == 0 else self._node(level - 1, node)[1]
                 em.store(self._highest(keys), em.address(entries, node, self.spec.key), self.spec.key, 1)
-                return []
 
-            em.loop(0, below, 1, [], note)
             below = nodes
         return self._highest(self._node(len(self.spec.levels) - 1, em.index(0))[1])
 

@@ -78,7 +78,10 @@ class Suppression:
         share = em.moved(at.workspace, tid, self.spec.share_bytes, "i8")
         tree = em.address(share, BOX_NUMBERS * self.spec.row, self.dtype)
 
-        def one(number: Value, _: list[Value]) -> list[Value]:
+        low, high = share_of(em, samples * classes, tid, nthreads)
+
+        @em.each(low, high)
+        def one(number: Value) -> None:
             sample, category = (operation(number, em.index(classes)) for operation in (em.b.sdiv, em.b.srem))
             scores, result = (
                 em.moved(
@@ -89,10 +92,6 @@ class Suppression:
             boxes = em.moved(at.boxes, sample, self.boxes.strides[0], self.dtype)
             ranking = Ranking(em, self.spec, scores, self.scores.strides[2], floor, tree)
             self._class(em, ranking, _Class(boxes, result, share, overlap))
-            return []
-
-        low, high = share_of(em, samples * classes, tid, nthreads)
-        em.loop(low, high, 1, [], one)
 
     def _class(self, em: Emitter, ranking: Ranking, at: _Class) -> None:
         """Box by box while there is one and room for it; -1 after the last that is kept."""
@@ -110,11 +109,9 @@ class Suppression:
 
         count, *_ = em.loop_while([em.index(0), ranking.build(), em.index(-1)], goes_on, visit)
 
-        def clear(index: Value, _: list[Value]) -> list[Value]:
+        @em.each(count, limit)
+        def clear(index: Value) -> None:
             self._write(em, at, index, em.index(-1))
-            return []
-
-        em.loop(count, limit, 1, [], clear)
 
     def _visited(self, em: Emitter, at: _Class, number: Value, count: Value) -> Value:
         """How many boxes are kept, with this one if it overlaps none of the `count` before it."""

@@ -54,12 +54,10 @@ class PoolChannels(PoolCode):
         em, p = self.em, self.p
         corner = -sum(axis.low * step for axis, step in zip(p.axes, p.x_strides[2:], strict=True))
 
-        def image(n: Value, _: list[Value]) -> list[Value]:
+        @em.each(0, p.batch)
+        def image(n: Value) -> None:
             x = em.address(em.moved(self.pointers.x, n, p.x_strides[0], self.dtype), corner, self.dtype)
             self.along(0, _Windows(x, em.moved(self.pointers.y, n, p.y_strides[0], self.dtype)))
-            return []
-
-        em.loop(0, p.batch, 1, [], image)
 
     def stretches(self, dim: int) -> list[Stretch]:
         """The results along a dimension."""
@@ -75,7 +73,8 @@ class PoolChannels(PoolCode):
             return
         for stretch in self.stretches(dim):
 
-            def body(coordinate: Value, _: list[Value], is_inside: bool = stretch.is_inside) -> list[Value]:
+            @em.each(stretch.start, stretch.stop)
+            def body(coordinate: Value, is_inside: bool = stretch.is_inside) -> None:
                 own = replace(
                     windows,
                     x=em.moved(windows.x, coordinate, p.axes[dim].stride * p.x_strides[2 + dim], self.dtype),
@@ -84,9 +83,6 @@ class PoolChannels(PoolCode):
                     inside=(*windows.inside, is_inside),
                 )
                 self.along(dim + 1, own)
-                return []
-
-            em.loop(stretch.start, stretch.stop, 1, [], body)
 
     def window(self, windows: _Windows, index: Value, channels: int) -> None:
         """The results of a panel of channels at one place."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.ir import Attribute
 
 from aicf.backends.common.record import Record
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
-from aicf.backends.cpu.families.legality import DETERMINISM, level_of, strided, threads_of, threads_reason
+from aicf.backends.cpu.families.legality import level_of, strided, threads_of, threads_reason
 from aicf.backends.cpu.families.pool.schedule import (
     PoolProblem,
     PoolSpec,
@@ -22,39 +20,30 @@ from aicf.backends.cpu.families.pool.schedule import (
 from aicf.dialects.emit_types import TargetAttr
 
 
-@dataclass(frozen=True)
 class PoolKernel(CpuKernel[PoolSpec]):
     """The rows of a window into one row in cache, with what lies around it, and then its columns; or, where channels
     lie side by side, vectors of those over all elements of a window."""
 
-    id: str = "cpu.pool"
-    version: int = 2
-    determinism: str = DETERMINISM
-    simplicity: int = 0
-    kinds: frozenset[str] = frozenset({"pool"})
+    id = "cpu.pool"
+    version = 2
+    kinds = frozenset({"pool"})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         return refusal(_problem(work))
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        """See `Kernel`."""
         return self.schedule(work, target).cost_us()
 
     def schedule(self, work: Workload, target: TargetAttr) -> PoolSpec:
-        """See `Kernel`."""
         return choose(_problem(work), level_of(target), threads_of(target))
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: PoolSpec) -> dict[str, Attribute]:
-        """See `Kernel`."""
         return {**pool_record(schedule), **work.attrs}
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> PoolSpec:
-        """See `Kernel`."""
         return read_pool_spec(record, _problem(work))
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: PoolSpec) -> str | None:
-        """See `Kernel`."""
         return threads_reason(schedule.threads, target)
 
     def fixed_order(self, work: Workload, target: TargetAttr) -> str:

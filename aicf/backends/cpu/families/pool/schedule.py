@@ -14,10 +14,18 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.common.loop_nest import Strided
-from aicf.backends.common.record import Entry, Record, RecordCodec, RecordError, Whole, illegal
+from aicf.backends.common.record import (
+    Entry,
+    Record,
+    RecordCodec,
+    RecordError,
+    Whole,
+    illegal,
+    read_integer,
+    read_text,
+)
 from aicf.backends.cpu.families.conv.schedule import Along
 from aicf.backends.cpu.families.gemm.schedule import MEETING_CYCLES, NOMINAL_GHZ
-from aicf.backends.cpu.families.records import get_int, get_text
 from aicf.backends.cpu.families.vectors import VECTOR_LANES, lanes_reason
 from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
 from aicf.dialects.window_counts import found_by_all
@@ -229,7 +237,7 @@ def read_pool(attrs: Mapping[str, Attribute], x: Strided, y: Strided) -> PoolPro
     """The problem of an instruction, from the attributes of its kind or a record that holds them."""
 
     def value(name: str, dim: int) -> int:
-        return get_int(attrs, f"{name}_{dim}")
+        return read_integer(attrs, f"{name}_{dim}")
 
     axes = [
         PoolAxis(
@@ -244,11 +252,11 @@ def read_pool(attrs: Mapping[str, Attribute], x: Strided, y: Strided) -> PoolPro
         for dim, (whole, count) in enumerate(zip(x.shape[2:], y.shape[2:], strict=True))
     ]
     return PoolProblem(
-        get_text(attrs, "mode"),
+        read_text(attrs, "mode"),
         x.dtype,
         *x.shape[:2],
         axes=tuple(axes),
-        padding_counts=bool(get_int(attrs, "count_include_pad")),
+        padding_counts=bool(read_integer(attrs, "count_include_pad")),
         x_strides=x.strides,
         y_strides=y.strides,
     )

@@ -35,9 +35,11 @@ class _PoolRows(PoolCode):
 
     def run(self) -> None:
         em, p = self.em, self.p
-        planes = p.batch * p.channels
+        planes, threads = p.batch * p.channels, (self.pointers.tid, self.pointers.nthreads)
+        bounds = (0, planes) if self.spec.threads == 1 else share_of(em, planes, *threads)
 
-        def plane(number: Value, _: list[Value]) -> list[Value]:
+        @em.each(*bounds)
+        def plane(number: Value) -> None:
             channels = em.index(p.channels)
             n, c = em.b.sdiv(number, channels), em.b.srem(number, channels)
             x, y = (
@@ -45,13 +47,6 @@ class _PoolRows(PoolCode):
                 for base, strides in ((self.pointers.x, p.x_strides), (self.pointers.y, p.y_strides))
             )
             self.outer(0, [], x, y)
-            return []
-
-        if self.spec.threads == 1:
-            em.loop(0, planes, 1, [], plane)
-        else:
-            low, high = share_of(em, planes, self.pointers.tid, self.pointers.nthreads)
-            em.loop(low, high, 1, [], plane)
 
     # Rows
 
@@ -64,41 +59,35 @@ class _PoolRows(PoolCode):
             self.blocks(coordinates, x, y)
             return
 
-        def body(coordinate: Value, _: list[Value]) -> list[Value]:
+        @self.em.each(0, self.p.axes[dim].count)
+        def body(coordinate: Value) -> None:
             self.outer(
                 dim + 1,
                 [*coordinates, coordinate],
                 x,
                 self.em.moved(y, coordinate, self.p.y_strides[2 + dim], self.dtype),
             )
-            return []
-
-        self.em.loop(0, self.p.axes[dim].count, 1, [], body)
 
     def blocks(self, coordinates: list[Value], x: Value, y: Value) -> None:
         """All rows of results of a plane, block by block."""
         em = self.em
 
+        @em.pieces(self.p.axes[-2].count, self.spec.block_rows)
         def block(first: Value, count: int) -> None:
-            def combine(number: Value, _: list[Value]) -> list[Value]:
+            @em.each(0, count)
+            def combine(number: Value) -> None:
                 at = em.b.add(first, number)
                 self.rows_into(
                     em.moved(self.block, number, self.spec.pitch, self.held), [*coordinates, at], x
                 )
-                return []
 
-            def columns(number: Value, _: list[Value]) -> list[Value]:
+            @em.each(0, count)
+            def columns(number: Value) -> None:
                 at = em.b.add(first, number)
                 row = em.moved(self.block, number, self.spec.pitch, self.held)
                 self.columns(
                     row, self.held, [*coordinates, at], em.moved(y, at, self.p.y_strides[-2], self.dtype)
                 )
-                return []
-
-            em.loop(0, count, 1, [], combine)
-            em.loop(0, count, 1, [], columns)
-
-        em.pieces(self.p.axes[-2].count, self.spec.block_rows, block)
 
     def line(self, coordinates: Sequence[Value], x: Value, y: Value) -> None:
         """One row of results."""
@@ -135,13 +124,12 @@ class _PoolRows(PoolCode):
         em, lanes = self.em, self.spec.lanes
         target = em.address(target, self.last.low, self.held)
 
+        @em.pieces(self.last.whole, lanes)
         def vector(at: Value, active: int) -> None:
             address = em.address(target, at, self.held)
             before = [] if is_first else [em.load(address, self.held, lanes, active)]
             added = [em.load(em.address(row, at, self.dtype), self.dtype, lanes, active) for row in rows]
             em.store(self.all_of([*before, *added]), address, self.held, lanes, active)
-
-        em.pieces(self.last.whole, lanes, vector)
 
     def all_of(self, values: Sequence[Value]) -> Value:
         total, *rest = values
@@ -156,6 +144,7 @@ class _PoolRows(PoolCode):
         em, axis, lanes = self.em, self.last, self.spec.lanes
         found = self.count_at(self.counts[:-1], coordinates) if self.counts else None
 
+        @em.pieces(axis.count, lanes)
         def vector(at: Value, active: int) -> None:
             start = em.moved(row, at, axis.stride, dtype)
 
@@ -167,8 +156,6 @@ class _PoolRows(PoolCode):
             if found is not None:
                 value = em.b.fdiv(value, self.divisor(found, at))
             em.store(value, em.address(y, at, self.dtype), self.dtype, lanes, active)
-
-        em.pieces(axis.count, lanes, vector)
 
     def over_columns(self, tap: Callable[[Value], Value]) -> Value:
         em, size = self.em, self.last.size

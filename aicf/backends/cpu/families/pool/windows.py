@@ -50,11 +50,10 @@ class PoolCode:
         row = em.stack(I8, count * ELEMENT_BYTES[dtype])
         nothing = self.scalars.identity(self.p.how, dtype)
 
-        def body(at: Value, _: list[Value]) -> list[Value]:
+        @em.each(0, count, lanes)
+        def body(at: Value) -> None:
             em.store(nothing, em.address(row, at, dtype), dtype, lanes)
-            return []
 
-        em.loop(0, count, lanes, [], body)
         return row
 
     def found(self, axis: PoolAxis) -> Counts:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from aicf.backends.base import Launch
+from aicf.backends.common.record import read_text
 from aicf.backends.common.scatter import Scatter
 from aicf.backends.cpu.codegen.call import Call, require_workspace, strided
 from aicf.backends.cpu.codegen.ir_builder import Emitter
 from aicf.backends.cpu.families.loops.template import LoopPointers, emit_loops
-from aicf.backends.cpu.families.records import (
-    get_text,
-    read_loops,
-)
+from aicf.backends.cpu.families.records import read_loops
 from aicf.backends.cpu.families.scatter.kernel import scatter_parts, summed_apart
 from aicf.backends.cpu.families.scatter.template import emit_scatter
 
@@ -18,7 +16,7 @@ from aicf.backends.cpu.families.scatter.template import emit_scatter
 def emit(em: Emitter, launch: Launch, call: Call) -> None:
     """The updates, combined into their rows."""
     operands = (strided(ref) for ref in (*launch.ins, *launch.outs))
-    scatter = Scatter(*operands, mode=get_text(launch.record, "mode"))
+    scatter = Scatter(*operands, mode=read_text(launch.record, "mode"))
     nests, sums = scatter_parts(scatter), summed_apart(scatter)
     if sums is not None:
         require_workspace(launch, call)

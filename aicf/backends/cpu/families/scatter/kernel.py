@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr
@@ -11,51 +10,41 @@ from xdsl.ir import Attribute
 
 from aicf.backends.common.copy import copy_nest
 from aicf.backends.common.loop_nest import LoopNest, Strided
-from aicf.backends.common.record import Record, illegal, integer
+from aicf.backends.common.record import Record, illegal, integer, read_text
 from aicf.backends.common.scatter import Scatter
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
 from aicf.backends.cpu.families.legality import (
-    DETERMINISM,
-    VERSION,
     level_of,
     strided,
 )
 from aicf.backends.cpu.families.loops.schedule import LoopSpec, choose, cost_us
-from aicf.backends.cpu.families.records import get_text, loop_record, read_loops
+from aicf.backends.cpu.families.records import loop_record, read_loops
 from aicf.backends.cpu.target import ELEMENT_BYTES, HALVES, REGISTERS
 from aicf.dialects.emit_types import TargetAttr
 
 
-@dataclass(frozen=True)
 class ScatterKernel(CpuKernel[Sequence[LoopSpec]]):
     """A copy, then the updates in order, each combined into its row."""
 
-    id: str = "cpu.scatter"
-    version: int = VERSION
-    determinism: str = DETERMINISM
-    simplicity: int = 0
-    kinds: frozenset[str] = frozenset({"scatter_combine"})
+    id = "cpu.scatter"
+    kinds = frozenset({"scatter_combine"})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         return None
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        """See `Kernel`."""
         copy, row, *back = scatter_parts(_scatter(work))
         level = level_of(target)
         rows = work.operands[1].shape[0] * cost_us(row, choose(row, level, 1))
         return sum(cost_us(nest, choose(nest, level, 1)) for nest in (copy, *back)) + rows
 
     def schedule(self, work: Workload, target: TargetAttr) -> Sequence[LoopSpec]:
-        """See `Kernel`."""
         return [choose(nest, level_of(target), 1) for nest in scatter_parts(_scatter(work))]
 
     def record_of(
         self, work: Workload, target: TargetAttr, schedule: Sequence[LoopSpec]
     ) -> dict[str, Attribute]:
-        """See `Kernel`."""
         scatter = _scatter(work)
         parts = zip(scatter_parts(scatter), schedule, strict=True)
         sums = summed_apart(scatter)
@@ -68,7 +57,6 @@ class ScatterKernel(CpuKernel[Sequence[LoopSpec]]):
         }
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> Sequence[LoopSpec]:
-        """See `Kernel`."""
         return read_loops(record, scatter_parts(_scatter(work)))
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: Sequence[LoopSpec]) -> str | None:
@@ -96,7 +84,7 @@ def _bytes_of(buffer: Strided) -> int:
 
 def _scatter(work: Workload) -> Scatter:
     operands = (strided(operand) for operand in (*work.operands, *work.results))
-    return Scatter(*operands, mode=get_text(work.attrs, "mode"))
+    return Scatter(*operands, mode=read_text(work.attrs, "mode"))
 
 
 KERNELS = (ScatterKernel(),)

@@ -36,9 +36,7 @@ def emit_scatter(
         update = em.moved(updates, number, scatter.updates.strides[0], scatter.updates.dtype)
         emit_loops(em, row_nest, specs[1], LoopPointers((into, update, into), zero, one))
 
-    def step(number: Value, _: list[Value]) -> list[Value]:
+    @em.each(0, scatter.indices.shape[0])
+    def step(number: Value) -> None:
         row, inside = named_row(em, scatter.indices, indices, number, result.shape[0])
         em.when(inside, partial(combine, number, row))
-        return []
-
-    em.loop(0, scatter.indices.shape[0], 1, [], step)

@@ -2,45 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from xdsl.ir import Attribute
 
-from aicf.backends.common.record import Record, integer
+from aicf.backends.common.record import Record, integer, read_integer
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
 from aicf.backends.cpu.families.gemm.schedule import NOMINAL_GHZ
 from aicf.backends.cpu.families.legality import (
-    DETERMINISM,
-    VERSION,
     read_threads,
     threads_of,
 )
-from aicf.backends.cpu.families.records import get_int
 from aicf.dialects.emit_types import TargetAttr
 
 _STEP_CYCLES = 3
 """Of one comparison of two elements."""
 
 
-@dataclass(frozen=True)
 class TopkKernel(CpuKernel[int]):
     """Each row once, with the best so far kept in order."""
 
-    id: str = "cpu.topk"
-    version: int = VERSION
-    determinism: str = DETERMINISM
-    simplicity: int = 0
-    kinds: frozenset[str] = frozenset({"topk_indices"})
+    id = "cpu.topk"
+    kinds = frozenset({"topk_indices"})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         return None
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
         """See `Kernel`: an element of a random row enters the best k with k / i, and moves half of them."""
-        axis = get_int(work.attrs, "axis")
+        axis = read_integer(work.attrs, "axis")
         size, k = work.operands[0].shape[axis], work.results[0].shape[axis]
         rows = prod(work.operands[0].shape) // size
         entered = min(size, k * (1 + max(0.0, (size / k) - 1) ** 0.5))
@@ -48,7 +39,6 @@ class TopkKernel(CpuKernel[int]):
         return cycles / NOMINAL_GHZ / 1000 / self.schedule(work, target)
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: int) -> dict[str, Attribute]:
-        """See `Kernel`."""
         return {
             "axis": work.attrs["axis"],
             "smallest": work.attrs["smallest"],
@@ -56,13 +46,12 @@ class TopkKernel(CpuKernel[int]):
         }
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> int:
-        """See `Kernel`."""
         return read_threads(record, target)
 
     def schedule(self, work: Workload, target: TargetAttr) -> int:
         """See `Kernel`: all threads, if each has rows enough for a barrier to pay."""
         elements = prod(work.operands[0].shape)
-        rows = elements // work.operands[0].shape[get_int(work.attrs, "axis")]
+        rows = elements // work.operands[0].shape[read_integer(work.attrs, "axis")]
         threads = threads_of(target)
         return threads if rows >= threads and elements >= 16384 else 1
 

@@ -31,7 +31,10 @@ class Topk:
         for dim in outer:
             rows *= self.source.shape[dim]
 
-        def row(number: Value, _: list[Value]) -> list[Value]:
+        low, high = share_of(em, rows, tid, nthreads)
+
+        @em.each(low, high)
+        def row(number: Value) -> None:
             rest, x, y = number, source, target
             for dim in reversed(outer):
                 size = em.index(self.source.shape[dim])
@@ -40,10 +43,6 @@ class Topk:
                 x = em.moved(x, coordinate, self.source.strides[dim], self.source.dtype)
                 y = em.moved(y, coordinate, self.result.strides[dim], "i64")
             self._row(em, x, y)
-            return []
-
-        low, high = share_of(em, rows, tid, nthreads)
-        em.loop(low, high, 1, [], row)
 
     def _row(self, em: Emitter, source: Value, target: Value) -> None:
         """Inserts each element after the last kept element that is not below it; what falls off the end is gone."""
@@ -58,7 +57,8 @@ class Topk:
         def key_at(slot: Value) -> Value:
             return key(em.load(kept(slot), "i64", 1))
 
-        def visit(number: Value, _: list[Value]) -> list[Value]:
+        @em.each(0, size)
+        def visit(number: Value) -> None:
             own, last = key(number), em.index(k - 1)
 
             def enter() -> None:
@@ -71,9 +71,6 @@ class Topk:
             # The last of those kept is only there once k are.
             watched = em.b.select(is_short, em.index(0), last)
             em.when(is_short, enter, lambda: em.when(em.b.icmp_signed(">", own, key_at(watched)), enter))
-            return []
-
-        em.loop(0, size, 1, [], visit)
 
     def _shifted(
         self,

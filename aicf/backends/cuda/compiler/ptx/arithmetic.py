@@ -74,24 +74,19 @@ philox_word = value_asm(
 """`philox_word(number, words)`: one of four."""
 
 
-@intrinsic
-def quotient(typingctx: Any, dividend: Any, divisor: Any) -> Any:
-    """Unsigned 32-bit division, without the checks of Python's `//`."""
+def _divided(instruction: str) -> Any:
+    @intrinsic
+    def divided(typingctx: Any, dividend: Any, divisor: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            return getattr(builder, instruction)(*values)
 
-    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return builder.udiv(*values)
+        return u32(u32, u32), codegen
 
-    return u32(u32, u32), codegen
+    return divided
 
 
-@intrinsic
-def remainder(typingctx: Any, dividend: Any, divisor: Any) -> Any:
-    """Unsigned 32-bit remainder."""
-
-    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return builder.urem(*values)
-
-    return u32(u32, u32), codegen
+quotient, remainder = _divided("udiv"), _divided("urem")
+"""Of unsigned 32-bit numbers, without the checks of Python's `//`."""
 
 
 @intrinsic

@@ -10,7 +10,7 @@ from aicf.backends.base import Launch
 from aicf.backends.common.record import Record
 from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in
-from aicf.backends.cuda.compiler.specializer import Snippet, part, stage
+from aicf.backends.cuda.compiler.specializer import Snippet, constants_of, part, stage
 from aicf.backends.cuda.families.attention import template as attention
 from aicf.backends.cuda.families.attention import template_parts as attention_parts
 from aicf.backends.cuda.families.attention import template_simt as attention_simt
@@ -127,12 +127,8 @@ def _tile_constants(problem: AttentionProblem, spec: AttentionSpec) -> dict[str,
     copy_k = _copy(spec.block_n, problem.k.row, problem.d, problem.n, panels)
     copy_v = _copy(spec.block_n, problem.v.row, problem.dv, problem.n, panels)
     return {
+        **constants_of(spec),
         "WIDE_STORES": problem.result.moves_in_eights(problem.m, problem.batch),
-        "BLOCK_M": spec.block_m,
-        "BLOCK_N": spec.block_n,
-        "STAGES": spec.stages,
-        "WARPS_M": spec.warps_m,
-        "WARPS_N": spec.warps_n,
         "THREADS": spec.threads,
         "TILES_M": -(-problem.m // spec.block_m),
         "TILES_N": -(-problem.n // spec.block_n),
@@ -166,9 +162,9 @@ def _wgmma_constants(problem: AttentionProblem, spec: AttentionSpec) -> dict[str
     product = f"wgmma_{n}_{dtype}({score}, a, b, keep)"
     of_weights = f"wgmma_of_registers_{dv}_{dtype}({total}, w0, w1, w2, w3, b)"
     return {
-        "DESCRIPTOR_Q": _descriptor(1),
-        "DESCRIPTOR_K": _descriptor(1),
-        "DESCRIPTOR_V": _descriptor(n * 128 >> 4),
+        "DESCRIPTOR_Q": descriptor(1),
+        "DESCRIPTOR_K": descriptor(1),
+        "DESCRIPTOR_V": descriptor(n * 128 >> 4),
         "SCORE_START": Snippet((), (), f"wgmma_start_{n}({score})"),
         "SCORE_PRODUCT": Snippet(("a", "b", "keep"), (), product),
         "SCORE_RESULT": Snippet((), (), f"wgmma_result_{n}({score})"),
@@ -177,7 +173,7 @@ def _wgmma_constants(problem: AttentionProblem, spec: AttentionSpec) -> dict[str
     }
 
 
-def _descriptor(leading: int) -> int:
+def descriptor(leading: int) -> int:
     """Constant part of a shared-memory descriptor of 128-byte panels: 1024 bytes from 8 rows to the next 8; `leading`
     is what lies from panel to panel where the matrix runs along N, in units of 16 bytes."""
     return 1 << 62 | (1024 >> 4) << 32 | leading << 16

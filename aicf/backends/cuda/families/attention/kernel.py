@@ -6,7 +6,7 @@ Tile sizes are plain data, shared with `codegen.py`, which makes the launches. N
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
@@ -14,7 +14,8 @@ from typing import Annotated
 
 from xdsl.ir import Attribute
 
-from aicf.backends.common.record import Entry, OneOf, Record, RecordCodec, Whole, powers_of_two
+from aicf.backends.common.kernel import UndecidedKernel
+from aicf.backends.common.record import Entry, OneOf, RecordCodec, Whole, powers_of_two
 from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.attention.problem import (
     KIND,
@@ -275,16 +276,18 @@ read_spec = _CODEC.read
 # Descriptors
 
 
-@dataclass(frozen=True)
 class AttentionKernel(TensorAttention[AttentionSpec]):
     """Attention on tensor cores (mma.sync or wgmma) for f16 and bf16, see `templates.attention`."""
 
-    id: str = "cuda.attention"
-    version: int = 2
-    simplicity: int = 2
+    id = "cuda.attention"
+    version = 2
+    simplicity = 2
+    codec = _CODEC
+    ranked = staticmethod(ranked_specs)
+    us = staticmethod(predicted_us)
+    reason = staticmethod(spec_reason)
 
     def operands_reason(self, work: Workload, problem: AttentionProblem) -> str | None:
-        """See `TensorAttention`."""
         for name, size in (("a query", problem.d), ("a value", problem.dv)):
             if size % 16 != 0 or size > 128:
                 return f"{name} has {size} elements: tensor cores take 16, 32, ... 128 here"
@@ -298,24 +301,10 @@ class AttentionKernel(TensorAttention[AttentionSpec]):
                 return f"rows of the {name} are not neighbours that start at multiples of 16 bytes: copy them first"
         return None
 
-    def ranked(self, problem: AttentionProblem, arch: GpuArch, fixed: bool) -> Sequence[AttentionSpec]:
-        """See `TensorAttention`."""
-        return ranked_specs(problem, arch, fixed)
-
-    def us(self, problem: AttentionProblem, spec: AttentionSpec, arch: GpuArch) -> float:
-        """See `TensorAttention`."""
-        return predicted_us(problem, spec, arch)
-
-    def reason(self, problem: AttentionProblem, spec: AttentionSpec, arch: GpuArch) -> str | None:
-        """See `TensorAttention`."""
-        return spec_reason(problem, spec, arch)
-
     def fixed_order(self, work: Workload, target: TargetAttr) -> str:
-        """See `Kernel`."""
         return f"on tensor cores, keys in tiles of {self.schedule(work, target).block_n}, in order"
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: AttentionSpec) -> dict[str, Attribute]:
-        """See `Kernel`."""
         spec = schedule
         problem = problem_of(work)
         order = "keys in tiles, in order" + ("; then the warps, in order" if spec.warps_n > 1 else "")
@@ -323,23 +312,16 @@ class AttentionKernel(TensorAttention[AttentionSpec]):
         shape = Shape((blocks, 1, 1), (spec.threads, 1, 1), (1, 1, 1), shared_layout(problem, spec).total)
         return common_record(work, arch_named(target.arch.data), shape, order) | _CODEC.entries(spec)
 
-    def read(self, work: Workload, record: Record, target: TargetAttr) -> AttentionSpec:
-        """See `Kernel`."""
-        return read_spec(record)
 
-
-@dataclass(frozen=True)
-class SimtAttentionKernel(CudaKernel[None]):
+class SimtAttentionKernel(UndecidedKernel, CudaKernel[None]):
     """Attention in f32 arithmetic (IEEE) for any strides, see `templates.attention_simt`."""
 
-    id: str = "cuda.attention_simt"
-    version: int = 2
-    kinds: frozenset[str] = frozenset({KIND})
-    determinism: str = "bitwise"
-    simplicity: int = 1
+    id = "cuda.attention_simt"
+    version = 2
+    kinds = frozenset({KIND})
+    simplicity = 1
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         problem = problem_of(work)
         if (reason := common_reason(work, problem)) is not None:
             return reason
@@ -364,14 +346,7 @@ class SimtAttentionKernel(CudaKernel[None]):
         rate = arch.f32_tflops * 1e6 / 4 / (arch.multiprocessors * 4)
         return 3.0 + rounds * work_of_block / rate
 
-    def schedule(self, work: Workload, target: TargetAttr) -> None:
-        """See `Kernel`: it has no variants."""
-
-    def read(self, work: Workload, record: Record, target: TargetAttr) -> None:
-        """See `Kernel`: it has no variants."""
-
     def record_of(self, work: Workload, target: TargetAttr, schedule: None) -> dict[str, Attribute]:
-        """See `Kernel`."""
         problem = problem_of(work)
         blocks = ceil(problem.m / (SIMT_WARPS * SIMT_ROWS)) * problem.count
         shape = Shape((blocks, 1, 1), (32 * SIMT_WARPS, 1, 1), (1, 1, 1), simt_shared_bytes(problem))

@@ -13,9 +13,9 @@ from xdsl.dialects.builtin import FloatAttr, StringAttr, f64
 from xdsl.ir import Attribute
 
 from aicf.backends.base import BufferRef, Launch
-from aicf.backends.common.record import Record, read_number
+from aicf.backends.common.record import Record, read_integer, read_number
 from aicf.backends.common.workload import OperandInfo, Workload
-from aicf.backends.cuda.families.records import Shape, integers, read_flag, read_integer, start_entries
+from aicf.backends.cuda.families.records import Shape, integers, read_flag, start_entries
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
 
 KIND = "attention"

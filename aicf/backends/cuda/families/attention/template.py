@@ -1,5 +1,5 @@
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false, reportPrivateImportUsage=false
-# pyright: reportCallIssue=false, reportArgumentType=false
+# pyright: reportCallIssue=false, reportArgumentType=false, reportAssignmentType=false
 # numba-cuda ships no types, and its module `numba.cuda` is found by an import hook.
 """Attention on tensor cores with an online softmax. Templates for the specializer.
 
@@ -16,46 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aicf.backends.cuda.compiler.ptx import (
-    ALL_LANES,
-    INFINITY,
-    NEGATIVE_INFINITY,
-    commit_copies,
-    copy_async16,
-    copy_async16_or_zero,
-    cuda,
-    exp2_approx,
-    f32,
-    f32_to_bf16,
-    f32_to_f16,
-    fence_async_proxy,
-    i32,
-    larger,
-    launch_dependents,
-    load_matrix_x4,
-    load_matrix_x4_transposed,
-    load_shared_f32,
-    load_shared_f32x4,
-    load_shared_u32x4,
-    max_nan,
-    mma_bf16,
-    mma_f16,
-    pack_bf16,
-    pack_f16,
-    rcp_approx,
-    shared_base,
-    store_shared_f32x2,
-    store_shared_u32,
-    store_u16,
-    store_u32x4,
-    u8,
-    u32,
-    u64,
-    wait_copies_0,
-    wait_copies_1,
-    wait_for_predecessors,
-    wgmma_commit,
-)
+from aicf.backends.cuda.compiler.ptx import *
 from aicf.backends.cuda.compiler.specializer import Snippet, registers, splice, unrolled
 
 # The problem. Strides are in bytes, batch dimensions innermost first.

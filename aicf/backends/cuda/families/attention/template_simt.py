@@ -12,24 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aicf.backends.cuda.compiler.ptx import (
-    ALL_LANES,
-    INFINITY,
-    NEGATIVE_INFINITY,
-    cuda,
-    f32,
-    i32,
-    larger,
-    launch_dependents,
-    load_shared_f32,
-    max_nan,
-    shared_base,
-    store_shared_f32,
-    u8,
-    u32,
-    u64,
-    wait_for_predecessors,
-)
+from aicf.backends.cuda.compiler.ptx import *
 from aicf.backends.cuda.compiler.specializer import registers, splice, unrolled
 
 

@@ -6,7 +6,7 @@ A kernel adds its decisions (a spec), which of them are legal, what they cost, a
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from xdsl.ir import Attribute
@@ -29,8 +29,7 @@ Spec = TypeVar("Spec")
 class TensorAttention(CudaKernel[Spec]):
     """A kernel whose variants are specs."""
 
-    kinds: frozenset[str] = frozenset({KIND})
-    determinism: str = "bitwise"
+    kinds = frozenset({KIND})
 
     # What a kernel adds
 
@@ -38,18 +37,13 @@ class TensorAttention(CudaKernel[Spec]):
     def operands_reason(self, work: Workload, problem: AttentionProblem) -> str | None:
         """Why sizes, strides or the scale have no code, None if they have."""
 
-    @abstractmethod
-    def ranked(self, problem: AttentionProblem, arch: GpuArch, fixed: bool) -> Sequence[Spec]:
-        """All specs that make sense, by the prior the cheapest first; with `fixed` only those that combine keys in one
-        order, whatever the number of queries and batch elements."""
-
-    @abstractmethod
-    def us(self, problem: AttentionProblem, spec: Spec, arch: GpuArch) -> float:
-        """Predicted microseconds."""
-
-    @abstractmethod
-    def reason(self, problem: AttentionProblem, spec: Spec, arch: GpuArch) -> str | None:
-        """Why a spec cannot run a problem, None if it can."""
+    ranked: Callable[[AttentionProblem, GpuArch, bool], Sequence[Spec]]
+    """All specs that make sense, by the prior the cheapest first; if the last argument is true only those that combine
+    keys in one order, whatever the number of queries and batch elements."""
+    us: Callable[[AttentionProblem, Spec, GpuArch], float]
+    """Predicted microseconds."""
+    reason: Callable[[AttentionProblem, Spec, GpuArch], str | None]
+    """Why a spec cannot run a problem, None if it can."""
 
     def arch_reason(self, arch: GpuArch) -> str | None:
         """Why an architecture runs none of it, None if it may."""
@@ -58,7 +52,6 @@ class TensorAttention(CudaKernel[Spec]):
     # What follows
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         problem, arch = problem_of(work), arch_named(target.arch.data)
         if (reason := self.arch_reason(arch) or common_reason(work, problem)) is not None:
             return reason
@@ -71,7 +64,6 @@ class TensorAttention(CudaKernel[Spec]):
         return None
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        """See `Kernel`."""
         return self.us(problem_of(work), self.schedule(work, target), arch_named(target.arch.data))
 
     def schedule(self, work: Workload, target: TargetAttr) -> Spec:
@@ -83,7 +75,6 @@ class TensorAttention(CudaKernel[Spec]):
         return [self.record_of(work, target, spec) for spec in self._ranked(work, target)]
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: Spec) -> str | None:
-        """See `Kernel`."""
         return self.reason(problem_of(work), schedule, arch_named(target.arch.data))
 
     def _ranked(self, work: Workload, target: TargetAttr) -> Sequence[Spec]:

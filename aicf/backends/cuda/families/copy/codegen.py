@@ -5,10 +5,10 @@ from __future__ import annotations
 from aicf.backends.base import BufferRef, Launch
 from aicf.backends.common.copy import moves
 from aicf.backends.common.loop_nest import Strided
+from aicf.backends.common.record import read_integer
 from aicf.backends.cuda.compiler.launches import KernelLaunch
 from aicf.backends.cuda.families.copy.kernel import read_moves
 from aicf.backends.cuda.families.loops.codegen import launches_of
-from aicf.backends.cuda.families.records import read_integer
 from aicf.backends.cuda.target import ELEMENT_BYTES
 from aicf.errors import PlanError
 

@@ -8,24 +8,18 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr
 from xdsl.ir import Attribute
 
-from aicf.backends.common.copy import Move, moves
-from aicf.backends.common.loop_nest import LoopNest, Strided
+from aicf.backends.common.copy import moves_of_work
+from aicf.backends.common.loop_nest import LoopNest
 from aicf.backends.common.record import Record, integer, read_parts
-from aicf.backends.common.workload import OperandInfo, Workload
+from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.loops.costs import cost_us
 from aicf.backends.cuda.families.loops.kernel import (
-    DETERMINISM,
-    VERSION,
     operand_reason,
     read_spec,
     spec_record,
 )
 from aicf.backends.cuda.families.loops.schedule import GeneratedSpec, choose
-from aicf.backends.cuda.families.records import (
-    CudaKernel,
-    read_integer,
-    start_entries,
-)
+from aicf.backends.cuda.families.records import CudaKernel, start_entries
 from aicf.backends.cuda.target import arch_named
 from aicf.dialects.emit_types import TargetAttr
 
@@ -36,32 +30,21 @@ class MoveKernel(CudaKernel[Sequence[GeneratedSpec]]):
 
     id: str
     kinds: frozenset[str]
-    version: int = VERSION
-    determinism: str = DETERMINISM
-    simplicity: int = 0
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         if (reason := operand_reason(work)) is not None:
             return reason
-        if len(work.results) != 1 or self._moves(work) is None:
+        if len(work.results) != 1 or moves_of_work(work) is None:
             return "it does more than move elements to one result"
         return None
 
-    def _moves(self, work: Workload) -> list[Move] | None:
-        axis = read_integer(work.attrs, "axis") if "axis" in work.attrs else 0
-        return moves(
-            work.body, [_strided(operand) for operand in work.operands], _strided(work.results[0]), axis
-        )
-
     def _nests(self, work: Workload) -> list[LoopNest]:
-        found = self._moves(work)
+        found = moves_of_work(work)
         assert found is not None, "loops are asked for of legal work"
         return [move.nest for move in found]
 
     def schedule(self, work: Workload, target: TargetAttr) -> Sequence[GeneratedSpec]:
-        """See `Kernel`."""
-        found = self._moves(work)
+        found = moves_of_work(work)
         assert found is not None, "loops are asked for of legal work"
         arch, start = arch_named(target.arch.data), work.results[0].offset
         specs: list[GeneratedSpec] = []
@@ -71,7 +54,6 @@ class MoveKernel(CudaKernel[Sequence[GeneratedSpec]]):
         return specs
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        """See `Kernel`."""
         arch = arch_named(target.arch.data)
         parts = zip(self._nests(work), self.schedule(work, target), strict=True)
         return sum(cost_us(nest, spec, arch) for nest, spec in parts)
@@ -79,7 +61,6 @@ class MoveKernel(CudaKernel[Sequence[GeneratedSpec]]):
     def record_of(
         self, work: Workload, target: TargetAttr, schedule: Sequence[GeneratedSpec]
     ) -> dict[str, Attribute]:
-        """See `Kernel`."""
         parts = zip(self._nests(work), schedule, strict=True)
         return {
             "axis": work.attrs.get("axis", integer(0)),
@@ -93,19 +74,13 @@ class MoveKernel(CudaKernel[Sequence[GeneratedSpec]]):
         return "none"
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> Sequence[GeneratedSpec]:
-        """See `Kernel`."""
         return [read_spec({**record, **part}) for part in read_parts(record, "parts", len(self._nests(work)))]
 
     def schedule_reason(
         self, work: Workload, target: TargetAttr, schedule: Sequence[GeneratedSpec]
     ) -> str | None:
-        """See `Kernel`."""
         reasons = (spec.problem(nest) for nest, spec in zip(self._nests(work), schedule, strict=True))
         return next((f"in its 'parts', {reason}" for reason in reasons if reason is not None), None)
-
-
-def _strided(operand: OperandInfo) -> Strided:
-    return Strided(operand.shape, operand.strides, operand.dtype)
 
 
 def read_moves(record: Record) -> list[Record]:

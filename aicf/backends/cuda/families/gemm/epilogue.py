@@ -24,16 +24,13 @@ _WORDS = {"f32": 4, "f16": 2, "bf16": 2}
 
 @dataclass(frozen=True)
 class Epilogue:
-    """Snippets and the constants they name.
+    """The constants of a template that ends with it.
 
     Args:
-        fetch, finish: See the module.
         held: Words that `fetch` gives.
-        constants: Names that the snippets use.
+        constants: FETCH and FINISH, see the module; HELD; and the names that the snippets use.
     """
 
-    fetch: Snippet
-    finish: Snippet
     held: int
     constants: Mapping[str, Constant | Snippet]
 
@@ -46,47 +43,47 @@ class Guards:
     columns: bool
 
 
-def make_epilogue(
-    problem: GemmProblem,
-    point: Snippet | None,
-    extras: Sequence[Access],
-    outputs: Sequence[Access],
-    first_pointer: int,
-    guards: Guards,
-    scalars: Mapping[str, Snippet],
-) -> Epilogue:
-    """The end of a tile of `problem`.
+@dataclass(frozen=True)
+class EpilogueCode:
+    """What follows the sums of one product.
 
     Args:
         point: The scalar program at one point, as `point_snippet` gives it with every operand an accumulator; the
             addresses of its outputs are not used. None stores the sums as they are.
-        extras, outputs: Over the epilogue's dims, in the order of the pointers.
-        first_pointer: Index of the first extra among `pointers`; the others follow, then the outputs.
-        guards: What has to be checked.
+        extras, outputs: Its operands, over the dims of the product, in the order of the pointers.
         scalars: `LOAD_<dtype>` and `STORE_<dtype>`, snippets of (address) and (address, value).
     """
-    return _Writer(problem, point, extras, outputs, first_pointer, guards, scalars).epilogue()
+
+    point: Snippet | None
+    extras: Sequence[Access]
+    outputs: Sequence[Access]
+    scalars: Mapping[str, Snippet]
+
+    @property
+    def pointers(self) -> int:
+        """Operands in memory."""
+        return len(self.extras) + len(self.outputs)
+
+    def epilogue(self, problem: GemmProblem, first_pointer: int, guards: Guards) -> Epilogue:
+        """The snippets that end a tile of `problem`.
+
+        Args:
+            first_pointer: Index of the first extra among `pointers`; the others follow, then the outputs.
+            guards: What has to be checked.
+        """
+        return _Writer(self, problem, first_pointer, guards).epilogue()
 
 
 class _Writer:
-    def __init__(
-        self,
-        problem: GemmProblem,
-        point: Snippet | None,
-        extras: Sequence[Access],
-        outputs: Sequence[Access],
-        first_pointer: int,
-        guards: Guards,
-        scalars: Mapping[str, Snippet],
-    ):
-        self.problem, self.point = problem, point
-        self.extras, self.outputs = extras, outputs
-        self.first_pointer, self.guards, self.scalars = first_pointer, guards, scalars
+    def __init__(self, code: EpilogueCode, problem: GemmProblem, first_pointer: int, guards: Guards):
+        self.problem, self.point = problem, code.point
+        self.extras, self.outputs, self.scalars = code.extras, code.outputs, code.scalars
+        self.first_pointer, self.guards = first_pointer, guards
         self.whole = problem.n % VECTOR == 0
         self.registers: dict[int, int] = {}
         """First word of each extra that is held."""
         held = 0
-        for number, access in enumerate(extras):
+        for number, access in enumerate(self.extras):
             if words := self._words(access):
                 self.registers[number] = held
                 held += words
@@ -94,10 +91,15 @@ class _Writer:
 
     def epilogue(self) -> Epilogue:
         """Both snippets."""
-        constants: dict[str, Constant | Snippet] = dict(self.scalars)
+        constants: dict[str, Constant | Snippet] = {
+            **self.scalars,
+            "HELD": self.held,
+            "FETCH": self._fetch(),
+            "FINISH": self._finish(),
+        }
         if self.point is not None:
             constants["POINT"] = self.point
-        return Epilogue(self._fetch(), self._finish(), self.held, constants)
+        return Epilogue(self.held, constants)
 
     # What is loaded how
 

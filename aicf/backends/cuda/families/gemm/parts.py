@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 
 from aicf.backends.base import Launch
-from aicf.backends.common.record import Record
+from aicf.backends.common.record import Record, read_integer
 from aicf.backends.cuda.codegen.scalar import load_snippet, point_snippet, store_snippet
 from aicf.backends.cuda.compiler.launches import address_of
-from aicf.backends.cuda.compiler.specializer import Snippet
-from aicf.backends.cuda.families.gemm.epilogue import Epilogue, Guards, make_epilogue
+from aicf.backends.cuda.compiler.specializer import Constant, Snippet, constants_of
+from aicf.backends.cuda.families.gemm.epilogue import EpilogueCode
 from aicf.backends.cuda.families.gemm.problem import (
-    Access,
     GemmProblem,
     epilogue_accesses,
     operands_of,
     strided,
 )
-from aicf.backends.cuda.families.records import is_programmatic, read_early, read_integer, read_rounding
+from aicf.backends.cuda.families.gemm.tiled_kernel import TileSpec
+from aicf.backends.cuda.families.records import is_programmatic, read_early, read_rounding
 from aicf.backends.cuda.runtime.device_program import Address
 
 
@@ -45,28 +46,6 @@ def batch_address(sizes: Sequence[int], strides: Sequence[int], element_bytes: i
     if not terms:
         return Snippet(("base", "batch"), (), "base")
     return Snippet(("base", "batch"), tuple(lines), f"u64(base + u64({' + '.join(terms)}))")
-
-
-@dataclass(frozen=True)
-class EpilogueCode:
-    """What follows the sums of one product.
-
-    Args:
-        point: The scalar program, as `make_epilogue` takes it.
-        extras, outputs: Its operands, over the dims of the product.
-        scalars: Loads and stores of single elements by name.
-    """
-
-    point: Snippet | None
-    extras: tuple[Access, ...]
-    outputs: tuple[Access, ...]
-    scalars: Mapping[str, Snippet]
-
-    def epilogue(self, problem: GemmProblem, first_pointer: int, guards: Guards) -> Epilogue:
-        """The snippets that end a tile; see `make_epilogue`."""
-        return make_epilogue(
-            problem, self.point, self.extras, self.outputs, first_pointer, guards, self.scalars
-        )
 
 
 def ends_of(launch: Launch, problem: GemmProblem) -> EpilogueCode:
@@ -134,3 +113,27 @@ def residence_of(record: Record) -> LaunchBounds:
     return LaunchBounds(
         is_programmatic(record), bool(read_early(record)), read_integer(record, "blocks_per_sm")
     )
+
+
+def tile_constants(
+    problem: GemmProblem, spec: TileSpec, residence: LaunchBounds
+) -> dict[str, Constant | Snippet]:
+    """What the templates of tiled products know alike of their tiles, their stages and how they start."""
+    loops, slots, grid_m = spec.loops(problem), spec.slots(problem), ceil(problem.m / spec.bm)
+    return {
+        **constants_of(spec),
+        "THREADS": spec.threads,
+        "LOOPS": loops,
+        "STAGES": slots,
+        "AHEAD": loops if slots == loops else slots - 1,
+        "STAGE_BYTES": spec.stage_bytes(problem),
+        "FACTORS": problem.factors,
+        "PRODUCTS": problem.products,
+        "GRID_M": grid_m,
+        "GRID_N": ceil(problem.n / spec.bn),
+        "GROUP": min(spec.group, grid_m),
+        "PROGRAMMATIC": residence.programmatic,
+        "EARLY_B": residence.early_b,
+        "A_BATCH": batch_address(problem.batch, problem.a_batch, problem.element_bytes),
+        "B_BATCH": batch_address(problem.batch, problem.b_batch, problem.element_bytes),
+    }

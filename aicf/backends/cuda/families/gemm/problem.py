@@ -14,10 +14,11 @@ from typing import cast
 
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Attribute
-from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineExpr, AffineMap
+from xdsl.ir.affine import AffineMap
 
 from aicf.backends.base import BufferRef, Launch
-from aicf.backends.common.loop_nest import sums_type
+from aicf.backends.common import loop_nest
+from aicf.backends.common.loop_nest import is_linear, sums_type
 from aicf.backends.common.workload import OperandInfo, Workload
 from aicf.backends.cuda.families.records import is_never_written
 from aicf.backends.cuda.target import ELEMENT_BYTES, SHORT_INTEGERS
@@ -267,27 +268,10 @@ def _continues_rows(size: int, m: int, row: int, a_step: int, b_step: int) -> bo
 # Epilogue operands
 
 
-def is_linear(map_: AffineMap) -> bool:
-    """Whether every result is a sum of dims times constants."""
-    return all(_is_linear(expr) for expr in map_.results)
-
-
-def _is_linear(expr: AffineExpr) -> bool:
-    if not isinstance(expr, AffineBinaryOpExpr):
-        return True
-    linear = expr.kind in (AffineBinaryOpKind.Add, AffineBinaryOpKind.Mul)
-    return linear and _is_linear(expr.lhs) and _is_linear(expr.rhs)
-
-
 def access_of(map_: AffineMap, operand: Strided) -> Access:
     """The access of an operand that is indexed by `map_`, which is linear."""
-    origin = map_.eval([0] * map_.num_dims, [])
-    steps: list[int] = []
-    for dim in range(map_.num_dims):
-        moved = map_.eval([int(dim == other) for other in range(map_.num_dims)], [])
-        steps.append(sum((new - old) * s for new, old, s in zip(moved, origin, operand.strides, strict=True)))
-    offset = sum(index * stride for index, stride in zip(origin, operand.strides, strict=True))
-    return Access(operand.dtype, offset, tuple(steps), operand.alignment)
+    access = loop_nest.access_of(map_, operand.strides, operand.dtype)
+    return Access(access.dtype, access.offset, access.strides, operand.alignment)
 
 
 def epilogue_accesses(

@@ -8,15 +8,7 @@ The names in capitals, and `base`, `k0`, COPY_A and COPY_B, are those of the tem
 
 from __future__ import annotations
 
-from aicf.backends.cuda.compiler.ptx import (
-    commit_copies,
-    cuda,
-    i32,
-    quotient,
-    remainder,
-    u32,
-    wait_for_predecessors,
-)
+from aicf.backends.cuda.compiler.ptx import *
 from aicf.backends.cuda.compiler.specializer import Snippet, part, splice
 
 

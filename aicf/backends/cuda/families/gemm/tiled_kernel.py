@@ -6,7 +6,8 @@ A family adds its decisions (a spec), which of them are legal, what they cost, a
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from math import ceil
 from typing import TypeVar
 
 from xdsl.dialects.builtin import StringAttr
@@ -21,18 +22,52 @@ from aicf.backends.cuda.families.gemm.problem import (
     product_reason,
     several_reason,
 )
-from aicf.backends.cuda.families.records import CudaKernel, start_entries
+from aicf.backends.cuda.families.records import CudaKernel, Triple, start_entries
 from aicf.backends.cuda.target import GpuArch, arch_named
 from aicf.dialects.emit_types import TargetAttr
 
-Spec = TypeVar("Spec")
+
+class TileSpec:
+    """The decisions of a family, a data class with these fields among others: a tile of `bm` rows and `bn` columns,
+    `bk` of K in each of `stages` stages, `split` blocks that share a tile, `group` tiles below each other."""
+
+    bm: int
+    bn: int
+    bk: int
+    stages: int
+    split: int
+    group: int
+
+    @property
+    @abstractmethod
+    def threads(self) -> int:
+        """Of a block."""
+
+    @abstractmethod
+    def stage_bytes(self, problem: GemmProblem) -> int:
+        """Of one stage: a tile of A and one of each factor."""
+
+    def loops(self, problem: GemmProblem) -> int:
+        """K tiles of a block."""
+        return ceil(ceil(problem.k / self.bk) / self.split)
+
+    def slots(self, problem: GemmProblem) -> int:
+        """Stages that are used: no more than there are K tiles."""
+        return min(self.stages, self.loops(problem))
+
+    def grid(self, problem: GemmProblem) -> Triple:
+        """Blocks: tiles, ranges of k, matrices times products."""
+        tiles = ceil(problem.m / self.bm) * ceil(problem.n / self.bn)
+        return tiles, self.split, problem.batches * problem.products
+
+
+Spec = TypeVar("Spec", bound=TileSpec)
 
 
 class TiledKernel(CudaKernel[Spec]):
     """A kernel whose variants are specs."""
 
-    determinism: str = "bitwise"
-    kinds: frozenset[str] = KINDS
+    kinds = KINDS
 
     # What a family adds
 
@@ -40,36 +75,23 @@ class TiledKernel(CudaKernel[Spec]):
     def dtype_reason(self, work: Workload) -> str | None:
         """Why operands of this type are not multiplied as the work asks, None if they are."""
 
-    @abstractmethod
-    def specs(self, problem: GemmProblem, arch: GpuArch, fixed: bool) -> Iterator[Spec]:
-        """All specs worth measuring, in a fixed order; with `fixed` only those that sum in one order, whatever the
-        number of rows."""
-
-    @abstractmethod
-    def ranked(self, problem: GemmProblem, arch: GpuArch, fixed: bool) -> Sequence[tuple[float, Spec]]:
-        """All `specs` with their predicted microseconds, the cheapest first."""
-
-    @abstractmethod
-    def order(self, spec: Spec, problem: GemmProblem) -> str:
-        """How the sums of one element are combined."""
-
-    @abstractmethod
-    def reason(self, spec: Spec, problem: GemmProblem, arch: GpuArch) -> str | None:
-        """Why a spec cannot run a problem, None if it can."""
-
-    @property
-    @abstractmethod
-    def smallest(self) -> Spec:
-        """The spec that asks for least: its reason is given where there is none."""
-
-    @abstractmethod
-    def entries(self, spec: Spec, problem: GemmProblem, arch: GpuArch) -> dict[str, Attribute]:
-        """What a record says about a spec: its numbers first, then the launches that follow from them."""
+    specs: Callable[[GemmProblem, GpuArch, bool], Iterator[Spec]]
+    """All specs worth measuring, in a fixed order; if the last argument is true only those that sum in one order,
+    whatever the number of rows."""
+    ranked: Callable[[GemmProblem, GpuArch, bool], Sequence[tuple[float, Spec]]]
+    """All `specs` with their predicted microseconds, the cheapest first."""
+    order: Callable[[Spec, GemmProblem], str]
+    """How the sums of one element are combined."""
+    reason: Callable[[Spec, GemmProblem, GpuArch], str | None]
+    """Why a spec cannot run a problem, None if it can."""
+    smallest: Spec
+    """The spec that asks for least: its reason is given where there is none."""
+    entries: Callable[[Spec, GemmProblem, GpuArch], dict[str, Attribute]]
+    """What a record says about a spec: its numbers first, then the launches that follow from them."""
 
     # What follows
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         reason = self.dtype_reason(work) or product_reason(work) or several_reason(work)
         if reason is not None:
             return reason
@@ -83,7 +105,6 @@ class TiledKernel(CudaKernel[Spec]):
         return [self.record_of(work, target, spec) for _, spec in self._ranked(work, target)]
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        """See `Kernel`."""
         return self._ranked(work, target)[0][0]
 
     def schedule(self, work: Workload, target: TargetAttr) -> Spec:
@@ -98,7 +119,6 @@ class TiledKernel(CudaKernel[Spec]):
         return self.ranked(problem_of_work(work), arch_named(target.arch.data), work.batch_invariant)
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: Spec) -> dict[str, Attribute]:
-        """See `Kernel`."""
         arch = arch_named(target.arch.data)
         return {
             **self.entries(schedule, problem_of_work(work), arch),
@@ -109,5 +129,4 @@ class TiledKernel(CudaKernel[Spec]):
         }
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: Spec) -> str | None:
-        """See `Kernel`."""
         return self.reason(schedule, problem_of_work(work), arch_named(target.arch.data))

@@ -12,7 +12,7 @@ from aicf.backends.common.record import Record
 from aicf.backends.cuda.codegen.combine import told_bytes
 from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in
-from aicf.backends.cuda.compiler.specializer import stage
+from aicf.backends.cuda.compiler.specializer import constants_of, stage
 from aicf.backends.cuda.families.loops import template_pointwise as pointwise_template
 from aicf.backends.cuda.families.loops import template_rows as rows_template
 from aicf.backends.cuda.families.loops import template_scans as scans_template
@@ -88,7 +88,7 @@ class _Maker:
         """The template's parameter `operands` stands for one address for each operand, and the workspace."""
         spec = self.spec
         names = [f"a{i}" for i in range(len(self.refs))] + ["w"] * len(self.workspace)
-        common = {"THREADS": spec.threads, "LANES": spec.lanes, "PROGRAMMATIC": self.programmatic}
+        common = {**constants_of(spec), "PROGRAMMATIC": self.programmatic}
         staged = stage(template, {**common, **constants})
         head, _, body = staged.partition("(operands):\n")
         index = f"    index = {self.code.index}\n"
@@ -102,8 +102,6 @@ def _pointwise(made: _Maker) -> list[KernelLaunch]:
     vectors, tail = divmod(nest.parallel_size, spec.vector)
     one = PhaseCode(nest, _one_by_one(spec), made.refs, made.rounding)
     constants = {
-        "UNROLL": spec.unroll,
-        "VECTOR": spec.vector,
         "VECTORS": vectors,
         "WORDS": max(1, code.loaded),
         "LOAD": code.load(),
@@ -156,7 +154,6 @@ def _resident(made: _Maker) -> list[KernelLaunch]:
     constants = {
         **_phase_constants(made.code),
         "CHUNKS": spec.unroll,
-        "VECTOR": spec.vector,
         "POINTS": nest.parallel_size,
         "REDUCE": nest.reduce_size,
     }
@@ -172,9 +169,6 @@ def _sweep(made: _Maker) -> list[KernelLaunch]:
     constants = {
         **_phase_constants(code),
         "COLUMNS": columns,
-        "UNROLL": spec.unroll,
-        "SPLITS": spec.splits,
-        "CLUSTER": spec.cluster,
         "TOLD_BYTES": tuple(told_bytes(spec, code.reductions(k)) for k in phases),
         "SPAN": spec.span(nest),
         "POINT_VECTOR": point_vector,
@@ -230,9 +224,6 @@ def _scan(made: _Maker) -> list[KernelLaunch]:
         "BEFORES": code.before_count(0),
         "GROUP": code.group,
         "WARPS": spec.lanes // code.group,
-        "UNROLL": spec.unroll,
-        "VECTOR": spec.vector,
-        "SPLITS": spec.splits,
         "CHAIN": spec.strategy == "scan_chain",
         "SPAN": spec.span(nest),
         "POINTS": nest.parallel_size,

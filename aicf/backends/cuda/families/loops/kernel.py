@@ -5,13 +5,12 @@ No code generator is imported here; `codegen.py` turns records into code.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import cast
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute
 
-from aicf.backends.common.loop_nest import LoopNest, is_linear, nest_of, overwritable, value_types
+from aicf.backends.common.loop_nest import LoopNest, nest_of, overwritable, uncoded_reason, value_types
 from aicf.backends.common.record import Record, RecordCodec, Whole, integer, read_list
 from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.loops.costs import cost_us
@@ -26,24 +25,10 @@ from aicf.backends.cuda.families.records import (
     start_entries,
 )
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch, arch_named
-from aicf.dialects.emit_kernels import (
-    SCALAR_OPS,
-    IndexOp,
-    KernelOp,
-    LoadOp,
-    ReduceOp,
-    ScanOp,
-    StoreOp,
-    YieldOp,
-    scans_of,
-)
+from aicf.dialects.emit_kernels import SCALAR_OPS, KernelOp, ReduceOp, scans_of
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.emit_updates import is_update
 
-VERSION = 1
-DETERMINISM = "bitwise"
-
-_STRUCTURE = (YieldOp, StoreOp, ReduceOp, ScanOp, IndexOp, LoadOp)
 _CODEC = RecordCodec(GeneratedSpec)
 
 
@@ -65,12 +50,8 @@ def _unsupported(dtype: str) -> str:
 
 def code_reason(code: KernelOp) -> str | None:
     """Why the scalar program has no code here, in a user's words; None if it has."""
-    if not all(is_linear(m) for m in (*code.in_maps, *code.out_maps)):
-        return "an operand is not indexed by sums of the loop dims"
-    for phase in code.phases:
-        for op in phase.body.block.ops:
-            if type(op) not in SCALAR_OPS and not isinstance(op, _STRUCTURE):
-                return f"scalar op {op.name} has no code on cuda"
+    if (reason := uncoded_reason(code, "cuda", SCALAR_OPS)) is not None:
+        return reason
     unknown = value_types(code) - set(ELEMENT_BYTES)
     return _unsupported(sorted(unknown)[0]) if unknown else _scan_reason(code)
 
@@ -87,20 +68,16 @@ def _scan_reason(code: KernelOp) -> str | None:
     return None
 
 
-@dataclass(frozen=True)
 class GeneratedKernel(CudaKernel[GeneratedSpec]):
     """Code from the generated scalar program: pointwise chains, and reductions with what is around them."""
 
-    id: str = "cuda.generated"
-    version: int = VERSION
-    determinism: str = DETERMINISM
-    simplicity: int = 1
-    kinds: frozenset[str] = frozenset(
+    id = "cuda.generated"
+    simplicity = 1
+    kinds = frozenset(
         {"generated", "add", "relu", "bias_add", "reduce_sum", "sgd_step", "layernorm_fwd", "softmax"}
     )
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         if (reason := operand_reason(work)) is not None:
             return reason
         if work.code is None:
@@ -110,16 +87,13 @@ class GeneratedKernel(CudaKernel[GeneratedSpec]):
         return code_reason(work.code)
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        """See `Kernel`."""
         nest, spec = _decide(work, target)
         return cost_us(nest, spec, arch_named(target.arch.data))
 
     def schedule(self, work: Workload, target: TargetAttr) -> GeneratedSpec:
-        """See `Kernel`."""
         return _decide(work, target)[1]
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: GeneratedSpec) -> dict[str, Attribute]:
-        """See `Kernel`."""
         assert work.code is not None
         nest = _nest(work)
         entries = loops_record(nest, schedule, work.rounding, arch_named(target.arch.data))
@@ -130,18 +104,15 @@ class GeneratedKernel(CudaKernel[GeneratedSpec]):
         return entries
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> GeneratedSpec:
-        """See `Kernel`."""
         return read_spec(record)
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: GeneratedSpec) -> str | None:
-        """See `Kernel`."""
         arch = arch_named(target.arch.data)
         if schedule.cluster > 1 and not arch.has_clusters:
             return f"{arch.name} has no clusters"
         return schedule.problem(_nest(work))
 
     def fixed_order(self, work: Workload, target: TargetAttr) -> str:
-        """See `Kernel`."""
         nest, spec = _decide(work, target)
         return spec.combination_order(nest)
 

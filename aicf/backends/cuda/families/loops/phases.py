@@ -16,7 +16,7 @@ from xdsl.ir import OpResult, SSAValue
 
 from aicf.backends.base import BufferRef
 from aicf.backends.common.lanes import LaneSteps
-from aicf.backends.common.loop_nest import Access, LoopNest, index_ops, reads
+from aicf.backends.common.loop_nest import Access, LoopNest, index_ops, reached, reads
 from aicf.backends.cuda.codegen.combine import (
     by_butterflies,
     by_clusters,
@@ -237,25 +237,11 @@ class PhaseCode:
 
     # Values
 
-    def _closure(self, roots: Sequence[SSAValue], sources: Mapping[SSAValue, Source]) -> set[SSAValue]:
-        """Everything that must be computed for `roots`, what has a source included."""
-        needed: set[SSAValue] = set()
-        stack = list(roots)
-        while stack:
-            value = stack.pop()
-            if value in needed:
-                continue
-            needed.add(value)
-            if value in sources:
-                continue
-            stack += reads(value)
-        return needed
-
     def values(
         self, roots: Sequence[SSAValue], sources: Mapping[SSAValue, Source], lanes: int, lines: list[str]
     ) -> Callable[[SSAValue], list[str]]:
         """Computes `roots` in every lane; gives the names of any of them."""
-        needed = self._closure(roots, sources)
+        needed = set(reached(roots, lambda value: () if value in sources else reads(value)))
         texts = [ScalarText(self.rounding, f"v{lane}_", lines) for lane in range(lanes)]
 
         def define(value: SSAValue, names: Sequence[str]) -> None:
@@ -331,21 +317,13 @@ class PhaseCode:
         """Uniform values that cells of `phase` use, constants apart: those are written where they are used."""
         if self.varying is None:
             return []
-        found: dict[SSAValue, None] = {}
         stored = self.cell_sources([])
-        stack, seen = list(self._cell_roots(phase)), set[SSAValue]()
-        while stack:
-            value = stack.pop()
-            if value in seen or (value in stored and not self.is_uniform(value)):
-                continue
-            seen.add(value)
-            if _is_constant(value):
-                continue
-            if self.is_uniform(value):
-                found[value] = None
-                continue
-            stack += reads(value)
-        return list(found)
+
+        def needs(value: SSAValue) -> Sequence[SSAValue]:
+            return () if value in stored or self.is_uniform(value) else reads(value)
+
+        values = reached(self._cell_roots(phase), needs)
+        return [value for value in values if self.is_uniform(value) and not _is_constant(value)]
 
     def _cell_roots(self, number: int) -> list[SSAValue]:
         phase = self.kernel.phases[number]

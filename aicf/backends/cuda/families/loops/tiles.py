@@ -20,13 +20,11 @@ class TileCode(PhaseCode):
     """Snippets of a kernel with strategy `tiles`; a point is a tuple of the indices along all dims."""
 
     def staged_inputs(self) -> list[int]:
-        """See `PhaseCode`."""
         return tiled_inputs(self.nest, tile_dims(self.nest)[0])
 
     def coordinates(
         self, flat: str, dims: Sequence[int], number: int, lines: list[str], prefix: str
     ) -> list[str]:
-        """See `PhaseCode`."""
         return [f"point[{dim}]" for dim in dims]
 
     def tile_start(self) -> Snippet:

@@ -68,7 +68,6 @@ class _PartCode(PhaseCode):
         super().__init__(*given)
 
     def base(self, number: int) -> str:
-        """See `PhaseCode`."""
         return f"a{number}" if number < self.numbers else f"pointer[{number - self.numbers}]"
 
     def computes_before(self) -> bool:

@@ -35,8 +35,6 @@ from aicf.backends.common.record import (
 )
 from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.loops.kernel import (
-    DETERMINISM,
-    VERSION,
     code_reason,
     operand_reason,
 )
@@ -99,18 +97,13 @@ def _is_aligned(dtype: str, offset: int, vector: int) -> bool:
     return offset % min(PIECE_BYTES, vector * ELEMENT_BYTES[dtype]) == 0
 
 
-@dataclass(frozen=True)
 class MultiTensorKernel(CudaKernel[UpdateSpec]):
     """All parts in one launch; the last block that has read the numbers of all of them writes their new values."""
 
-    id: str = "cuda.multi_tensor"
-    version: int = VERSION
-    determinism: str = DETERMINISM
-    simplicity: int = 0
-    kinds: frozenset[str] = KINDS
+    id = "cuda.multi_tensor"
+    kinds = KINDS
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         if (reason := operand_reason(work) or update_reason(work)) is not None:
             return reason
         assert work.code is not None
@@ -130,11 +123,9 @@ class MultiTensorKernel(CudaKernel[UpdateSpec]):
         return _LATENCY_US + moved / arch.bandwidth_gbs / 1e3
 
     def schedule(self, work: Workload, target: TargetAttr) -> UpdateSpec:
-        """See `Kernel`."""
         return _chosen(work, arch_named(target.arch.data))
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: UpdateSpec) -> dict[str, Attribute]:
-        """See `Kernel`."""
         assert work.code is not None
         arch, update = arch_named(target.arch.data), update_of_work(work)
         blocks = sum(schedule.blocks(part, v) for part, v in zip(update.parts, schedule.vectors, strict=True))
@@ -154,11 +145,9 @@ class MultiTensorKernel(CudaKernel[UpdateSpec]):
         return entries
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> UpdateSpec:
-        """See `Kernel`."""
         return read_spec(record)
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: UpdateSpec) -> str | None:
-        """See `Kernel`."""
         return schedule.problem(update_of_work(work), _limits(work))
 
     def fixed_order(self, work: Workload, target: TargetAttr) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from aicf.backends.base import BufferRef, Launch
+from aicf.backends.common.record import read_integer
 from aicf.backends.cuda.codegen.scalar import address_text, load_text, store_text
 from aicf.backends.cuda.compiler.launches import KernelLaunch
 from aicf.backends.cuda.compiler.specializer import Snippet
 from aicf.backends.cuda.families.loops.kernel import read_shapes
 from aicf.backends.cuda.families.nms import template as detection
 from aicf.backends.cuda.families.nms.kernel import list_bytes
-from aicf.backends.cuda.families.records import read_integer
 from aicf.backends.cuda.families.scatter.codegen import Constants, launched
 
 

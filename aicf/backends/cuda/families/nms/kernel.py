@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from xdsl.ir import Attribute
 
 from aicf.backends.common.record import integer
 from aicf.backends.common.workload import Workload
-from aicf.backends.cuda.families.loops.kernel import DETERMINISM
 from aicf.backends.cuda.families.scatter.kernel import LAUNCH_US, THREADS, IndexedKernel, launch_entries
 from aicf.backends.cuda.target import arch_named
 from aicf.dialects.emit_types import TargetAttr
@@ -25,15 +23,11 @@ _OVERLAPS_PER_US = 200_000
 """Comparisons of two boxes, of all blocks together. A guess, not measured."""
 
 
-@dataclass(frozen=True)
 class NonMaxSuppressionKernel(IndexedKernel):
     """A block a class: threads with lists of their own, and the best of all of them round by round."""
 
-    id: str = "cuda.non_max_suppression"
-    version: int = 1
-    determinism: str = DETERMINISM
-    simplicity: int = 0
-    kinds: frozenset[str] = frozenset({"non_max_suppression"})
+    id = "cuda.non_max_suppression"
+    kinds = frozenset({"non_max_suppression"})
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
         """See `Kernel`: rounds follow each other; half of the boxes are taken to be gone meanwhile."""
@@ -44,7 +38,6 @@ class NonMaxSuppressionKernel(IndexedKernel):
         return LAUNCH_US + waves * kept * _ROUND_US + compared
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: None) -> dict[str, Attribute]:
-        """See `Kernel`."""
         classes = _classes(work)
         return {
             "centred": work.attrs["centred"],

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
 from aicf.backends.base import BufferRef, Launch
+from aicf.backends.common.record import read_integer, read_text
 from aicf.backends.cuda.codegen.scalar import (
     REGISTERS,
     address_text,
@@ -17,7 +18,7 @@ from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in
 from aicf.backends.cuda.compiler.specializer import Constant, Snippet, stage
 from aicf.backends.cuda.families.loops.kernel import read_shapes
-from aicf.backends.cuda.families.records import Shape, is_programmatic, read_integer, read_text
+from aicf.backends.cuda.families.records import Shape, is_programmatic
 from aicf.backends.cuda.families.scatter import template as kernels
 from aicf.backends.cuda.families.scatter.kernel import KEPT_BYTES, SELECTION, TILE
 from aicf.backends.cuda.target import FLOATS

@@ -12,14 +12,23 @@ from typing import Annotated
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute
 
-from aicf.backends.common.record import Each, Entry, OneOf, Record, RecordCodec, Whole, integer, powers_of_two
+from aicf.backends.common.kernel import UndecidedKernel
+from aicf.backends.common.record import (
+    Each,
+    Entry,
+    OneOf,
+    RecordCodec,
+    Whole,
+    integer,
+    powers_of_two,
+    read_integer,
+)
 from aicf.backends.common.workload import Workload
-from aicf.backends.cuda.families.loops.kernel import DETERMINISM, operand_reason
-from aicf.backends.cuda.families.records import CudaKernel, integers, read_integer, start_entries
+from aicf.backends.cuda.families.loops.kernel import operand_reason
+from aicf.backends.cuda.families.records import CudaKernel, integers, start_entries
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch, arch_named
 from aicf.dialects.emit_types import TargetAttr
 
-VERSION = 1
 THREADS = 256
 """Of a block; a radix select has one for each bin of a digit's histogram."""
 LOOKS = 8
@@ -59,18 +68,11 @@ def launch_entries(work: Workload, target: TargetAttr, *grids: tuple[int, int]) 
     }
 
 
-class IndexedKernel(CudaKernel[None]):
+class IndexedKernel(UndecidedKernel, CudaKernel[None]):
     """What the kernels here share: any operands of a type and size that is counted, and one record for each work."""
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         return _size_reason(work)
-
-    def schedule(self, work: Workload, target: TargetAttr) -> None:
-        """See `Kernel`: all follows from the work."""
-
-    def read(self, work: Workload, record: Record, target: TargetAttr) -> None:
-        """See `Kernel`: all follows from the work."""
 
 
 def _size_reason(work: Workload) -> str | None:
@@ -80,15 +82,11 @@ def _size_reason(work: Workload) -> str | None:
     return operand_reason(work)
 
 
-@dataclass(frozen=True)
 class LastUpdateKernel(IndexedKernel):
     """Clears, then takes the maximum of the numbers that name a row, atomically: no order matters."""
 
-    id: str = "cuda.last_update"
-    version: int = VERSION
-    determinism: str = DETERMINISM
-    simplicity: int = 0
-    kinds: frozenset[str] = frozenset({"last_update"})
+    id = "cuda.last_update"
+    kinds = frozenset({"last_update"})
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
         """See `Kernel`: an atomic of four bytes costs a sector of 32."""
@@ -97,7 +95,6 @@ class LastUpdateKernel(IndexedKernel):
         return 2 * LAUNCH_US + moved / arch_named(target.arch.data).bandwidth_gbs / 1e3
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: None) -> dict[str, Attribute]:
-        """See `Kernel`."""
         count, rows = work.operands[0].shape[0], work.results[0].shape[0]
         return launch_entries(work, target, (-(-rows // THREADS), 1), (-(-count // THREADS), 1))
 
@@ -114,15 +111,11 @@ class Tile:
 TILE = RecordCodec(Tile)
 
 
-@dataclass(frozen=True)
 class ScatterKernel(IndexedKernel):
     """Tiles of the result in shared memory; each looks at all indices and takes the updates of its rows in order."""
 
-    id: str = "cuda.scatter"
-    version: int = VERSION
-    determinism: str = DETERMINISM
-    simplicity: int = 0
-    kinds: frozenset[str] = frozenset({"scatter_combine"})
+    id = "cuda.scatter"
+    kinds = frozenset({"scatter_combine"})
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
         """See `Kernel`: every block looks at all indices."""
@@ -135,7 +128,6 @@ class ScatterKernel(IndexedKernel):
         return LAUNCH_US + moved + looked + hits * _HIT_US
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: None) -> dict[str, Attribute]:
-        """See `Kernel`."""
         return {
             "mode": work.attrs["mode"],
             **TILE.entries(_tile(work)),
@@ -170,21 +162,17 @@ class Selection:
 SELECTION = RecordCodec(Selection)
 
 
-@dataclass(frozen=True)
 class TopkKernel(IndexedKernel):
     """A block a row, or a part of it: a radix select with histograms in shared memory, then the rank of each of the k.
 
     Few long rows are cut in parts, and the best of all parts are a row again, until one part is left.
     """
 
-    id: str = "cuda.topk"
-    version: int = 2
-    determinism: str = DETERMINISM
-    simplicity: int = 0
-    kinds: frozenset[str] = frozenset({"topk_indices"})
+    id = "cuda.topk"
+    version = 2
+    kinds = frozenset({"topk_indices"})
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        """See `Kernel`."""
         arch = arch_named(target.arch.data)
         rows, size, k = _row_sizes(work)
         parts = _parts(work, arch)
@@ -194,7 +182,6 @@ class TopkKernel(IndexedKernel):
         return launches + moved / (arch.bandwidth_gbs * _share(rows * parts[0], arch)) / 1e3 + compared
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: None) -> dict[str, Attribute]:
-        """See `Kernel`."""
         rows, _, k = _row_sizes(work)
         parts = _parts(work, arch_named(target.arch.data))
         return {

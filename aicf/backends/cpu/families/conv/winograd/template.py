@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 
 from aicf.backends.common.loop_nest import Access
@@ -74,35 +75,30 @@ class _Winograd:
         threads = (self.pointers.tid, self.pointers.nthreads) if spec.threads > 1 else None
         emit_panels(em, spec.rows, spec.block_rows, threads, block)
 
-    def each(self, count: int, body: Callable[[Value], None]) -> None:
-        """`body` of every number below `count`."""
+    def parts(self, count: int, size: int) -> Callable[[Callable[[Value, int], None]], None]:
+        """A decorator that emits a function of the first element and the number of elements of a part, for each part of
+        `size`; the last may be short."""
 
-        def one(number: Value, _: list[Value]) -> list[Value]:
-            body(number)
-            return []
+        def emit(part: Callable[[Value, int], None]) -> None:
+            self.em.panels(count, size)(lambda number, length: part(self.em.scaled(number, size), length))
 
-        self.em.loop(0, count, 1, [], one)
-
-    def parts(self, count: int, size: int, part: Callable[[Value, int], None]) -> None:
-        """`part` of the first element and the number of elements of every part of `size`; the last may be short."""
-        self.em.panels(count, size, lambda number, length: part(self.em.scaled(number, size), length))
+        return emit
 
     def clear(self, start: Value, vectors: int) -> None:
         """Zeros."""
         em, lanes = self.em, self.spec.lanes
         zero = em.const(self.dtype, lanes, 0)
-        self.each(
-            vectors, lambda at: em.store(zero, em.moved(start, at, lanes, self.dtype), self.dtype, lanes)
-        )
+
+        @em.each(0, vectors)
+        def vector(at: Value) -> None:
+            em.store(zero, em.moved(start, at, lanes, self.dtype), self.dtype, lanes)
 
     def block(self, row: Value, rows: int) -> None:
         """`rows` rows of tiles from `row` on; the rows of all images are numbered in one sequence."""
         spec = self.spec
-        self.parts(
-            self.p.channels, spec.lanes, lambda first, count: self.transformed(row, rows, first, count)
-        )
+        self.parts(self.p.channels, spec.lanes)(partial(self.transformed, row, rows))
         self.multiplied(rows)
-        self.parts(self.p.outputs, spec.lanes, lambda first, count: self.finished(row, rows, first, count))
+        self.parts(self.p.outputs, spec.lanes)(partial(self.finished, row, rows))
 
     # The input.
 
@@ -119,6 +115,7 @@ class _Winograd:
         em, spec, p = self.em, self.spec, self.p
         columns = spec.tile_counts[1]
 
+        @em.each(0, rows)
         def line(number: Value) -> None:
             image, at = self.image_and_tile(em.b.add(row, number))
             x = em.moved(self.pointers.x, image, p.x_strides[0], self.dtype)
@@ -126,14 +123,16 @@ class _Winograd:
             self.copied(x, em.b.sub(em.scaled(at, spec.tile), em.index(p.low[0])), channels)
             target = em.moved(self.inputs, em.scaled(number, columns), spec.input_pitch, self.dtype)
             target = em.address(target, channel, self.dtype)
-            self.each(columns, lambda column: self.input_tile(column, target))
 
-        self.each(rows, line)
+            @em.each(0, columns)
+            def tile(column: Value) -> None:
+                self.input_tile(column, target)
 
     def copied(self, x: Value, first: Value, channels: int) -> None:
         """Rows of the input from `first` on, as vectors of channels for each pixel; zeros where there is no row."""
         em, spec, p = self.em, self.spec, self.p
 
+        @em.each(0, spec.taps)
         def row(number: Value) -> None:
             at = em.b.add(first, number)
             target = em.moved(self.copy, number, spec.pitch * spec.lanes, self.dtype)
@@ -145,14 +144,13 @@ class _Winograd:
                 lambda: self.clear(target, spec.pitch),
             )
 
-        self.each(spec.taps, row)
-
     def copied_row(self, source: Value, target: Value, channels: int) -> None:
         """Pixels of `channels` channels; the zeros on both sides are there."""
         em, spec, p = self.em, self.spec, self.p
         lanes, low = spec.lanes, p.low[1]
         _, channel_step, _, step = p.x_strides
 
+        @self.parts(max(min(p.sizes[1], spec.pitch - low), 0), lanes)
         def pixels(first: Value, count: int) -> None:
             start = em.moved(source, first, step, self.dtype)
             out = em.moved(em.address(target, low * lanes, self.dtype), first, lanes, self.dtype)
@@ -165,8 +163,6 @@ class _Winograd:
             for at, vector in enumerate(vectors):
                 em.store(vector, em.address(out, at * lanes, self.dtype), self.dtype, lanes)
 
-        self.parts(max(min(p.sizes[1], spec.pitch - low), 0), lanes, pixels)
-
     def strided(self, start: Value, strides: tuple[int, int], rows: int, active: int) -> list[Value]:
         """`rows` vectors of a matrix with these strides, of which `active` lanes exist."""
         em, lanes = self.em, self.spec.lanes
@@ -178,13 +174,7 @@ class _Winograd:
         em, spec = self.em, self.spec
         size, lanes = spec.taps, spec.lanes
         start = em.moved(self.copy, column, spec.tile * lanes, self.dtype)
-        grid = [
-            [
-                em.load(em.address(start, (row * spec.pitch + at) * lanes, self.dtype), self.dtype, lanes)
-                for at in range(size)
-            ]
-            for row in range(size)
-        ]
+        grid = self.grid(start, spec.pitch * lanes, lanes)
         found = Transform(em, self.dtype, lanes, transforms(spec.tile).input).both(grid)
         out = em.moved(target, column, spec.input_pitch, self.dtype)
         for row, at in product(range(size), repeat=2):
@@ -208,6 +198,7 @@ class _Winograd:
         """The vector of output channels from `channel` on, of which `outputs` exist, of all tiles of a block."""
         em, spec = self.em, self.spec
 
+        @em.each(0, rows)
         def line(number: Value) -> None:
             image, own = self.image_and_tile(em.b.add(row, number))
             tiles = em.scaled(number, spec.tile_counts[1])
@@ -216,13 +207,10 @@ class _Winograd:
             )
             spot = _Spot(image, channel, outputs, em.scaled(own, spec.tile))
 
+            @self.parts(self.p.counts[1], spec.lanes)
             def pixels(column: Value, count: int) -> None:
                 tile = em.b.sdiv(column, em.index(spec.tile))
                 self.output_run(em.moved(start, tile, spec.output_pitch, self.dtype), spot, column, count)
-
-            self.parts(self.p.counts[1], spec.lanes, pixels)
-
-        self.each(rows, line)
 
     def output_run(self, start: Value, spot: _Spot, column: Value, count: int) -> None:
         """`count` columns of a row of tiles, from `column` on; the products of the first tile are at `start`."""
@@ -247,20 +235,18 @@ class _Winograd:
 
     def output_tile(self, start: Value) -> Grid:
         """The pixels of a tile, as vectors of output channels."""
-        em, spec = self.em, self.spec
-        size = spec.taps
-        grid = [
-            [
-                em.load(
-                    em.address(start, (row * size + at) * spec.output_plane, self.dtype),
-                    self.dtype,
-                    spec.lanes,
-                )
-                for at in range(size)
-            ]
-            for row in range(size)
-        ]
-        return Transform(em, self.dtype, spec.lanes, transforms(spec.tile).output).both(grid)
+        spec = self.spec
+        grid = self.grid(start, spec.taps * spec.output_plane, spec.output_plane)
+        return Transform(self.em, self.dtype, spec.lanes, transforms(spec.tile).output).both(grid)
+
+    def grid(self, start: Value, row_step: int, step: int) -> Grid:
+        """The vectors of a transformed tile, which lie so many elements apart."""
+        taps = range(self.spec.taps)
+
+        def vector(offset: int) -> Value:
+            return self.em.load(self.em.address(start, offset, self.dtype), self.dtype, self.spec.lanes)
+
+        return [[vector(row * row_step + at * step) for at in taps] for row in taps]
 
     def store(self, pixels: Sequence[Value], spot: _Spot, pixel: Value) -> None:
         """Gives a run of pixels to the epilogue, each a vector of output channels, transposed if lanes are pixels."""

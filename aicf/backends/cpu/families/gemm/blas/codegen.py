@@ -31,14 +31,13 @@ def emit(em: Emitter, launch: Launch, call: Call) -> None:
         if depth < len(problem.batch):
             steps = (problem.a_batch_strides[depth], problem.b_batch_strides[depth], output.strides[depth])
 
-            def body(i: Value, _: list[Value]) -> list[Value]:
+            @em.each(0, problem.batch[depth])
+            def body(i: Value) -> None:
                 moved = [
                     em.moved(p, i, step, problem.dtype) for p, step in zip((a, b, c), steps, strict=True)
                 ]
                 product(depth + 1, *moved)
-                return []
 
-            em.loop(0, problem.batch[depth], 1, [], body)
             return
         flags = [ir.Constant(I32, _CBLAS_ROW_MAJOR)]
         leading: list[Value] = []

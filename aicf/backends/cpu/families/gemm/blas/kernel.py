@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from xdsl.dialects.builtin import DictionaryAttr, StringAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import Launch
-from aicf.backends.common.record import Record, integer
+from aicf.backends.common.kernel import UndecidedKernel
+from aicf.backends.common.record import integer, read_text
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
 from aicf.backends.cpu.families.gemm.problem import gemm_reason, read_work
@@ -18,28 +18,22 @@ from aicf.backends.cpu.families.gemm.schedule import (
     traffic_cycles,
 )
 from aicf.backends.cpu.families.legality import (
-    DETERMINISM,
-    VERSION,
     level_of,
 )
-from aicf.backends.cpu.families.records import get_text
 from aicf.backends.cpu.runtime.blas import FUNCTIONS, LIBRARY, table_name
 from aicf.backends.cpu.target import ELEMENT_BYTES
 from aicf.dialects.emit_types import TargetAttr
 
 
-@dataclass(frozen=True)
-class BlasKernel(CpuKernel[None]):
-    """The GEMM of scipy-openblas64, called through the pointer table."""
+class BlasKernel(UndecidedKernel, CpuKernel[None]):
+    """The GEMM of scipy-openblas64, called through the pointer table. The library decides, the same for one version and
+    core."""
 
-    id: str = "cpu.gemm_blas"
-    version: int = VERSION
-    determinism: str = DETERMINISM
-    simplicity: int = 5
-    kinds: frozenset[str] = frozenset({"gemm"})
+    id = "cpu.gemm_blas"
+    simplicity = 5
+    kinds = frozenset({"gemm"})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         if (reason := gemm_reason(work)) is not None:
             return reason
         if work.operands[0].dtype not in ("f32", "f64"):
@@ -62,7 +56,6 @@ class BlasKernel(CpuKernel[None]):
         return None
 
     def library_function(self, launch: Launch) -> str:
-        """See `CpuKernel`."""
         return library_function(launch)
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
@@ -76,14 +69,7 @@ class BlasKernel(CpuKernel[None]):
         cycles = problem.m * problem.n * problem.k / peak / 0.8 + packing + 1200
         return cycles * prod(problem.batch) / NOMINAL_GHZ / 1000
 
-    def schedule(self, work: Workload, target: TargetAttr) -> None:
-        """See `Kernel`: the library decides, the same for one version and core."""
-
-    def read(self, work: Workload, record: Record, target: TargetAttr) -> None:
-        """See `Kernel`."""
-
     def record_of(self, work: Workload, target: TargetAttr, schedule: None) -> dict[str, Attribute]:
-        """See `Kernel`."""
         version = library_version(target)
         assert version is not None
         return {
@@ -104,7 +90,7 @@ def _overlaps(sizes: tuple[int, int], strides: tuple[int, int]) -> bool:
 
 def library_function(launch: Launch) -> str:
     """Name in the function table of the function that multiplies matrices of the type of a launch."""
-    return table_name(FUNCTIONS[launch.ins[0].dtype], get_text(launch.record, "library"))
+    return table_name(FUNCTIONS[launch.ins[0].dtype], read_text(launch.record, "library"))
 
 
 def library_version(target: TargetAttr) -> str | None:

@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from aicf.backends.base import BufferRef, Launch
-from aicf.backends.common.record import read_part
+from aicf.backends.common.record import read_integer, read_part
 from aicf.backends.cpu.codegen.call import Call, require_workspace
 from aicf.backends.cpu.codegen.ir_builder import I8, Emitter
 from aicf.backends.cpu.families.gemm.codegen import emit as emit_product
 from aicf.backends.cpu.families.gemm.problem import contiguous
 from aicf.backends.cpu.families.loops.codegen import emit as emit_rows
-from aicf.backends.cpu.families.records import (
-    get_int,
-)
 from aicf.backends.cpu.target import ACCUMULATORS
 
 
@@ -22,7 +19,7 @@ def emit(em: Emitter, launch: Launch, call: Call) -> None:
     require_workspace(launch, call)
     shape = launch.outs[0].shape
     sums = BufferRef(0, 0, shape, contiguous(shape), ACCUMULATORS[launch.ins[0].dtype])
-    rest = em.b.gep(call.ws[0], [em.index(get_int(launch.record, "sums_bytes"))], source_etype=I8)
+    rest = em.b.gep(call.ws[0], [em.index(read_integer(launch.record, "sums_bytes"))], source_etype=I8)
     product = replace(
         launch,
         kind="gemm",

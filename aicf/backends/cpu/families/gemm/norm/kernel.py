@@ -20,7 +20,6 @@ from aicf.backends.cpu.families.gemm.kernel import GemmKernel, GemmSchedule, ran
 from aicf.backends.cpu.families.gemm.problem import contiguous, read_work
 from aicf.backends.cpu.families.gemm.schedule import SPLITS, GemmSpec
 from aicf.backends.cpu.families.legality import (
-    DETERMINISM,
     code_reason,
     threads_of,
     variant_of,
@@ -46,11 +45,9 @@ class GemmNormKernel(CpuKernel[GemmSchedule]):
     """The lowest level that has its instructions; the portable variant runs anywhere."""
     simplicity: int
     version: int = GEMM_VERSION
-    determinism: str = DETERMINISM
     kinds: frozenset[str] = frozenset({"gemm_norm"})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         if work.code is None:
             return "what follows the product has no generated code"
         if (reason := code_reason(work.code)) is not None:
@@ -59,7 +56,6 @@ class GemmNormKernel(CpuKernel[GemmSchedule]):
         return product.legal(_product(work), target)
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        """See `Kernel`."""
         product, rows = self._decide(work, target)
         return _NO_GAIN * (product[0] + cost_us(_nest(work), rows))
 
@@ -72,12 +68,10 @@ class GemmNormKernel(CpuKernel[GemmSchedule]):
         return min(own, product.product_us(_product(work), target)) + cost_us(nest, rows)
 
     def schedule(self, work: Workload, target: TargetAttr) -> GemmSchedule:
-        """See `Kernel`."""
         (_, product), rows = self._decide(work, target)
         return GemmSchedule(product, rows)
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: GemmSchedule) -> dict[str, Attribute]:
-        """See `Kernel`."""
         product, rows, nest = schedule.product, schedule.rows, _nest(work)
         assert rows is not None
         order = f"{product.combination_order}; then rows: {rows.combination_order(nest)}"
@@ -98,7 +92,6 @@ class GemmNormKernel(CpuKernel[GemmSchedule]):
         }
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> GemmSchedule:
-        """See `Kernel`."""
         problem = read_work(_product(work)).problem
         product = gemm_spec(read_part(record, "product"), problem, variant_of(target, self.level).has_fma)
         return GemmSchedule(product, loop_spec(read_part(record, "rows"), _nest(work)))

@@ -5,33 +5,30 @@ from __future__ import annotations
 from math import prod
 
 from aicf.backends.base import BufferRef, Launch
+from aicf.backends.common.record import read_integer, read_text
 from aicf.backends.cpu.codegen.call import Call
 from aicf.backends.cpu.codegen.ir_builder import Emitter
-from aicf.backends.cpu.families.gemm.pack.pairs import Pairs, emit_pack_pairs
-from aicf.backends.cpu.families.gemm.pack.template import emit_pack
-from aicf.backends.cpu.families.records import (
-    get_int,
-    get_text,
-)
+from aicf.backends.cpu.families.gemm.pack.pairs import PairPacker, Pairs
+from aicf.backends.cpu.families.gemm.pack.template import Packer
 from aicf.backends.cpu.target import HALVES
 
 
 def emit(em: Emitter, launch: Launch, call: Call) -> None:
     """A weight in panels."""
     source = launch.ins[0]
-    k_dim, nr = get_int(launch.record, "k_dim"), get_int(launch.record, "nr")
+    k_dim, nr = read_integer(launch.record, "k_dim"), read_integer(launch.record, "nr")
     shape, steps = _as_matrix(source)
     k, n = shape[k_dim], shape[1 - k_dim]
     strides = (steps[k_dim], steps[1 - k_dim])
-    lanes = get_int(launch.record, "lanes")
-    into = get_text(launch.record, "element") if "element" in launch.record else source.dtype
+    lanes = read_integer(launch.record, "lanes")
+    into = read_text(launch.record, "element") if "element" in launch.record else source.dtype
     if "pairs" in launch.record:
-        pairs = Pairs(source.dtype, into, k, get_int(launch.record, "pairs"))
-        emit_pack_pairs(em, pairs, lanes, n, nr, strides, call.ins[0], call.outs[0])
+        pairs = Pairs(source.dtype, into, k, read_integer(launch.record, "pairs"))
+        PairPacker(em, pairs, lanes, nr, strides).matrix(n, call.ins[0], call.outs[0])
         return
     # Elements that keep their type move as they are.
     moved = ("i16", "i16") if into == source.dtype and into in HALVES else (source.dtype, into)
-    emit_pack(em, moved[0], lanes, k, n, nr, strides, call.ins[0], call.outs[0], moved[1])
+    Packer(em, *moved, lanes, k, nr, strides).matrix(n, call.ins[0], call.outs[0])
 
 
 def _as_matrix(source: BufferRef) -> tuple[tuple[int, int], tuple[int, int]]:

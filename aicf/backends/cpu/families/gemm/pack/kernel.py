@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
-from aicf.backends.common.record import OneOf, Record, Whole, illegal, integer, read_entry
+from aicf.backends.common.record import (
+    OneOf,
+    Record,
+    Whole,
+    illegal,
+    integer,
+    read_entry,
+    read_integer,
+    read_text,
+)
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
 from aicf.backends.cpu.families.gemm.pack.schedule import packed_bytes
@@ -17,12 +25,7 @@ from aicf.backends.cpu.families.gemm.schedule import (
     NOMINAL_GHZ,
 )
 from aicf.backends.cpu.families.legality import (
-    DETERMINISM,
     level_of,
-)
-from aicf.backends.cpu.families.records import (
-    get_int,
-    get_text,
 )
 from aicf.backends.cpu.families.vectors import legal_lanes
 from aicf.backends.cpu.target import ELEMENT_BYTES
@@ -33,7 +36,6 @@ PACKED_B = "packed_b"
 terms of k that lie `pairs` apart in the weight."""
 
 
-@dataclass(frozen=True)
 class PackKernel(CpuKernel[int]):
     """Packs a weight for the GEMM microkernel, vectors of so many elements at a time; only ever asked for through
     `Kernel.prepare`.
@@ -41,11 +43,9 @@ class PackKernel(CpuKernel[int]):
     Version 3 packs pairs of short integers.
     """
 
-    id: str = "cpu.pack"
-    version: int = 3
-    determinism: str = DETERMINISM
-    simplicity: int = 0
-    kinds: frozenset[str] = frozenset({"pack"})
+    id = "cpu.pack"
+    version = 3
+    kinds = frozenset({"pack"})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
         """See `Kernel`: a layout of this kernel's, for the weight as it is."""
@@ -64,18 +64,16 @@ class PackKernel(CpuKernel[int]):
         return level_of(target).lanes(work.operands[0].dtype)
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: int) -> dict[str, Attribute]:
-        """See `Kernel`."""
         assert work.results[0].layout is not None, "the result of legal work has a layout"
         return _pack_entries(work.results[0].layout, schedule)
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> int:
-        """See `Kernel`."""
         return read_entry(record, "lanes", legal_lanes(work.operands[0].dtype))
 
 
 def pack_record(layout: LayoutAttr, lanes: int) -> KernelAttr:
     """The record of `cpu.pack` that makes a layout."""
-    own = {"version": integer(PackKernel.version), "determinism": StringAttr(DETERMINISM)}
+    own = {"version": integer(PackKernel.version), "determinism": StringAttr(PackKernel.determinism)}
     return KernelAttr(PackKernel.id, own | _pack_entries(layout, lanes))
 
 
@@ -98,7 +96,7 @@ def panels_reason(layout: LayoutAttr, shape: Sequence[int], dtype: str) -> str |
     sizes = (shape[0], prod(shape[1:]))
     k, n = sizes[k_dim], sizes[1 - k_dim]
     pairs: int = read_entry(given, "pairs", Whole(1, max(1, k))) if "pairs" in given else 0
-    element = get_text(given, "element") if "element" in given else dtype
+    element = read_text(given, "element") if "element" in given else dtype
     if element not in ELEMENT_BYTES:
         return f"its layout's {illegal('element', element, ', '.join(ELEMENT_BYTES))}"
     steps = k
@@ -108,7 +106,7 @@ def panels_reason(layout: LayoutAttr, shape: Sequence[int], dtype: str) -> str |
         steps = stretches * pairs + min(rest, pairs)
     unit = ELEMENT_BYTES[element] * (2 if pairs else 1)
     expected = packed_bytes("i8", steps, n, nr) * unit
-    stated = get_int(given, "bytes")
+    stated = read_integer(given, "bytes")
     return None if stated == expected else f"its layout's {illegal('bytes', stated, expected)}"
 
 

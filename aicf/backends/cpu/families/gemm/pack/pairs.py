@@ -43,81 +43,68 @@ class Pairs:
         return -(-self.k // (2 * self.apart)) * self.apart
 
 
-def emit_pack_pairs(
-    em: Emitter,
-    pairs: Pairs,
-    lanes: int,
-    columns: int,
-    width: int,
-    strides: tuple[int, int],
-    source: Value,
-    target: Value,
-) -> None:
-    """Pack all of a ``k x columns`` matrix with element strides `strides` into panels of `width` columns."""
+@dataclass(frozen=True)
+class PairPacker:
+    """As `Packer`, into panels of units.
 
-    def panel(index: Value, count: int) -> None:
-        start = em.moved(source, index, width * strides[1], pairs.source)
-        out = em.moved(target, index, pairs.units * width, pairs.unit)
-        emit_pair_panel(em, pairs, lanes, width, count, strides, start, out)
+    Args:
+        lanes: Units of a vector.
+        width: Columns of a panel.
+        strides: Of the matrix, in elements.
+    """
 
-    em.panels(columns, width, panel)
+    em: Emitter
+    pairs: Pairs
+    lanes: int
+    width: int
+    strides: tuple[int, int]
 
+    def matrix(self, columns: int, source: Value, target: Value) -> None:
+        """Packs all of a matrix with so many columns."""
+        em, pairs = self.em, self.pairs
 
-def emit_pair_panel(
-    em: Emitter,
-    pairs: Pairs,
-    lanes: int,
-    width: int,
-    columns: int,
-    strides: tuple[int, int],
-    source: Value,
-    target: Value,
-) -> None:
-    """Pack `columns` columns of all rows at `source` into one ``[units][width]`` panel; the rest of it is zero."""
-    groups, half = divmod(pairs.k // pairs.apart, 2)
+        @em.panels(columns, self.width)
+        def panel(index: Value, count: int) -> None:
+            start = em.moved(source, index, self.width * self.strides[1], pairs.source)
+            self.panel(count, start, em.moved(target, index, pairs.units * self.width, pairs.unit))
 
-    def row(start: Value, out: Value, whole: bool) -> None:
-        for j in range(0, width, lanes):
-            at = em.address(start, j * strides[1], pairs.source)
+    def panel(self, columns: int, source: Value, target: Value) -> None:
+        """Packs `columns` columns of all rows at `source` into one panel; the rest of it is zero."""
+        em, pairs, row_step = self.em, self.pairs, self.strides[0]
+        groups, half = divmod(pairs.k // pairs.apart, 2)
+
+        def group(number: Value, whole: bool) -> None:
+            first = em.moved(source, number, 2 * pairs.apart * row_step, pairs.source)
+            out = em.moved(target, number, pairs.apart * self.width, pairs.unit)
+
+            @em.each(0, pairs.apart)
+            def body(element: Value) -> None:
+                start = em.moved(first, element, row_step, pairs.source)
+                self._row(columns, start, em.moved(out, element, self.width, pairs.unit), whole)
+
+        em.each(0, groups)(lambda number: group(number, True))
+        if half:
+            group(em.index(groups), False)
+
+    def _row(self, columns: int, start: Value, out: Value, whole: bool) -> None:
+        """A row of units, whose second terms are zeros if it is not whole."""
+        em, pairs, lanes = self.em, self.pairs, self.lanes
+        for j in range(0, self.width, lanes):
+            at = em.address(start, j * self.strides[1], pairs.source)
             active = min(lanes, columns - j)
-            second = em.address(at, pairs.apart * strides[0], pairs.source) if whole else None
-            unit = (
-                _unit(em, pairs, lanes, at, second, strides[1], active)
-                if active > 0
-                else em.const(pairs.unit, lanes, 0)
-            )
-            em.store(unit, em.address(out, j, pairs.unit), pairs.unit, lanes, min(lanes, width - j))
+            second = em.address(at, pairs.apart * self.strides[0], pairs.source) if whole else None
+            unit = self._unit(at, second, active) if active > 0 else em.const(pairs.unit, lanes, 0)
+            em.store(unit, em.address(out, j, pairs.unit), pairs.unit, lanes, min(lanes, self.width - j))
 
-    def group(number: Value, whole: bool) -> None:
-        first = em.moved(source, number, 2 * pairs.apart * strides[0], pairs.source)
-        out = em.moved(target, number, pairs.apart * width, pairs.unit)
-
-        def body(element: Value, _: list[Value]) -> list[Value]:
-            row(
-                em.moved(first, element, strides[0], pairs.source),
-                em.moved(out, element, width, pairs.unit),
-                whole,
-            )
-            return []
-
-        em.loop(0, pairs.apart, 1, [], body)
-
-    def each(number: Value, _: list[Value]) -> list[Value]:
-        group(number, True)
-        return []
-
-    em.loop(0, groups, 1, [], each)
-    if half:
-        group(em.index(groups), False)
-
-
-def _unit(
-    em: Emitter, pairs: Pairs, lanes: int, first: Value, second: Value | None, stride: int, active: int
-) -> Value:
-    """A vector of units of neighbouring columns, with `active` lanes that exist; zeros for an absent second term."""
-    low = em.load_strided(first, stride, pairs.source, lanes, active)
-    high = None if second is None else em.load_strided(second, stride, pairs.source, lanes, active)
-    return joined(Scalars(em, lanes), pairs.source, pairs.element, low, high)
+    def _unit(self, first: Value, second: Value | None, active: int) -> Value:
+        """A vector of units of neighbouring columns, with `active` lanes that exist."""
+        low, high = (
+            None
+            if at is None
+            else self.em.load_strided(at, self.strides[1], self.pairs.source, self.lanes, active)
+            for at in (first, second)
+        )
+        return joined(Scalars(self.em, self.lanes), self.pairs.source, self.pairs.element, low, high)
 
 
 def joined(scalars: Scalars, source: str, element: str, low: Value, high: Value | None) -> Value:
@@ -148,10 +135,12 @@ def emit_rows_of_pairs(
     pitch = -(-matrix.k // 2) * 2
     lanes *= 2  # of 16 bits, where the sums have 32
 
-    def row(number: Value, _: list[Value]) -> list[Value]:
+    @em.each(*bounds)
+    def row(number: Value) -> None:
         start = em.moved(source, number, row_step, matrix.dtype)
         out = em.moved(target, number, pitch, "i16")
 
+        @em.pieces(matrix.k, lanes)
         def vector(at: Value, active: int) -> None:
             loaded = em.load_strided(
                 em.moved(start, at, step, matrix.dtype), step, matrix.dtype, lanes, active
@@ -159,8 +148,3 @@ def emit_rows_of_pairs(
             value = convert(Scalars(em, lanes), loaded, matrix.dtype, "i16")
             # Lanes past the last element are zero: the second term of half a pair is one of them.
             em.store(value, em.address(out, at, "i16"), "i16", lanes, min(lanes, active + active % 2))
-
-        em.pieces(matrix.k, lanes, vector)
-        return []
-
-    em.loop(*bounds, 1, [], row)

@@ -6,72 +6,96 @@ change. Panels may hold a wider element type than the matrix.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from aicf.backends.cpu.codegen.ir_builder import Emitter, Value
 from aicf.backends.cpu.codegen.scalar.ops import Scalars, convert
 
 
-def emit_pack(
-    em: Emitter,
-    dtype: str,
-    lanes: int,
-    k: int,
-    columns: int,
-    width: int,
-    strides: tuple[int, int],
-    source: Value,
-    target: Value,
-    into: str,
-) -> None:
-    """Pack all of a ``k x columns`` matrix of `dtype` with element strides `strides` into panels of type `into`."""
+@dataclass(frozen=True)
+class Packer:
+    """Lays a matrix with `k` rows out in panels of `width` columns.
 
-    def panel(index: Value, count: int) -> None:
-        start = em.address(source, em.b.mul(index, em.index(width * strides[1])), dtype)
-        out = em.address(target, em.b.mul(index, em.index(k * width)), into)
-        emit_pack_panel(em, dtype, lanes, k, width, count, strides, start, out, into)
+    Args:
+        source, target: Element types of the matrix and of the panels, which holds all numbers of the other.
+        strides: Of the matrix, in elements.
+    """
 
-    em.panels(columns, width, panel)
+    em: Emitter
+    source: str
+    target: str
+    lanes: int
+    k: int
+    width: int
+    strides: tuple[int, int]
 
+    def matrix(self, columns: int, source: Value, target: Value) -> None:
+        """Packs all of a matrix with so many columns."""
+        em = self.em
 
-def emit_pack_panel(
-    em: Emitter,
-    dtype: str,
-    lanes: int,
-    k: int,
-    width: int,
-    columns: int,
-    strides: tuple[int, int],
-    source: Value,
-    target: Value,
-    into: str,
-) -> None:
-    """Pack `columns` columns of all `k` rows at `source` into one ``[k][width]`` panel; the rest of it is zero."""
-    move = _Move(em, dtype, into)
-    if strides[1] == 1:
-        _copy_rows(move, lanes, k, width, columns, strides[0], source, target)
-        return
-    block = lanes if strides[0] == 1 else 1
-    rolled = k // block * block
+        @em.panels(columns, self.width)
+        def panel(index: Value, count: int) -> None:
+            start = em.address(source, em.b.mul(index, em.index(self.width * self.strides[1])), self.source)
+            out = em.address(target, em.b.mul(index, em.index(self.k * self.width)), self.target)
+            self.panel(count, start, out)
 
-    def body(row: Value, _: list[Value]) -> list[Value]:
-        start = em.address(source, em.b.mul(row, em.index(strides[0])), dtype)
-        out = em.address(target, em.b.mul(row, em.index(width)), into)
-        if block > 1:
-            _transpose_rows(move, lanes, width, columns, strides[1], start, out)
-        else:
-            _gather_row(move, width, columns, strides[1], start, out)
-        return []
+    def panel(self, columns: int, source: Value, target: Value) -> None:
+        """Packs `columns` columns of all rows at `source` into one panel; the rest of it is zero."""
+        em, (row_step, step) = self.em, self.strides
 
-    em.loop(0, rolled, block, [], body)
+        def rows(first: int, end: int, block: int, pack: Callable[[int, Value, Value], None]) -> None:
+            @em.each(first, end, block)
+            def body(row: Value) -> None:
+                start = em.address(source, em.b.mul(row, em.index(row_step)), self.source)
+                pack(columns, start, em.address(target, em.b.mul(row, em.index(self.width)), self.target))
 
-    def rest(row: Value, _: list[Value]) -> list[Value]:
-        start = em.address(source, em.b.mul(row, em.index(strides[0])), dtype)
-        out = em.address(target, em.b.mul(row, em.index(width)), into)
-        _gather_row(move, width, columns, strides[1], start, out)
-        return []
+        if step == 1:
+            rows(0, self.k, 1, self._copied)
+            return
+        block = self.lanes if row_step == 1 else 1
+        rolled = self.k // block * block
+        rows(0, rolled, block, self._transposed if block > 1 else self._gathered)
+        rows(rolled, self.k, 1, self._gathered)
 
-    em.loop(rolled, k, 1, [], rest)
+    def _copied(self, columns: int, start: Value, out: Value) -> None:
+        """One row, whose elements are neighbours."""
+        em, lanes = self.em, self.lanes
+        for j in range(0, self.width, lanes):
+            kept = min(lanes, self.width - j)
+            value = (
+                self._load(em.address(start, j, self.source), lanes, min(kept, columns - j))
+                if j < columns
+                else self._zero(lanes)
+            )
+            em.store(value, em.address(out, j, self.target), self.target, lanes, kept)
+
+    def _gathered(self, columns: int, start: Value, out: Value) -> None:
+        """One row, element by element."""
+        for j in range(self.width):
+            address = self.em.address(start, j * self.strides[1], self.source)
+            value = self._load(address, 1) if j < columns else self._zero(1)
+            self.em.store(value, self.em.address(out, j, self.target), self.target, 1)
+
+    def _transposed(self, columns: int, start: Value, out: Value) -> None:
+        """`lanes` rows at once: load along k, transpose in registers, store along the panel."""
+        em, lanes, width = self.em, self.lanes, self.width
+        for j in range(0, width, lanes):
+            kept = min(lanes, width - j)
+            vectors = [
+                self._load(em.address(start, (j + c) * self.strides[1], self.source), lanes)
+                if c < kept and j + c < columns
+                else self._zero(lanes)
+                for c in range(lanes)
+            ]
+            for r, value in enumerate(em.transpose(vectors)):
+                em.store(value, em.address(out, r * width + j, self.target), self.target, lanes, kept)
+
+    def _load(self, address: Value, lanes: int, active: int | None = None) -> Value:
+        return _widened(self.em, address, 1, (self.source, self.target), lanes, active)
+
+    def _zero(self, lanes: int) -> Value:
+        return self.em.const(self.target, lanes, 0)
 
 
 @dataclass(frozen=True)
@@ -93,85 +117,23 @@ def emit_widened_rows(
     into: str,
 ) -> None:
     """Copies the rows in the half-open range `bounds`, contiguous in type `into`."""
-    move = _Move(em, matrix.dtype, into)
+    types = matrix.dtype, into
     row_step, step = matrix.strides
 
-    def row(number: Value, _: list[Value]) -> list[Value]:
+    @em.each(*bounds)
+    def row(number: Value) -> None:
         start = em.moved(source, number, row_step, matrix.dtype)
         out = em.moved(target, number, matrix.k, into)
 
+        @em.pieces(matrix.k, lanes)
         def vector(at: Value, active: int) -> None:
-            value = move.load(em.moved(start, at, step, matrix.dtype), step, lanes, active)
+            value = _widened(em, em.moved(start, at, step, matrix.dtype), step, types, lanes, active)
             em.store(value, em.address(out, at, into), into, lanes, active)
 
-        em.pieces(matrix.k, lanes, vector)
-        return []
 
-    em.loop(*bounds, 1, [], row)
-
-
-@dataclass(frozen=True)
-class _Move:
-    """Elements on their way from memory of one type to memory of another that holds all of its numbers."""
-
-    em: Emitter
-    source: str
-    target: str
-
-    def load(self, address: Value, stride: int, lanes: int, active: int | None = None) -> Value:
-        """Elements as registers of the target; lanes from `active` on are zero."""
-        loaded = self.em.load_strided(address, stride, self.source, lanes, active)
-        return convert(Scalars(self.em, lanes), loaded, self.source, self.target)
-
-
-def _copy_rows(
-    move: _Move,
-    lanes: int,
-    k: int,
-    width: int,
-    columns: int,
-    stride: int,
-    source: Value,
-    target: Value,
-) -> None:
-    em, dtype, into = move.em, move.source, move.target
-
-    def body(row: Value, _: list[Value]) -> list[Value]:
-        start = em.address(source, em.b.mul(row, em.index(stride)), dtype)
-        out = em.address(target, em.b.mul(row, em.index(width)), into)
-        for j in range(0, width, lanes):
-            kept = min(lanes, width - j)
-            value = (
-                move.load(em.address(start, j, dtype), 1, lanes, min(kept, columns - j))
-                if j < columns
-                else em.const(into, lanes, 0)
-            )
-            em.store(value, em.address(out, j, into), into, lanes, kept)
-        return []
-
-    em.loop(0, k, 1, [], body)
-
-
-def _gather_row(move: _Move, width: int, columns: int, stride: int, start: Value, out: Value) -> None:
-    em, into = move.em, move.target
-    for j in range(width):
-        address = em.address(start, j * stride, move.source)
-        value = move.load(address, 1, 1) if j < columns else em.const(into, 1, 0)
-        em.store(value, em.address(out, j, into), into, 1)
-
-
-def _transpose_rows(
-    move: _Move, lanes: int, width: int, columns: int, stride: int, start: Value, out: Value
-) -> None:
-    """`lanes` rows at once: load along k, transpose in registers, store along the panel."""
-    em, into = move.em, move.target
-    for j in range(0, width, lanes):
-        kept = min(lanes, width - j)
-        vectors = [
-            move.load(em.address(start, (j + c) * stride, move.source), 1, lanes)
-            if c < kept and j + c < columns
-            else em.const(into, lanes, 0)
-            for c in range(lanes)
-        ]
-        for r, value in enumerate(em.transpose(vectors)):
-            em.store(value, em.address(out, r * width + j, into), into, lanes, kept)
+def _widened(
+    em: Emitter, address: Value, stride: int, types: tuple[str, str], lanes: int, active: int | None
+) -> Value:
+    """Elements of the first type as registers of the second; lanes from `active` on are zero."""
+    loaded = em.load_strided(address, stride, types[0], lanes, active)
+    return convert(Scalars(em, lanes), loaded, *types)

@@ -189,18 +189,16 @@ _CODEC = RecordCodec(Spec)
 read_spec = _CODEC.read
 
 
-@dataclass(frozen=True)
 class AttentionStepKernel(CudaKernel[Spec]):
     """Attention of one query a head for f16 and bf16, see `templates.attention_step`."""
 
-    id: str = "cuda.attention_step"
-    version: int = 2
-    kinds: frozenset[str] = frozenset({KIND, STEP})
-    determinism: str = "bitwise"
-    simplicity: int = 2
+    id = "cuda.attention_step"
+    version = 2
+    kinds = frozenset({KIND, STEP})
+    simplicity = 2
+    codec = _CODEC
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         problem, arch = problem_of(work), arch_named(target.arch.data)
         reason = common_reason(work, problem.attention) or _problem_reason(problem)
         if reason is None and not ranked_specs(problem, arch):
@@ -210,16 +208,13 @@ class AttentionStepKernel(CudaKernel[Spec]):
         return reason
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        """See `Kernel`."""
         problem, arch = problem_of(work), arch_named(target.arch.data)
         return predicted_us(problem, ranked_specs(problem, arch)[0], arch)
 
     def schedule(self, work: Workload, target: TargetAttr) -> Spec:
-        """See `Kernel`."""
         return ranked_specs(problem_of(work), arch_named(target.arch.data))[0]
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: Spec) -> dict[str, Attribute]:
-        """See `Kernel`."""
         spec = schedule
         problem, arch = problem_of(work), arch_named(target.arch.data)
         grid = (problem.attention.count * spec.splits, 1, 1)
@@ -230,12 +225,7 @@ class AttentionStepKernel(CudaKernel[Spec]):
             record["may_alias"] = ArrayAttr([integers((1, 1)), integers((2, 2))])
         return record
 
-    def read(self, work: Workload, record: Record, target: TargetAttr) -> Spec:
-        """See `Kernel`."""
-        return read_spec(record)
-
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: Spec) -> str | None:
-        """See `Kernel`."""
         return spec_reason(problem_of(work), schedule, arch_named(target.arch.data))
 
     def variants(self, work: Workload, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:

@@ -18,34 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aicf.backends.cuda.compiler.ptx import (
-    ALL_LANES,
-    INFINITY,
-    NEGATIVE_INFINITY,
-    cluster_arrive,
-    cluster_wait,
-    cuda,
-    exp2_approx,
-    f32,
-    i32,
-    i64,
-    larger,
-    launch_dependents,
-    load_shared_f32x2,
-    load_u32x4,
-    load_u32x4_or_zero,
-    map_shared,
-    max_nan,
-    rcp_approx,
-    shared_base,
-    store_cluster_f32x2,
-    store_u32,
-    store_u32x4,
-    u8,
-    u32,
-    u64,
-    wait_for_predecessors,
-)
+from aicf.backends.cuda.compiler.ptx import *
 from aicf.backends.cuda.compiler.specializer import Snippet, registers, splice, unrolled
 
 # The problem. Strides are in bytes, batch dimensions innermost first.

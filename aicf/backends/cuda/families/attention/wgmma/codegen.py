@@ -11,7 +11,8 @@ from math import e, log2, prod
 from aicf.backends.base import BufferRef, Launch
 from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in
-from aicf.backends.cuda.compiler.specializer import Constant, Snippet, part, stage
+from aicf.backends.cuda.compiler.specializer import Constant, Snippet, constants_of, part, stage
+from aicf.backends.cuda.families.attention.codegen import descriptor
 from aicf.backends.cuda.families.attention.problem import (
     AttentionProblem,
     Rows,
@@ -67,16 +68,15 @@ def _constants(
 ) -> dict[str, Constant | Snippet]:
     layout, units = layout_of(problem, spec), units_of(problem, spec)
     return {
+        **constants_of(spec),
         "BATCH": problem.batch[::-1],
         "BARRIERS_AT": layout.barriers,
         "BLOCK_M": spec.block_m,
-        "BLOCK_N": spec.block_n,
         "CAUSAL": problem.past is not None,
         "COUNT": problem.count,
         "D": problem.d,
         "DV": problem.dv,
-        "DESCRIPTOR": _descriptor(1),
-        "GROUPS": spec.groups,
+        "DESCRIPTOR": descriptor(1),
         "KEY_BYTES": layout.key_bytes,
         "KEYS_AT": layout.keys,
         "LAPS": -(-units // blocks),
@@ -91,7 +91,6 @@ def _constants(
         "RESULT_ROW": 2 * problem.result.row,
         "SCALE": scale if problem.mask is not None else scale * log2(e),
         "SCORE": spec.block_n // 2,
-        "STAGES": spec.stages,
         "STEP": blocks,
         "TILES_M": -(-problem.m // spec.block_m),
         "TILES_N": -(-problem.n // spec.block_n),
@@ -99,7 +98,7 @@ def _constants(
         "TURNS": bool(spec.turns),
         "UNITS": units,
         "VALUE_BYTES": layout.value_bytes,
-        "VALUE_DESCRIPTOR": _descriptor(spec.block_n * 128 >> 4),
+        "VALUE_DESCRIPTOR": descriptor(spec.block_n * 128 >> 4),
         "VALUES_AT": layout.values,
     }
 
@@ -182,12 +181,6 @@ def _parts(problem: AttentionProblem, spec: Spec) -> dict[str, Constant | Snippe
         "WEIGHTS_READY": Snippet((), (), f"wgmma_ready_{n}({weight})"),
         "YOUR_TURN": part(template.your_turn),
     }
-
-
-def _descriptor(leading: int) -> int:
-    """Constant part of a shared-memory descriptor of 128-byte panels: 1024 bytes from 8 rows to the next 8; `leading`
-    is what lies from panel to panel where the matrix runs along N, in units of 16 bytes."""
-    return 1 << 62 | (1024 >> 4) << 32 | leading << 16
 
 
 def _copied_batch(rows: Rows, problem: AttentionProblem) -> list[int]:

@@ -3,14 +3,14 @@ predicted cost, with which record. Imports no code generator."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated
 
 from xdsl.ir import Attribute
 
-from aicf.backends.common.record import Entry, OneOf, Record, RecordCodec
+from aicf.backends.common.record import Entry, OneOf, RecordCodec
 from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.attention.problem import (
     AttentionProblem,
@@ -200,51 +200,35 @@ def units_of(problem: AttentionProblem, spec: Spec) -> int:
 # Descriptor
 
 
-@dataclass(frozen=True)
 class WgmmaAttentionKernel(TensorAttention[Spec]):
     """Attention for f16 and bf16, see `templates.attention_wgmma`."""
 
-    id: str = "cuda.attention_wgmma"
-    version: int = 2
-    simplicity: int = 3
+    id = "cuda.attention_wgmma"
+    version = 2
+    simplicity = 3
+    codec = _CODEC
+    ranked = staticmethod(ranked_specs)
+    us = staticmethod(predicted_us)
+    reason = staticmethod(spec_reason)
 
     def arch_reason(self, arch: GpuArch) -> str | None:
-        """See `TensorAttention`."""
         if arch.has_tma and arch.has_wgmma:
             return None
         return f"warpgroup products and bulk tensor copies need sm_90a, the target is {arch.name}"
 
     def operands_reason(self, work: Workload, problem: AttentionProblem) -> str | None:
-        """See `TensorAttention`."""
         return _shape_reason(problem, read_scale(work.attrs), work.batch_invariant)
-
-    def ranked(self, problem: AttentionProblem, arch: GpuArch, fixed: bool) -> Sequence[Spec]:
-        """See `TensorAttention`."""
-        return ranked_specs(problem, arch, fixed)
-
-    def us(self, problem: AttentionProblem, spec: Spec, arch: GpuArch) -> float:
-        """See `TensorAttention`."""
-        return predicted_us(problem, spec, arch)
-
-    def reason(self, problem: AttentionProblem, spec: Spec, arch: GpuArch) -> str | None:
-        """See `TensorAttention`."""
-        return spec_reason(problem, spec, arch)
 
     def fixed_order(self, work: Workload, target: TargetAttr) -> str:
         """See `Kernel`: a warpgroup has whole rows of scores, and hidden tiles add zeros."""
         return f"by warpgroups, keys in tiles of {self.schedule(work, target).block_n}, in order"
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: Spec) -> dict[str, Attribute]:
-        """See `Kernel`."""
         spec = schedule
         problem, arch = problem_of(work), arch_named(target.arch.data)
         blocks = min(units_of(problem, spec), arch.multiprocessors * spec.blocks_per_sm)
         shape = Shape((blocks, 1, 1), (spec.threads, 1, 1), (1, 1, 1), layout_of(problem, spec).total)
         return common_record(work, arch, shape, "keys in tiles, in order") | _CODEC.entries(spec)
-
-    def read(self, work: Workload, record: Record, target: TargetAttr) -> Spec:
-        """See `Kernel`."""
-        return read_spec(record)
 
 
 def _shape_reason(problem: AttentionProblem, scale: float, fixed: bool) -> str | None:

@@ -17,7 +17,7 @@ from typing import Annotated
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DictionaryAttr, FloatAttr, StringAttr, f64
 from xdsl.ir import Attribute
 
-from aicf.backends.common.record import Entry, Record, RecordCodec, Text, Whole, integer
+from aicf.backends.common.record import Entry, Record, RecordCodec, Text, Whole, integer, read_integer
 from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.gemm.cublaslt.epilogue import library_epilogue
 from aicf.backends.cuda.families.gemm.problem import (
@@ -28,7 +28,7 @@ from aicf.backends.cuda.families.gemm.problem import (
     product_reason,
     strided,
 )
-from aicf.backends.cuda.families.records import CudaKernel, integers, read_integer
+from aicf.backends.cuda.families.records import CudaKernel, integers
 from aicf.backends.cuda.target import ELEMENT_BYTES, arch_named
 from aicf.dialects.emit_types import TargetAttr
 
@@ -236,14 +236,11 @@ class CublasLtKernel(CudaKernel[Algorithm | None]):
     """Products with bias, residual and activation, by NVIDIA's library."""
 
     id: str = "cuda.cublaslt"
-    version: int = 1
-    determinism: str = "bitwise"
     simplicity: int = 9
     kinds: frozenset[str] = frozenset({"gemm", "gemm_epilogue"})
     device_fields: Mapping[str, Attribute] = field(default_factory=_device_fields)
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         if (reason := _reason(work, target)) is not None:
             return reason
         try:
@@ -273,7 +270,6 @@ class CublasLtKernel(CudaKernel[Algorithm | None]):
     def record_of(
         self, work: Workload, target: TargetAttr, schedule: Algorithm | None
     ) -> dict[str, Attribute]:
-        """See `Kernel`."""
         call, dtype = call_of(work), StringAttr(work.results[0].dtype)
         count = len(work.operands) + len(work.results)
         entries: dict[str, Attribute] = {

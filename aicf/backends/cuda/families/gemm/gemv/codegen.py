@@ -10,7 +10,7 @@ from aicf.backends.common.loop_nest import Access, access_of
 from aicf.backends.cuda.codegen.scalar import address_text, element_text, load_text, point_snippet, store_text
 from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in
-from aicf.backends.cuda.compiler.specializer import Constant, Snippet, part, stage
+from aicf.backends.cuda.compiler.specializer import Constant, Snippet, constants_of, part, stage
 from aicf.backends.cuda.families.gemm.gemv import template as templates
 from aicf.backends.cuda.families.gemm.gemv.kernel import read_spec
 from aicf.backends.cuda.families.gemm.gemv.prologue import UNPACK, row_program, share_of
@@ -108,13 +108,10 @@ class _Text:
         """What `gemv_rows` names beside them."""
         problem = self.problem
         return {
+            **constants_of(spec),
             "W_ROW_BYTES": problem.w_steps[0] * ELEMENT_BYTES[problem.dtype],
-            "ROWS": spec.rows,
-            "GROUPS": spec.groups,
             "SPLIT": spec.parts,
-            "CHAINS": spec.chains,
             "COUNT": spec.count(problem),
-            "TRIGGER": spec.trigger,
         }
 
     def columns(self, spec: ColumnsSpec) -> dict[str, Constant | Snippet]:
@@ -143,14 +140,12 @@ class _Text:
         factors = ("a0", "a1", "a2", "a3", "b0", "b1")
         call = f"mma_{problem.dtype}(({', '.join(accumulator)}), {', '.join(factors)})"
         return {
+            **constants_of(spec),
             "W_ROW_BYTES": problem.w_steps[0] * 2,
             "X_ROW_BYTES": step * 2,
-            "TILES": spec.tiles,
-            "GROUPS": spec.groups,
             "SPLIT": spec.parts,
             "COLUMNS": spec.columns,
             "SLOTS": spec.slots(problem),
-            "UNROLL": spec.unroll,
             "STEPS": spec.steps(problem),
             "THREADS": spec.threads,
             "ROUNDS": -(-problem.m * spec.columns // spec.threads),

@@ -6,14 +6,13 @@ turns records into code.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
-from aicf.backends.common.loop_nest import is_linear
+from aicf.backends.common.loop_nest import uncoded_reason
 from aicf.backends.common.record import OneOf, Record, RecordCodec, Whole, illegal, read_entry
 from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.gemm.gemv.schedule import (
@@ -128,13 +127,7 @@ def _layout_reason(problem: GemvProblem, work: Workload) -> str | None:
 
 
 def _code_reason(code: KernelOp) -> str | None:
-    if not all(is_linear(m) for m in (*code.in_maps, *code.out_maps)):
-        return "an operand is not indexed by sums of the loop dims"
-    for phase in code.phases:
-        for op in phase.body.block.ops:
-            if type(op) not in SCALAR_OPS and not isinstance(op, YieldOp | StoreOp | ReduceOp):
-                return f"scalar op {op.name} has no code on cuda"
-    return None
+    return uncoded_reason(code, "cuda", SCALAR_OPS, (YieldOp, StoreOp, ReduceOp))
 
 
 def _epilogue_reason(problem: GemvProblem, work: Workload) -> str | None:
@@ -175,18 +168,14 @@ def _prologue_reason(work: Workload) -> str | None:
 _REGISTER_FLOATS = ("f32", "f16", "bf16")
 
 
-@dataclass(frozen=True)
 class GemvKernel(CudaKernel[Spec]):
     """Products of up to 16 rows with weights [N, K] or [K, N], a row program before and an epilogue after."""
 
-    id: str = "cuda.gemv"
-    version: int = 1
-    determinism: str = "bitwise"
-    simplicity: int = 2
-    kinds: frozenset[str] = KINDS
+    id = "cuda.gemv"
+    simplicity = 2
+    kinds = KINDS
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         if min(prod(o.shape) for o in work.operands) == 0:
             return "nothing to multiply"
         problem = read_problem(work.kind, work.attrs, work.operands)
@@ -213,26 +202,21 @@ class GemvKernel(CudaKernel[Spec]):
         return max(streaming, 1.5 * arithmetic, LATENCY_US) + (0.4 if work.prologue is not None else 0.0)
 
     def schedule(self, work: Workload, target: TargetAttr) -> Spec:
-        """See `Kernel`."""
         spec = choose(read_problem(work.kind, work.attrs, work.operands), arch_named(target.arch.data))
         assert spec is not None, "legal work has one"
         return spec
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: Spec) -> dict[str, Attribute]:
-        """See `Kernel`."""
         problem = read_problem(work.kind, work.attrs, work.operands)
         return spec_record(work, problem, schedule, arch_named(target.arch.data))
 
     def variants(self, work: Workload, target: TargetAttr) -> list[dict[str, Attribute]]:
-        """See `Kernel`."""
         return specs(work, target)
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> Spec:
-        """See `Kernel`."""
         return read_spec(record)
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: Spec) -> str | None:
-        """See `Kernel`."""
         problem, arch = read_problem(work.kind, work.attrs, work.operands), arch_named(target.arch.data)
         numbers = Whole(1, len(work.operands) - 1)
         if not arch.has_programmatic_launch and not all(map(numbers.holds, schedule.early)):

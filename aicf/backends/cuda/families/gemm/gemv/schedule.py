@@ -16,9 +16,8 @@ from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import BufferRef
-from aicf.backends.common.record import Entry, OneOf, Whole
+from aicf.backends.common.record import Entry, OneOf, Whole, read_integer
 from aicf.backends.common.workload import OperandInfo
-from aicf.backends.cuda.families.records import read_integer
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
 
 NORMED = ("norm_gemm", "norm_gated")

@@ -10,16 +10,15 @@ from aicf.backends.base import Launch
 from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in
 from aicf.backends.cuda.compiler.specializer import Constant, Snippet, part, stage
-from aicf.backends.cuda.families.gemm.epilogue import Epilogue, Guards, make_epilogue
+from aicf.backends.cuda.families.gemm.epilogue import Epilogue, EpilogueCode, Guards
 from aicf.backends.cuda.families.gemm.mma.kernel import PART_PADDING, MmaSpec, k_step, part_columns, spec_of
 from aicf.backends.cuda.families.gemm.parts import (
-    EpilogueCode,
     LaunchBounds,
-    batch_address,
     choose_pointers,
     ends_of,
     pointers_of,
     residence_of,
+    tile_constants,
 )
 from aicf.backends.cuda.families.gemm.problem import Access, GemmProblem, problem_of_launch
 from aicf.backends.cuda.families.gemm.tf32 import math_of
@@ -179,7 +178,7 @@ def _parts_epilogue(problem: GemmProblem, spec: MmaSpec, guards: Guards) -> Epil
         Access("f32", factor * spec.split * matrices * size, (size, columns, 1), 16)
         for factor in range(problem.factors)
     ]
-    return make_epilogue(flat, None, (), outputs, problem.factors, guards, {})
+    return EpilogueCode(None, (), outputs, {}).epilogue(flat, problem.factors, guards)
 
 
 def gemm_code(
@@ -195,7 +194,7 @@ def gemm_code(
         count = 2 * problem.factors
     else:
         epilogue = ends.epilogue(problem, problem.factors, guards)
-        count = problem.factors + len(ends.extras) + len(ends.outputs)
+        count = problem.factors + ends.pointers
     choose, names = choose_pointers(count, problem.products)
     constants = _constants(problem, spec, residence)
     finished = spec.bm // spec.split if spec.through == "cluster" else spec.bm
@@ -206,13 +205,10 @@ def gemm_code(
         "FINISHED": finished,
         "SLOT_BYTES": finished * (spec.bn + PART_PADDING) * 4,
         "STEPS": steps,
-        "HELD": epilogue.held,
         "PREFETCH": 0 < epilogue.held * steps <= PREFETCHED_WORDS,
         "PARTIAL": ends is None,
         "POINTERS": count,
         "CHOOSE_POINTERS": choose,
-        "FETCH": epilogue.fetch,
-        "FINISH": epilogue.finish,
         **epilogue.constants,
         **gemm.BEGINNING,
         **{
@@ -236,11 +232,10 @@ def gemm_code(
 
 
 def _constants(problem: GemmProblem, spec: MmaSpec, residence: LaunchBounds) -> dict[str, Constant | Snippet]:
-    loops, slots = spec.loops(problem), spec.slots(problem)
     m_tiles, n_tiles = spec.bm // spec.warps_m // 16, spec.bn // spec.warps_n // 8
     k_steps = spec.bk // k_step(problem) // spec.warps_k
     size = problem.element_bytes
-    covered_k = spec.split * loops * spec.bk
+    covered_k = spec.split * spec.loops(problem) * spec.bk
     a_tile = tile_geometry(
         problem.m, problem.k, problem.a_strides, problem.a_batch, problem.a_alignment,
         (spec.bm, spec.bk), covered_k, spec.threads, m_tiles, k_steps, size,
@@ -250,39 +245,18 @@ def _constants(problem: GemmProblem, spec: MmaSpec, residence: LaunchBounds) -> 
         (spec.bn, spec.bk), covered_k, spec.threads, n_tiles // 2, k_steps, size,
     )  # fmt: skip
     part_row = (spec.bn + PART_PADDING) * 4
-    grid_m = ceil(problem.m / spec.bm)
     return {
+        **tile_constants(problem, spec, residence),
         "MATH": math_of(problem.dtype),
-        "BM": spec.bm,
-        "BN": spec.bn,
-        "BK": spec.bk,
-        "WARPS_M": spec.warps_m,
-        "WARPS_N": spec.warps_n,
-        "WARPS_K": spec.warps_k,
-        "THREADS": spec.threads,
         "M_TILES": m_tiles,
         "N_TILES": n_tiles,
         "K_STEPS": k_steps,
-        "LOOPS": loops,
-        "STAGES": slots,
-        "AHEAD": loops if slots == loops else slots - 1,
-        "STAGE_BYTES": spec.stage_bytes(problem),
         "B_OFFSETS": tuple((spec.bm + f * spec.bn) * spec.bk * size for f in range(problem.factors)),
         "PART_ROW": part_row,
-        "PARTS_AT": slots * spec.stage_bytes(problem) if spec.through == "cluster" else 0,
-        "FACTORS": problem.factors,
-        "PRODUCTS": problem.products,
-        "SPLIT": spec.split,
+        "PARTS_AT": spec.slots(problem) * spec.stage_bytes(problem) if spec.through == "cluster" else 0,
         "CLUSTER": spec.through == "cluster",
-        "PROGRAMMATIC": residence.programmatic,
-        "EARLY_B": residence.early_b,
-        "GRID_M": grid_m,
-        "GRID_N": ceil(problem.n / spec.bn),
-        "GROUP": min(spec.group, grid_m),
         "TILE_A": a_tile.constants(),
         "TILE_B": b_tile.constants(),
-        "A_BATCH": batch_address(problem.batch, problem.a_batch, size),
-        "B_BATCH": batch_address(problem.batch, problem.b_batch, size),
     }
 
 
@@ -294,7 +268,7 @@ def sum_code(
 
     columns = part_columns(problem)
     epilogue = ends.epilogue(problem, 0, Guards(rows=False, columns=False))
-    count = len(ends.extras) + len(ends.outputs)
+    count = ends.pointers
     choose, names = choose_pointers(count, problem.products)
     matrices = problem.batches * problem.products
     constants: dict[str, Constant | Snippet] = {
@@ -306,11 +280,8 @@ def sum_code(
         "PART_ROWS": problem.m,
         "PART_COLUMNS": columns,
         "PART_STRIDE": matrices * problem.m * columns,
-        "HELD": epilogue.held,
         "POINTERS": count,
         "CHOOSE_POINTERS": choose,
-        "FETCH": epilogue.fetch,
-        "FINISH": epilogue.finish,
         **epilogue.constants,
     }
     source = stage(mma.add_parts, constants).replace(

@@ -16,11 +16,11 @@ from typing import Annotated
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
-from aicf.backends.common.record import Entry, OneOf, Record, RecordCodec, Whole, integer
+from aicf.backends.common.record import Entry, OneOf, RecordCodec, Whole, integer
 from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.gemm.problem import GemmProblem
 from aicf.backends.cuda.families.gemm.tf32 import math_entries, tf32_reason
-from aicf.backends.cuda.families.gemm.tiled_kernel import TiledKernel
+from aicf.backends.cuda.families.gemm.tiled_kernel import TiledKernel, TileSpec
 from aicf.backends.cuda.families.records import (
     BAND,
     BLOCK_THREADS,
@@ -31,7 +31,6 @@ from aicf.backends.cuda.families.records import (
     integers,
 )
 from aicf.backends.cuda.target import GpuArch
-from aicf.dialects.emit_types import TargetAttr
 
 STEP_BYTES = 32
 """Of k, which one instruction multiplies."""
@@ -44,7 +43,7 @@ _WARPS = Whole(1, BLOCK_THREADS // 32)
 
 
 @dataclass(frozen=True)
-class MmaSpec:
+class MmaSpec(TileSpec):
     """Every decision about one product.
 
     Args:
@@ -72,10 +71,6 @@ class MmaSpec:
         """Of a block."""
         return 32 * self.warps_m * self.warps_n * self.warps_k
 
-    def loops(self, problem: GemmProblem) -> int:
-        """K tiles of a block."""
-        return ceil(ceil(problem.k / self.bk) / self.split)
-
     def stage_bytes(self, problem: GemmProblem) -> int:
         """Of one stage: a tile of A and one of each factor."""
         return (self.bm + problem.factors * self.bn) * self.bk * problem.element_bytes
@@ -86,15 +81,6 @@ class MmaSpec:
         parts = problem.factors * self.warps_k * self.bm * (self.bn + PART_PADDING) * 4
         stages = self.slots(problem) * self.stage_bytes(problem)
         return stages + parts if self.through == "cluster" else max(stages, parts)
-
-    def slots(self, problem: GemmProblem) -> int:
-        """Stages that are used: no more than there are K tiles."""
-        return min(self.stages, self.loops(problem))
-
-    def grid(self, problem: GemmProblem) -> Triple:
-        """Blocks: tiles, ranges of k, matrices times products."""
-        tiles = ceil(problem.m / self.bm) * ceil(problem.n / self.bn)
-        return tiles, self.split, problem.batches * problem.products
 
     def workspace_bytes(self, problem: GemmProblem) -> int:
         """Of the parts, if they meet there."""
@@ -383,64 +369,32 @@ def _sum_grid(problem: GemmProblem) -> Triple:
     return ceil(vectors / SUM_THREADS), 1, problem.batches * problem.products
 
 
-@dataclass(frozen=True)
 class MmaKernel(TiledKernel[MmaSpec]):
     """Products of f16 or bf16 with any epilogue, accumulated in f32 by tensor cores."""
 
-    id: str = "cuda.gemm_mma"
-    version: int = 1
-    simplicity: int = 3
+    id = "cuda.gemm_mma"
+    simplicity = 3
+    codec = _CODEC
+    specs = staticmethod(legal_specs)
+    ranked = staticmethod(ranked_specs)
+    order = staticmethod(combination_order)
+    reason = staticmethod(spec_reason)
+    entries = staticmethod(spec_record)
+    smallest = MmaSpec(16, 32, 32, 1, 1, 2, 3)
 
     def dtype_reason(self, work: Workload) -> str | None:
-        """See `TiledKernel`."""
         dtype = work.operands[0].dtype
         return None if dtype in ("f16", "bf16") else f"tensor cores multiply f16 and bf16 here, A is {dtype}"
 
-    def specs(self, problem: GemmProblem, arch: GpuArch, fixed: bool) -> Iterator[MmaSpec]:
-        """See `TiledKernel`."""
-        return legal_specs(problem, arch, fixed)
 
-    def ranked(self, problem: GemmProblem, arch: GpuArch, fixed: bool) -> Sequence[tuple[float, MmaSpec]]:
-        """See `TiledKernel`."""
-        return ranked_specs(problem, arch, fixed)
-
-    def order(self, spec: MmaSpec, problem: GemmProblem) -> str:
-        """See `TiledKernel`."""
-        return combination_order(spec, problem)
-
-    def reason(self, spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> str | None:
-        """See `TiledKernel`."""
-        return spec_reason(spec, problem, arch)
-
-    @property
-    def smallest(self) -> MmaSpec:
-        """See `TiledKernel`."""
-        return MmaSpec(16, 32, 32, 1, 1, 2, 3)
-
-    def entries(self, spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> dict[str, Attribute]:
-        """See `TiledKernel`."""
-        return spec_record(spec, problem, arch)
-
-    def read(self, work: Workload, record: Record, target: TargetAttr) -> MmaSpec:
-        """See `Kernel`."""
-        return spec_of(record)
-
-
-@dataclass(frozen=True)
 class MmaTf32Kernel(MmaKernel):
     """Products of f32 with any epilogue, of operands rounded to TF32 and accumulated in f32 by tensor cores."""
 
-    id: str = "cuda.gemm_mma_tf32"
-    version: int = 1
+    id = "cuda.gemm_mma_tf32"
+    smallest = MmaSpec(16, 32, 32, 1, 1, 4, 2)
 
     def dtype_reason(self, work: Workload) -> str | None:
-        """See `TiledKernel`."""
         return tf32_reason(work)
-
-    @property
-    def smallest(self) -> MmaSpec:
-        """See `TiledKernel`."""
-        return MmaSpec(16, 32, 32, 1, 1, 4, 2)
 
 
 KERNELS = (MmaKernel(), MmaTf32Kernel())

@@ -1,5 +1,5 @@
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false, reportPrivateImportUsage=false
-# pyright: reportUnboundVariable=false, reportCallIssue=false, reportUndefinedVariable=false
+# pyright: reportUnboundVariable=false, reportCallIssue=false, reportArgumentType=false, reportUndefinedVariable=false
 # numba-cuda ships no types, and its module `numba.cuda` is found by an import hook.
 """The tensor-core GEMM for Ampere and later: cp.async stages, ldmatrix, mma.sync. Templates for the specializer.
 
@@ -21,44 +21,7 @@ and TILE_B, the geometry of a tile (`mma_code.TileGeometry`); STEPS, the vectors
 
 from __future__ import annotations
 
-from aicf.backends.cuda.compiler.ptx import (
-    cluster_arrive,
-    cluster_wait,
-    commit_copies,
-    copy_async4_or_zero,
-    copy_async8_or_zero,
-    copy_async16_or_zero,
-    copy_rows,
-    copy_rows_or_zero,
-    cuda,
-    f32,
-    i32,
-    i64,
-    launch_dependents,
-    load_f32x4,
-    load_matrices,
-    load_matrices_transposed,
-    load_shared_f32x4,
-    load_u16,
-    load_words,
-    map_shared,
-    mma_tile_bf16,
-    mma_tile_f16,
-    mma_tile_tf32,
-    push_sums,
-    quotient,
-    remainder,
-    rounded_tf32,
-    shared_base,
-    store_shared_u32x4,
-    store_sums,
-    u8,
-    u32,
-    u64,
-    wait_copies,
-    wait_for_predecessors,
-    zeros,
-)
+from aicf.backends.cuda.compiler.ptx import *
 from aicf.backends.cuda.compiler.specializer import registers, splice, unrolled
 
 

@@ -9,14 +9,13 @@ turns the record into a kernel; none is imported here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, SSAValue
 
 from aicf.backends.common.kernel import AnyKernel
-from aicf.backends.common.record import Record
 from aicf.backends.common.workload import OperandInfo, Workload
 from aicf.backends.cuda.families.gemm.mma.kernel import MmaKernel
 from aicf.backends.cuda.families.gemm.problem import product_reason
@@ -26,7 +25,6 @@ from aicf.backends.cuda.families.gemm.wgmma.kernel import (
     WgmmaKernel,
     combination_order,
     ranked,
-    spec_of,
     task_of_work,
 )
 from aicf.backends.cuda.families.gemm.wgmma.schedule import (
@@ -43,8 +41,6 @@ from aicf.dialects.emit_kernels import KernelOp, ReduceOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.types import element_of
 
-VERSION = 1
-
 _HANDOVER_US = 1.3
 """From the product to the kernel that norms its rows, beyond what each is predicted to take. Fitted on an H100 to
 layer_norms of 768 columns whose weights are not in L2: 1024 rows take 9.1 us apart and 8.6 us in one kernel for
@@ -55,15 +51,13 @@ _PRODUCTS: tuple[AnyKernel, ...] = (WgmmaKernel(), MmaKernel())
 """What would run the product by itself."""
 
 
-@dataclass(frozen=True)
 class GemmNormKernel(CudaKernel[Spec]):
     """Products of f16 or bf16, then a row program on the rows in registers of a cluster."""
 
-    id: str = "cuda.gemm_norm"
-    version: int = VERSION
-    determinism: str = "bitwise"
-    simplicity: int = 5
-    kinds: frozenset[str] = frozenset({"gemm_norm"})
+    id = "cuda.gemm_norm"
+    simplicity = 5
+    kinds = frozenset({"gemm_norm"})
+    codec = WgmmaKernel.codec
 
     @property
     def code_generator(self) -> str:
@@ -71,7 +65,6 @@ class GemmNormKernel(CudaKernel[Spec]):
         return WgmmaKernel().code_generator
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         arch = arch_named(target.arch.data)
         if not (arch.has_tma and arch.has_wgmma and arch.has_clusters):
             return f"warpgroup products and clusters need sm_90a, the target is {arch.name}"
@@ -93,7 +86,6 @@ class GemmNormKernel(CudaKernel[Spec]):
         return None
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        """See `Kernel`."""
         task = task_of_work(work)
         return predicted_us(_ranked(work, target)[0], task, arch_named(target.arch.data))
 
@@ -124,16 +116,10 @@ class GemmNormKernel(CudaKernel[Spec]):
         return [self.record_of(work, target, spec) for spec in _ranked(work, target)]
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: Spec) -> dict[str, Attribute]:
-        """See `Kernel`."""
         entries = WgmmaKernel().record_of(work, target, schedule)
         return {**entries, "combination_order": StringAttr(_order(schedule))}
 
-    def read(self, work: Workload, record: Record, target: TargetAttr) -> Spec:
-        """See `Kernel`."""
-        return spec_of(record)
-
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: Spec) -> str | None:
-        """See `Kernel`."""
         return spec_reason(schedule, task_of_work(work), arch_named(target.arch.data))
 
 

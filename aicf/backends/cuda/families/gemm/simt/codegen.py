@@ -11,15 +11,14 @@ from aicf.backends.base import Launch
 from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch, launch_in
 from aicf.backends.cuda.compiler.specializer import Constant, Snippet, part, stage
-from aicf.backends.cuda.families.gemm.epilogue import Guards
+from aicf.backends.cuda.families.gemm.epilogue import EpilogueCode, Guards
 from aicf.backends.cuda.families.gemm.parts import (
-    EpilogueCode,
     LaunchBounds,
-    batch_address,
     choose_pointers,
     ends_of,
     pointers_of,
     residence_of,
+    tile_constants,
 )
 from aicf.backends.cuda.families.gemm.problem import GemmProblem, problem_of_launch
 from aicf.backends.cuda.families.gemm.simt.kernel import SUMS, SimtSpec, spec_of, sum_bytes
@@ -130,18 +129,14 @@ def gemm_code(
 
     guards = Guards(problem.m % spec.bm != 0, problem.n % spec.bn != 0)
     epilogue = ends.epilogue(problem, problem.factors, guards)
-    count = problem.factors + len(ends.extras) + len(ends.outputs)
+    count = problem.factors + ends.pointers
     choose, names = choose_pointers(count, problem.products)
     constants: dict[str, Constant | Snippet] = {
+        **tile_constants(problem, spec, residence),
         **_sizes(problem, spec),
         **_copies(problem, spec),
-        "PROGRAMMATIC": residence.programmatic,
-        "EARLY_B": residence.early_b,
-        "HELD": epilogue.held,
         "POINTERS": count,
         "CHOOSE_POINTERS": choose,
-        "FETCH": epilogue.fetch,
-        "FINISH": epilogue.finish,
         **epilogue.constants,
         **gemm.BEGINNING,
         **{name.upper(): part(getattr(simt, name)) for name in ("copy_tile", "copy_a", "copy_b")},
@@ -154,39 +149,20 @@ def gemm_code(
 
 
 def _sizes(problem: GemmProblem, spec: SimtSpec) -> dict[str, Constant | Snippet]:
-    """Of the tile, of its stages, and of what its blocks and threads share."""
-    loops, slots = spec.loops(problem), spec.slots(problem)
+    """Of the tile, and of what its blocks and threads share."""
     part_row = spec.row_bytes(problem, spec.bn)
     # A cluster shares the rows of the tile; the last block may get fewer.
     finished = spec.bm // spec.split
-    grid_m = ceil(problem.m / spec.bm)
     return {
-        "BM": spec.bm,
-        "BN": spec.bn,
-        "BK": spec.bk,
-        "TM": spec.tm,
-        "TN": spec.tn,
-        "DEPTH": spec.depth,
         "WARPS_M": spec.warps[0],
         "WARPS_N": spec.warps[1],
-        "THREADS": spec.threads,
         "SIZE": sum_bytes(problem),
-        "LOOPS": loops,
-        "STAGES": slots,
-        "AHEAD": loops if slots == loops else slots - 1,
-        "STAGE_BYTES": spec.stage_bytes(problem),
         "PART_ROW": part_row,
         "PART_BYTES": part_row * spec.bm,
-        "FACTORS": problem.factors,
-        "PRODUCTS": problem.products,
-        "SPLIT": spec.split,
         "CLUSTER": spec.split > 1,
         "FINISHED": finished,
         "FINISH_ROWS": finished if spec.split > 1 else 0,
         "STEPS": ceil(finished * spec.bn // 4 / spec.threads),
-        "GRID_M": grid_m,
-        "GRID_N": ceil(problem.n / spec.bn),
-        "GROUP": min(spec.group, grid_m),
     }
 
 
@@ -198,11 +174,8 @@ def _copies(problem: GemmProblem, spec: SimtSpec) -> dict[str, Constant | Snippe
     )
     b_tile = tile_copies(spec, problem, spec.bn, problem.n, b_strides, problem.b_batch, problem.b_alignment)
     a_bytes, b_bytes = a_tile.row_bytes * spec.bk, b_tile.row_bytes * spec.bk
-    size = ELEMENT_BYTES[problem.dtype]
     return {
         "B_OFFSETS": tuple(a_bytes + factor * b_bytes for factor in range(problem.factors)),
         "TILE_A": asdict(a_tile),
         "TILE_B": asdict(b_tile),
-        "A_BATCH": batch_address(problem.batch, problem.a_batch, size),
-        "B_BATCH": batch_address(problem.batch, problem.b_batch, size),
     }

@@ -6,7 +6,7 @@ No code generator is imported here; `codegen.py` turns the record into kernels.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
 from typing import Annotated
@@ -14,13 +14,12 @@ from typing import Annotated
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
-from aicf.backends.common.record import Entry, Record, RecordCodec, integer, powers_of_two
+from aicf.backends.common.record import Entry, RecordCodec, integer, powers_of_two
 from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.gemm.problem import GemmProblem
-from aicf.backends.cuda.families.gemm.tiled_kernel import TiledKernel
-from aicf.backends.cuda.families.records import BAND, BLOCK_THREADS, CLUSTER_BLOCKS, STAGES, Shape, Triple
+from aicf.backends.cuda.families.gemm.tiled_kernel import TiledKernel, TileSpec
+from aicf.backends.cuda.families.records import BAND, BLOCK_THREADS, CLUSTER_BLOCKS, STAGES, Shape
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
-from aicf.dialects.emit_types import TargetAttr
 
 SUMS = {"f32": "f32", "f64": "f64", "i32": "i32", "i64": "i64", "i16": "i32", "i8": "i32", "u8": "i32"}
 """Element type of A and B to that of the sums. Short integers are widened on the way to shared memory: the low bits of
@@ -37,7 +36,7 @@ def sum_bytes(problem: GemmProblem) -> int:
 
 
 @dataclass(frozen=True)
-class SimtSpec:
+class SimtSpec(TileSpec):
     """Every decision about one product.
 
     Args:
@@ -69,14 +68,6 @@ class SimtSpec:
         """Of a block."""
         return 32 * self.warps[0] * self.warps[1] * self.depth
 
-    def loops(self, problem: GemmProblem) -> int:
-        """K tiles of a block."""
-        return ceil(ceil(problem.k / self.bk) / self.split)
-
-    def slots(self, problem: GemmProblem) -> int:
-        """Stages that are used: no more than there are K tiles."""
-        return min(self.stages, self.loops(problem))
-
     def row_bytes(self, problem: GemmProblem, elements: int) -> int:
         """Of a row of `elements` in shared memory."""
         return (elements + ROW_PADDING) * sum_bytes(problem)
@@ -90,11 +81,6 @@ class SimtSpec:
         """Dynamic shared memory: the stages, and later, in their place, the sums."""
         parts = problem.factors * self.depth * self.bm * self.row_bytes(problem, self.bn)
         return max(self.slots(problem) * self.stage_bytes(problem), parts)
-
-    def grid(self, problem: GemmProblem) -> Triple:
-        """Blocks: tiles, ranges of k, matrices times products."""
-        tiles = ceil(problem.m / self.bm) * ceil(problem.n / self.bn)
-        return tiles, self.split, problem.batches * problem.products
 
 
 # Tiles: (bm, bn, bk, tm, tn, depth)
@@ -201,7 +187,7 @@ def ranked_specs(
     return tuple(sorted(found, key=lambda entry: entry[0]))
 
 
-def combination_order(spec: SimtSpec) -> str:
+def combination_order(spec: SimtSpec, _: GemmProblem) -> str:
     """How the sums of one element are combined, for the record."""
     text = "ascending k"
     if spec.depth > 1:
@@ -221,59 +207,34 @@ _CODEC = RecordCodec(SimtSpec)
 spec_of = _CODEC.read
 
 
-def spec_record(spec: SimtSpec, problem: GemmProblem) -> dict[str, Attribute]:
+def spec_record(spec: SimtSpec, problem: GemmProblem, _: GpuArch) -> dict[str, Attribute]:
     """The entries of the kernel record that say how."""
     cluster = (1, spec.split, 1)
     shape = Shape(spec.grid(problem), (spec.threads, 1, 1), cluster, spec.shared_bytes(problem))
     return {
         **_CODEC.entries(spec),
         **shape.entries(),
-        "combination_order": StringAttr(combination_order(spec)),
+        "combination_order": StringAttr(combination_order(spec, problem)),
         "blocks_per_sm": integer(blocks_per_sm(spec, problem)),
     }
 
 
-@dataclass(frozen=True)
 class SimtKernel(TiledKernel[SimtSpec]):
     """Products of f32 (IEEE), f64 and integers with any epilogue."""
 
-    id: str = "cuda.gemm_simt"
-    version: int = 1
-    simplicity: int = 2
+    id = "cuda.gemm_simt"
+    simplicity = 2
+    codec = _CODEC
+    specs = staticmethod(legal_specs)
+    ranked = staticmethod(ranked_specs)
+    order = staticmethod(combination_order)
+    reason = staticmethod(spec_reason)
+    entries = staticmethod(spec_record)
+    smallest = SimtSpec(16, 32, 32, 4, 4, 8, 3)
 
     def dtype_reason(self, work: Workload) -> str | None:
-        """See `TiledKernel`."""
         dtype = work.operands[0].dtype
         return None if dtype in SUMS else f"multiplies {', '.join(SUMS)}, A is {dtype}"
-
-    def specs(self, problem: GemmProblem, arch: GpuArch, fixed: bool) -> Iterator[SimtSpec]:
-        """See `TiledKernel`."""
-        return legal_specs(problem, arch, fixed)
-
-    def ranked(self, problem: GemmProblem, arch: GpuArch, fixed: bool) -> Sequence[tuple[float, SimtSpec]]:
-        """See `TiledKernel`."""
-        return ranked_specs(problem, arch, fixed)
-
-    def order(self, spec: SimtSpec, problem: GemmProblem) -> str:
-        """See `TiledKernel`."""
-        return combination_order(spec)
-
-    def reason(self, spec: SimtSpec, problem: GemmProblem, arch: GpuArch) -> str | None:
-        """See `TiledKernel`."""
-        return spec_reason(spec, problem, arch)
-
-    @property
-    def smallest(self) -> SimtSpec:
-        """See `TiledKernel`."""
-        return SimtSpec(16, 32, 32, 4, 4, 8, 3)
-
-    def entries(self, spec: SimtSpec, problem: GemmProblem, arch: GpuArch) -> dict[str, Attribute]:
-        """See `TiledKernel`."""
-        return spec_record(spec, problem)
-
-    def read(self, work: Workload, record: Record, target: TargetAttr) -> SimtSpec:
-        """See `Kernel`."""
-        return spec_of(record)
 
 
 KERNELS = (SimtKernel(),)

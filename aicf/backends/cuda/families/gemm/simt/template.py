@@ -1,5 +1,5 @@
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false, reportPrivateImportUsage=false
-# pyright: reportUnboundVariable=false, reportCallIssue=false, reportUndefinedVariable=false
+# pyright: reportUnboundVariable=false, reportCallIssue=false, reportArgumentType=false, reportUndefinedVariable=false
 # numba-cuda ships no types, and its module `numba.cuda` is found by an import hook.
 """The GEMM without tensor cores: IEEE f32 and f64, wrapping integers. Templates for the specializer.
 
@@ -15,26 +15,7 @@ of A and B.
 
 from __future__ import annotations
 
-from aicf.backends.cuda.compiler.ptx import (
-    cluster_arrive,
-    cluster_wait,
-    commit_copies,
-    copy_rows,
-    copy_rows_or_zero,
-    cuda,
-    i32,
-    i64,
-    launch_dependents,
-    map_shared,
-    multiply_add,
-    quotient,
-    remainder,
-    shared_base,
-    u8,
-    u32,
-    u64,
-    wait_copies,
-)
+from aicf.backends.cuda.compiler.ptx import *
 from aicf.backends.cuda.compiler.specializer import registers, splice, unrolled
 
 

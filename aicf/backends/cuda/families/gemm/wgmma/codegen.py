@@ -4,11 +4,8 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
 import re
-import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from math import prod
 
@@ -16,7 +13,7 @@ from aicf.backends.base import BufferRef, Launch
 from aicf.backends.cuda.codegen.scalar import load_text, point_snippet, store_text
 from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in
-from aicf.backends.cuda.compiler.specializer import Constant, Snippet, stage
+from aicf.backends.cuda.compiler.specializer import Constant, Snippet, constants_of, part, stage
 from aicf.backends.cuda.families.gemm.problem import Access, operands_of
 from aicf.backends.cuda.families.gemm.tf32 import math_of
 from aicf.backends.cuda.families.gemm.wgmma import template
@@ -124,6 +121,7 @@ def _constants(task: Task, spec: Spec, clusters: int) -> dict[str, Constant | Sn
     shortest = task.k_steps - part_steps * (spec.split_k - 1)
     m, n = task.problem.m, task.problem.n
     return {
+        **constants_of(spec),
         "A_BYTES": spec.a_bytes,
         "A_DESCRIPTOR": _descriptor(task.a),
         "A_STEP": _advance(task.a),
@@ -134,8 +132,6 @@ def _constants(task: Task, spec: Spec, clusters: int) -> dict[str, Constant | Sn
         "BAND": min(spec.band, rows),
         "BARRIERS_AT": spec.ring_bytes + spec.line_bytes(task) + spec.totals_bytes(task),
         "CLUSTER": spec.cluster,
-        "CLUSTER_M": spec.cluster_m,
-        "CLUSTER_N": spec.cluster_n,
         "COLUMN_UNITS": columns,
         "CONSUMERS": spec.consumers,
         "EARLY": min(spec.stages, shortest) if task.early else 0,
@@ -154,15 +150,11 @@ def _constants(task: Task, spec: Spec, clusters: int) -> dict[str, Constant | Sn
         "ROW_UNITS": rows,
         "SHARE": spec.tile_m // spec.split_k,
         "SHARERS": spec.sharers,
-        "SPLIT_K": spec.split_k,
         "STAGE_BYTES": spec.stage_bytes,
-        "STAGES": spec.stages,
         "STARTS_APART": spec.cluster > 1 and spec.sharers == 1,
         "STEP": clusters,
         "SUM_PARTS": task.problem.factors,
         "SUMS": spec.sums,
-        "TILE_M": spec.tile_m,
-        "TILE_N": spec.tile_n,
         "TOTALS_AT": spec.ring_bytes + spec.line_bytes(task),
         "UNITS": rows * columns,
         "WIDTH": width,
@@ -188,14 +180,14 @@ def _parts(
         "COPY_B": _copy(task, task.b, spec, "b"),
         "HELD_WORDS": 8 * sum(each.words for each in held.values()),
         "HOLD": _hold(task, spec, held),
-        "TILE_OF": _part(template.tile_of),
-        "PRODUCE": _part(template.produce),
-        "CONSUME": _part(template.consume),
-        "RELEASE": _part(template.release),
-        "STORE": _part(template.reduce_parts if split else _WHOLE[task.store(False)]),
-        "STORE_CHUNK": _part(template.store_chunk),
+        "TILE_OF": part(template.tile_of),
+        "PRODUCE": part(template.produce),
+        "CONSUME": part(template.consume),
+        "RELEASE": part(template.release),
+        "STORE": part(template.reduce_parts if split else _WHOLE[task.store(False)]),
+        "STORE_CHUNK": part(template.store_chunk),
         "LOOPED": point is not None and sum(map(len, point.body)) > _LONG_EPILOGUE,
-        "STORE_ROW": _part(row[task.store(split)]),
+        "STORE_ROW": part(row[task.store(split)]),
         "STORE_ELEMENT": _store_element(task),
         "OUT": _out(task, out),
         "VALUES": _values(task, spec, point is not None, held),
@@ -226,7 +218,7 @@ def _row_parts(
         )
     for output in range(len(task.outputs)):
         own = task.giving(output)
-        store = _renamed(_part(_WHOLE[own.store(False)]), _names_of_result(own, output))
+        store = _renamed(part(_WHOLE[own.store(False)]), _names_of_result(own, output))
         parts |= {f"STORE_RESULT{output}": store, **_result_parts(task, output)}
     return parts
 
@@ -235,7 +227,7 @@ def _several_parts(task: Task, spec: Spec, held: Mapping[int, Held]) -> dict[str
     """What takes the place of STORE_CHUNK where a pointwise epilogue has several results, all packed: a chunk of each
     in turn. One result after the other for the whole tile would need more registers than there are."""
     parts: dict[str, Constant | Snippet] = {}
-    chunk = _part(template.store_chunk)
+    chunk = part(template.store_chunk)
     for output in range(len(task.outputs)):
         parts |= _result_parts(task, output, ("VALUES",))
         parts[f"VALUES_{output}"] = _values(task, spec, True, held, f"[{output}]")
@@ -251,7 +243,7 @@ def _result_parts(task: Task, output: int, own_parts: Sequence[str] = ()) -> dic
     own = task.giving(output)
     names = _names_of_result(own, output, own_parts)
     return {
-        names["STORE_CHUNK"]: _renamed(_part(template.store_chunk), names),
+        names["STORE_CHUNK"]: _renamed(part(template.store_chunk), names),
         names["STORE_ELEMENT"]: _store_element(own),
         names["OUT"]: _out(own, [f"out{output}"]),
     }
@@ -318,18 +310,6 @@ def _renamed(snippet: Snippet, names: Mapping[str, str]) -> Snippet:
 
 def _store_element(task: Task) -> Snippet:
     return Snippet(("address", "value"), (store_text(task.output.dtype, "address", "value"),))
-
-
-def _part(function: Callable[..., object]) -> Snippet:
-    """A function of the template as a snippet: its last statement, if it is `return`, gives the result."""
-    node = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
-    assert isinstance(node, ast.FunctionDef)
-    body = node.body[1:] if ast.get_docstring(node) is not None else node.body
-    result = ""
-    if isinstance(last := body[-1], ast.Return) and last.value is not None:
-        body, result = body[:-1], ast.unparse(last.value)
-    params = tuple(argument.arg for argument in node.args.args)
-    return Snippet(params, tuple(ast.unparse(statement) for statement in body), result)
 
 
 # Copies

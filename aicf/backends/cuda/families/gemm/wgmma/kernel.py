@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute
 
-from aicf.backends.base import Launch
+from aicf.backends.base import BufferRef, Launch
 from aicf.backends.common.record import Record, RecordCodec, integer
 from aicf.backends.common.workload import OperandInfo, Workload
 from aicf.backends.cuda.families.gemm.problem import (
     KINDS,
-    Access,
     GemmOperands,
     GemmProblem,
     early_b,
@@ -52,7 +50,6 @@ from aicf.backends.cuda.target import arch_named
 from aicf.dialects.emit_kernels import KernelOp, ReduceOp, SigmoidOp, StoreOp
 from aicf.dialects.emit_types import TargetAttr
 
-VERSION = 1
 FACTORS = ("f16", "bf16")
 VALUES = ("f32", "f16", "bf16")
 """Element types of what the epilogue reads and of the results."""
@@ -79,30 +76,28 @@ def row_totals(code: KernelOp | None) -> int:
 
 def task_of_work(work: Workload) -> Task:
     """What `work` asks for. It has passed `product_reason`."""
-    problem, roles = problem_of_work(work), _roles(work)
-    extras = [strided(work.operands[index]) for index in roles.extras[0]]
-    outputs = [strided(work.results[index]) for index in roles.outputs[0]]
-    reads, writes = epilogue_accesses(work.code, problem.factors, extras, outputs)
-    return _task(problem, reads, writes, bool(early_b(work)), work.code)
+    problem, early = problem_of_work(work), bool(early_b(work))
+    return _task(problem, _roles(work), work.operands, work.results, early, work.code)
 
 
 def task_of_launch(launch: Launch) -> Task:
     """What an instruction computes, as its record says."""
-    problem = problem_of_launch(launch)
     roles = operands_of(launch.kind, len(launch.ins), len(launch.outs))
-    extras = [strided(launch.ins[index]) for index in roles.extras[0]]
-    outputs = [strided(launch.outs[index]) for index in roles.outputs[0]]
-    reads, writes = epilogue_accesses(launch.code, problem.factors, extras, outputs)
-    return _task(problem, reads, writes, bool(read_early(launch.record)), launch.code)
+    early = bool(read_early(launch.record))
+    return _task(problem_of_launch(launch), roles, launch.ins, launch.outs, early, launch.code)
 
 
 def _task(
     problem: GemmProblem,
-    reads: tuple[Access, ...],
-    writes: tuple[Access, ...],
+    roles: GemmOperands,
+    ins: Sequence[OperandInfo] | Sequence[BufferRef],
+    outs: Sequence[OperandInfo] | Sequence[BufferRef],
     early: bool,
     code: KernelOp | None,
 ) -> Task:
+    extras = [strided(ins[index]) for index in roles.extras[0]]
+    outputs = [strided(outs[index]) for index in roles.outputs[0]]
+    reads, writes = epilogue_accesses(code, problem.factors, extras, outputs)
     return Task(problem, reads, writes[0], early, functions_in(code), writes[1:], row_totals(code))
 
 
@@ -137,15 +132,13 @@ def _may_alias(code: KernelOp | None, roles: GemmOperands, task: Task) -> Attrib
     return ArrayAttr([integers(pair) for pair in found])
 
 
-@dataclass(frozen=True)
 class WgmmaKernel(CudaKernel[Spec]):
     """Products of f16 or bf16 with any epilogue, by warpgroup products out of bulk tensor copies."""
 
-    id: str = "cuda.gemm_wgmma"
-    version: int = VERSION
-    determinism: str = "bitwise"
-    simplicity: int = 4
-    kinds: frozenset[str] = KINDS
+    id = "cuda.gemm_wgmma"
+    simplicity = 4
+    kinds = KINDS
+    codec = _CODEC
 
     def dtype_reason(self, work: Workload) -> str | None:
         """Why operands of this type are not multiplied as the work asks, None if they are."""
@@ -153,7 +146,6 @@ class WgmmaKernel(CudaKernel[Spec]):
         return None if dtype in FACTORS else f"warpgroup products take f16 and bf16 here, A is {dtype}"
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`."""
         arch = arch_named(target.arch.data)
         if not (arch.has_tma and arch.has_wgmma):
             return f"warpgroup products and bulk tensor copies need sm_90a, the target is {arch.name}"
@@ -171,7 +163,6 @@ class WgmmaKernel(CudaKernel[Spec]):
         return None
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        """See `Kernel`."""
         task = task_of_work(work)
         return predicted_us(ranked(task, target.arch.data)[0], task, arch_named(target.arch.data))
 
@@ -184,7 +175,6 @@ class WgmmaKernel(CudaKernel[Spec]):
         return [self.record_of(work, target, spec) for spec in ranked(task_of_work(work), target.arch.data)]
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: Spec) -> dict[str, Attribute]:
-        """See `Kernel`."""
         spec, sizes = schedule, _CODEC.entries(schedule)
         task, arch = task_of_work(work), arch_named(target.arch.data)
         blocks = spec.clusters(task, arch) * spec.cluster
@@ -203,12 +193,7 @@ class WgmmaKernel(CudaKernel[Spec]):
             **math_entries(task.problem.dtype),
         }
 
-    def read(self, work: Workload, record: Record, target: TargetAttr) -> Spec:
-        """See `Kernel`."""
-        return spec_of(record)
-
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: Spec) -> str | None:
-        """See `Kernel`."""
         return spec_reason(schedule, task_of_work(work), arch_named(target.arch.data))
 
     def tolerates(self, target: TargetAttr, key: str, record: Record, expected: Record) -> bool:
@@ -220,15 +205,12 @@ class WgmmaKernel(CudaKernel[Spec]):
         return any(record[key] == integers((blocks, 1, 1)) for blocks in fewer)
 
 
-@dataclass(frozen=True)
 class WgmmaTf32Kernel(WgmmaKernel):
     """Products of f32 with any epilogue; the copies round operands to TF32."""
 
-    id: str = "cuda.gemm_wgmma_tf32"
-    version: int = 1
+    id = "cuda.gemm_wgmma_tf32"
 
     def dtype_reason(self, work: Workload) -> str | None:
-        """See `WgmmaKernel`."""
         return tf32_reason(work)
 
 

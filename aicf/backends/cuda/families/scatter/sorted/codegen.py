@@ -7,13 +7,14 @@ from math import prod
 
 from aicf.backends.base import BufferRef, Launch
 from aicf.backends.common.loop_nest import Access
+from aicf.backends.common.record import read_integer, read_text
 from aicf.backends.cuda.codegen.scalar import combine_text
 from aicf.backends.cuda.codegen.vector_access import VectorAccess
 from aicf.backends.cuda.compiler.launches import KernelLaunch
-from aicf.backends.cuda.compiler.specializer import Snippet
+from aicf.backends.cuda.compiler.specializer import Snippet, constants_of
 from aicf.backends.cuda.families.loops.kernel import read_shapes
 from aicf.backends.cuda.families.loops.phases import packed
-from aicf.backends.cuda.families.records import Shape, read_integer, read_text
+from aicf.backends.cuda.families.records import Shape
 from aicf.backends.cuda.families.scatter import template as unsorted
 from aicf.backends.cuda.families.scatter.codegen import Constants, launched, named_row, two_entries
 from aicf.backends.cuda.families.scatter.sorted import template as scatters
@@ -43,16 +44,14 @@ def _sorting(launch: Launch, spec: SortSpec, number: int, shapes: Sequence[Shape
     indices, (w,) = launch.ins[1], launch.ws
     operands = {"w": w} if number else {"indices": indices, "w": w}
     counted: Constants = {
+        **constants_of(spec),
         "SPAN": spec.span,
-        "COUNT": spec.count,
-        "ITEMS": spec.items,
         "SHIFT": _ROW_BITS + number * DIGIT_BITS,
         "COUNTS_AT": spec.counts_at,
         "ENTRY": _entry(spec.entries_at(number)) if number else _named_entry(indices, spec.rows),
     }
     placed: Constants = {
         **counted,
-        "BLOCKS": spec.blocks,
         "WARPS": THREADS // _WARP,
         "TARGET_AT": spec.entries_at(number + 1),
         "LAST": number == spec.passes - 1,
@@ -104,11 +103,8 @@ def _combine_constants(launch: Launch, spec: SortSpec) -> Constants:
     at, words = ("row", "column"), [f"words[{i}]" for i in range(_vector(operand, spec).words)]
     in_place = (operand.base, operand.offset, operand.strides) == (result.base, result.offset, result.strides)
     return {
-        "ROWS": spec.rows,
-        "COUNT": spec.count,
-        "VECTOR": spec.vector,
+        **constants_of(spec),
         "VECTORS": spec.columns // spec.vector,
-        "LANES": spec.lanes,
         "LOOKS": read_integer(launch.record, "looks"),
         "WORDS": len(words),
         "IN_PLACE": in_place,

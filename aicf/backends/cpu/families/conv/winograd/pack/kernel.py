@@ -5,21 +5,19 @@ No code generator is imported here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
-from aicf.backends.common.record import OneOf, Record, Whole, illegal, integer, read_entry
+from aicf.backends.common.record import OneOf, Record, Whole, illegal, integer, read_entry, read_integer
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.conv.winograd.matrices import OUTPUT_TILES, TAPS
 from aicf.backends.cpu.families.conv.winograd.schedule import WinogradSpec
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
 from aicf.backends.cpu.families.gemm.pack.schedule import packed_elements
 from aicf.backends.cpu.families.gemm.schedule import NOMINAL_GHZ
-from aicf.backends.cpu.families.legality import DETERMINISM, VERSION, level_of
-from aicf.backends.cpu.families.records import get_int
+from aicf.backends.cpu.families.legality import level_of
 from aicf.backends.cpu.families.vectors import legal_lanes
 from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
@@ -39,16 +37,12 @@ def has_layout(layout: LayoutAttr, spec: WinogradSpec) -> bool:
     return layout == winograd_layout(spec)
 
 
-@dataclass(frozen=True)
 class WinogradPackKernel(CpuKernel[int]):
     """Transforms and packs a weight for Winograd's products, vectors of so many f64 at a time; only ever asked for
     through `ConvKernel.prepare`."""
 
-    id: str = "cpu.pack_winograd"
-    version: int = VERSION
-    determinism: str = DETERMINISM
-    simplicity: int = 0
-    kinds: frozenset[str] = frozenset({"pack"})
+    id = "cpu.pack_winograd"
+    kinds = frozenset({"pack"})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
         """See `Kernel`: a layout of this kernel's, for the weight as it is."""
@@ -58,7 +52,7 @@ class WinogradPackKernel(CpuKernel[int]):
         given = layout.parameters_.data
         tile, nr = read_entry(given, "output_tile", OneOf(OUTPUT_TILES)), read_entry(given, "nr", Whole(1))
         elements = packed_elements(weight.shape[1], weight.shape[0], nr) * (tile + TAPS - 1) ** 2
-        expected, stated = elements * ELEMENT_BYTES[weight.dtype], get_int(given, "bytes")
+        expected, stated = elements * ELEMENT_BYTES[weight.dtype], read_integer(given, "bytes")
         return None if stated == expected else f"its layout's {illegal('bytes', stated, expected)}"
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
@@ -70,18 +64,19 @@ class WinogradPackKernel(CpuKernel[int]):
         return level_of(target).lanes("f64")
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: int) -> dict[str, Attribute]:
-        """See `Kernel`."""
         assert work.results[0].layout is not None, "the result of legal work has a layout"
         return _pack_entries(work.results[0].layout, schedule)
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> int:
-        """See `Kernel`."""
         return read_entry(record, "lanes", legal_lanes("f64"))
 
 
 def winograd_pack_record(layout: LayoutAttr, level: CpuLevel) -> KernelAttr:
     """The record of `cpu.pack_winograd` that makes a layout."""
-    own = {"version": integer(WinogradPackKernel.version), "determinism": StringAttr(DETERMINISM)}
+    own = {
+        "version": integer(WinogradPackKernel.version),
+        "determinism": StringAttr(WinogradPackKernel.determinism),
+    }
     return KernelAttr(WinogradPackKernel.id, own | _pack_entries(layout, level.lanes("f64")))
 
 

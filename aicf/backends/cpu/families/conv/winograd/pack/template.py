@@ -59,18 +59,16 @@ def emit_winograd_pack(
         return convert(Scalars(em, lanes), value, dtype, "f64")
 
     def panel(number: Value, columns: int) -> None:
-        def channel(index: Value, _: list[Value]) -> list[Value]:
+        @em.each(0, channels)
+        def channel(index: Value) -> None:
             for first in range(0, nr, lanes):
                 vector(number, index, first, max(0, min(lanes, columns - first)))
-            return []
-
-        em.loop(0, channels, 1, [], channel)
-
-    def full(number: Value, _: list[Value]) -> list[Value]:
-        panel(number, nr)
-        return []
 
     panels, tail = divmod(outputs, nr)
-    em.loop(0, panels, 1, [], full)
+
+    @em.each(0, panels)
+    def full(number: Value) -> None:
+        panel(number, nr)
+
     if tail:
         panel(em.index(panels), tail)
