@@ -29,10 +29,10 @@ def _is_splat(value: SSAValue) -> bool:
     return isinstance(value, OpResult) and isinstance(value.op, logical.ConstantOp) and value.op.is_splat
 
 
-_PLACED = (logical.CompareOp, logical.AddOp, logical.SubOp, logical.MulOp, logical.AndOp, logical.OrOp)
+_IOTA_LIKE = (logical.CompareOp, logical.AddOp, logical.SubOp, logical.MulOp, logical.AndOp, logical.OrOp)
 
 
-def is_rearranged(value: SSAValue, depth: int = 8) -> bool:
+def is_iota_like(value: SSAValue, depth: int = 8) -> bool:
     """Whether a value follows from coordinates alone: an iota, or what is compared or computed of iotas and splats.
 
     Such a value needs no memory and next to no time, so that every kernel makes its own.
@@ -42,10 +42,10 @@ def is_rearranged(value: SSAValue, depth: int = 8) -> bool:
     op = value.op
     if isinstance(op, logical.IotaOp):
         return True
-    if not isinstance(op, _PLACED):
+    if not isinstance(op, _IOTA_LIKE):
         return False
     read = [operand for operand in op.operands if not _is_splat(operand)]
-    return bool(read) and all(is_rearranged(operand, depth - 1) for operand in read)
+    return bool(read) and all(is_iota_like(operand, depth - 1) for operand in read)
 
 
 def only_reader(value: SSAValue) -> Operation | None:

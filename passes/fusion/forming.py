@@ -15,7 +15,7 @@ from aicf.backends.registry import get_kernels
 from aicf.dialects import logical
 from aicf.dialects.emit import PREPARE, GroupOp
 from aicf.dialects.emit_types import TargetAttr
-from aicf.passes.bodies.matching import is_rearranged
+from aicf.passes.bodies.matching import is_iota_like
 from aicf.passes.bodies.outlining import Outline, id_of, is_rematerializable, sources_of
 from aicf.passes.bodies.structure import Structure
 from aicf.passes.bodies.workload import (
@@ -89,7 +89,7 @@ class FusionContext:
 
     def _placed_ids(self) -> set[str]:
         """The ids, also without their buckets, of what follows from coordinates, in groups or not."""
-        ops = (op for op in self.function.walk() if any(map(is_rearranged, op.results)))
+        ops = (op for op in self.function.walk() if any(map(is_iota_like, op.results)))
         return {name for op in ops if (id_ := op_id(op)) for name in (id_, without_bucket(id_))}
 
     def _named_by_sources(self) -> dict[str, int]:

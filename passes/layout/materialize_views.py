@@ -20,7 +20,7 @@ from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp, YieldOp
 from aicf.dialects.types import tensor_info
 from aicf.passes.bodies.factored_views import strided
-from aicf.passes.bodies.matching import is_rearranged, only_reader
+from aicf.passes.bodies.matching import is_iota_like, only_reader
 from aicf.passes.bodies.outlining import id_of, is_rematerializable, outline, sources_of
 from aicf.passes.bodies.view_folding import reads_in_memory
 from aicf.passes.bodies.view_reconstruction import view_ops
@@ -61,7 +61,7 @@ def _give_memory(context: FusionContext) -> None:
             source = _through_views(
                 op.operands[number]
             )  # as it is now: another operand may have been the same
-            if (_moves_elements(op) or reads_in_memory(op, number)) and is_rearranged(source):
+            if (_moves_elements(op) or reads_in_memory(op, number)) and is_iota_like(source):
                 assert isinstance(source, OpResult)
                 _materialize(source.op, context, f"'{id_of(op)}' reads it from memory", _READERS)
 

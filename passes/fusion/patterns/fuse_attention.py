@@ -11,7 +11,7 @@ from xdsl.ir import Block, Operation, OpResult, SSAValue
 from aicf.dialects import logical
 from aicf.dialects.types import tensor, tensor_info
 from aicf.passes.bodies.attention import Attention, NoAttention, attention_ending_in
-from aicf.passes.bodies.matching import computed_from, is_rearranged, only_reader
+from aicf.passes.bodies.matching import computed_from, is_iota_like, only_reader
 from aicf.passes.bodies.outlining import Outline, id_of, outline
 from aicf.passes.bodies.views import is_rearrangement
 from aicf.passes.fusion.attention.batches import is_written_by_strides, split_batches
@@ -122,7 +122,7 @@ class FuseAttentionPass(FusionPattern[_Match]):
     def clean_up(self, context: FusionContext) -> None:
         """Takes out what follows from coordinates and was copied into all of its readers."""
         for op in reversed(list(context.function.body.block.ops)):
-            if op.results and is_rearranged(op.results[0]) and op.results[0].first_use is None:
+            if op.results and is_iota_like(op.results[0]) and op.results[0].first_use is None:
                 context.function.body.block.erase_op(op)
                 del context.position[op]
 
@@ -131,7 +131,7 @@ def _members(attention: Attention, context: FusionContext) -> tuple[Operation, .
     """The ops from the first product to the second one, in text order; feeders of them are not counted."""
     given = set(attention.operands)
     ops = computed_from([attention.output.result], given, context.position)
-    return tuple(op for op in ops if not (isinstance(op, logical.ConstantOp) or is_rearranged(op.results[0])))
+    return tuple(op for op in ops if not (isinstance(op, logical.ConstantOp) or is_iota_like(op.results[0])))
 
 
 def _other_reader(members: Sequence[Operation], output: Operation) -> Operation | None:

@@ -11,7 +11,7 @@ from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 
 from aicf.dialects import logical
 from aicf.dialects.types import byte_count, tensor_info
-from aicf.passes.bodies.matching import is_rearranged
+from aicf.passes.bodies.matching import is_iota_like
 from aicf.passes.bodies.outlining import Outline, id_of, is_rematerializable, outline
 from aicf.passes.bodies.updates import body_update, is_spread
 from aicf.passes.bodies.view_folding import fold_views
@@ -217,7 +217,7 @@ def _unfit_operand(op: Operation, members: Collection[Operation]) -> str | None:
                 continue
             if value.op in members:
                 stack.append(value.op)
-            elif is_rearranged(value):
+            elif is_iota_like(value):
                 if tensor_info(value.type).rank > 1:
                     return (
                         f"it reads '{id_of(value.op)}', whose elements follow from coordinates along several "
