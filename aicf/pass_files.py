@@ -1,8 +1,8 @@
 """Where passes are: a pass registers by being there, in a folder that says what its passes do.
 
-The file of the one ``ModulePass`` that is named ``some-pass`` is called ``some_pass`` and lies in a folder of ``passes``,
-or below one. Files are read as text: to import them all would take longer than most commands. To explain an artifact
-loads neither passes nor xDSL.
+The one ``ModulePass`` that is named ``some-pass`` is in a file called ``some_pass``, in a folder of ``passes`` or below
+one. Files are read as text: to import them all would take longer than most commands. To explain an artifact loads
+neither passes nor xDSL.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Poolings as the cpu kernel sees them, and every decision about one. Imports no code generator.
 
-`pool.py` emits what is decided here.
+`template.py` emits what is decided here.
 """
 
 from __future__ import annotations
