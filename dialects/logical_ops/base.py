@@ -8,7 +8,7 @@ and ``infer``; parsing, printing and verification come from here.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from numbers import Integral
@@ -23,13 +23,21 @@ from xdsl.dialects.builtin import (
     UnitAttr,
 )
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.irdl import IRDLOperation, result_def
+from xdsl.irdl import IRDLOperation, result_def, traits_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
+from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
-from aicf.dialects.logical_ops.properties import Properties, check_property, ints, is_ints, properties_of
+from aicf.dialects.logical_ops.properties import (
+    Properties,
+    check_property,
+    int_values,
+    ints,
+    is_ints,
+    properties_of,
+)
 from aicf.dialects.types import AnyTensor, TensorInfo, check_filled, element_named, tensor_info
 
 
@@ -71,6 +79,7 @@ class LogicalOp(IRDLOperation, ABC):
     MAY_BE_EMPTY: ClassVar[bool] = False
 
     result = result_def()
+    traits = traits_def(Pure())
 
     def __init__(
         self,
@@ -253,6 +262,20 @@ class LogicalOp(IRDLOperation, ABC):
         printer.print_attribute(self.result.type)
 
 
+class StatedResultOp(LogicalOp, ABC):
+    """An op whose result type is stated: operands and properties alone do not give it."""
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """Nothing gives the type."""
+        raise VerifyException("the result type is stated, not inferred")
+
+    @classmethod
+    @abstractmethod
+    def check_result(cls, operands: Sequence[Attribute], properties: Properties, result: Attribute) -> None:
+        """Check the stated type, and all else that makes the op defined."""
+
+
 def _print_property(printer: Printer, name: str, attr: Attribute) -> None:
     """A property in short form: integers and lists of integers stand without their type."""
     if is_ints(attr):
@@ -320,6 +343,21 @@ def checked_axis(axis: int, rank: int, name: str = "axis") -> int:
     return axis
 
 
+def value_per_dimension(name: str, properties: Properties, info: TensorInfo) -> tuple[int, ...]:
+    """A list property of one value for each dimension.
+
+    Raises:
+        VerifyException: it has more or fewer.
+    """
+    values = int_values(properties.get(name))
+    if len(values) != info.rank:
+        raise VerifyException(
+            f"{name} {list(values)} has {plural(len(values), 'value')} for the "
+            f"{plural(info.rank, 'dimension')} of {info.shape_text}"
+        )
+    return values
+
+
 def counted_axis(axis: int, operand: Operand) -> int:
     """The axis counted from the first dimension of the operand; -1 is the last. What is no axis stays as it is."""
     if not isinstance(axis, Integral) or axis >= 0:
@@ -335,7 +373,15 @@ def counted_axes(axes: Sequence[int], operand: Operand) -> Sequence[int]:
     return sorted(counted_axis(axis, operand) for axis in axes)
 
 
-def require_numeric(info: TensorInfo, hint: str) -> None:
+ElementRule: TypeAlias = Callable[[TensorInfo], None]
+"""Refuses the element types that an op is not defined for, with a VerifyException."""
+
+
+def any_element(info: TensorInfo) -> None:
+    """Refuse nothing: the op is defined for every element type."""
+
+
+def require_numeric(info: TensorInfo, hint: str = "cast to a number first") -> None:
     """Refuse i1.
 
     Raises:
@@ -368,7 +414,7 @@ def check_elements(factors: Mapping[str, TensorInfo], widening: bool) -> None:
             raise VerifyException(
                 f"element types differ: {first} {one.element.name}, {name} {info.element.name}"
             )
-    require_numeric(one, "cast to a number first")
+    require_numeric(one)
 
 
 def sums_like(info: TensorInfo, widening: bool) -> TensorInfo:
@@ -386,13 +432,21 @@ def require_float(info: TensorInfo) -> None:
         raise VerifyException(f"not defined for {info.element.name}; cast to a float type first")
 
 
-def require_integer(info: TensorInfo, takes_bools: bool) -> None:
-    """Refuse floats, and i1 unless it is taken.
+def require_bits(info: TensorInfo) -> None:
+    """Refuse floats.
+
+    Raises:
+        VerifyException: the element type is a float.
+    """
+    if info.element.is_float:
+        raise VerifyException(f"not defined for {info.element.name}; cast to an integer type first")
+
+
+def require_integer(info: TensorInfo) -> None:
+    """Refuse floats and i1.
 
     Raises:
         VerifyException: the element type is one of them.
     """
-    if info.element.is_float:
-        raise VerifyException(f"not defined for {info.element.name}; cast to an integer type first")
-    if info.element.kind == "bool" and not takes_bools:
-        raise VerifyException("not defined for i1; cast to an integer type first")
+    require_bits(info)
+    require_numeric(info, "cast to an integer type first")

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import I64, DenseArrayBase, IntegerAttr, UnitAttr
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, opt_prop_def, prop_def, traits_def
-from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.logical_ops.base import LogicalOp, Operand, check_elements, plural, sums_like
@@ -44,7 +43,7 @@ class ConvOp(LogicalOp):
     dilations = prop_def(DenseArrayBase[I64])
     groups = prop_def(IntegerAttr[I64])
     widening = opt_prop_def(UnitAttr)
-    traits = traits_def(Pure(), Composite(), Contraction(), PositionalOperands())
+    traits = traits_def(Composite(), Contraction(), PositionalOperands())
 
     def __init__(
         self,
@@ -104,7 +103,7 @@ class ConvTransposeOp(LogicalOp):
     extra = prop_def(DenseArrayBase[I64])
     dilations = prop_def(DenseArrayBase[I64])
     groups = prop_def(IntegerAttr[I64])
-    traits = traits_def(Pure(), Composite(), Contraction())
+    traits = traits_def(Composite(), Contraction())
 
     def __init__(
         self,
