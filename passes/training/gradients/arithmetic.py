@@ -118,4 +118,5 @@ GRADIENTS: Gradients = {
     logical.OrOp: STEPS,
     logical.XorOp: STEPS,
     logical.NotOp: STEPS,
+    logical.ConstantOp: STEPS,
 }

@@ -166,4 +166,5 @@ GRADIENTS: Gradients = {
     logical.NonMaxSuppressionOp: STEPS,
     logical.PhiloxOp: STEPS,
     logical.PhiloxWordOp: STEPS,
+    logical.IotaOp: STEPS,
 }
