@@ -58,7 +58,7 @@ def _attention(node: Node) -> Result:
     scale = node.attributes.float("scale", 0.0) or tensor_info(heads.query.type).shape[-1] ** -0.5
     scores: SSAValue | None = None
     if _is_plain(node):
-        causal = bool(node.attributes.int("is_causal", 0)) and mask is None
+        causal = node.attributes.flag("is_causal") and mask is None
         output = node.apply(
             logical.AttentionOp,
             *(heads.query, heads.key, value, *([] if mask is None else [mask])),

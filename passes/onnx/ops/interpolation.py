@@ -177,8 +177,8 @@ def _clamped(indices: Array, size: int) -> Array:
 def taps_of(node: Node, along: Along, x: Array) -> Taps:
     """What the elements of the result at places ``x`` take, by the mode of the node."""
     attributes = node.attributes
-    widen = bool(attributes.int("antialias", 0))
-    inside_only = bool(attributes.int("exclude_outside", 0))
+    widen = attributes.flag("antialias")
+    inside_only = attributes.flag("exclude_outside")
     match attributes.string("mode", "nearest"):
         case "nearest":
             default = "round_prefer_floor" if has_modes(node) else "floor"

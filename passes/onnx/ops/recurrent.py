@@ -209,7 +209,7 @@ def _layer(node: Node, cell: _Cell) -> Result:
             f"direction is {node.attributes.string('direction', '')}; use one of {', '.join(_DIRECTIONS)}"
         )
     _check(node, cell, len(directions))
-    batch_first = bool(node.attributes.int("layout", 0))
+    batch_first = node.attributes.flag("layout")
     x = node.transpose(node.operand(_X), (1, 0, 2), "steps_first") if batch_first else node.operand(_X)
     functions = _activations(node, cell.activations, len(directions))
     runs = [
@@ -385,7 +385,7 @@ def _lstm_step(direction: _Direction) -> Step:
     node, hidden = direction.node, direction.hidden
     weight, (f, g, h) = direction.of(_R), direction.activations
     peepholes = [direction.vector(_PEEPHOLES, gate) for gate in range(3)]
-    coupled = bool(node.attributes.int("input_forget", 0))
+    coupled = node.attributes.flag("input_forget")
 
     def gate(gates: SSAValue, number: int, cell: SSAValue) -> SSAValue:
         x, peephole = _gate(node, gates, number, hidden), peepholes[number]
@@ -489,7 +489,7 @@ def _linear_hidden_gate(direction: _Direction) -> _Joint:
 
 
 def _is_linear_before_reset(node: Node) -> bool:
-    return bool(node.attributes.int("linear_before_reset", 0))
+    return node.attributes.flag("linear_before_reset")
 
 
 _RNN = _Cell(1, ("Tanh",), (_FIRST_H,), lambda node: [True], _rnn_step)
