@@ -9,6 +9,7 @@ from itertools import accumulate
 from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
 
 from aicf.dialects.emit import ProgramOp
 from aicf.passes.analysis.accesses import accesses_by_root
@@ -78,8 +79,7 @@ def _one_behind_the_other(lifetimes: Sequence[Lifetime]) -> list[int]:
 def _drop_untouched(program: ProgramOp) -> None:
     for slot in program.slots:
         if not slot.buffer.uses:
-            slot.detach()
-            slot.erase()
+            Rewriter.erase_op(slot)
 
 
 _TRIES = 32

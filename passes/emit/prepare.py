@@ -164,8 +164,7 @@ def drop_prepared_params(program: ProgramOp, prepare: Prepare) -> None:
     for bind in program.binds:
         read_elsewhere = bind.bind_name.data in prepare.params and bind.role.data in ("param", "derived")
         if read_elsewhere and bind.updated is None and not bind.buffer.uses:
-            bind.detach()
-            bind.erase()
+            Rewriter.erase_op(bind)
 
 
 def keep_for_a_while(prepare: ProgramOp, programs: Iterable[ProgramOp]) -> None:

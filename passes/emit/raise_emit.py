@@ -12,6 +12,7 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, ModuleOp, StringAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
 
 from aicf.dialects import logical
 from aicf.dialects.emit import (
@@ -29,7 +30,7 @@ from aicf.dialects.emit import (
     symbols,
 )
 from aicf.dialects.emit_types import BufferType
-from aicf.dialects.types import dense_array, element_of, tensor
+from aicf.dialects.types import dense_array
 from aicf.errors import PlanError, PolicyError
 from aicf.passes.analysis.accesses import Region as Bytes
 from aicf.passes.analysis.accesses import region_of
@@ -38,6 +39,7 @@ from aicf.passes.bodies.view_reconstruction import laid_out, view_ops
 from aicf.passes.bodies.views import View, is_view
 from aicf.passes.bodies.workload import symbol_name
 from aicf.passes.emit.decisions import Pins, decisions_of
+from aicf.passes.emit.prepare import tensor_of
 from aicf.passes.emit.prepared_values import Inliner, Origin, PreparedValues
 from aicf.passes.support.identity import invalid, set_identity, value_hint
 from aicf.passes.support.policy import EXECUTION_ATTR, POLICY_ATTR
@@ -106,12 +108,7 @@ def _drop_emit(module: ModuleOp) -> None:
     ledger = find_ledger(module)
     for op in reversed(list(module.body.block.ops)):
         if op is ledger or isinstance(op, ProgramOp | BodyOp | KernelOp):
-            op.detach()
-            op.erase()
-
-
-def _tensor(type_: BufferType) -> Attribute:
-    return tensor(type_.get_shape(), element_of(type_.element_type))
+            Rewriter.erase_op(op)
 
 
 @dataclass
@@ -174,7 +171,7 @@ class _Raiser:
         return self._finish()
 
     def _argument(self, name: str, role: str, type_: BufferType, bind: BindOp | None = None) -> SSAValue:
-        argument = self.block.insert_arg(_tensor(type_), len(self.block.args))
+        argument = self.block.insert_arg(tensor_of(type_), len(self.block.args))
         argument.name_hint = value_hint(name)
         entry: dict[str, Attribute] = {
             logical.NAME_ATTR: StringAttr(name),
@@ -193,7 +190,7 @@ class _Raiser:
             self.held[bind] = self.params[name] = self._argument(name, role, type_, bind)
         elif role == "const":
             assert bind.value is not None
-            op = logical.ConstantOp(dense_array(bind.value), _tensor(type_))
+            op = logical.ConstantOp(dense_array(bind.value), tensor_of(type_))
             self._add(op, name, [name])
             self.held[bind] = op.result
 
@@ -244,7 +241,7 @@ class _Raiser:
                 instruction, f"'{instruction.instruction.data}' cannot be raised: {error}"
             ) from error
         for op in ops:
-            self._add(op, self._feeder_id(instruction), [s.data for s in instruction.src])
+            self._feed(op, instruction)
         return ops[-1].results[0] if ops else held
 
     def _view_of_derived(self, bind: BindOp, view: View) -> View:
@@ -258,8 +255,12 @@ class _Raiser:
         names = chain([wanted], (f"{wanted}{number}" for number in count(1)))
         return next(id_ for name in names if (id_ := f"{name}{at}{bucket}") not in self.taken)
 
+    def _feed(self, op: Operation, instruction: ResolvedOp) -> None:
+        """Adds a view, broadcast or constant that feeds `instruction`."""
+        self._add(op, self._feeder_id(instruction), [source.data for source in instruction.src])
+
     def _feeder_id(self, instruction: ResolvedOp) -> str:
-        """A new id for a view, broadcast or constant that feeds `instruction`; its bucket stays last."""
+        """A new id, with the bucket of the instruction last."""
         base, at, bucket = instruction.instruction.data.partition("@")
         while True:
             self.feeders += 1
@@ -290,7 +291,7 @@ class _Raiser:
             if logical.ID_ATTR in op.attributes:
                 self.block.add_op(clone)
             else:
-                self._add(clone, self._feeder_id(instruction), [s.data for s in instruction.src])
+                self._feed(clone, instruction)
 
     def _write(self, instruction: ResolvedOp, results: Sequence[SSAValue]) -> None:
         for out, value in zip(instruction.outs, results, strict=True):
@@ -307,7 +308,7 @@ class _Raiser:
                     "that cannot be raised",
                 )
             for op in ops:
-                self._add(op, self._feeder_id(instruction), [s.data for s in instruction.src])
+                self._feed(op, instruction)
             if ops:
                 ops[-1].results[0].name_hint = value.name_hint
             elif is_view(value.owner):
@@ -326,7 +327,7 @@ class _Raiser:
         if box is None or ops is None:
             return False
         for op in ops:
-            self._add(op, self._feeder_id(instruction), [s.data for s in instruction.src])
+            self._feed(op, instruction)
         known = self.parts.get(region.root)
         if known is None or known.shape != shape:
             add = partial(self._add_concat, self._joined_name(region.root))
@@ -431,7 +432,7 @@ class _Raiser:
         """What the bind holds, in the bind's shape."""
         assert isinstance(bind.buffer.type, BufferType)
         value = self.held[bind]
-        if value.type == _tensor(bind.buffer.type):
+        if value.type == tensor_of(bind.buffer.type):
             return value
         op = logical.ReshapeOp(value, bind.buffer.type.get_shape())
         self._add(op, f"{bind.bind_name.data}.reshape", [bind.bind_name.data])

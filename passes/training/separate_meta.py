@@ -14,6 +14,7 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp, StringAttr, f64, i64
 from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, SSAValue
 from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
 
 from aicf.dialects import logical
 from aicf.dialects.emit_buffers import HOST_ELEMENTS
@@ -219,8 +220,7 @@ def _separate(module: ModuleOp, metas: _Metas) -> None:
     for op in reversed(metas.follows):
         if (meta := metas.meta_of.get(op.result)) is not None:
             op.result.replace_all_uses_with(meta)
-            op.detach()
-            op.erase()
+            Rewriter.erase_op(op)
     for name, reason in metas.reasons.items():
         record_decision(module, SeparateMetaPass.name, [name], "device: computed in the program", reason)
 

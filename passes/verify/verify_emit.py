@@ -108,6 +108,10 @@ def _named(op: ResolvedOp) -> str:
     return f"instruction '{op.instruction.data}' (from {', '.join(sources[:_SOURCES])}{more})"
 
 
+def _refused(op: ResolvedOp, message: str) -> InvalidIR:
+    return invalid(op, f"{_named(op)}: {message}")
+
+
 def _verify_fields(op: ResolvedOp, program: ProgramOp) -> None:
     if _at_least(program, "scheduled") and op.stream is None:
         raise invalid(
@@ -127,30 +131,30 @@ def _verify_overlap(op: ResolvedOp) -> None:
     for number, out in enumerate(map(region_of, op.outs)):
         space, _ = out.place()
         if not _is_injective(out.type):
-            raise invalid(
+            raise _refused(
                 op,
-                f"{_named(op)}: result {number} has strides {list(out.type.get_strides())}, by which elements of it "
+                f"result {number} has strides {list(out.type.get_strides())}, by which elements of it "
                 "share an address; give it strides that keep them apart",
             )
         if any(other.overlaps(out) for place, other in written[space] if place > number):
-            raise invalid(op, f"{_named(op)}: result {number} overlaps another result or the workspace")
+            raise _refused(op, f"result {number} overlaps another result or the workspace")
         for place, source in ins.get(space, ()):
             if not out.overlaps(source):
                 continue
             if op.kernel is not None and (number, place) not in pairs:
-                raise invalid(
+                raise _refused(
                     op,
-                    f"{_named(op)}: result {number} overlaps operand {place}, which its kernel does not permit; "
+                    f"result {number} overlaps operand {place}, which its kernel does not permit; "
                     "give the result a slot of its own",
                 )
             if not _same_bytes(out, source):
-                raise invalid(
+                raise _refused(
                     op,
-                    f"{_named(op)}: result {number} overlaps operand {place} with another element-to-address map",
+                    f"result {number} overlaps operand {place} with another element-to-address map",
                 )
     for workspace in map(region_of, op.ws):
         if any(workspace.overlaps(source) for _, source in ins.get(workspace.place()[0], ())):
-            raise invalid(op, f"{_named(op)}: the workspace overlaps an operand")
+            raise _refused(op, "the workspace overlaps an operand")
 
 
 def _is_injective(type_: BufferType) -> bool:
@@ -189,9 +193,9 @@ def _verify_kernel(op: ResolvedOp, target: Attribute | None) -> None:
         return
     known = get_kernels(target.backend.data)
     if op.kernel.kernel.data not in known:
-        raise invalid(
+        raise _refused(
             op,
-            f"{_named(op)}: backend {target.backend.data} has no kernel '{op.kernel.kernel.data}'; "
+            f"backend {target.backend.data} has no kernel '{op.kernel.kernel.data}'; "
             f"it has {', '.join(known)}",
         )
 
@@ -215,9 +219,9 @@ def _verify_record(
             record = kernel.checked_record(work, op.kernel.record.data, target)
             known.records[asked] = take_apart(kernel_record(kernel, record))
         except PlanError as error:
-            raise invalid(
+            raise _refused(
                 op,
-                f"{_named(op)}: kernel '{kernel.id}' cannot run it as its record says: {error.message}; correct the "
+                f"kernel '{kernel.id}' cannot run it as its record says: {error.message}; correct the "
                 "record, or leave kernel(...) out for select-kernels",
             ) from error
     _verify_demands(op, work, known.records[asked])
@@ -228,23 +232,23 @@ def _verify_demands(op: ResolvedOp, work: Workload, parts: RecordParts) -> None:
     overlap operands only where the kernel permits it."""
     for place, operand in enumerate(work.operands):
         if operand.layout != parts.layout_at(place):
-            raise invalid(
+            raise _refused(
                 op,
-                f"{_named(op)}: operand {place} lies in {operand.layout or 'plain memory'}, its kernel record asks for "
+                f"operand {place} lies in {operand.layout or 'plain memory'}, its kernel record asks for "
                 f"{parts.layout_at(place) or 'plain memory'}; run lower-to-emit again",
             )
     workspace = sum(buffer_of(value).span_bytes for value in op.ws)
     if workspace < parts.workspace_bytes:
-        raise invalid(
+        raise _refused(
             op,
-            f"{_named(op)}: its kernel needs {parts.workspace_bytes} bytes of workspace, ws has {workspace}; run "
+            f"its kernel needs {parts.workspace_bytes} bytes of workspace, ws has {workspace}; run "
             "lower-to-emit again",
         )
     permitted = alias_pairs(parts.constraints.get("may_alias")) or ()
     if beyond := sorted(set(may_alias_pairs(op)) - set(permitted)):
-        raise invalid(
+        raise _refused(
             op,
-            f"{_named(op)}: may_alias lets result {beyond[0][0]} overwrite operand {beyond[0][1]}, which its kernel "
+            f"may_alias lets result {beyond[0][0]} overwrite operand {beyond[0][1]}, which its kernel "
             f"does not permit; it permits {sorted(permitted) or 'none'}",
         )
 
@@ -255,7 +259,7 @@ def _recorded_work(op: ResolvedOp, table: Mapping[str, Operation], tf32: bool) -
     assert op.kernel is not None and op.body is not None
     body = table.get(symbol_name(op.body))
     if not isinstance(body, BodyOp):
-        raise invalid(op, f"{_named(op)}: @{symbol_name(op.body)} is no emit.body")
+        raise _refused(op, f"@{symbol_name(op.body)} is no emit.body")
     early = set(early_operands(op))
     operands = [
         buffer_info(value, "const" if place in early else "temp") for place, value in enumerate(op.ins)
@@ -291,7 +295,7 @@ def verify_meaning(op: ResolvedOp, table: Mapping[str, Operation], known: Known)
     """
     body = None if op.body is None else table.get(symbol_name(op.body))
     if op.body is not None and not isinstance(body, BodyOp):
-        raise invalid(op, f"{_named(op)}: @{symbol_name(op.body)} is no emit.body")
+        raise _refused(op, f"@{symbol_name(op.body)} is no emit.body")
     codes = [(_kernel_named(op, reference, table), derive) for reference, derive in _derivations(op)]
     if not isinstance(body, BodyOp):
         return
@@ -323,7 +327,7 @@ def _derivations(op: ResolvedOp) -> list[tuple[SymbolRefAttr, _Derive]]:
 def _kernel_named(op: ResolvedOp, reference: SymbolRefAttr, table: Mapping[str, Operation]) -> KernelOp:
     code = table.get(symbol_name(reference))
     if not isinstance(code, KernelOp):
-        raise invalid(op, f"{_named(op)}: @{symbol_name(reference)} is no emit.kernel")
+        raise _refused(op, f"@{symbol_name(reference)} is no emit.kernel")
     return code
 
 
@@ -331,14 +335,14 @@ def _verify_signature(op: ResolvedOp, body: Block) -> None:
     wanted = [tensor_of(value.type) for value in (*op.ins, *op.outs)]
     given = [*body.arg_types, *(value.type for value in yielded(body))]
     if wanted != given:
-        raise invalid(op, f"{_named(op)}: its body is for other shapes or types than its buffers")
+        raise _refused(op, "its body is for other shapes or types than its buffers")
 
 
 def _verify_kind(op: ResolvedOp, kind: str, attrs: Attrs) -> None:
     if (kind, dict(attrs)) != (op.kind.data, dict(op.attrs.data)):
-        raise invalid(
+        raise _refused(
             op,
-            f"{_named(op)}: it says {op.kind.data} {op.attrs}, but its body @{_body_name(op)} is {kind} "
+            f"it says {op.kind.data} {op.attrs}, but its body @{_body_name(op)} is {kind} "
             f"{ {key: str(value) for key, value in attrs.items()} }; the body is authoritative",
         )
 
@@ -351,13 +355,11 @@ def _verify_code(op: ResolvedOp, body: Block, code: KernelOp, derive: _Derive) -
     try:
         derived = derive(body, code.sym_name.data)
     except NoCode as reason:
-        raise invalid(op, f"{_named(op)}: its body has no generated code: {reason}") from reason
+        raise _refused(op, f"its body has no generated code: {reason}") from reason
     if derived is None:
-        raise invalid(op, f"{_named(op)}: its body computes no left operand of a product in rows")
+        raise _refused(op, "its body computes no left operand of a product in rows")
     if not derived.is_structurally_equivalent(code):
-        raise invalid(
-            op, f"{_named(op)}: @{code.sym_name.data} is not the code of its body; run generate-kernels again"
-        )
+        raise _refused(op, f"@{code.sym_name.data} is not the code of its body; run generate-kernels again")
 
 
 def _verify_memory(program: ProgramOp) -> None:

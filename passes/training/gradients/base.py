@@ -12,7 +12,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from aicf.dialects import logical
 from aicf.dialects.logical import LogicalOp
 from aicf.dialects.types import element_of, tensor_info
-from aicf.passes.support.identity import IdTable, derived_id, op_id, set_identity, sources, value_hint
+from aicf.passes.support.identity import IdTable, name_after
 from aicf.passes.support.writing import OpWriter
 from aicf.semantics import composite_element
 
@@ -27,7 +27,7 @@ class Tape:
 
     def write(self, new: LogicalOp, suffix: str, op: Operation) -> SSAValue:
         """Adds an op to the backward part, called `<id of op>.<suffix>`."""
-        self._name(new, suffix, op)
+        name_after(new, op, suffix, self._ids)
         Rewriter.insert_op(new, InsertPoint.before(self._before))
         return new.result
 
@@ -37,18 +37,10 @@ class Tape:
             return value
         if value not in self._saves:
             save = logical.SaveOp(value)
-            self._name(save, "save", value.op)
+            name_after(save, value.op, "save", self._ids)
             Rewriter.insert_op(save, InsertPoint.after(value.op))
             self._saves[value] = save.result
         return self._saves[value]
-
-    def _name(self, new: LogicalOp, suffix: str, op: Operation) -> None:
-        identity = op_id(op)
-        if identity is not None:
-            identity = self._ids.fresh(derived_id(identity, suffix))
-            new.result.name_hint = value_hint(identity)
-        set_identity(new, identity, sources(op))
-        new.location = op.location
 
 
 class Adjoint(OpWriter):
