@@ -246,8 +246,8 @@ class _Bufferizer:
         if layout is None:
             held = self.buffers.get(place_of(value).whole)
             if held is None:
-                assert isinstance(value, OpResult) and isinstance(value.op, logical.ConstantOp)
-                held = self._constant(value.op)
+                assert isinstance(value.owner, logical.ConstantOp)
+                held = self._constant(value.owner)
             return viewed(self.block, held, operand.view)
         assert isinstance(value, BlockArgument)
         name = argument_attrs(self.function, value.index)[logical.NAME_ATTR].data
@@ -312,7 +312,7 @@ class _Bufferizer:
 
 def _sources_of(value: SSAValue) -> list[str]:
     base = before_reshapes(value)
-    return _strings(base.op.src) if isinstance(base, OpResult) and isinstance(base.op, GroupOp) else []
+    return _strings(base.owner.src) if isinstance(base.owner, GroupOp) else []
 
 
 def _copy_kernel(

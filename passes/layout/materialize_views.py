@@ -285,16 +285,16 @@ def _copy_returns(context: FusionContext) -> None:
 
 def _as_reshape(value: SSAValue, context: FusionContext) -> SSAValue:
     """A returned broadcast or window that repeats and moves nothing as the reshape that it is, others as they are."""
-    if not isinstance(value, OpResult) or not isinstance(value.op, logical.BroadcastOp | logical.WindowOp):
+    if not isinstance(value.owner, logical.BroadcastOp | logical.WindowOp):
         return value
-    source = tensor_info(value.op.operand.type)
-    view = View.whole(source.shape).then(value.op)
-    if view is None or not view.is_whole or source.elements != value.op.info.elements:
+    source = tensor_info(value.owner.operand.type)
+    view = View.whole(source.shape).then(value.owner)
+    if view is None or not view.is_whole or source.elements != value.owner.info.elements:
         return value
-    reshape = logical.ReshapeOp(value.op.operand, view.shape)
-    set_identity(reshape, derived_id(id_of(value.op), "reshape"), sources(value.op))
+    reshape = logical.ReshapeOp(value.owner.operand, view.shape)
+    set_identity(reshape, derived_id(id_of(value.owner), "reshape"), sources(value.owner))
     reshape.result.name_hint = value.name_hint
-    context.function.body.block.insert_op_after(reshape, value.op)
+    context.function.body.block.insert_op_after(reshape, value.owner)
     context.renumber()
     return reshape.result
 

@@ -106,8 +106,8 @@ def _tested(results: Sequence[Result]) -> Iterator[SSAValue]:
         if result.updates is None:
             if not tensor_info(value.type).rank:
                 yield value
-        elif isinstance(value, OpResult) and isinstance(value.op, logical.OptimizerOp):
-            yield value.op.gradient
+        elif isinstance(value.owner, logical.OptimizerOp):
+            yield value.owner.gradient
         elif not result.updates.startswith(OWN):
             yield value
 
