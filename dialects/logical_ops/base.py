@@ -165,14 +165,11 @@ class LogicalOp(IRDLOperation, ABC):
         # Before the checks of IRDL, whose messages name constraints instead of what to write.
         try:
             self._check_attributes()
-            self._check_properties()
+            for name, definition in self.get_irdl_definition().properties.items():
+                check_property(name, self.properties.get(name), definition)
         except VerifyException as error:
             raise VerifyException(f"{self.name}: {error}") from error
         super().verify(verify_nested_ops)
-
-    def _check_properties(self) -> None:
-        for name, definition in self.get_irdl_definition().properties.items():
-            check_property(name, self.properties.get(name), definition)
 
     def _check_attributes(self) -> None:
         for name, attr in self.attributes.items():

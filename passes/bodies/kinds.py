@@ -201,7 +201,7 @@ def _contraction(matmul: logical.MatmulOp, ops: Sequence[Operation], results: in
         return "gemm", attrs
     arithmetic = [op for op in ops if op.has_trait(logical.Elementwise)]
     bias = [op for op in arithmetic if _adds(op, _is_row)]
-    residual = [op for op in arithmetic if _adds(op, _is_whole)]
+    residual = [op for op in arithmetic if _adds(op, lambda value: isinstance(value, BlockArgument))]
     rest = tuple(_short(op) for op in arithmetic if op not in bias and op not in residual)
     attrs["bias"] = FLAGS[bool(bias)]
     attrs["residual"] = FLAGS[bool(residual)]
@@ -237,10 +237,6 @@ def _is_row(value: SSAValue) -> bool:
     source = value.owner.operands[0]
     last = tensor_info(value.type).rank - 1
     return isinstance(source, BlockArgument) and tuple(value.owner.dimensions.get_values()) == (last,)
-
-
-def _is_whole(value: SSAValue) -> bool:
-    return isinstance(value, BlockArgument)
 
 
 def _none(ops: Sequence[Operation]) -> Attrs | None:

@@ -20,17 +20,13 @@ def _cast_first(lower: Lowering, op: logical.MatmulOp) -> SSAValue:
     return lower.add(logical.MatmulOp(lhs, rhs, **flags), "")
 
 
-def _is_widening(op: logical.MatmulOp) -> bool:
-    return op.widening is not None
-
-
 register(
     OpExpansion(
         logical.MatmulOp,
         ("gemm",),
         _cast_first,
         "as a product of i32",
-        is_asked=_is_widening,
+        is_asked=lambda op: op.widening is not None,
         kept=FORMULAS[logical.MatmulOp],
     )
 )

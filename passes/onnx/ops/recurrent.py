@@ -16,6 +16,7 @@ from xdsl.ir import SSAValue
 
 from aicf.dialects import logical
 from aicf.dialects.types import tensor_info
+from aicf.passes.onnx.ops.activations import softsign
 from aicf.passes.onnx.ops.base import Node, Result, row
 
 _X, _W, _R, _B, _LENGTHS, _FIRST_H, _FIRST_C, _PEEPHOLES = range(8)
@@ -53,10 +54,6 @@ class _Function:
     beta: float | None = None
 
 
-def _affine(node: Node, x: SSAValue, alpha: float, beta: float) -> SSAValue:
-    return node.apply(logical.AddOp, node.apply(logical.MulOp, x, alpha), beta)
-
-
 def _thresholded_relu(node: Node, x: SSAValue, alpha: float, beta: float) -> SSAValue:
     passes = node.add(logical.CompareOp("ge", x, node.splat(alpha, x)), "passes")
     return node.apply(logical.SelectOp, passes, x, node.splat(0.0, x))
@@ -66,15 +63,15 @@ def _scaled_tanh(node: Node, x: SSAValue, alpha: float, beta: float) -> SSAValue
     return node.apply(logical.MulOp, node.apply(logical.TanhOp, node.apply(logical.MulOp, x, beta)), alpha)
 
 
-def _softsign(node: Node, x: SSAValue, alpha: float, beta: float) -> SSAValue:
-    return node.apply(logical.DivOp, x, node.apply(logical.AddOp, node.apply(logical.AbsOp, x), 1.0))
-
-
 _FUNCTIONS = {
     "relu": _Function(lambda node, x, alpha, beta: node.apply(logical.ReluOp, x)),
     "tanh": _Function(lambda node, x, alpha, beta: node.apply(logical.TanhOp, x)),
     "sigmoid": _Function(lambda node, x, alpha, beta: node.apply(logical.SigmoidOp, x)),
-    "affine": _Function(_affine, 1.0, 0.0),
+    "affine": _Function(
+        lambda node, x, alpha, beta: node.apply(logical.AddOp, node.apply(logical.MulOp, x, alpha), beta),
+        1.0,
+        0.0,
+    ),
     "leakyrelu": _Function(
         lambda node, x, alpha, beta: node.apply(logical.LeakyReluOp, x, negative_slope=alpha), 0.01
     ),
@@ -84,7 +81,7 @@ _FUNCTIONS = {
         lambda node, x, alpha, beta: node.apply(logical.HardSigmoidOp, x, alpha=alpha, beta=beta), 0.2, 0.5
     ),
     "elu": _Function(lambda node, x, alpha, beta: node.apply(logical.EluOp, x, alpha=alpha), 1.0),
-    "softsign": _Function(_softsign),
+    "softsign": _Function(lambda node, x, alpha, beta: softsign(node, x)),
     "softplus": _Function(lambda node, x, alpha, beta: node.apply(logical.SoftplusOp, x)),
 }
 """By name, in small letters."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xdsl.ir import SSAValue
-
 from aicf.dialects import logical
 from aicf.dialects.logical import ScatterMode
 from aicf.dialects.types import element_of
@@ -65,8 +63,4 @@ def _tensor_scatter(node: Node) -> Result:
         place = node.apply(logical.AddOp, place, node.cast(first, element_of(place.type), "first"))
     if mode == "circular":
         place = node.apply(logical.ModOp, place, cache[axis])
-    return node.apply(logical.ScatterElementsOp, *_data(node, place), axis=axis)
-
-
-def _data(node: Node, places: SSAValue) -> tuple[SSAValue, SSAValue, SSAValue]:
-    return node.operand(0), places, node.operand(1)
+    return node.apply(logical.ScatterElementsOp, node.operand(0), place, node.operand(1), axis=axis)
