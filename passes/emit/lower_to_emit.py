@@ -61,7 +61,7 @@ from aicf.passes.emit.prepare import (
 )
 from aicf.passes.emit.records import RecordParts, kernel_record, take_apart
 from aicf.passes.support.identity import value_hint
-from aicf.passes.support.interface import argument_entry, counts_of, meta_attrs
+from aicf.passes.support.interface import argument_entry, counts_of, functions, meta_attrs
 from aicf.passes.support.ledger import microseconds
 from aicf.passes.support.policy import execution_of
 from aicf.passes.support.works_on import FUNCTIONS
@@ -83,15 +83,15 @@ class LowerToEmitPass(ModulePass):
     works_on = FUNCTIONS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        every = [f for f in op.body.block.ops if isinstance(f, func.FuncOp) and not f.is_declaration]
-        functions = [function for function in every if function.sym_name.data != PREPARE]
-        execution_of(op).check_bindings({name for function in functions for name in boundary_names(function)})
+        every = functions(op)
+        models = [function for function in every if function.sym_name.data != PREPARE]
+        execution_of(op).check_bindings({name for function in models for name in boundary_names(function)})
         for function in every:
-            if function not in functions:
+            if function not in models:
                 _replace(function, _Bufferizer(op, function, None).run())
         prepare = Prepare(op, target_of(op), self.name)
-        programs = [_Bufferizer(op, function, prepare).run() for function in functions]
-        for function, program in zip(functions, programs, strict=True):
+        programs = [_Bufferizer(op, function, prepare).run() for function in models]
+        for function, program in zip(models, programs, strict=True):
             _replace(function, program)
         prepare.finish()
         keep_for_a_while(prepare.program, programs)

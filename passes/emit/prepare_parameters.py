@@ -180,10 +180,7 @@ class _Prepared:
         """Notes in `here` what `op` gives in `@prepare`: of an op that is there, or of a copy."""
         key = _computes(op, here)
         if (made := self.known.get(key)) is None:
-            made = self.known[key] = op.clone(dict(here))
-            made.location = op.location
-            for old, new in zip(op.results, made.results, strict=True):
-                new.name_hint = old.name_hint
+            made = self.known[key] = op.clone(here)
             self.block.add_op(made)
         elif not isinstance(made, GroupOp):
             merge_sources(made, op)

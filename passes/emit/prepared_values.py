@@ -77,12 +77,9 @@ class Inliner:
     def _copy(self, op: Operation) -> None:
         for operand in op.operands:
             self._operand(operand)
-        copy = op.clone(dict(self.here))
+        copy = op.clone(self.here)
         if (id_ := op_id(op)) is not None:
             copy.attributes[ID_ATTR] = StringAttr(self._new_id(id_))
-        for old, new in zip(op.results, copy.results, strict=True):
-            new.name_hint = old.name_hint
-            self.here[old] = new
         self.block.add_op(copy)
 
     def _new_id(self, id_: str) -> str:

@@ -37,7 +37,7 @@ from aicf.passes.analysis.accesses import region_of
 from aicf.passes.bodies.concat_reconstruction import Operand, Piece, Pieces, box_of, filling
 from aicf.passes.bodies.view_reconstruction import laid_out, view_ops
 from aicf.passes.bodies.views import View, is_view
-from aicf.passes.bodies.workload import symbol_name
+from aicf.passes.bodies.workload import body_of
 from aicf.passes.emit.decisions import Pins, decisions_of
 from aicf.passes.emit.prepare import tensor_of
 from aicf.passes.emit.prepared_values import Inliner, Origin, PreparedValues
@@ -94,7 +94,7 @@ def _prepared(module: ModuleOp, taken: set[str]) -> PreparedValues:
         return PreparedValues()
     found = _Raiser(program, table, PreparedValues(), set(taken)).prepare()
     for instruction in program.instructions:  # what is inlined keeps its ids
-        if instruction.body is not None and (body := table.get(symbol_name(instruction.body))) is not None:
+        if (body := body_of(instruction, table)) is not None:
             taken -= _ids(body)
     return found
 
@@ -270,9 +270,9 @@ class _Raiser:
                 return id_
 
     def _raise(self, instruction: ResolvedOp) -> None:
-        body = None if instruction.body is None else self.table.get(symbol_name(instruction.body))
+        body = body_of(instruction, self.table)
         name = instruction.instruction.data
-        if not isinstance(body, BodyOp):
+        if body is None:
             raise invalid(
                 instruction, f"'{name}' has no body, so nothing says what it means; run select-kernels"
             )
@@ -284,10 +284,7 @@ class _Raiser:
             if isinstance(op, YieldOp):
                 self._write(instruction, [values[value] for value in op.operands])
                 continue
-            clone = op.clone(dict(values))
-            for old, new in zip(op.results, clone.results, strict=True):
-                new.name_hint = old.name_hint
-                values[old] = new
+            clone = op.clone(values)
             if logical.ID_ATTR in op.attributes:
                 self.block.add_op(clone)
             else:
@@ -349,10 +346,8 @@ class _Raiser:
 
     def _only_copies(self, instruction: ResolvedOp) -> bool:
         """Whether no op of its body is one of the program's."""
-        body = None if instruction.body is None else self.table.get(symbol_name(instruction.body))
-        return isinstance(body, BodyOp) and not any(
-            logical.ID_ATTR in op.attributes for op in body.body.block.ops
-        )
+        body = body_of(instruction, self.table)
+        return body is not None and not any(logical.ID_ATTR in op.attributes for op in body.body.block.ops)
 
     def _joined_name(self, root: BindOp | SlotOp) -> str:
         """What a concatenation that fills a bind or slot is called. The name of what `@prepare` computes says which op

@@ -14,7 +14,7 @@ from xdsl.utils.exceptions import VerifyException
 from aicf.backends.common.record import RecordError
 from aicf.backends.common.workload import Workload
 from aicf.backends.registry import get_kernels
-from aicf.dialects.emit import PHASES, BodyOp, KernelOp, ProgramOp, ResolvedOp, SlotOp, buffer_of, symbols
+from aicf.dialects.emit import PHASES, KernelOp, ProgramOp, ResolvedOp, SlotOp, buffer_of, symbols
 from aicf.dialects.emit_types import BufferType, TargetAttr, alias_pairs
 from aicf.errors import InvalidIR, PlanError
 from aicf.passes.analysis.accesses import Region, region_of
@@ -28,7 +28,14 @@ from aicf.passes.bodies.structure import (
     structure_of_workload,
 )
 from aicf.passes.bodies.view_folding import yielded
-from aicf.passes.bodies.workload import TARGET_ATTR, buffer_info, descriptor, may_be_rounded, symbol_name
+from aicf.passes.bodies.workload import (
+    TARGET_ATTR,
+    body_of,
+    buffer_info,
+    descriptor,
+    may_be_rounded,
+    symbol_name,
+)
 from aicf.passes.emit.decide_inplace import may_alias_pairs
 from aicf.passes.emit.prepare import tensor_of
 from aicf.passes.emit.records import RecordParts, kernel_record, take_apart
@@ -257,8 +264,8 @@ def _recorded_work(op: ResolvedOp, table: Mapping[str, Operation], tf32: bool) -
     """What the kernel is asked to run. An operand that the record reads early is taken to be constant: whether it is
     one, `verify-order` checks."""
     assert op.kernel is not None and op.body is not None
-    body = table.get(symbol_name(op.body))
-    if not isinstance(body, BodyOp):
+    body = body_of(op, table)
+    if body is None:
         raise _refused(op, f"@{symbol_name(op.body)} is no emit.body")
     early = set(early_operands(op))
     operands = [
@@ -293,11 +300,11 @@ def verify_meaning(op: ResolvedOp, table: Mapping[str, Operation], known: Known)
     Raises:
         InvalidIR: they do not; an instruction without a body states nothing to compare.
     """
-    body = None if op.body is None else table.get(symbol_name(op.body))
-    if op.body is not None and not isinstance(body, BodyOp):
+    body = body_of(op, table)
+    if op.body is not None and body is None:
         raise _refused(op, f"@{symbol_name(op.body)} is no emit.body")
     codes = [(_kernel_named(op, reference, table), derive) for reference, derive in _derivations(op)]
-    if not isinstance(body, BodyOp):
+    if body is None:
         return
     _verify_signature(op, body.body.block)
     structure = structure_of_body(body.body.block)

@@ -493,12 +493,6 @@ class Node(Writer):
         """A vector along one axis of ``sizes``, repeated along all others; such as the bias of channels."""
         return self.broadcast(value, [axis], sizes, "broadcast")
 
-    def reshape(self, value: SSAValue, sizes: Sequence[int], suffix: str = "reshape") -> SSAValue:
-        """The same elements under another shape; itself if it has that."""
-        if tensor_info(value.type).sizes == tuple(sizes):
-            return value
-        return self.add(logical.ReshapeOp(value, sizes), suffix)
-
     def transpose(self, value: SSAValue, permutation: Sequence[int], suffix: str = "transpose") -> SSAValue:
         """Result dimension i is dimension ``permutation[i]``; itself if nothing moves."""
         if list(permutation) == list(range(tensor_info(value.type).rank)):

@@ -10,6 +10,7 @@ from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from aicf.dialects import logical
+from aicf.dialects.dims import Size
 from aicf.dialects.logical import LogicalOp
 from aicf.dialects.types import element_of, tensor_info
 from aicf.passes.support.identity import IdTable, name_after
@@ -108,18 +109,13 @@ class Adjoint(OpWriter):
         """The sum along axes; the value itself if there are none."""
         return self.add(logical.ReduceSumOp(value, axes, keepdims=keepdims), "sum") if axes else value
 
-    def reshape(self, value: SSAValue, like: SSAValue) -> SSAValue:
+    def shaped_like(self, value: SSAValue, like: SSAValue) -> SSAValue:
         """The value in the shape of `like`."""
-        sizes = tensor_info(like.type).sizes
-        if tensor_info(value.type).sizes == sizes:
-            return value
-        return self.add(logical.ReshapeOp(value, sizes), "reshape")
+        return self.reshape(value, tensor_info(like.type).sizes)
 
-    def zeros(self, like: SSAValue) -> SSAValue:
-        """Zeros of the shape of `like`, in the element type of `grad`."""
-        info = tensor_info(like.type)
-        type_ = tensor_info(self.grad.type).with_sizes(info.sizes)
-        return self.add(logical.ConstantOp(0.0, type_), "zeros")
+    def zeros(self, sizes: Sequence[Size]) -> SSAValue:
+        """Zeros in the element type of `grad`."""
+        return self.add(logical.ConstantOp(0.0, tensor_info(self.grad.type).with_sizes(sizes)), "zeros")
 
     def _wide(self, value: SSAValue, suffix: str) -> SSAValue:
         element, op = element_of(value.type), self.op
