@@ -19,6 +19,8 @@ from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
+from aicf.uninterrupted import uninterrupted
+
 
 def write_whole(path: str | Path, write: Callable[[BinaryIO], object]) -> None:
     """Replace ``path`` by what ``write`` puts into the stream, and only once all of it is on disk.
@@ -135,10 +137,14 @@ def check_writable(path: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    # Not every file system can sync a folder; the file itself is complete either way.
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    """Writes the entries of a folder to disk. Not every file system can; the file itself is complete either way."""
+
+    def sync() -> None:
+        with suppress(OSError):
+            descriptor = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    uninterrupted(sync)

@@ -1,7 +1,8 @@
 """Where passes are: a pass registers by being there, in a folder that says what its passes do.
 
-The file ``passes/FOLDER/some_pass.py`` holds the one ``ModulePass`` whose name is ``some-pass``. Files are read as
-text: to import them all would take longer than most commands. To explain an artifact loads neither passes nor xDSL.
+The file ``some_pass.py``, in a folder of ``passes`` or below one, holds the one ``ModulePass`` named ``some-pass``.
+Files are read as text: to import them all would take longer than most commands. To explain an artifact loads neither
+passes nor xDSL.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ def pass_modules() -> dict[str, str]:
     """Name of each pass to its module: the files below the folder of passes that define a pass of their own name."""
     found: dict[str, str] = {}
     for folder in aicf.passes.__path__:
-        for path in sorted(Path(folder).glob("*/*.py")):
+        for path in sorted(Path(folder).glob("*/**/*.py")):
             name = path.stem.replace("_", "-")
             if f'\n    name = "{name}"\n' in path.read_text("utf-8"):
-                found[name] = f"aicf.passes.{path.parent.name}.{path.stem}"
+                found[name] = ".".join(("aicf.passes", *path.relative_to(folder).with_suffix("").parts))
     return found
 
 

@@ -43,7 +43,8 @@ CONTRACT = (
 )
 COMMON = ("aicf.backends.common",)
 HOST = ("aicf.backends.host",)
-MACHINE_CODE = ("aicf.backends.machine_code",)
+UNINTERRUPTED = ("aicf.uninterrupted",)
+MACHINE_CODE = ("aicf.backends.machine_code", *UNINTERRUPTED)
 
 IR = ("aicf.dialects", "aicf.semantics", "aicf.policies", *CONTRACT)
 
@@ -87,7 +88,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.artifact": (*ARGUMENTS, "aicf.files"),
     "aicf.native_file": ("aicf.backends.native", "aicf.plain", "aicf.runtime.capture_plan"),
     "aicf.extras": (),
-    "aicf.files": (),
+    "aicf.files": UNINTERRUPTED,
+    "aicf.uninterrupted": (),
     "aicf.plain": (),
     "aicf.whole_numbers": (),
     "aicf.pass_files": ("aicf.passes",),
@@ -95,7 +97,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.dialects": (),
     "aicf.semantics": ("aicf.dialects",),
     "aicf.policies": ("aicf.dialects.kinds", *ARGUMENTS, *PLAIN, "aicf.files"),
-    "aicf.backends": (*EMIT, "aicf.dialects.types", *ARGUMENTS, *CONTRACT),
+    "aicf.backends": (*EMIT, "aicf.dialects.types", *ARGUMENTS, *CONTRACT, *UNINTERRUPTED),
     "aicf.backends.common": (*EMIT, *PLAIN, *BODIES, "aicf.dialects.types", "aicf.backends.base"),
     "aicf.backends.reference": (
         *EMIT,

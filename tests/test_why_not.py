@@ -38,7 +38,7 @@ def test_ops_of_one_instruction(mlp: aicf.CompiledModel) -> None:
 
 
 OF_FC3 = [
-    "fuse-norms of fc3.matmul: fusion of norms with products is off by policy (fusion.norm)",
+    "fuse-norms of fc3.matmul: norm fusion is off by policy (fusion.norm)",
     "fuse-epilogues of fc3, tried with prob.max: only elementwise ops of the product's shape can be its epilogue, and "
     "it is reduce_max",
     "fuse-epilogues of fc3, tried with prob.sub: it also reads 'prob.max.broadcast', which cannot be fused",

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import BinaryIO
 
 from aicf.artifact import FORMAT_VERSION, toolchain_lock
 from aicf.compiled import CompiledModel, Options, SharedWeights, load_program
@@ -137,7 +138,7 @@ class ProgramCache:
     def alone(self, key: str, label: str) -> Generator[None]:
         """Keeps other processes, and other sessions, from making the same program meanwhile."""
         try:
-            descriptor = os.open(self._folder / f"{key}.lock", os.O_RDWR | os.O_CREAT, 0o666)
+            stream = (self._folder / f"{key}.lock").open("ab")
         except OSError as error:
             reason = error.strerror
             self._report.add(
@@ -145,18 +146,16 @@ class ProgramCache:
             )
             yield
             return
-        try:
-            self._lock(descriptor, label)
+        with stream:  # closing it gives the lock back, as the end of a process does
+            self._lock(stream, label)
             yield
-        finally:
-            os.close(descriptor)  # gives the lock back, as the end of a process does
 
-    def _lock(self, descriptor: int, label: str) -> None:
+    def _lock(self, stream: BinaryIO, label: str) -> None:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._report.add(logging.INFO, "waited", label, "another process or session is making it")
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            fcntl.flock(stream, fcntl.LOCK_EX)
 
 
 def key_of(logical: str, options: Options, passes: Sequence[str] = ()) -> str:

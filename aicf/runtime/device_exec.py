@@ -109,7 +109,7 @@ class _Metas:
         self, plan: CapturePlan, state: DeviceState, place: int, queue: Queue, memory: DeviceMemory
     ) -> None:
         self._metas = HostMetas(plan, state.arrays, is_copy=True)
-        self._rows = PinnedRows(memory, self._metas.nbytes, queue.handle)
+        self._rows = PinnedRows(memory, self._metas.nbytes, queue)
         self._place = place
 
     def queue(self) -> None:
@@ -120,13 +120,7 @@ class _Metas:
 
     def around(self, run: Callable[[], None]) -> Callable[[], None]:
         """A function that queues the copy of the metas, calls `run`, then keeps what follows from the metas."""
-
-        def run_with_metas() -> None:
-            self.queue()
-            run()
-            self._metas.advance()
-
-        return run_with_metas
+        return self._metas.counted(self.queue, run)
 
 
 @dataclass

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from aicf.backends.native import DeviceMemory
+from aicf.errors import AicfError
 from aicf.runtime.memory import count_buffer
 from aicf.runtime.tensors import Array
 
@@ -63,23 +65,33 @@ class PinnedBlock:
         count_buffer(self, "pinned", nbytes)
 
 
+class Queue:
+    """A stream of a device, ended when nobody refers to it."""
+
+    def __init__(self, memory: DeviceMemory) -> None:
+        self.handle = memory.open_stream()
+        weakref.finalize(self, memory.close_stream, self.handle).atexit = False
+
+
 class PinnedRows:
-    """Equal rows of page-locked memory, taken in turn: what a queued copy reads stays as it is until the copy is over.
+    """Equal rows of page-locked memory, taken in turn: what a queued copy reads stays as it is until the copy is over,
+    also when nobody refers to the rows any more.
 
     Args:
         memory: The device.
         nbytes: Bytes of a row.
-        stream: Where the copies are queued.
+        queue: Where the copies are queued.
     """
 
     COUNT = 1024
     """Rows; whoever has taken them all waits once for the stream."""
 
-    def __init__(self, memory: DeviceMemory, nbytes: int, stream: int) -> None:
-        self._memory, self._nbytes, self._stream = memory, nbytes, stream
+    def __init__(self, memory: DeviceMemory, nbytes: int, queue: Queue) -> None:
+        self._memory, self._nbytes, self._stream = memory, nbytes, queue.handle
         self._block = PinnedBlock(memory, nbytes * self.COUNT)
         self._taken = 0
         self.view = self._block.array.data
+        weakref.finalize(self, _wait, memory, queue).atexit = False
 
     def take(self) -> int:
         """Byte offset in `view` of a row that nothing in flight reads."""
@@ -94,9 +106,6 @@ class PinnedRows:
         self._memory.upload(target, self._block.address + row, self._nbytes, self._stream)
 
 
-class Queue:
-    """A stream of a device, ended when nobody refers to it."""
-
-    def __init__(self, memory: DeviceMemory) -> None:
-        self.handle = memory.open_stream()
-        weakref.finalize(self, memory.close_stream, self.handle).atexit = False
+def _wait(memory: DeviceMemory, queue: Queue) -> None:
+    with suppress(AicfError):  # a broken device has nothing in flight, and says so at the next use
+        memory.synchronize(queue.handle)

@@ -91,13 +91,7 @@ class _MetaRow:
 
     def around(self, run: Callable[[], None]) -> Callable[[], None]:
         """A function that writes the metas, calls `run`, then keeps what follows from the metas."""
-
-        def run_with_metas() -> None:
-            self.write()
-            run()
-            self._metas.advance()
-
-        return run_with_metas
+        return self._metas.counted(self.write, run)
 
 
 class HostGraphExec(GraphExec):

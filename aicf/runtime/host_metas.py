@@ -81,6 +81,23 @@ class HostMetas:
         for array, next_ in self._kept:
             array[...] = self._values[next_]
 
+    def counted(self, prepare: Callable[[], None], run: Callable[[], None]) -> Callable[[], None]:
+        """A function that calls `prepare`, which writes the values, and `run`, then `advance`.
+
+        An interrupt reaches Python when the call that it came in has returned: by then the run has begun, or is over.
+        """
+
+        def run_once() -> None:
+            prepare()
+            try:
+                run()
+            except KeyboardInterrupt:
+                self.advance()
+                raise
+            self.advance()
+
+        return run_once
+
 
 def _rounded(
     compute: Callable[..., Number], numbers: Mapping[str, Any], rounded: Callable[[Any], Number]

@@ -7,7 +7,7 @@
 
 // CHECK: emit.decision "fuse-norms" ["fc", "fc.residual", "n.widen", "n.square", "n.sum", "n.rsqrt", "n.rb", "n.scaled", "n.g", "n.gb", "n.weighted", "n"] choice "one kernel for 12 ops" because "its rows stay in registers until they are normed"
 // CHECK-NEXT: emit.decision "fuse-norms" ["fc.1", {{.*}}] choice "one kernel for 8 ops" because "its rows stay in registers until they are normed, and are written once for others to read"
-// OFF: emit.decision "fuse-norms" ["fc", "n.sum"] choice "not fused" because "fusion of norms with products is off by policy (fusion.norm)"
+// OFF: emit.decision "fuse-norms" ["fc", "n.sum"] choice "not fused" because "norm fusion is off by policy (fusion.norm)"
 // Nothing is gained on a CPU.
 // CPU: emit.decision "fuse-norms" ["fc", "n.sum"] choice "not fused" {{.*}} "predicted {{.*}} us fused and {{.*}} us unfused
 // CPU-NEXT: emit.decision "fuse-norms" ["fc", "n.sum"] choice "not fused" because "fusing them is illegal or not predicted to be faster on this target" rejected {"fc + fc.residual + n.square + n.sum + n.rsqrt + n.rb + n.scaled + n" = "predicted {{.*}} us fused and {{.*}} us unfused; {{.*}}"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TypeAlias
 
 from xdsl.ir import Block, Operation, OpResult, SSAValue
@@ -15,8 +16,9 @@ from xdsl.ir import Block, Operation, OpResult, SSAValue
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.types import element_of, tensor_info
-from aicf.passes.bodies.outlining import id_of, is_rematerializable, name_of
+from aicf.passes.bodies.outlining import id_of, is_rematerializable, name_of, outline
 from aicf.passes.bodies.view_folding import reads_in_memory
+from aicf.passes.fusion.driver import Candidate, label
 from aicf.passes.fusion.forming import FusionContext
 
 Accept = Callable[[Operation], bool]
@@ -135,6 +137,12 @@ class FusionCandidates:
         cut = [name for op in self.members if op not in members and (name := id_of(op)) not in said]
         because = "with it, the instruction would write several results, or one of a wider type"
         return {**tried, **dict.fromkeys(cut[:REFUSAL_LIMIT], because), **self.refused}
+
+    def groups(self, accept: Accept) -> Iterator[Candidate]:
+        """The candidates as groups, then the seeds alone."""
+        for cut in chain(self.candidates(accept), (tuple(self.seeds),)):
+            plan = outline(cut, self.context.group_id(cut), given=self.context.listed_results)
+            yield Candidate(label(cut), plan)
 
     def candidates(self, accept: Accept) -> Iterator[tuple[Operation, ...]]:
         """The prefixes with few results and more than the seeds, largest first, each with its own producers."""

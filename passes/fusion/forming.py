@@ -16,7 +16,7 @@ from aicf.dialects import logical
 from aicf.dialects.emit import PREPARE, GroupOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.passes.bodies.matching import is_placed
-from aicf.passes.bodies.outlining import Outline, id_of, is_rematerializable, outline, sources_of
+from aicf.passes.bodies.outlining import Outline, id_of, is_rematerializable, sources_of
 from aicf.passes.bodies.structure import Structure
 from aicf.passes.bodies.workload import (
     GroupWorkload,
@@ -314,19 +314,6 @@ def form_group(plan: Outline, context: FusionContext) -> GroupOp:
     if len(group.results) > 1:
         context.sink_readers(group)
     return group
-
-
-def first_legal(
-    cuts: Iterable[Sequence[Operation]], context: FusionContext
-) -> tuple[Outline | None, dict[str, str]]:
-    """The first of `cuts` that a kernel accepts, and why the ones before it were refused."""
-    refused: dict[str, str] = {}
-    for cut in cuts:
-        plan = outline(cut, context.group_id(cut), given=context.listed_results)
-        if (reason := refusal(plan, context)) is None:
-            return plan, refused
-        refused[" + ".join(id_of(op) for op in cut)] = reason
-    return None, refused
 
 
 def refusal(

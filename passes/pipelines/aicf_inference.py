@@ -16,17 +16,10 @@ from aicf.passes.emit.plan_capture import PlanCapturePass
 from aicf.passes.emit.plan_memory import PlanMemoryPass
 from aicf.passes.emit.prepare_parameters import PrepareParametersPass
 from aicf.passes.emit.schedule import SchedulePass
-from aicf.passes.fusion.fuse_attention import FuseAttentionPass
-from aicf.passes.fusion.fuse_casts import FuseCastsPass
-from aicf.passes.fusion.fuse_elementwise import FuseElementwisePass
-from aicf.passes.fusion.fuse_epilogues import FuseEpiloguesPass
-from aicf.passes.fusion.fuse_gated import FuseGatedPass
-from aicf.passes.fusion.fuse_horizontal import FuseHorizontalPass
-from aicf.passes.fusion.fuse_multi_output import FuseMultiOutputPass
-from aicf.passes.fusion.fuse_norms import FuseNormsPass
-from aicf.passes.fusion.fuse_prologues import FuseProloguesPass
-from aicf.passes.fusion.fuse_updates import FuseUpdatesPass
-from aicf.passes.fusion.sink_casts import SinkCastsPass
+from aicf.passes.fusion.merges.fuse_multi_output import FuseMultiOutputPass
+from aicf.passes.fusion.merges.sink_casts import SinkCastsPass
+from aicf.passes.fusion.patterns import patterns
+from aicf.passes.fusion.patterns.fuse_updates import FuseUpdatesPass
 from aicf.passes.kernels.generate_kernels import GenerateKernelsPass
 from aicf.passes.kernels.select_kernels import SelectKernelsPass
 from aicf.passes.layout.elide_concats import ElideConcatsPass
@@ -184,15 +177,9 @@ def decision_passes(tuning: str = "", extend: Extend = nothing) -> tuple[ModuleP
     return (
         PrepareParametersPass(),
         LegalizeForTargetPass(),
-        FuseAttentionPass(),
+        *(pattern() for pattern in patterns("before_views")),
         MaterializeViewsPass(),
-        FuseGatedPass(),
-        FuseHorizontalPass(),
-        FuseProloguesPass(),
-        FuseNormsPass(),
-        FuseEpiloguesPass(),
-        FuseCastsPass(),
-        FuseElementwisePass(),
+        *(pattern() for pattern in patterns("after_views")),
         FuseMultiOutputPass(),
         SinkCastsPass(),
         ElideConcatsPass(),

@@ -9,7 +9,7 @@ from xdsl.passes import ModulePass
 
 from aicf.dialects.traits import TrainingOnly
 from aicf.errors import PolicyError
-from aicf.passes.fusion.fuse_updates import FuseUpdatesPass
+from aicf.passes.fusion.patterns import patterns
 from aicf.passes.logical.logical_dce import LogicalDcePass
 from aicf.passes.pipelines.aicf_inference import (
     Extend,
@@ -76,7 +76,7 @@ class AicfTrainingPass(NamedPipeline):
             LogicalDcePass(),
             *extend("lowered"),
             VerifyLogicalPass(),
-            FuseUpdatesPass(),
+            *(pattern() for pattern in patterns("updates")),
             *decision_passes(self.tuning, extend),
             *check,
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from aicf.dialects.host_formulas import SIGNATURES
 from aicf.errors import ArtifactError
 from aicf.runtime.capture_plan import ModulePlan
 from aicf.runtime.host_formulas import FORMULAS
+from aicf.runtime.host_metas import HostMetas
 from tests.support.meta_programs import START, scalars, scalars_program
 
 
@@ -108,3 +111,29 @@ def test_a_damaged_plan_computes_nothing(host: CompiledModel, change: dict[str, 
     with pytest.raises(ArtifactError, match="is computed in an unknown way"):
         ModulePlan.from_json(damaged.to_json())
     assert ModulePlan.from_json(host.plan.to_json()) == host.plan
+
+
+def test_an_interrupted_run_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python raises KeyboardInterrupt when the call that a signal came in is over: the program has run by then."""
+    counted, interrupts = HostMetas.counted, [False]
+
+    def interrupted(
+        metas: HostMetas, prepare: Callable[[], None], run: Callable[[], None]
+    ) -> Callable[[], None]:
+        def run_then_interrupt() -> None:
+            run()
+            if interrupts[0]:
+                raise KeyboardInterrupt
+
+        return counted(metas, prepare, run_then_interrupt)
+
+    monkeypatch.setattr(HostMetas, "counted", interrupted)
+    host = aicf.compile(scalars_program(), START, "cpu", meta="host")
+    x, total = np.float32(0.25), np.float32(0)
+    bound = host.bind(x=np.asarray(x))
+    for step in range(1, 7):
+        interrupts[0] = step in (2, 3)
+        with pytest.raises(KeyboardInterrupt) if interrupts[0] else nullcontext():
+            bound.replay()
+        total += x * np.float32(scalars(step)["cosine"])
+        assert (host.state()["step"], host.state()["total"]) == (step, total)

@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aicf.backends.machine_code import assemble, release_with, uninterrupted
+from aicf.backends.machine_code import assemble, release_with
 from aicf.runtime.memory import Ledger
+from aicf.uninterrupted import uninterrupted
 from tests.support.processes import interruptible
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +37,7 @@ def test_a_call_that_nothing_interrupts_gives_results_and_errors() -> None:
 def test_the_process_ends_after_a_call_that_nobody_waits_for() -> None:
     code = """
 import os, signal, threading, time
-from aicf.backends.machine_code import uninterrupted
+from aicf.uninterrupted import uninterrupted
 threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
     uninterrupted(lambda: (time.sleep(1), print("ended")))

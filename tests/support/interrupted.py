@@ -136,12 +136,13 @@ class _Sender:
                 os.kill(os.getpid(), signal.SIGINT)
 
 
-def _held() -> tuple[int, int, int, int]:
-    """Buffers and their bytes, pieces of machine code, and open files."""
+def _held() -> tuple[int, int, int, list[str]]:
+    """Buffers and their bytes, pieces of machine code, and what the open file descriptors stand for."""
     gc.collect()
     memory = aicf.runtime.statistics()
     code = sum(known() is not None for known in machine_code._releases)  # pyright: ignore[reportPrivateUsage]
-    return memory.buffers, memory.live_bytes, code, len(os.listdir("/proc/self/fd"))
+    files = sorted(str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.is_symlink())
+    return memory.buffers, memory.live_bytes, code, files
 
 
 def _interrupt(work: Callable[[], None], count: int, rng: random.Random) -> tuple[int, int]:

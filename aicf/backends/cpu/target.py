@@ -10,8 +10,9 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass
 
-from aicf.backends.machine_code import llvm_binding, uninterrupted
+from aicf.backends.machine_code import llvm_binding
 from aicf.errors import BackendUnavailable, PolicyError, quoted
+from aicf.uninterrupted import uninterrupted
 
 ELEMENT_BYTES: dict[str, int] = {
     "f64": 8,

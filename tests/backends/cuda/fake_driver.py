@@ -59,6 +59,7 @@ class FakeDriver:
     blocks: dict[int, Any] = field(default_factory=dict)
     sizes: dict[int, int] = field(default_factory=dict)
     pinned: dict[int, Any] = field(default_factory=dict)
+    freed: list[Any] = field(default_factory=list)
     queues: dict[int, list[Callable[[], None]]] = field(default_factory=lambda: {LEGACY_STREAM: []})
     done: dict[int, int] = field(default_factory=dict)
     events: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -156,8 +157,10 @@ class FakeDriver:
         return raw.ctypes.data
 
     def free_pinned(self, address: int) -> None:
+        """Waits for nothing: a copy that is still queued reads what is in the memory now."""
         self._note("free_pinned", address)
-        del self.pinned[address]
+        self.freed.append(self.pinned.pop(address))
+        self.freed[-1][:] = POISON
 
     def available(self) -> tuple[int, int]:
         assert self.device is not None

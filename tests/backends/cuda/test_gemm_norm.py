@@ -26,7 +26,7 @@ from aicf.dialects.emit_types import TargetAttr
 from aicf.frontends.builder import Graph
 from aicf.frontends.text import make_context
 from aicf.passes.bodies.workload import workload_of
-from aicf.passes.fusion.fuse_norms import FuseNormsPass
+from aicf.passes.fusion.patterns.fuse_norms import FuseNormsPass
 from aicf.passes.pipelines.aicf_inference import AicfInferencePass
 from tests.backends.cuda.gemm_launches import launch_of
 from tests.backends.cuda.sass import SPILLS, listing, names_of, starting

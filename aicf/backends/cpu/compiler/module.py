@@ -12,7 +12,8 @@ from typing import Any
 from llvmlite import ir
 
 from aicf.backends.cpu.target import CpuLevel
-from aicf.backends.machine_code import llvm_binding, uninterrupted
+from aicf.backends.machine_code import llvm_binding
+from aicf.uninterrupted import uninterrupted
 
 
 @functools.cache

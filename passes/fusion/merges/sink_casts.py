@@ -19,8 +19,8 @@ from aicf.passes.bodies.outlining import id_of, sources_of
 from aicf.passes.bodies.view_folding import yielded
 from aicf.passes.bodies.workload import target_of
 from aicf.passes.fusion.forming import FusionContext, fusion_contexts, refusal
-from aicf.passes.fusion.group_loops import NAMED, alone_us, is_loops, is_named
-from aicf.passes.fusion.merging import Merge, members
+from aicf.passes.fusion.merges.group_loops import NAMED, alone_us, is_loops, is_named
+from aicf.passes.fusion.merges.merge import Merge, members
 from aicf.passes.fusion.profitability import SAME_TIME, slower
 from aicf.passes.support.identity import copied_id, set_identity, sources
 from aicf.passes.support.ledger import microseconds, record_decision

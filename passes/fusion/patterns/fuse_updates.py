@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
+from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
-from xdsl.passes import ModulePass
 
 from aicf.dialects import logical
 from aicf.dialects.types import byte_count, tensor_info
@@ -18,103 +16,10 @@ from aicf.passes.bodies.outlining import Outline, id_of, is_rematerializable, ou
 from aicf.passes.bodies.updates import body_update, is_spread
 from aicf.passes.bodies.view_folding import fold_views
 from aicf.passes.bodies.views import is_view
-from aicf.passes.bodies.workload import argument_attrs, result_attrs, target_of
-from aicf.passes.fusion.forming import FusionContext, form_group, fusion_contexts, refusal
+from aicf.passes.bodies.workload import argument_attrs, result_attrs
+from aicf.passes.fusion.driver import Candidate, Decision, FusionPattern
+from aicf.passes.fusion.forming import FusionContext
 from aicf.passes.support.identity import op_id
-from aicf.passes.support.ledger import record_decision
-from aicf.passes.support.works_on import FUNCTIONS
-
-
-@dataclass(frozen=True)
-class FuseUpdatesPass(ModulePass):
-    """Groups the elementwise chains that end in new values of parameters and states, whatever their shapes.
-
-    A chain reads parameters, states and one gradient; what is computed of the gradient alone (a cast, a factor) joins
-    it, a sum of gradients does not, which would keep all of them in memory. What is one number for all (learning rate,
-    corrections, the counter) joins if a kernel takes it along and nothing else reads it, and is an operand otherwise.
-    One chain alone stays for the other fusing passes. With `listed` only groups that the policy lists are formed.
-    """
-
-    name = "fuse-updates"
-    works_on = FUNCTIONS
-
-    listed: bool = False
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for context in fusion_contexts(op, target_of(op)):
-            if context.policy.fusion.elementwise:
-                self._fuse(context)
-
-    def _fuse(self, context: FusionContext) -> None:
-        roots = _roots(context.function)
-        while roots:
-            seed = roots[0].op
-            together = [root for root in roots if context.may_join(root.op, seed)]
-            roots = [root for root in roots if root not in together]
-            if not self.listed or context.are_listed([seed]):
-                _form(_Updates(context, together))
-
-
-def _roots(function: func.FuncOp) -> list[OpResult]:
-    """The new values of parameters, states and counters that elementwise ops compute, in the order of the results."""
-    terminator = function.body.block.last_op
-    assert isinstance(terminator, func.ReturnOp)
-    values = [
-        value
-        for index, value in enumerate(terminator.operands)
-        if logical.UPDATES_ATTR in result_attrs(function, index)
-    ]
-    return [
-        value for value in dict.fromkeys(values) if isinstance(value, OpResult) and _is_elementwise(value.op)
-    ]
-
-
-def _is_elementwise(op: Operation) -> bool:
-    return op.has_trait(logical.Elementwise) and op_id(op) is not None and not is_rematerializable(op)
-
-
-def _is_number(value: SSAValue) -> bool:
-    return not tensor_info(value.type).shape
-
-
-def _form(updates: _Updates) -> None:
-    """Forms the largest group that a kernel takes, with the numbers or without; notes why others were not."""
-    refused: dict[str, str] = {}
-    for label, numbers in (("numbers computed inside", True), ("one instruction", False)):
-        plan = updates.plan(numbers)
-        update = None if plan is None else body_update(fold_views(plan.body).block)
-        if plan is None or update is None:
-            continue
-        if (reason := refusal(plan, updates.context)) is None:
-            _replace(updates, plan, len(update.chains), refused)
-            return
-        refused[label] = reason
-    if refused:
-        subjects = [id_of(root.op) for root in updates.roots]
-        record_decision(
-            updates.context.module,
-            FuseUpdatesPass.name,
-            subjects,
-            "not fused",
-            "no kernel of the target updates them in one instruction",
-            refused,
-        )
-
-
-def _replace(updates: _Updates, plan: Outline, parts: int, refused: dict[str, str]) -> None:
-    context, subjects = updates.context, [plan.id, *map(id_of, plan.members)]
-    moved = sum(byte_count(value.type) for value in (*plan.inputs, *plan.results))
-    form_group(plan, context)
-    results = len(plan.results)
-    record_decision(
-        context.module,
-        FuseUpdatesPass.name,
-        subjects,
-        f"one instruction updates {parts} tensor{'s' if parts > 1 else ''}, {results} results",
-        "one launch for all, and each gradient and state is read once",
-        {**refused, **updates.left_out},
-        {"parts": IntegerAttr(parts, i64), "bytes": IntegerAttr(moved, i64)},
-    )
 
 
 @dataclass
@@ -124,11 +29,13 @@ class _Updates:
     Args:
         roots: New values.
         left_out: Why some stay outside, by the ids of their ops.
+        parts: How many tensors the last candidate updates.
     """
 
     context: FusionContext
     roots: list[OpResult]
     left_out: dict[str, str] = field(default_factory=dict[str, str])
+    parts: int = 0
 
     def plan(self, numbers: bool) -> Outline | None:
         """The group of as many chains as can be one, with what computes their numbers or without; None if none can."""
@@ -157,6 +64,84 @@ class _Updates:
             if _leads_back(root, members):
                 return root, "another update needs what is computed from its new value, and would wait for it"
         return None
+
+
+@dataclass(frozen=True)
+class FuseUpdatesPass(FusionPattern[_Updates]):
+    """Groups the elementwise chains that end in new values of parameters and states, whatever their shapes.
+
+    A chain reads parameters, states and one gradient; what is computed of the gradient alone (a cast, a factor) joins
+    it, a sum of gradients does not, which would keep all of them in memory. What is one number for all (learning rate,
+    corrections, the counter) joins if a kernel takes it along and nothing else reads it, and is an operand otherwise.
+    One chain alone stays for the other fusing passes. With `listed` only groups that the policy lists are formed.
+    """
+
+    name = "fuse-updates"
+    stage = "updates"
+    benefit = 0
+
+    listed: bool = False
+
+    def matches(self, context: FusionContext) -> Iterator[_Updates]:
+        roots = _roots(context.function) if context.policy.fusion.elementwise else []
+        while roots:
+            seed = roots[0].op
+            together = [root for root in roots if context.may_join(root.op, seed)]
+            roots = [root for root in roots if root not in together]
+            if not self.listed or context.are_listed([seed]):
+                yield _Updates(context, together)
+
+    def subjects(self, match: _Updates) -> Sequence[str]:
+        return [id_of(root.op) for root in match.roots]
+
+    def candidates(self, match: _Updates, context: FusionContext) -> Iterator[Candidate]:
+        """The largest group that can be one, with what computes the numbers, then without."""
+        for label, numbers in (("numbers computed inside", True), ("one instruction", False)):
+            plan = match.plan(numbers)
+            update = None if plan is None else body_update(fold_views(plan.body).block)
+            if update is not None:
+                match.parts = len(update.chains)
+                yield Candidate(label, plan)
+
+    def left_out(self, match: _Updates, plan: Outline, tried: Mapping[str, str]) -> Mapping[str, str]:
+        return {**tried, **match.left_out}
+
+    def decision(self, match: _Updates, plan: Outline, tried: Mapping[str, str]) -> Decision:
+        parts, results = match.parts, len(plan.results)
+        moved = sum(byte_count(value.type) for value in (*plan.inputs, *plan.results))
+        return Decision(
+            f"one instruction updates {parts} tensor{'s' if parts > 1 else ''}, {results} results",
+            "one launch for all, and each gradient and state is read once",
+            {"parts": IntegerAttr(parts, i64), "bytes": IntegerAttr(moved, i64)},
+        )
+
+    def reject(self, match: _Updates, because: str, tried: Mapping[str, str], context: FusionContext) -> None:
+        """Records why no kernel takes the updates; where there are none to take, nothing."""
+        if tried:
+            because = "no kernel of the target updates them in one instruction"
+            super().reject(match, because, tried, context)
+
+
+def _roots(function: func.FuncOp) -> list[OpResult]:
+    """The new values of parameters, states and counters that elementwise ops compute, in the order of the results."""
+    terminator = function.body.block.last_op
+    assert isinstance(terminator, func.ReturnOp)
+    values = [
+        value
+        for index, value in enumerate(terminator.operands)
+        if logical.UPDATES_ATTR in result_attrs(function, index)
+    ]
+    return [
+        value for value in dict.fromkeys(values) if isinstance(value, OpResult) and _is_elementwise(value.op)
+    ]
+
+
+def _is_elementwise(op: Operation) -> bool:
+    return op.has_trait(logical.Elementwise) and op_id(op) is not None and not is_rematerializable(op)
+
+
+def _is_number(value: SSAValue) -> bool:
+    return not tensor_info(value.type).shape
 
 
 def _members(context: FusionContext, roots: Sequence[OpResult], numbers: bool) -> set[Operation]:

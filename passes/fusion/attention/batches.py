@@ -17,7 +17,7 @@ from aicf.passes.bodies import factored_views
 from aicf.passes.bodies.factored_views import FactoredView
 from aicf.passes.bodies.view_folding import yielded
 from aicf.passes.bodies.views import is_view
-from aicf.passes.fusion.split_dims import DimSplitter, drop_unread, split_before_views
+from aicf.passes.fusion.attention.split_dims import DimSplitter, drop_unread, split_before_views
 
 
 def split_batches(body: Block) -> None:

@@ -13,7 +13,8 @@ from aicf.passes.bodies.matching import computed_from
 from aicf.passes.bodies.outlining import Outline, outline
 from aicf.passes.bodies.products import reduces_rows
 from aicf.passes.bodies.views import is_view
-from aicf.passes.fusion.forming import OTHER_GROUPS, FusionContext, refusal
+from aicf.passes.fusion.driver import Candidate
+from aicf.passes.fusion.forming import OTHER_GROUPS, FusionContext
 
 KINDS = ("norm_gemm", "norm_gated")
 """Kinds of instructions with a prologue."""
@@ -100,16 +101,13 @@ def outline_behind_rows(
     return outline(members, context.group_id([*products, *members]), results)
 
 
-def refusal_behind_rows(
+def candidate_behind_rows(
+    label: str,
     plan: Outline,
     context: FusionContext,
     loss: str | None = None,
     ids: Mapping[Operation, str] = MappingProxyType({}),
-) -> str | None:
-    """Why no kernel of the target runs the group with its prologue, or why it should not; `loss` as in `refusal`.
-
-    `ids` are those of members that will be copies.
-    """
-    if not context.may_be_one(plan.members, ids):
-        return OTHER_GROUPS
-    return refusal(plan, context, KINDS, loss)
+) -> Candidate:
+    """The group of a prologue and products as a candidate; `ids` are those of members that will be copies."""
+    obstacle = None if context.may_be_one(plan.members, ids) else OTHER_GROUPS
+    return Candidate(label, plan, KINDS, loss, obstacle)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Block, Operation, OpResult, SSAValue
-from xdsl.passes import ModulePass
 
 from aicf.dialects import logical
 from aicf.dialects.types import tensor, tensor_info
@@ -17,27 +14,25 @@ from aicf.passes.bodies.attention import Attention, NoAttention, attention_behin
 from aicf.passes.bodies.matching import computed_from, is_placed, only_reader
 from aicf.passes.bodies.outlining import Outline, id_of, outline
 from aicf.passes.bodies.views import is_rearrangement
-from aicf.passes.bodies.workload import target_of
-from aicf.passes.fusion.attention_batches import is_written_by_strides, split_batches
-from aicf.passes.fusion.forming import (
-    NO_GAIN,
-    OTHER_GROUPS,
-    FusionContext,
-    form_group,
-    fusion_contexts,
-    refusal,
-)
-from aicf.passes.fusion.mask_sums import join, two_masks
-from aicf.passes.fusion.row_writes import move_behind_views, row_writes
-from aicf.passes.support.ledger import record_decision
-from aicf.passes.support.works_on import FUNCTIONS
+from aicf.passes.fusion.attention.batches import is_written_by_strides, split_batches
+from aicf.passes.fusion.attention.mask_sums import join, two_masks
+from aicf.passes.fusion.attention.row_writes import move_behind_views, row_writes
+from aicf.passes.fusion.driver import Candidate, Decision, FusionPattern, label
+from aicf.passes.fusion.forming import OTHER_GROUPS, FusionContext
 
-KINDS = ("attention",)
-STEPS = ("attention_step",)
+_STEPS = ("attention_step",)
 
 
 @dataclass(frozen=True)
-class FuseAttentionPass(ModulePass):
+class _Match:
+    """An attention, and its ops from the first product to the second one, in text order."""
+
+    attention: Attention
+    members: tuple[Operation, ...]
+
+
+@dataclass(frozen=True)
+class FuseAttentionPass(FusionPattern[_Match]):
     """Groups `softmax(q k^T * scale + mask) v` where nothing else reads what is between the products.
 
     Runs before views are materialised: transposes and reshapes of queries, keys, values and mask become strides of the
@@ -46,99 +41,90 @@ class FuseAttentionPass(ModulePass):
     """
 
     name = "fuse-attention"
-    works_on = FUNCTIONS
+    stage = "before_views"
+    benefit = 0
+    switch = "attention"
+    kinds = ("attention",)
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for context in fusion_contexts(op, target_of(op)):
-            for output in list(context.function.body.block.ops):
-                if isinstance(output, logical.MatmulOp):
-                    _fuse(output, context)
-            _drop_unread_places(context)
+    def matches(self, context: FusionContext) -> Iterator[_Match]:
+        for output in list(context.function.body.block.ops):
+            attention = self._attention(output, context) if isinstance(output, logical.MatmulOp) else None
+            if attention is not None:
+                yield _Match(attention, _members(attention, context))
 
+    def _attention(self, output: logical.MatmulOp, context: FusionContext) -> Attention | None:
+        """What `output` is the last product of; what is nearly an attention is recorded with what is in the way."""
+        try:
+            return attention_behind(output)
+        except NoAttention as error:
+            if error.scores is None:
+                return None
+            if self._join_masks(error, output, context):
+                return self._attention(output, context)
+            subjects = [id_of(output), id_of(error.scores)]
+            self.record(context, subjects, Decision("not fused", str(error)))
+            return None
 
-def _drop_unread_places(context: FusionContext) -> None:
-    """Takes out what follows from coordinates and was copied into all of its readers."""
-    for op in reversed(list(context.function.body.block.ops)):
-        if op.results and is_placed(op.results[0]) and op.results[0].first_use is None:
-            context.function.body.block.erase_op(op)
-            del context.position[op]
+    def _join_masks(self, error: NoAttention, output: logical.MatmulOp, context: FusionContext) -> bool:
+        """Whether the scores had two masks, which are one now; only where a kernel may gain by it."""
+        if error.scores is None or error.logits is None or context.policy.rounding == "strict":
+            return False
+        if not context.policy.fusion.attention or context.why_none_of(self.kinds) is not None:
+            return False
+        found = two_masks(error.logits, error.scores)
+        if found is None or not context.may_be_one((found.inner, found.outer)):
+            return False
+        total = join(found, context.position)
+        context.renumber()
+        because = "their sum follows from no score, and attention reads one mask"
+        self.record(context, [id_of(total), id_of(output)], Decision("one mask of two", because))
+        return True
 
+    def subjects(self, match: _Match) -> Sequence[str]:
+        return [id_of(match.attention.output), id_of(match.attention.scores)]
 
-def _fuse(output: logical.MatmulOp, context: FusionContext) -> None:
-    try:
-        attention = attention_behind(output)
-    except NoAttention as error:
-        if error.scores is None:
-            return
-        if _join_masks(error, output, context):
-            _fuse(output, context)
-            return
-        subjects = [id_of(output), id_of(error.scores)]
-        record_decision(context.module, FuseAttentionPass.name, subjects, "not fused", str(error))
-        return
-    members = _members(attention, context)
-    plan, refused = None, dict[str, str]()
-    if not context.policy.fusion.attention:
-        because = "attention fusion is off by policy (fusion.attention)"
-    elif not context.may_be_one(members):
-        because = OTHER_GROUPS
-    elif (reader := _other_reader(members, output)) is not None:
+    def obstacle(self, match: _Match, context: FusionContext) -> str | None:
+        if not context.may_be_one(match.members):
+            return OTHER_GROUPS
+        if (reader := _other_reader(match.members, match.attention.output)) is None:
+            return None
         who = "the program returns" if isinstance(reader, ReturnOp) else f"'{id_of(reader)}' reads"
-        because = (
-            f"{who} what is computed between the products, so it has to be written to memory in any case"
-        )
-    elif (because := context.why_none_of(KINDS)) is None:
-        because = NO_GAIN
-        plan, refused = _first_step(members, attention, context)
-        if plan is None:
-            plan, others = _first_legal(members, attention, context)
-            refused |= others
-    if plan is None:
-        record_decision(
-            context.module,
-            FuseAttentionPass.name,
-            [id_of(output), id_of(attention.scores)],
-            "not fused",
-            because,
-            refused,
-        )
-        return
-    subjects = [id_of(member) for member in plan.members]
-    # The body no longer has the views after the product, so its value takes the product's name.
-    plan.results[0].name_hint = output.result.name_hint
-    because = "scores and probabilities stay on chip, and no head is moved"
-    if len(plan.results) > 1:
-        because += "; the new token's row is written on the way"
-    group = form_group(plan, context)
-    record_decision(
-        context.module,
-        FuseAttentionPass.name,
-        [group.id.data, *subjects],
-        f"one kernel for {len(subjects)} ops",
-        because,
-        refused,
-    )
+        return f"{who} what is computed between the products, so it has to be written to memory in any case"
 
+    def candidates(self, match: _Match, context: FusionContext) -> Iterator[Candidate]:
+        """With the writes of a row into keys and values, if there are such; then without. Each with as many of the
+        views after it as its strides express, then with fewer."""
+        yield from _steps(match, context)
+        output = match.attention.output
+        for chain in _chains_behind(output):
+            ops = [*match.members, *chain]
+            plan = outline(ops, context.group_id(ops), [ops[-1].results[0]])
+            _use_equal_batches(plan.body)
+            split_batches(plan.body)
+            _use_kernel_layout(plan.body)
+            yield Candidate(label([output, *chain]), plan, self.kinds)
 
-def _join_masks(error: NoAttention, output: logical.MatmulOp, context: FusionContext) -> bool:
-    """Whether the scores had two masks, which are one now; only where a kernel may gain by it."""
-    if error.scores is None or error.logits is None or context.policy.rounding == "strict":
-        return False
-    if not context.policy.fusion.attention or context.why_none_of(KINDS) is not None:
-        return False
-    found = two_masks(error.logits, error.scores)
-    if found is None or not context.may_be_one((found.inner, found.outer)):
-        return False
-    total = join(found, context.position)
-    context.renumber()
-    record_decision(
-        context.module,
-        FuseAttentionPass.name,
-        [id_of(total), id_of(output)],
-        "one mask of two",
-        "their sum follows from no score, and attention reads one mask",
-    )
-    return True
+    def decision(self, match: _Match, plan: Outline, tried: Mapping[str, str]) -> Decision:
+        because = "scores and probabilities stay on chip, and no head is moved"
+        if len(plan.results) > 1:
+            because += "; the new token's row is written on the way"
+        return Decision(f"one kernel for {len(plan.members)} ops", because)
+
+    def form(
+        self, match: _Match, plans: Iterable[Outline], tried: Mapping[str, str], context: FusionContext
+    ) -> None:
+        plans = list(plans)
+        for plan in plans:
+            # The body no longer has the views after the product, so its value takes the product's name.
+            plan.results[0].name_hint = match.attention.output.result.name_hint
+        super().form(match, plans, tried, context)
+
+    def clean_up(self, context: FusionContext) -> None:
+        """Takes out what follows from coordinates and was copied into all of its readers."""
+        for op in reversed(list(context.function.body.block.ops)):
+            if op.results and is_placed(op.results[0]) and op.results[0].first_use is None:
+                context.function.body.block.erase_op(op)
+                del context.position[op]
 
 
 def _members(attention: Attention, context: FusionContext) -> tuple[Operation, ...]:
@@ -155,54 +141,31 @@ def _other_reader(members: Sequence[Operation], output: Operation) -> Operation 
     return next((reader for reader in reads if reader not in inside), None)
 
 
-def _first_legal(
-    members: Sequence[Operation], attention: Attention, context: FusionContext
-) -> tuple[Outline | None, dict[str, str]]:
-    """The attention with as many of the views after it as a kernel takes, and why not with more."""
-    refused: dict[str, str] = {}
-    for chain in _chains_behind(attention.output):
-        ops = [*members, *chain]
-        plan = outline(ops, context.group_id(ops), [ops[-1].results[0]])
-        _use_equal_batches(plan.body)
-        split_batches(plan.body)
-        _use_kernel_layout(plan.body)
-        if (reason := refusal(plan, context, KINDS)) is None:
-            return plan, refused
-        refused[" + ".join(id_of(op) for op in (attention.output, *chain))] = reason
-    return None, refused
-
-
-def _first_step(
-    members: Sequence[Operation], attention: Attention, context: FusionContext
-) -> tuple[Outline | None, dict[str, str]]:
-    """The attention with the writes of a row into its keys and values, and as many of the views after it as a kernel
-    takes; and why not with more. Nothing is refused where there are no such writes."""
-    writes = row_writes(attention)
-    if writes is None:
-        return None, {}
-    first = [op for write in writes for op in (write.write, *write.views)]
-    behind = [op for write in writes for op in write.behind]
-    rest = [op for op in members if op is not attention.output and op not in first]
-    results = [write.result for write in writes]
-    refused: dict[str, str] = {}
-    if (because := context.why_none_of(STEPS)) is None and not context.may_be_one(
-        (*(write.write for write in writes), *members)
-    ):
+def _steps(match: _Match, context: FusionContext) -> Iterator[Candidate]:
+    """The attention with the writes of a row into its keys and values; none where there are no such writes."""
+    attention, members, output = match.attention, match.members, match.attention.output
+    if (writes := row_writes(attention)) is None:
+        return
+    written = [write.write for write in writes]
+    because = context.why_none_of(_STEPS)
+    if because is None and not context.may_be_one((*written, *members)):
         because = OTHER_GROUPS
     if because is not None:
-        return None, {" + ".join(id_of(write.write) for write in writes): because}
-    for chain in _chains_behind(attention.output):
+        yield Candidate(label(written), None, obstacle=because)
+        return
+    first = [op for write in writes for op in (write.write, *write.views)]
+    behind = [op for write in writes for op in write.behind]
+    rest = [op for op in members if op is not output and op not in first]
+    results = [write.result for write in writes]
+    for chain in _chains_behind(output):
         # The group takes the place of the output, which stands after all producers of the group's operands.
-        whole = [*first, *rest, *behind, attention.output, *chain]
+        whole = [*first, *rest, *behind, output, *chain]
         plan = outline(whole, context.group_id(members), [whole[-1].results[0], *results])
         _use_kernel_layout(plan.body)
         move_behind_views(plan.body)
         for write in writes:
             write.result.name_hint = write.write.result.name_hint
-        if (reason := refusal(plan, context, STEPS)) is None:
-            return plan, refused
-        refused[" + ".join(id_of(op) for op in (attention.output, *chain))] = reason
-    return None, refused
+        yield Candidate(label([output, *chain]), plan, _STEPS)
 
 
 def _chains_behind(output: logical.MatmulOp) -> Iterator[list[Operation]]:

@@ -12,7 +12,7 @@ from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_updates import is_update
 from aicf.passes.bodies.workload import workload_of
 from aicf.passes.fusion.forming import FusionContext
-from aicf.passes.fusion.merging import members
+from aicf.passes.fusion.merges.merge import members
 from aicf.passes.fusion.profitability import Profitability
 from aicf.passes.support.identity import op_id
 from aicf.passes.support.policy import without_bucket

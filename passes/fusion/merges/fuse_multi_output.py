@@ -22,8 +22,8 @@ from aicf.passes.bodies.outlining import id_of, name_of
 from aicf.passes.bodies.workload import target_of, workload_of
 from aicf.passes.fusion.candidates import MEMBER_LIMIT, REFUSAL_LIMIT
 from aicf.passes.fusion.forming import FusionContext, fusion_contexts, refusal
-from aicf.passes.fusion.group_loops import NAMED, alone_us, is_named
-from aicf.passes.fusion.merging import Merge, members, window
+from aicf.passes.fusion.merges.group_loops import NAMED, alone_us, is_named
+from aicf.passes.fusion.merges.merge import Merge, members, window
 from aicf.passes.fusion.profitability import LIST_THEM, SAME_TIME, slower
 from aicf.passes.logical.saved_values import is_given
 from aicf.passes.support.identity import op_id

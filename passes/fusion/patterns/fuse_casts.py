@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf
 
-from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
+from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
-from xdsl.passes import ModulePass
 
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp
@@ -18,17 +17,49 @@ from aicf.dialects.types import tensor_info
 from aicf.passes.bodies.matching import computed_from
 from aicf.passes.bodies.outlining import Outline, id_of, is_rematerializable, name_of, outline
 from aicf.passes.bodies.updates import body_update
-from aicf.passes.bodies.workload import argument_attrs, target_of, updated_names
-from aicf.passes.fusion.forming import FusionContext, form_group, fusion_contexts, refusal
-from aicf.passes.fusion.profitability import SAME_TIME, slower
+from aicf.passes.bodies.workload import argument_attrs, updated_names
+from aicf.passes.fusion.driver import Candidate, Decision, FusionPattern, label
+from aicf.passes.fusion.forming import FusionContext
 from aicf.passes.logical.recompute import is_again
 from aicf.passes.support.identity import op_id
-from aicf.passes.support.ledger import microseconds, record_decision
-from aicf.passes.support.works_on import FUNCTIONS
+from aicf.passes.support.ledger import microseconds
 
 
 @dataclass(frozen=True)
-class FuseCastsPass(ModulePass):
+class _Chain:
+    """What is computed of one parameter: ops in text order, and their values that others read."""
+
+    ops: Sequence[Operation]
+    results: Sequence[OpResult]
+
+
+@dataclass(frozen=True)
+class _Match:
+    """Chains of different parameters, and the group of all."""
+
+    chains: Sequence[_Chain]
+    plan: Outline
+    context: FusionContext
+
+    @cached_property
+    def fused_us(self) -> float:
+        """Predicted microseconds of the group, infinite if no kernel runs it."""
+        return self._us(self.plan)
+
+    @cached_property
+    def unfused_us(self) -> float:
+        """Predicted microseconds of all chains as instructions of their own: one for each value that is read."""
+        pieces = [computed_from([result], (), each.ops) for each in self.chains for result in each.results]
+        ids = self.context.group_id
+        return sum(self._us(outline(piece, ids(piece), [piece[-1].results[0]])) for piece in pieces)
+
+    def _us(self, plan: Outline) -> float:
+        profitability = self.context.profitability(plan)
+        return profitability.fused_us if profitability.legal else inf
+
+
+@dataclass(frozen=True)
+class FuseCastsPass(FusionPattern[_Match]):
     """Groups the elementwise chains that read one updated parameter each and nothing else, whatever their shapes.
 
     Mixed precision casts every parameter once a step, and nothing else orders those casts: they are parts of one
@@ -39,28 +70,42 @@ class FuseCastsPass(ModulePass):
     """
 
     name = "fuse-casts"
-    works_on = FUNCTIONS
+    stage = "after_views"
+    benefit = 10
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for context in fusion_contexts(op, target_of(op)):
-            if context.policy.fusion.elementwise:
-                _fuse(context)
+    def matches(self, context: FusionContext) -> Iterator[_Match]:
+        computed = _computed(context) if context.policy.fusion.elementwise else {}
+        for ops in _sets_that_may_join(computed, context):
+            detours = _detours(ops, context)
+            for op, through in detours.items():
+                because = _detour(op, through)
+                self.record(context, [id_of(op)], Decision("not fused", because), {label(ops): because})
+            chains = list(_chains({op: ops[op] for op in ops if op not in detours}))
+            if (plan := _plan(chains, context)) is not None:
+                yield _Match(chains, plan, context)
 
+    def subjects(self, match: _Match) -> Sequence[str]:
+        return [id_of(op) for op in match.plan.members]
 
-def _fuse(context: FusionContext) -> None:
-    for ops in _sets_that_may_join(_computed(context), context):
-        detours = _detours(ops, context)
-        if detours:
-            _note_detours(ops, detours, context)
-        _form(context, list(_chains({op: ops[op] for op in ops if op not in detours})))
+    def candidates(self, match: _Match, context: FusionContext) -> Iterator[Candidate]:
+        yield Candidate(label(match.plan.members), match.plan, unfused_us=lambda: match.unfused_us)
 
+    def decision(self, match: _Match, plan: Outline, tried: Mapping[str, str]) -> Decision:
+        parts = len(match.chains)
+        return Decision(
+            f"one instruction computes what is read of {parts} parameters",
+            "one launch for all, and nothing else orders them",
+            {
+                "parts": IntegerAttr(parts, i64),
+                "unfused_us": microseconds(match.unfused_us),
+                "fused_us": microseconds(match.fused_us),
+            },
+        )
 
-@dataclass(frozen=True)
-class _Chain:
-    """What is computed of one parameter: ops in text order, and their values that others read."""
-
-    ops: Sequence[Operation]
-    results: Sequence[OpResult]
+    def reject(self, match: _Match, because: str, tried: Mapping[str, str], context: FusionContext) -> None:
+        """Records why the one group is not formed."""
+        (because,) = tried.values()
+        super().reject(match, because, {}, context)
 
 
 def _computed(context: FusionContext) -> dict[Operation, BlockArgument]:
@@ -102,16 +147,12 @@ def _detours(ops: Collection[Operation], context: FusionContext) -> dict[Operati
     return found
 
 
-def _note_detours(
-    ops: Iterable[Operation], detours: Mapping[Operation, Operation], context: FusionContext
-) -> None:
-    for op, through in detours.items():
-        because = (
-            f"'{id_of(op)}' reads others of the group through '{name_of(through)}', which is not in it: each would "
-            f"wait for the other; group '{name_of(through)}' with them, or '{id_of(op)}' apart"
-        )
-        tried = {" + ".join(map(id_of, ops)): because}
-        record_decision(context.module, FuseCastsPass.name, [id_of(op)], "not fused", because, tried)
+def _detour(op: Operation, through: Operation) -> str:
+    """The reason against `op`."""
+    return (
+        f"'{id_of(op)}' reads others of the group through '{name_of(through)}', which is not in it: each would "
+        f"wait for the other; group '{name_of(through)}' with them, or '{id_of(op)}' apart"
+    )
 
 
 def _chains(ops: Mapping[Operation, BlockArgument]) -> Iterator[_Chain]:
@@ -170,51 +211,17 @@ def _takes_along(reader: Operation) -> bool:
     return not isinstance(reader, GroupOp) and any(reader.has_trait(trait) for trait in traits)
 
 
-def _form(context: FusionContext, chains: Sequence[_Chain]) -> None:
-    """Forms the group if it pays, and notes it or why not."""
+def _plan(chains: Sequence[_Chain], context: FusionContext) -> Outline | None:
+    """The group of all chains; None if there is but one, if the policy lists others with them, or if they are no parts
+    of one instruction."""
     members = sorted((op for chain in chains for op in chain.ops), key=context.position.__getitem__)
-    listed = context.are_listed(members)
-    if len(chains) < 2 or (listed and not set(context.listed_with(members[0])).issubset(members)):
-        return
-    plan = _outline(context, members, [result for chain in chains for result in chain.results])
-    if body_update(plan.body) is None:
-        return
-    subjects = [id_of(op) for op in plan.members]
-    reason = refusal(plan, context)
-    if reason is None:
-        whole, apart = _us(context, plan), sum(_us_apart(context, chain) for chain in chains)
-        if whole <= apart * SAME_TIME or listed:
-            group = form_group(plan, context)
-            _note(context, [group.id.data, *subjects], len(chains), whole, apart)
-            return
-        reason = slower(whole, apart)
-    record_decision(context.module, FuseCastsPass.name, subjects, "not fused", reason)
-
-
-def _note(context: FusionContext, subjects: Sequence[str], parts: int, whole: float, apart: float) -> None:
-    figures = {
-        "parts": IntegerAttr(parts, i64),
-        "unfused_us": microseconds(apart),
-        "fused_us": microseconds(whole),
-    }
-    choice = f"one instruction computes what is read of {parts} parameters"
-    because = "one launch for all, and nothing else orders them"
-    record_decision(context.module, FuseCastsPass.name, subjects, choice, because, {}, figures)
-
-
-def _outline(context: FusionContext, members: Sequence[Operation], results: Sequence[OpResult]) -> Outline:
-    order = sorted(results, key=lambda result: context.position[result.op])
-    return outline(members, context.group_id(members), order)
-
-
-def _us(context: FusionContext, plan: Outline) -> float:
-    """Predicted microseconds, infinite if no kernel runs it."""
-    profitability = context.profitability(plan)
-    return profitability.fused_us if profitability.legal else inf
-
-
-def _us_apart(context: FusionContext, chain: _Chain) -> float:
-    """Predicted microseconds of a chain as instructions of its own: one for each value that is read."""
-    pieces = (computed_from([result], (), chain.ops) for result in chain.results)
-    plans = (outline(piece, context.group_id(piece), [piece[-1].results[0]]) for piece in pieces)
-    return sum(_us(context, plan) for plan in plans)
+    if len(chains) < 2:
+        return None
+    if context.are_listed(members) and not set(context.listed_with(members[0])).issubset(members):
+        return None
+    results = sorted(
+        (result for chain in chains for result in chain.results),
+        key=lambda result: context.position[result.op],
+    )
+    plan = outline(members, context.group_id(members), results)
+    return None if body_update(plan.body) is None else plan
