@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from numbers import Integral
-from typing import ClassVar, Self, TypeAlias, cast
+from typing import Any, ClassVar, Self, TypeAlias, cast
 
 from xdsl.dialects.builtin import (
     I64,
@@ -106,6 +106,13 @@ class LogicalOp(IRDLOperation, ABC):
         more = self.infer_more(types, given)
         results = [result] if more is None else [result, more]
         super().__init__(operands=operands, result_types=results, properties=given)
+
+    def of_operands(self, *operands: Operand | None, **changed: object) -> Self:
+        """The same op of other operands: its properties, but for those `changed`, and the result they give."""
+        other = type(self).__new__(type(self))
+        properties: dict[str, Any] = {**self.properties, **changed}
+        LogicalOp.__init__(other, *operands, **properties)
+        return other
 
     @classmethod
     @abstractmethod
@@ -340,18 +347,22 @@ def checked_axis(axis: int, rank: int, name: str = "axis") -> int:
     return axis
 
 
-def value_per_dimension(name: str, properties: Properties, info: TensorInfo) -> tuple[int, ...]:
-    """A list property of one value for each dimension.
+def value_per_dimension(
+    name: str, properties: Properties, info: TensorInfo, least: int | None = None, *, leading: int = 0
+) -> tuple[int, ...]:
+    """A list property of one value, `least` or more, for each dimension after the `leading` ones.
 
     Raises:
-        VerifyException: it has more or fewer.
+        VerifyException: it has more or fewer, or one below `least`.
     """
-    values = int_values(properties.get(name))
-    if len(values) != info.rank:
+    values, count = int_values(properties.get(name)), info.rank - leading
+    if len(values) != count:
+        wanted = plural(count, "spatial dimension") if leading else f"the {plural(count, 'dimension')}"
         raise VerifyException(
-            f"{name} {list(values)} has {plural(len(values), 'value')} for the "
-            f"{plural(info.rank, 'dimension')} of {info.shape_text}"
+            f"{name} {list(values)} has {plural(len(values), 'value')} for {wanted} of {info.shape_text}"
         )
+    if least is not None and any(value < least for value in values):
+        raise VerifyException(f"{name} {list(values)} has a value below {least}")
     return values
 
 

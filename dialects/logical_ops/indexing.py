@@ -233,9 +233,7 @@ class TileOp(LogicalOp):
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
         """The operand's type with its sizes multiplied."""
         info = tensor_info(operands[0])
-        repeats = value_per_dimension("repeats", properties, info)
-        if any(count < 1 for count in repeats):
-            raise VerifyException(f"repeats {list(repeats)} has a value below 1")
+        repeats = value_per_dimension("repeats", properties, info, 1)
         return info.with_sizes(
             [dims.multiply(size, count) for size, count in zip(info.sizes, repeats, strict=True)]
         )

@@ -25,11 +25,11 @@ from aicf.dialects.logical_ops.base import (
     Operand,
     OwnKind,
     TypeText,
-    plural,
     require_float,
     require_numeric,
+    value_per_dimension,
 )
-from aicf.dialects.logical_ops.properties import Properties, int_value, int_values
+from aicf.dialects.logical_ops.properties import Properties, int_value
 from aicf.dialects.traits import Composite, StridedOperands
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor, tensor_info
 
@@ -139,7 +139,7 @@ def _windows(info: TensorInfo, properties: Properties) -> list[PoolWindow]:
             f"operand {info} has rank {info.rank}; it is [N, C, S1..Sk] with one spatial dimension or more"
         )
     lists = {
-        name: _values(name, properties, spatial, least)
+        name: value_per_dimension(name, properties, info, least, leading=LEADING)
         for name, least in (("sizes", 1), ("strides", 1), ("dilations", 1), ("low", 0), ("high", 0))
     }
     return [
@@ -166,18 +166,6 @@ def _pool_kind(mode: str, windows: Sequence[PoolWindow], include_pad: bool = Fal
             value = getattr(windows[dim], name) if dim < len(windows) else absent
             attrs[f"{name}_{dim}"] = IntegerAttr(value, i64)
     return "pool", attrs
-
-
-def _values(name: str, properties: Properties, spatial: int, least: int) -> Sequence[int]:
-    values = int_values(properties.get(name))
-    if len(values) != spatial:
-        raise VerifyException(
-            f"{name} {list(values)} has {plural(len(values), 'value')} for "
-            f"{plural(spatial, 'spatial dimension')}"
-        )
-    if any(value < least for value in values):
-        raise VerifyException(f"{name} {list(values)} has a value below {least}")
-    return values
 
 
 def _known(info: TensorInfo, axis: int) -> int:

@@ -16,8 +16,7 @@ def _cast_first(lower: Lowering, op: logical.MatmulOp) -> SSAValue:
     lhs, rhs = (
         lower.cast(value, element, name) for value, name in ((op.lhs, "lhs.wide"), (op.rhs, "rhs.wide"))
     )
-    flags = {"transpose_a": op.transpose_a is not None, "transpose_b": op.transpose_b is not None}
-    return lower.add(logical.MatmulOp(lhs, rhs, **flags), "")
+    return lower.add(op.of_operands(lhs, rhs, widening=None), "")
 
 
 register(
