@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from itertools import chain, count
+from itertools import chain
 
 from xdsl.context import Context
 from xdsl.dialects import func
@@ -41,7 +41,7 @@ from aicf.passes.bodies.workload import body_of
 from aicf.passes.emit.decisions import Pins, decisions_of
 from aicf.passes.emit.prepare import tensor_of
 from aicf.passes.emit.prepared_values import Inliner, Origin, PreparedValues
-from aicf.passes.support.identity import invalid, set_identity, value_hint
+from aicf.passes.support.identity import invalid, set_identity, unused, value_hint
 from aicf.passes.support.policy import EXECUTION_ATTR, POLICY_ATTR
 from aicf.passes.support.programs import programs
 from aicf.passes.support.works_on import PROGRAMS
@@ -249,12 +249,6 @@ class _Raiser:
         is_packed = buffer_of(bind.buffer).get_layout() is not None
         return self.prepared.origins[bind.bind_name.data].view if is_packed else view
 
-    def _new_id(self, wanted: str) -> str:
-        """`wanted`, numbered where another op has it, in the program's bucket."""
-        _, at, bucket = self.program.sym_name.data.partition("@")
-        names = chain([wanted], (f"{wanted}{number}" for number in count(1)))
-        return next(id_ for name in names if (id_ := f"{name}{at}{bucket}") not in self.taken)
-
     def _feed(self, op: Operation, instruction: ResolvedOp) -> None:
         """Adds a view, broadcast or constant that feeds `instruction`."""
         self._add(op, self._feeder_id(instruction), [source.data for source in instruction.src])
@@ -365,7 +359,8 @@ class _Raiser:
         id_: str | None,
         src: Sequence[str],
     ) -> None:
-        own = id_ or self._new_id(name)
+        _, at, bucket = self.program.sym_name.data.partition("@")
+        own = id_ or unused(name, self.taken, "", f"{at}{bucket}")
         self.taken.add(own)
         self.copies.add(op.result)
         set_identity(op, own, src or [own])

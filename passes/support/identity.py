@@ -65,6 +65,16 @@ def value_hint(identity: str) -> str | None:
     return name if SSAValue.is_valid_name(name) else None
 
 
+def unused(stem: str, taken: set[str], before_number: str = ".", end: str = "") -> str:
+    """`stem` and `end`, with a number between them where that is `taken`; adds it to `taken`."""
+    name, number = f"{stem}{end}", 0
+    while name in taken:
+        number += 1
+        name = f"{stem}{before_number}{number}{end}"
+    taken.add(name)
+    return name
+
+
 class IdTable:
     """The ids in use in a module, or in some ops of one, and new ones that are not."""
 
