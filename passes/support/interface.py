@@ -10,7 +10,6 @@ from xdsl.dialects.builtin import (
     ArrayAttr,
     DenseIntOrFPElementsAttr,
     DictionaryAttr,
-    FunctionType,
     ModuleOp,
     StringAttr,
 )
@@ -70,10 +69,7 @@ def set_results(function: func.FuncOp, results: Sequence[Result]) -> None:
     assert isinstance(returned, func.ReturnOp)
     returned.operands = [result.value for result in results]
     function.res_attrs = ArrayAttr([DictionaryAttr(dict(result.attrs)) for result in results])
-    outputs = [result.value.type for result in results]
-    function.properties["function_type"] = FunctionType.from_lists(
-        list(function.function_type.inputs), outputs
-    )
+    function.update_function_type()
 
 
 def arguments_of(function: func.FuncOp) -> dict[str, BlockArgument]:
@@ -117,9 +113,7 @@ def add_argument(
     argument.name_hint = value_hint(name)
     entry = {NAME_ATTR: StringAttr(name), ROLE_ATTR: StringAttr(role), **attrs}
     function.arg_attrs = ArrayAttr([*map(_dictionary, entries), _dictionary(entry)])
-    function.properties["function_type"] = FunctionType.from_lists(
-        [*function.function_type.inputs, type_], list(function.function_type.outputs)
-    )
+    function.update_function_type()
     return argument
 
 
@@ -128,15 +122,12 @@ def drop_arguments(function: func.FuncOp, names: Collection[str]) -> None:
     arguments = arguments_of(function)
     dropped = {arguments[name].index for name in names}
     entries = entries_of(function.arg_attrs, len(function.args))
-    inputs = list(function.function_type.inputs)
     for index in sorted(dropped, reverse=True):
         function.body.block.erase_arg(function.args[index])
-        del entries[index], inputs[index]
+        del entries[index]
     if dropped:
         function.arg_attrs = ArrayAttr(map(_dictionary, entries))
-        function.properties["function_type"] = FunctionType.from_lists(
-            inputs, list(function.function_type.outputs)
-        )
+        function.update_function_type()
 
 
 def mark_argument(function: func.FuncOp, index: int, key: str, attr: Attribute) -> None:
