@@ -387,8 +387,7 @@ def _lstm_step(direction: _Direction) -> Step:
     def gate(gates: SSAValue, number: int, cell: SSAValue) -> SSAValue:
         x, peephole = _gate(node, gates, number, hidden), peepholes[number]
         if peephole is not None:
-            seen = node.apply(logical.MulOp, node.broadcast_to(peephole, tensor_info(cell.type).shape), cell)
-            x = node.apply(logical.AddOp, x, seen)
+            x = node.apply(logical.AddOp, x, node.elementwise(logical.MulOp, peephole, cell))
         return f(x)
 
     def step(x: SSAValue, state: State) -> State:
