@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
+from aicf.uninterrupted import uninterrupted
+
 SHOW_AFTER = 1.0
 """Seconds of work before anything is shown."""
 
@@ -25,8 +27,8 @@ def progress(title: str) -> Generator[Step]:
     line = _Line(title)
     timer = threading.Timer(SHOW_AFTER, line.show)
     timer.daemon = True
-    timer.start()
     try:
+        uninterrupted(timer.start)  # an interrupt inside would leave a lock of the standard library released twice
         yield line.step
     finally:
         timer.cancel()

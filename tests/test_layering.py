@@ -154,7 +154,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.summary": ("aicf.explain", "aicf.runtime"),
     "aicf.value_names": ("aicf.explain", "aicf.runtime"),
     "aicf.why_not": (*ARGUMENTS, "aicf.explain", "aicf.runtime"),
-    "aicf.progress": (),
+    "aicf.progress": UNINTERRUPTED,
     "aicf.sources": ANYTHING,
     "aicf.stages": ANYTHING,
     "aicf.tools": ANYTHING,
