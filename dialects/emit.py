@@ -10,7 +10,7 @@ the one place to import from.
 from __future__ import annotations
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.ir import Dialect, Operation
+from xdsl.ir import Attribute, Dialect, Operation
 
 from aicf.dialects.emit_access_ops import IndexOp, LoadOp
 from aicf.dialects.emit_buffers import BIND_ROLES, BINDINGS, BindOp, SlotOp, ViewOp, buffer_of, root_buffer
@@ -88,33 +88,10 @@ def symbols(module: ModuleOp) -> dict[str, Operation]:
     return table
 
 
+_TYPES = [item for name in __all__ if isinstance(item := globals().get(name), type)]
+
 Emit = Dialect(
     "emit",
-    [
-        DecisionOp,
-        LedgerOp,
-        GroupOp,
-        BodyOp,
-        YieldOp,
-        ProgramOp,
-        BindOp,
-        SlotOp,
-        ViewOp,
-        ResolvedOp,
-        KernelOp,
-        PhaseOp,
-        ReduceOp,
-        StoreOp,
-        IndexOp,
-        ScanOp,
-        LoadOp,
-        SigmoidOp,
-        DivIntOp,
-        ShiftLeftOp,
-        ShiftRightOp,
-        BitcastOp,
-        CastOp,
-        PhiloxOp,
-    ],
-    [BufferType, LayoutAttr, TargetAttr, KernelAttr, EdgeAttr],
+    [item for item in _TYPES if issubclass(item, Operation)],
+    [item for item in _TYPES if issubclass(item, Attribute)],
 )

@@ -251,14 +251,11 @@ class BindOp(IRDLOperation):
             printer.print_string(" value(")
             print_dense(printer, _canonical(self.value))
             printer.print_string(")")
-        if self.host is not None:
-            printer.print_string(" host(")
-            printer.print_attribute(self.host)
-            printer.print_string(")")
-        if self.counts is not None:
-            printer.print_string(" counts(")
-            printer.print_attribute(self.counts)
-            printer.print_string(")")
+        for keyword, entries in (("host", self.host), ("counts", self.counts)):
+            if entries is not None:
+                printer.print_string(f" {keyword}(")
+                printer.print_attribute(entries)
+                printer.print_string(")")
         printer.print_string(" : ")
         printer.print_attribute(self.buffer.type)
         print_attributes(printer, self)

@@ -46,11 +46,8 @@ class SigmoidOp(IRDLOperation):
         super().__init__(operands=[operand], result_types=[operand.type])
 
 
-@irdl_op_definition
-class DivIntOp(IRDLOperation):
-    """Integer quotient truncated toward zero; x / 0 is 0 and overflow wraps, so that every input is defined."""
-
-    name = "emit.div_int"
+class _IntegerOp(IRDLOperation, ABC):
+    """An operation on two integers of one type, defined for all of them."""
 
     T: ClassVar = VarConstraint("T", AnyAttr())
 
@@ -64,27 +61,21 @@ class DivIntOp(IRDLOperation):
 
     def __init__(self, lhs: SSAValue, rhs: SSAValue):
         super().__init__(operands=[lhs, rhs], result_types=[lhs.type])
+
+
+@irdl_op_definition
+class DivIntOp(_IntegerOp):
+    """Integer quotient truncated toward zero; x / 0 is 0 and overflow wraps, so that every input is defined."""
+
+    name = "emit.div_int"
 
     def verify_(self) -> None:
         if scalar_element(self.lhs.type).is_float:
             raise VerifyException(f"emit.div_int divides integers, got {self.lhs.type}")
 
 
-class _ShiftOp(IRDLOperation, ABC):
+class _ShiftOp(_IntegerOp, ABC):
     """A shift of an integer, defined for every amount."""
-
-    T: ClassVar = VarConstraint("T", AnyAttr())
-
-    lhs = operand_def(T)
-    rhs = operand_def(T)
-    result = result_def(T)
-
-    traits = traits_def(Pure())
-
-    assembly_format = "$lhs `,` $rhs attr-dict `:` type($lhs)"
-
-    def __init__(self, lhs: SSAValue, rhs: SSAValue):
-        super().__init__(operands=[lhs, rhs], result_types=[lhs.type])
 
     def verify_(self) -> None:
         if scalar_element(self.lhs.type).kind != "int":
@@ -105,11 +96,8 @@ class ShiftRightOp(_ShiftOp):
     name = "emit.shift_right"
 
 
-@irdl_op_definition
-class BitcastOp(IRDLOperation):
-    """The bits of a scalar as one of another type of as many bytes, as `logical.bitcast` does it."""
-
-    name = "emit.bitcast"
+class _ConversionOp(IRDLOperation, ABC):
+    """A scalar of one type as one of another, which is stated."""
 
     operand = operand_def()
     result = result_def()
@@ -120,6 +108,13 @@ class BitcastOp(IRDLOperation):
 
     def __init__(self, operand: SSAValue, result_type: Attribute):
         super().__init__(operands=[operand], result_types=[result_type])
+
+
+@irdl_op_definition
+class BitcastOp(_ConversionOp):
+    """The bits of a scalar as one of another type of as many bytes, as `logical.bitcast` does it."""
+
+    name = "emit.bitcast"
 
     def verify_(self) -> None:
         source, target = scalar_element(self.operand.type), scalar_element(self.result.type)
@@ -130,20 +125,10 @@ class BitcastOp(IRDLOperation):
 
 
 @irdl_op_definition
-class CastOp(IRDLOperation):
+class CastOp(_ConversionOp):
     """Converts a scalar as `logical.cast` does: float to int truncates, saturates, NaN gives 0; to i1 is `x != 0`."""
 
     name = "emit.cast"
-
-    operand = operand_def()
-    result = result_def()
-
-    traits = traits_def(Pure())
-
-    assembly_format = "$operand attr-dict `:` type($operand) `to` type($result)"
-
-    def __init__(self, operand: SSAValue, result_type: Attribute):
-        super().__init__(operands=[operand], result_types=[result_type])
 
 
 @irdl_op_definition

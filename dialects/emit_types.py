@@ -145,10 +145,6 @@ def _is_i64_from(least: int) -> Callable[[Attribute], bool]:
     return lambda value: (number := _i64_value(value)) is not None and number >= least
 
 
-def _is_determinism(value: Attribute) -> bool:
-    return isinstance(value, StringAttr) and value.data in DETERMINISM
-
-
 def _is_layouts(value: Attribute) -> bool:
     return isa(value, ArrayAttr) and all(isinstance(entry, UnitAttr | LayoutAttr) for entry in value)
 
@@ -174,7 +170,10 @@ def alias_pairs(value: Attribute | None) -> tuple[tuple[int, int], ...] | None:
 _REQUIRED_ENTRIES = ("version", "determinism")
 _RECORD_ENTRIES: dict[str, tuple[Callable[[Attribute], bool], str]] = {
     "version": (_is_i64_from(0), "an i64, 0 or more"),
-    "determinism": (_is_determinism, f"one of {', '.join(DETERMINISM)}"),
+    "determinism": (
+        lambda value: isinstance(value, StringAttr) and value.data in DETERMINISM,
+        f"one of {', '.join(DETERMINISM)}",
+    ),
     "layouts": (_is_layouts, "an array of unit or #emit.layout"),
     "workspace_bytes": (_is_i64_from(0), "an i64, 0 or more"),
     "threads": (_is_i64_from(1), "an i64, 1 or more"),

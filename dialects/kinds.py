@@ -159,12 +159,14 @@ _ATTENTION = (
     Field("nan_as_zero", "?"),
 )
 
+_TRANSPOSED = (Field("transpose_a", "?"), Field("transpose_b", "?"))
+_PROLOGUE = (*_TRANSPOSED, Field("prologue_operands", "q"))
+
 SCHEMAS: dict[str, tuple[Field, ...]] = {
     "": (),
-    "gemm.v1": (Field("transpose_a", "?"), Field("transpose_b", "?")),
+    "gemm.v1": _TRANSPOSED,
     "gemm_epilogue.v1": (
-        Field("transpose_a", "?"),
-        Field("transpose_b", "?"),
+        *_TRANSPOSED,
         Field("bias", "?"),
         Field("residual", "?"),
         Field("activation", "B", ACTIVATIONS),
@@ -174,24 +176,16 @@ SCHEMAS: dict[str, tuple[Field, ...]] = {
     "layernorm_fwd.v1": (Field("axis", "q"), Field("epsilon", "d")),
     "sgd_step.v1": (Field("learning_rate_operand", "q"),),
     "concat.v1": (Field("axis", "q"),),
-    "gemm_gated.v1": (Field("transpose_a", "?"), Field("transpose_b", "?")),
-    "norm_gemm.v1": (
-        Field("transpose_a", "?"),
-        Field("transpose_b", "?"),
-        Field("prologue_operands", "q"),
-    ),
-    "attention.v1": (Field("scale", "d"), Field("mask", "?"), Field("causal", "?")),
-    "attention.v2": (Field("scale", "d"), Field("mask", "?"), Field("causal", "?"), Field("past", "q")),
+    "gemm_gated.v1": _TRANSPOSED,
+    "norm_gemm.v1": _PROLOGUE,
+    "attention.v1": _ATTENTION[:3],
+    "attention.v2": _ATTENTION[:4],
     "attention.v3": _ATTENTION,
-    "attention_step.v1": (Field("scale", "d"), Field("mask", "?"), Field("causal", "?"), Field("past", "q")),
+    "attention_step.v1": _ATTENTION[:4],
     "attention_step.v2": _ATTENTION,
-    "gemm_multi.v1": (Field("transpose_a", "?"), Field("transpose_b", "?"), Field("products", "q")),
-    "norm_gated.v1": (
-        Field("transpose_a", "?"),
-        Field("transpose_b", "?"),
-        Field("prologue_operands", "q"),
-    ),
-    "gemm_norm.v1": (Field("transpose_a", "?"), Field("transpose_b", "?")),
+    "gemm_multi.v1": (*_TRANSPOSED, Field("products", "q")),
+    "norm_gated.v1": _PROLOGUE,
+    "gemm_norm.v1": _TRANSPOSED,
     "scatter_combine.v1": (Field("mode", "B", SCATTER_MODES),),
     "lstm.v1": (Field("reverse", "?"),),
     "non_max_suppression.v1": (Field("centred", "?"),),

@@ -10,43 +10,22 @@ names of the attributes by which functions state their interface:
 
 from __future__ import annotations
 
+import pkgutil
+from importlib import import_module
 from types import ModuleType
 from typing import Literal
 
 from xdsl.ir import Dialect, Operation
 
-from aicf.dialects.dims import DimsAttr
-from aicf.dialects.logical_ops import (
-    activations,
-    arithmetic,
-    attention,
-    casts,
-    clipping,
-    comparison,
-    constant,
-    contraction,
-    convolution,
-    data_movement,
-    detection,
-    dispatch,
-    elementwise,
-    functions,
-    indexing,
-    logic,
-    losses,
-    normalization,
-    optimizers,
-    pooling,
-    random,
-    recurrent,
-    reduction,
-    scattering,
-    training,
-)
+from aicf.dialects import logical_ops
+from aicf.dialects.dims import DimsAttr as DimsAttr
 from aicf.dialects.logical_ops.activations import *
 from aicf.dialects.logical_ops.arithmetic import *
 from aicf.dialects.logical_ops.attention import *
-from aicf.dialects.logical_ops.base import ID_ATTR, SRC_ATTR, LogicalOp, TypeText
+from aicf.dialects.logical_ops.base import ID_ATTR as ID_ATTR
+from aicf.dialects.logical_ops.base import SRC_ATTR as SRC_ATTR
+from aicf.dialects.logical_ops.base import LogicalOp as LogicalOp
+from aicf.dialects.logical_ops.base import TypeText as TypeText
 from aicf.dialects.logical_ops.casts import *
 from aicf.dialects.logical_ops.clipping import *
 from aicf.dialects.logical_ops.comparison import *
@@ -64,76 +43,22 @@ from aicf.dialects.logical_ops.losses import *
 from aicf.dialects.logical_ops.normalization import *
 from aicf.dialects.logical_ops.optimizers import *
 from aicf.dialects.logical_ops.pooling import *
-from aicf.dialects.logical_ops.properties import int_values, ints
+from aicf.dialects.logical_ops.properties import int_values as int_values
+from aicf.dialects.logical_ops.properties import ints as ints
 from aicf.dialects.logical_ops.random import *
 from aicf.dialects.logical_ops.recurrent import *
 from aicf.dialects.logical_ops.reduction import *
 from aicf.dialects.logical_ops.scattering import *
 from aicf.dialects.logical_ops.training import *
-from aicf.dialects.traits import (
-    Composite,
-    Contraction,
-    Elementwise,
-    IndexedRead,
-    Internal,
-    Normalization,
-    Reduction,
-    Scan,
-    ViewLike,
-)
-
-__all__ = [
-    "COUNTS_ATTR",
-    "HOST_ATTR",
-    "ID_ATTR",
-    "NAME_ATTR",
-    "ROLES",
-    "ROLE_ATTR",
-    "SRC_ATTR",
-    "START_ATTR",
-    "UPDATES_ATTR",
-    "Composite",
-    "Contraction",
-    "DimsAttr",
-    "Elementwise",
-    "IndexedRead",
-    "Internal",
-    "Logical",
-    "LogicalOp",
-    "Normalization",
-    "Reduction",
-    "Role",
-    "Scan",
-    "TypeText",
-    "ViewLike",
-    "int_values",
-    "ints",
-]
-__all__ += activations.__all__
-__all__ += arithmetic.__all__
-__all__ += attention.__all__
-__all__ += casts.__all__
-__all__ += clipping.__all__
-__all__ += comparison.__all__
-__all__ += constant.__all__
-__all__ += contraction.__all__
-__all__ += convolution.__all__
-__all__ += data_movement.__all__
-__all__ += detection.__all__
-__all__ += dispatch.__all__
-__all__ += elementwise.__all__
-__all__ += functions.__all__
-__all__ += indexing.__all__
-__all__ += logic.__all__
-__all__ += losses.__all__
-__all__ += normalization.__all__
-__all__ += optimizers.__all__
-__all__ += pooling.__all__
-__all__ += random.__all__
-__all__ += recurrent.__all__
-__all__ += reduction.__all__
-__all__ += scattering.__all__
-__all__ += training.__all__
+from aicf.dialects.traits import Composite as Composite
+from aicf.dialects.traits import Contraction as Contraction
+from aicf.dialects.traits import Elementwise as Elementwise
+from aicf.dialects.traits import IndexedRead as IndexedRead
+from aicf.dialects.traits import Internal as Internal
+from aicf.dialects.traits import Normalization as Normalization
+from aicf.dialects.traits import Reduction as Reduction
+from aicf.dialects.traits import Scan as Scan
+from aicf.dialects.traits import ViewLike as ViewLike
 
 NAME_ATTR = "logical.name"
 ROLE_ATTR = "logical.role"
@@ -149,32 +74,10 @@ Role = Literal["input", "param", "state", "meta", "derived"]
 ROLES: tuple[Role, ...] = ("input", "param", "state", "meta")
 """Of arguments of models. A `derived` argument is what `@prepare` makes of parameters; only passes add some."""
 
-FAMILIES: tuple[ModuleType, ...] = (
-    activations,
-    arithmetic,
-    attention,
-    casts,
-    clipping,
-    comparison,
-    constant,
-    contraction,
-    convolution,
-    data_movement,
-    detection,
-    dispatch,
-    elementwise,
-    functions,
-    indexing,
-    logic,
-    losses,
-    normalization,
-    optimizers,
-    pooling,
-    random,
-    recurrent,
-    reduction,
-    scattering,
-    training,
+FAMILIES: tuple[ModuleType, ...] = tuple(
+    family
+    for name in sorted(module.name for module in pkgutil.iter_modules(logical_ops.__path__))
+    if hasattr(family := import_module(f"{logical_ops.__name__}.{name}"), "__all__")
 )
 """The files of ``logical_ops/`` that hold ops."""
 

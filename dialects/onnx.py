@@ -47,6 +47,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.dense_text import print_dense
 from aicf.dialects.emit_syntax import (
+    parse_attributes,
     parse_optional_dictionary,
     parse_optional_string,
     parse_string,
@@ -74,9 +75,9 @@ __all__ = [
 ]
 
 INPUT, PARAM = "input", "param"
+"""Roles of the arguments of a graph."""
 CONTRADICTIONS_ATTR = "onnx.contradictions"
 """On a graph, in words: what the model declares of values that are known before it is lowered, and is not so."""
-"""Roles of the arguments of a graph."""
 
 _NAME, _ROLE = "logical.name", "logical.role"
 
@@ -278,7 +279,7 @@ class NodeOp(IRDLOperation):
         names = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_unresolved_operand)
         attrs = parse_optional_dictionary(parser)
         bodies = dict(_parse_bodies(parser)) if parser.parse_optional_keyword("bodies") is not None else {}
-        identity = _parse_identity(parser)
+        identity = parse_attributes(parser)
         parser.parse_punctuation(":")
         types = parser.parse_function_type()
         op = cls(
@@ -313,7 +314,7 @@ class NodeOp(IRDLOperation):
             printer.print_attribute(self.attrs)
         if self.bodies:
             _print_bodies(printer, self.graphs)
-        _print_identity(printer, self.attributes)
+        print_attributes(printer, self)
         printer.print_string(" : ")
         print_types(printer, self.operand_types)
         printer.print_string(" -> ")
@@ -340,18 +341,6 @@ def _print_bodies(printer: Printer, bodies: Mapping[str, Region]) -> None:
         printer.print_string(" = ")
         printer.print_region(body)
     printer.print_string("}")
-
-
-def _parse_identity(parser: Parser) -> Mapping[str, Attribute]:
-    """`attributes {...}`."""
-    if parser.parse_optional_keyword("attributes") is None:
-        return {}
-    found = parse_optional_dictionary(parser)
-    return {} if found is None else found.data
-
-
-def _print_identity(printer: Printer, attributes: Mapping[str, Attribute]) -> None:
-    printer.print_op_attributes(attributes, print_keyword=True)
 
 
 @irdl_op_definition
@@ -477,7 +466,7 @@ class GraphOp(IRDLOperation):
         pairs = parser.parse_comma_separated_list(parser.Delimiter.PAREN, lambda: _parse_argument(parser))
         parser.parse_punctuation("->")
         results = parse_strings(parser)
-        attributes = _parse_identity(parser)
+        attributes = parse_attributes(parser)
         body = parser.parse_region([argument for argument, _ in pairs])
         op = cls.create(
             properties={

@@ -11,13 +11,12 @@ from typing import ClassVar, Literal
 from xdsl.dialects.builtin import FloatAttr, StringAttr, f64
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, prop_def, traits_def
-from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from aicf.dialects.logical_ops.base import Operand
+from aicf.dialects.logical_ops.base import ElementRule, Operand, require_numeric
 from aicf.dialects.logical_ops.elementwise import ParametricOp, UnaryOp
 from aicf.dialects.logical_ops.properties import Properties, float_value
-from aicf.dialects.traits import Composite, Elementwise
+from aicf.dialects.traits import Composite
 from aicf.dialects.types import AnyTensor
 
 __all__ = [
@@ -43,8 +42,7 @@ class ReluOp(UnaryOp):
     """``max(x, 0)``; NaN stays NaN."""
 
     name = "logical.relu"
-    TAKES_INTS: ClassVar[bool] = True
-    traits = traits_def(Pure(), Elementwise())
+    ELEMENTS: ClassVar[ElementRule] = require_numeric
 
 
 @irdl_op_definition
@@ -55,7 +53,7 @@ class SiluOp(UnaryOp):
     """
 
     name = "logical.silu"
-    traits = traits_def(Pure(), Elementwise(), Composite())
+    traits = traits_def(Composite())
 
 
 @irdl_op_definition
@@ -67,7 +65,7 @@ class GeluOp(UnaryOp):
 
     name = "logical.gelu"
     approximate = prop_def(StringAttr, default_value=StringAttr("none"))
-    traits = traits_def(Pure(), Elementwise(), Composite())
+    traits = traits_def(Composite())
 
     def __init__(self, operand: Operand, approximate: Approximation = "none"):
         super().__init__(operand, approximate=approximate)
@@ -91,7 +89,7 @@ class LeakyReluOp(ParametricOp):
 
     name = "logical.leaky_relu"
     negative_slope = prop_def(FloatAttr, default_value=FloatAttr(0.01, f64))
-    traits = traits_def(Pure(), Elementwise(), Composite())
+    traits = traits_def(Composite())
 
     def __init__(self, operand: Operand, negative_slope: float = 0.01):
         super().__init__(operand, negative_slope=negative_slope)
@@ -106,7 +104,7 @@ class EluOp(ParametricOp):
 
     name = "logical.elu"
     alpha = prop_def(FloatAttr, default_value=FloatAttr(1.0, f64))
-    traits = traits_def(Pure(), Elementwise(), Composite())
+    traits = traits_def(Composite())
 
     def __init__(self, operand: Operand, alpha: float = 1.0):
         super().__init__(operand, alpha=alpha)
@@ -121,7 +119,7 @@ class SoftplusOp(ParametricOp):
 
     name = "logical.softplus"
     beta = prop_def(FloatAttr, default_value=FloatAttr(1.0, f64))
-    traits = traits_def(Pure(), Elementwise(), Composite())
+    traits = traits_def(Composite())
 
     def __init__(self, operand: Operand, beta: float = 1.0):
         super().__init__(operand, beta=beta)
@@ -144,7 +142,7 @@ class HardSigmoidOp(ParametricOp):
     name = "logical.hard_sigmoid"
     alpha = prop_def(FloatAttr, default_value=FloatAttr(1 / 6, f64))
     beta = prop_def(FloatAttr, default_value=FloatAttr(0.5, f64))
-    traits = traits_def(Pure(), Elementwise(), Composite())
+    traits = traits_def(Composite())
 
     def __init__(self, operand: Operand, alpha: float = 1 / 6, beta: float = 0.5):
         super().__init__(operand, alpha=alpha, beta=beta)
@@ -158,4 +156,4 @@ class HardSwishOp(UnaryOp):
     """
 
     name = "logical.hard_swish"
-    traits = traits_def(Pure(), Elementwise(), Composite())
+    traits = traits_def(Composite())

@@ -16,13 +16,13 @@ import numpy as np
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, opt_prop_def, traits_def
-from xdsl.traits import Commutative, Pure
+from xdsl.traits import Commutative
 from xdsl.utils.exceptions import VerifyException
 
-from aicf.dialects.logical_ops.base import Operand, require_float, same_types
+from aicf.dialects.logical_ops.base import ElementRule, Operand, any_element, require_float, require_numeric
 from aicf.dialects.logical_ops.elementwise import BinaryOp, IntegerBinaryOp, UnaryOp
 from aicf.dialects.logical_ops.properties import Properties, float_value, int_value
-from aicf.dialects.traits import Composite, Elementwise, Expensive
+from aicf.dialects.traits import Composite, Expensive
 from aicf.dialects.types import AnyTensor, ElementType, TensorInfo, element_of, tensor_info
 
 __all__ = [
@@ -47,7 +47,7 @@ class AddOp(BinaryOp):
     """``lhs + rhs``."""
 
     name = "logical.add"
-    traits = traits_def(Pure(), Elementwise(), Commutative())
+    traits = traits_def(Commutative())
 
 
 @irdl_op_definition
@@ -55,7 +55,6 @@ class SubOp(BinaryOp):
     """``lhs - rhs``."""
 
     name = "logical.sub"
-    traits = traits_def(Pure(), Elementwise())
 
 
 @irdl_op_definition
@@ -63,7 +62,7 @@ class MulOp(BinaryOp):
     """``lhs * rhs``."""
 
     name = "logical.mul"
-    traits = traits_def(Pure(), Elementwise(), Commutative())
+    traits = traits_def(Commutative())
 
 
 @irdl_op_definition
@@ -71,17 +70,13 @@ class DivOp(BinaryOp):
     """``lhs / rhs``; integers truncate toward zero, and x / 0 is 0."""
 
     name = "logical.div"
-    traits = traits_def(Pure(), Elementwise(), Expensive())
+    traits = traits_def(Expensive())
 
 
 class ExtremumOp(BinaryOp, ABC):
     """``max`` and ``min``, which are also or and and of i1."""
 
-    @classmethod
-    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
-        """The operands' common type."""
-        info = same_types(operands)
-        return info.with_sizes(info.sizes)
+    ELEMENTS: ClassVar[ElementRule] = any_element
 
 
 @irdl_op_definition
@@ -89,7 +84,7 @@ class MaxOp(ExtremumOp):
     """The larger of the two; NaN if either is NaN."""
 
     name = "logical.max"
-    traits = traits_def(Pure(), Elementwise(), Commutative())
+    traits = traits_def(Commutative())
 
 
 @irdl_op_definition
@@ -97,7 +92,7 @@ class MinOp(ExtremumOp):
     """The smaller of the two; NaN if either is NaN."""
 
     name = "logical.min"
-    traits = traits_def(Pure(), Elementwise(), Commutative())
+    traits = traits_def(Commutative())
 
 
 @irdl_op_definition
@@ -105,8 +100,7 @@ class NegOp(UnaryOp):
     """``-x``."""
 
     name = "logical.neg"
-    TAKES_INTS: ClassVar[bool] = True
-    traits = traits_def(Pure(), Elementwise())
+    ELEMENTS: ClassVar[ElementRule] = require_numeric
 
 
 @irdl_op_definition
@@ -114,8 +108,7 @@ class AbsOp(UnaryOp):
     """``|x|``; the smallest integer stays what it is."""
 
     name = "logical.abs"
-    TAKES_INTS: ClassVar[bool] = True
-    traits = traits_def(Pure(), Elementwise())
+    ELEMENTS: ClassVar[ElementRule] = require_numeric
 
 
 @irdl_op_definition
@@ -123,8 +116,8 @@ class SignOp(UnaryOp):
     """-1, 0 or 1 as x is below, at or above 0; NaN stays NaN."""
 
     name = "logical.sign"
-    TAKES_INTS: ClassVar[bool] = True
-    traits = traits_def(Pure(), Elementwise(), Composite())
+    ELEMENTS: ClassVar[ElementRule] = require_numeric
+    traits = traits_def(Composite())
 
 
 @irdl_op_definition
@@ -135,14 +128,8 @@ class PowOp(BinaryOp):
     """
 
     name = "logical.pow"
-    traits = traits_def(Pure(), Elementwise(), Expensive())
-
-    @classmethod
-    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
-        """The operands' common type."""
-        info = same_types(operands)
-        require_float(info)
-        return info.with_sizes(info.sizes)
+    ELEMENTS: ClassVar[ElementRule] = require_float
+    traits = traits_def(Expensive())
 
 
 @irdl_op_definition
@@ -150,7 +137,7 @@ class FloorDivOp(IntegerBinaryOp):
     """The integer quotient rounded down; ``x floor_div 0`` is 0, and the one overflow wraps."""
 
     name = "logical.floor_div"
-    traits = traits_def(Pure(), Elementwise(), Composite())
+    traits = traits_def(Composite())
 
 
 @irdl_op_definition
@@ -158,7 +145,7 @@ class ModOp(IntegerBinaryOp):
     """``lhs - rhs * (lhs floor_div rhs)``: what the division leaves, with the sign of rhs; ``x mod 0`` is x."""
 
     name = "logical.mod"
-    traits = traits_def(Pure(), Elementwise(), Composite())
+    traits = traits_def(Composite())
 
 
 @irdl_op_definition
@@ -169,10 +156,10 @@ class ClampOp(UnaryOp):
     """
 
     name = "logical.clamp"
-    TAKES_INTS: ClassVar[bool] = True
+    ELEMENTS: ClassVar[ElementRule] = require_numeric
     min = opt_prop_def(FloatAttr | IntegerAttr)
     max = opt_prop_def(FloatAttr | IntegerAttr)
-    traits = traits_def(Pure(), Elementwise(), Composite())
+    traits = traits_def(Composite())
 
     def __init__(self, operand: Operand, min: float | None = None, max: float | None = None):
         info = tensor_info(SSAValue.get(operand).type)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import I64, Float64Type, FloatAttr, IntegerAttr, UnitAttr, i64
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, opt_prop_def, prop_def, traits_def
-from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.logical_ops.base import LogicalOp, Operand, require_float
@@ -39,7 +38,7 @@ class AttentionOp(LogicalOp):
     scale = opt_prop_def(FloatAttr[Float64Type])
     causal = opt_prop_def(UnitAttr)
     past = prop_def(IntegerAttr[I64], default_value=IntegerAttr(0, i64))
-    traits = traits_def(Pure(), Composite(), Contraction())
+    traits = traits_def(Composite(), Contraction())
 
     def __init__(
         self,

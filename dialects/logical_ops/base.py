@@ -8,11 +8,11 @@ and ``infer``; parsing, printing and verification come from here.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from numbers import Integral
-from typing import ClassVar, Self, TypeAlias, cast
+from typing import Any, ClassVar, Self, TypeAlias, cast
 
 from xdsl.dialects.builtin import (
     I64,
@@ -23,13 +23,21 @@ from xdsl.dialects.builtin import (
     UnitAttr,
 )
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.irdl import IRDLOperation, result_def
+from xdsl.irdl import IRDLOperation, result_def, traits_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
+from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
-from aicf.dialects.logical_ops.properties import Properties, check_property, ints, is_ints, properties_of
+from aicf.dialects.logical_ops.properties import (
+    Properties,
+    check_property,
+    int_values,
+    ints,
+    is_ints,
+    properties_of,
+)
 from aicf.dialects.types import AnyTensor, TensorInfo, check_filled, element_named, tensor_info
 
 
@@ -71,6 +79,7 @@ class LogicalOp(IRDLOperation, ABC):
     MAY_BE_EMPTY: ClassVar[bool] = False
 
     result = result_def()
+    traits = traits_def(Pure())
 
     def __init__(
         self,
@@ -97,6 +106,13 @@ class LogicalOp(IRDLOperation, ABC):
         more = self.infer_more(types, given)
         results = [result] if more is None else [result, more]
         super().__init__(operands=operands, result_types=results, properties=given)
+
+    def of_operands(self, *operands: Operand | None, **changed: object) -> Self:
+        """The same op of other operands: its properties, but for those `changed`, and the result they give."""
+        other = type(self).__new__(type(self))
+        properties: dict[str, Any] = {**self.properties, **changed}
+        LogicalOp.__init__(other, *operands, **properties)
+        return other
 
     @classmethod
     @abstractmethod
@@ -156,14 +172,11 @@ class LogicalOp(IRDLOperation, ABC):
         # Before the checks of IRDL, whose messages name constraints instead of what to write.
         try:
             self._check_attributes()
-            self._check_properties()
+            for name, definition in self.get_irdl_definition().properties.items():
+                check_property(name, self.properties.get(name), definition)
         except VerifyException as error:
             raise VerifyException(f"{self.name}: {error}") from error
         super().verify(verify_nested_ops)
-
-    def _check_properties(self) -> None:
-        for name, definition in self.get_irdl_definition().properties.items():
-            check_property(name, self.properties.get(name), definition)
 
     def _check_attributes(self) -> None:
         for name, attr in self.attributes.items():
@@ -253,6 +266,20 @@ class LogicalOp(IRDLOperation, ABC):
         printer.print_attribute(self.result.type)
 
 
+class StatedResultOp(LogicalOp, ABC):
+    """An op whose result type is stated: operands and properties alone do not give it."""
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """Nothing gives the type."""
+        raise VerifyException("the result type is stated, not inferred")
+
+    @classmethod
+    @abstractmethod
+    def check_result(cls, operands: Sequence[Attribute], properties: Properties, result: Attribute) -> None:
+        """Check the stated type, and all else that makes the op defined."""
+
+
 def _print_property(printer: Printer, name: str, attr: Attribute) -> None:
     """A property in short form: integers and lists of integers stand without their type."""
     if is_ints(attr):
@@ -320,6 +347,25 @@ def checked_axis(axis: int, rank: int, name: str = "axis") -> int:
     return axis
 
 
+def value_per_dimension(
+    name: str, properties: Properties, info: TensorInfo, least: int | None = None, *, leading: int = 0
+) -> tuple[int, ...]:
+    """A list property of one value, `least` or more, for each dimension after the `leading` ones.
+
+    Raises:
+        VerifyException: it has more or fewer, or one below `least`.
+    """
+    values, count = int_values(properties.get(name)), info.rank - leading
+    if len(values) != count:
+        wanted = plural(count, "spatial dimension") if leading else f"the {plural(count, 'dimension')}"
+        raise VerifyException(
+            f"{name} {list(values)} has {plural(len(values), 'value')} for {wanted} of {info.shape_text}"
+        )
+    if least is not None and any(value < least for value in values):
+        raise VerifyException(f"{name} {list(values)} has a value below {least}")
+    return values
+
+
 def counted_axis(axis: int, operand: Operand) -> int:
     """The axis counted from the first dimension of the operand; -1 is the last. What is no axis stays as it is."""
     if not isinstance(axis, Integral) or axis >= 0:
@@ -335,7 +381,15 @@ def counted_axes(axes: Sequence[int], operand: Operand) -> Sequence[int]:
     return sorted(counted_axis(axis, operand) for axis in axes)
 
 
-def require_numeric(info: TensorInfo, hint: str) -> None:
+ElementRule: TypeAlias = Callable[[TensorInfo], None]
+"""Refuses the element types that an op is not defined for, with a VerifyException."""
+
+
+def any_element(info: TensorInfo) -> None:
+    """Refuse nothing: the op is defined for every element type."""
+
+
+def require_numeric(info: TensorInfo, hint: str = "cast to a number first") -> None:
     """Refuse i1.
 
     Raises:
@@ -368,7 +422,7 @@ def check_elements(factors: Mapping[str, TensorInfo], widening: bool) -> None:
             raise VerifyException(
                 f"element types differ: {first} {one.element.name}, {name} {info.element.name}"
             )
-    require_numeric(one, "cast to a number first")
+    require_numeric(one)
 
 
 def sums_like(info: TensorInfo, widening: bool) -> TensorInfo:
@@ -386,13 +440,21 @@ def require_float(info: TensorInfo) -> None:
         raise VerifyException(f"not defined for {info.element.name}; cast to a float type first")
 
 
-def require_integer(info: TensorInfo, takes_bools: bool) -> None:
-    """Refuse floats, and i1 unless it is taken.
+def require_bits(info: TensorInfo) -> None:
+    """Refuse floats.
+
+    Raises:
+        VerifyException: the element type is a float.
+    """
+    if info.element.is_float:
+        raise VerifyException(f"not defined for {info.element.name}; cast to an integer type first")
+
+
+def require_integer(info: TensorInfo) -> None:
+    """Refuse floats and i1.
 
     Raises:
         VerifyException: the element type is one of them.
     """
-    if info.element.is_float:
-        raise VerifyException(f"not defined for {info.element.name}; cast to an integer type first")
-    if info.element.kind == "bool" and not takes_bools:
-        raise VerifyException("not defined for i1; cast to an integer type first")
+    require_bits(info)
+    require_numeric(info, "cast to an integer type first")

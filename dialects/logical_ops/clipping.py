@@ -11,7 +11,6 @@ from typing import ClassVar
 from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, traits_def, var_operand_def
-from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.logical_ops.base import LogicalOp, Operand, TypeText, require_float
@@ -38,7 +37,7 @@ class GlobalNormOp(LogicalOp):
 
     name = "logical.global_norm"
     parts = var_operand_def()
-    traits = traits_def(Pure(), Composite())
+    traits = traits_def(Composite())
 
     def __init__(self, parts: Sequence[Operand]):
         super().__init__(parts)
@@ -72,7 +71,7 @@ class ClipFactorOp(LogicalOp):
     TYPE_TEXT: ClassVar[TypeText] = TypeText.SAME
     norm = operand_def()
     max_norm = prop_def(FloatAttr)
-    traits = traits_def(Pure(), Composite())
+    traits = traits_def(Composite())
 
     def __init__(self, norm: Operand, max_norm: float):
         super().__init__(norm, max_norm=max_norm)

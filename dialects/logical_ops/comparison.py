@@ -10,11 +10,11 @@ from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, traits_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.logical_ops.base import LogicalOp, Operand, TypeText, require_float, same_types
-from aicf.dialects.logical_ops.properties import Properties
+from aicf.dialects.logical_ops.elementwise import UnaryOp
+from aicf.dialects.logical_ops.properties import Properties, word_value
 from aicf.dialects.traits import Composite, Elementwise
 from aicf.dialects.types import AnyTensor, tensor, tensor_info
 
@@ -35,7 +35,7 @@ class CompareOp(LogicalOp):
     predicate = prop_def(StringAttr)
     lhs = operand_def()
     rhs = operand_def()
-    traits = traits_def(Pure(), Elementwise())
+    traits = traits_def(Elementwise())
 
     def __init__(self, predicate: Predicate, lhs: Operand, rhs: Operand):
         super().__init__(lhs, rhs, predicate=predicate)
@@ -43,9 +43,7 @@ class CompareOp(LogicalOp):
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
         """The operands' shape with element type i1."""
-        predicate = properties.get("predicate")
-        if not isinstance(predicate, StringAttr) or predicate.data not in PREDICATES:
-            raise VerifyException(f"predicate is {predicate}; use one of {', '.join(PREDICATES)}")
+        word_value("predicate", properties, PREDICATES)
         return tensor(same_types(operands).sizes, "i1")
 
     @classmethod
@@ -64,17 +62,12 @@ class CompareOp(LogicalOp):
 
 
 @irdl_op_definition
-class IsNanOp(LogicalOp):
+class IsNanOp(UnaryOp):
     """Whether a float is NaN, as i1."""
 
     name = "logical.is_nan"
     TYPE_TEXT: ClassVar[TypeText] = TypeText.ARROW
-
-    operand = operand_def()
-    traits = traits_def(Pure(), Elementwise(), Composite())
-
-    def __init__(self, operand: Operand):
-        super().__init__(operand)
+    traits = traits_def(Composite())
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -92,7 +85,7 @@ class SelectOp(LogicalOp):
     condition = operand_def()
     on_true = operand_def()
     on_false = operand_def()
-    traits = traits_def(Pure(), Elementwise())
+    traits = traits_def(Elementwise())
 
     def __init__(self, condition: Operand, on_true: Operand, on_false: Operand):
         super().__init__(condition, on_true, on_false)

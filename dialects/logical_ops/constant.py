@@ -10,17 +10,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from xdsl.dialects.builtin import AnyDenseElement, BytesAttr, DenseIntOrFPElementsAttr, TensorType
 from xdsl.ir import Attribute
-from xdsl.irdl import irdl_op_definition, prop_def, traits_def
+from xdsl.irdl import irdl_op_definition, prop_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
 from aicf.dialects.dense_text import print_dense
-from aicf.dialects.logical_ops.base import LogicalOp
+from aicf.dialects.logical_ops.base import StatedResultOp
 from aicf.dialects.logical_ops.properties import Properties
-from aicf.dialects.types import AnyTensor, ElementType, TensorInfo, dense_array, tensor, tensor_info
+from aicf.dialects.types import ElementType, TensorInfo, dense_array, tensor, tensor_info
 from aicf.errors import quoted
 
 __all__ = ["MAX_CONSTANT_ELEMENTS", "ConstantOp"]
@@ -36,7 +35,7 @@ Literal: TypeAlias = "int | float | str | list[Literal]"
 
 
 @irdl_op_definition
-class ConstantOp(LogicalOp):
+class ConstantOp(StatedResultOp):
     """``dense<0.5> : T``: one value everywhere (a splat of any shape, symbolic too), or a small static tensor.
 
     ``value`` holds a splat as a rank-0 tensor, whatever the shape of the result: its cost does not grow with
@@ -47,7 +46,6 @@ class ConstantOp(LogicalOp):
     MAY_BE_EMPTY: ClassVar[bool] = True
 
     value = prop_def(DenseIntOrFPElementsAttr)
-    traits = traits_def(Pure())
 
     def __init__(self, value: ArrayLike, type_: Attribute):
         """Args:
@@ -60,15 +58,9 @@ class ConstantOp(LogicalOp):
         super().__init__(result=type_, value=dense_value(value, tensor_info(type_)))
 
     @classmethod
-    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
-        """The value's own type; for a splat that is rank 0, the real shape is the stated result type's."""
-        info = tensor_info(_value_type(properties.get("value")))
-        return info.with_sizes(info.sizes)
-
-    @classmethod
     def check_result(cls, operands: Sequence[Attribute], properties: Properties, result: Attribute) -> None:
         """A splat has the result's element type; anything else its whole type and few elements."""
-        source, target = tensor_info(cls.infer(operands, properties)), tensor_info(result)
+        source, target = tensor_info(_value_type(properties.get("value"))), tensor_info(result)
         if source.element != target.element:
             raise VerifyException(f"the value is {source.element.name}, the type {target.element.name}")
         if source.rank == 0:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, opt_prop_def, traits_def
-from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.dims import Size
@@ -44,7 +43,7 @@ class MatmulOp(LogicalOp):
     transpose_a = opt_prop_def(UnitAttr)
     transpose_b = opt_prop_def(UnitAttr)
     widening = opt_prop_def(UnitAttr)
-    traits = traits_def(Pure(), Contraction(), PositionalOperands(), MatrixKernels())
+    traits = traits_def(Contraction(), PositionalOperands(), MatrixKernels())
 
     def __init__(
         self,
@@ -109,7 +108,7 @@ class LinearOp(LogicalOp):
     operand = operand_def()
     weight = operand_def()
     bias = opt_operand_def()
-    traits = traits_def(Pure(), Composite(), Contraction())
+    traits = traits_def(Composite(), Contraction())
 
     def __init__(
         self,
@@ -128,7 +127,7 @@ class LinearOp(LogicalOp):
 
 
 def _check_linear_operands(x: TensorInfo, weight: TensorInfo, rest: Sequence[TensorInfo]) -> None:
-    require_numeric(x, "cast to a number first")
+    require_numeric(x)
     if weight.rank != 2:
         raise VerifyException(f"weight {weight} has rank {weight.rank}; it is [N, K], outputs by inputs")
     if x.rank < 1:

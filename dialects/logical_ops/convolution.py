@@ -11,11 +11,17 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import I64, DenseArrayBase, IntegerAttr, UnitAttr
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, opt_prop_def, prop_def, traits_def
-from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from aicf.dialects.logical_ops.base import LogicalOp, Operand, check_elements, plural, sums_like
-from aicf.dialects.logical_ops.properties import Properties, int_value, int_values
+from aicf.dialects.logical_ops.base import (
+    LogicalOp,
+    Operand,
+    check_elements,
+    plural,
+    sums_like,
+    value_per_dimension,
+)
+from aicf.dialects.logical_ops.properties import Properties, int_value
 from aicf.dialects.traits import Composite, Contraction, PositionalOperands
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor_info
 
@@ -44,7 +50,7 @@ class ConvOp(LogicalOp):
     dilations = prop_def(DenseArrayBase[I64])
     groups = prop_def(IntegerAttr[I64])
     widening = opt_prop_def(UnitAttr)
-    traits = traits_def(Pure(), Composite(), Contraction(), PositionalOperands())
+    traits = traits_def(Composite(), Contraction(), PositionalOperands())
 
     def __init__(
         self,
@@ -104,7 +110,7 @@ class ConvTransposeOp(LogicalOp):
     extra = prop_def(DenseArrayBase[I64])
     dilations = prop_def(DenseArrayBase[I64])
     groups = prop_def(IntegerAttr[I64])
-    traits = traits_def(Pure(), Composite(), Contraction())
+    traits = traits_def(Composite(), Contraction())
 
     def __init__(
         self,
@@ -140,7 +146,7 @@ class ConvTransposeOp(LogicalOp):
             raise VerifyException(f"{weight.shape[0]} input channels do not split into {groups} groups")
         outputs = weight.shape[1] * groups
         _check_bias(rest, outputs)
-        extra = _list(x, properties, "extra", 0)
+        extra = value_per_dimension("extra", properties, x, 0, leading=2)
         sizes = [
             (size - 1) * stride + (taps - 1) * dilation + 1 - low - high + more
             for size, taps, stride, low, high, dilation, more in zip(
@@ -209,19 +215,7 @@ def _check_bias(rest: Sequence[TensorInfo], outputs: int) -> None:
 def _windows(x: TensorInfo, properties: Properties) -> list[tuple[int, ...]]:
     """Strides, low, high and dilations, one value each for every dimension of a window."""
     least = {"strides": 1, "low": 0, "high": 0, "dilations": 1}
-    return [_list(x, properties, name, bound) for name, bound in least.items()]
-
-
-def _list(x: TensorInfo, properties: Properties, name: str, least: int) -> tuple[int, ...]:
-    values = int_values(properties.get(name))
-    if len(values) != x.rank - 2:
-        raise VerifyException(
-            f"{name} {list(values)} has {plural(len(values), 'value')} for the "
-            f"{plural(x.rank - 2, 'dimension')} after the channels of {x.shape_text}"
-        )
-    if any(value < least for value in values):
-        raise VerifyException(f"{name} {list(values)} are at least {least} each")
-    return values
+    return [value_per_dimension(name, properties, x, bound, leading=2) for name, bound in least.items()]
 
 
 def _count(

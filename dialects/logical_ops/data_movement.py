@@ -11,7 +11,6 @@ from typing import ClassVar
 from xdsl.dialects.builtin import I64, DenseArrayBase, IntegerAttr
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, traits_def, var_operand_def
-from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects import dims
@@ -20,10 +19,12 @@ from aicf.dialects.logical_ops.base import (
     LogicalOp,
     Operand,
     OwnKind,
+    StatedResultOp,
     TypeText,
     checked_axis,
     counted_axis,
     plural,
+    value_per_dimension,
 )
 from aicf.dialects.logical_ops.properties import Properties, int_value, int_values
 from aicf.dialects.traits import PositionalOperands, Rearrangement, StridedView, ViewLike
@@ -44,24 +45,18 @@ def _same_elements(source: TensorInfo, target: TensorInfo) -> None:
 
 
 @irdl_op_definition
-class ReshapeOp(LogicalOp):
+class ReshapeOp(StatedResultOp):
     """The same elements in row-major order under another shape of equal element count."""
 
     name = "logical.reshape"
     TYPE_TEXT: ClassVar[TypeText] = TypeText.ARROW
 
     operand = operand_def()
-    traits = traits_def(Pure(), Rearrangement())
+    traits = traits_def(Rearrangement())
 
     def __init__(self, operand: Operand, sizes: Sequence[Size]):
         result = tensor_info(SSAValue.get(operand).type).with_sizes(sizes)
         super().__init__(operand, result=result)
-
-    @classmethod
-    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
-        """The operand's type: the reshape that changes nothing; the real target is the stated result type."""
-        info = tensor_info(operands[0])
-        return info.with_sizes(info.sizes)
 
     @classmethod
     def check_result(cls, operands: Sequence[Attribute], properties: Properties, result: Attribute) -> None:
@@ -84,7 +79,7 @@ class TransposeOp(LogicalOp):
 
     operand = operand_def()
     permutation = prop_def(DenseArrayBase[I64])
-    traits = traits_def(Pure(), Rearrangement())
+    traits = traits_def(Rearrangement())
 
     def __init__(self, operand: Operand, permutation: Sequence[int]):
         super().__init__(operand, permutation=permutation)
@@ -103,7 +98,7 @@ class TransposeOp(LogicalOp):
 
 
 @irdl_op_definition
-class BroadcastOp(LogicalOp):
+class BroadcastOp(StatedResultOp):
     """Operand dimension i becomes result dimension ``dimensions[i]``; others, and size 1, repeat."""
 
     name = "logical.broadcast"
@@ -111,29 +106,18 @@ class BroadcastOp(LogicalOp):
 
     operand = operand_def()
     dimensions = prop_def(DenseArrayBase[I64])
-    traits = traits_def(Pure(), StridedView())
+    traits = traits_def(StridedView())
 
     def __init__(self, operand: Operand, dimensions: Sequence[int], sizes: Sequence[Size]):
         result = tensor_info(SSAValue.get(operand).type).with_sizes(sizes)
         super().__init__(operand, result=result, dimensions=dimensions)
 
     @classmethod
-    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
-        """The operand's type, for the broadcast that changes nothing; the real target is stated."""
-        info = tensor_info(operands[0])
-        return info.with_sizes(info.sizes)
-
-    @classmethod
     def check_result(cls, operands: Sequence[Attribute], properties: Properties, result: Attribute) -> None:
         """Every operand dimension lands on a result dimension of its size, or has size 1."""
         source, target = tensor_info(operands[0]), tensor_info(result)
         _same_elements(source, target)
-        dimensions = int_values(properties.get("dimensions"))
-        if len(dimensions) != source.rank:
-            raise VerifyException(
-                f"dimensions {list(dimensions)} has {plural(len(dimensions), 'value')} for the "
-                f"{plural(source.rank, 'dimension')} of {source.shape_text}"
-            )
+        dimensions = value_per_dimension("dimensions", properties, source)
         if list(dimensions) != sorted(set(dimensions)):
             raise VerifyException(f"dimensions {list(dimensions)} must rise; transpose the operand first")
         for axis, position in enumerate(dimensions):
@@ -157,7 +141,7 @@ class SliceOp(LogicalOp):
     starts = prop_def(DenseArrayBase[I64])
     sizes = prop_def(DenseArrayBase[I64])
     strides = prop_def(DenseArrayBase[I64])
-    traits = traits_def(Pure(), StridedView())
+    traits = traits_def(StridedView())
 
     def __init__(
         self,
@@ -173,19 +157,9 @@ class SliceOp(LogicalOp):
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
         """The operand's type with the sizes taken."""
         info = tensor_info(operands[0])
-        lists = {name: int_values(properties.get(name)) for name in ("starts", "sizes", "strides")}
-        for name, values in lists.items():
-            if len(values) != info.rank:
-                raise VerifyException(
-                    f"{name} {list(values)} has {plural(len(values), 'value')} for the "
-                    f"{plural(info.rank, 'dimension')} of {info.shape_text}"
-                )
-        return info.with_sizes(
-            [
-                _slice_size(info, axis, *window)
-                for axis, window in enumerate(zip(*lists.values(), strict=True))
-            ]
-        )
+        lists = (value_per_dimension(name, properties, info) for name in ("starts", "sizes", "strides"))
+        windows = enumerate(zip(*lists, strict=True))
+        return info.with_sizes([_slice_size(info, axis, *window) for axis, window in windows])
 
 
 def _slice_size(info: TensorInfo, axis: int, start: int, size: int, stride: int) -> Size:
@@ -222,7 +196,7 @@ class WindowOp(LogicalOp):
     sizes = prop_def(DenseArrayBase[I64])
     strides = prop_def(DenseArrayBase[I64])
     dilations = prop_def(DenseArrayBase[I64])
-    traits = traits_def(Pure(), StridedView())
+    traits = traits_def(StridedView())
 
     def __init__(
         self,
@@ -295,7 +269,7 @@ class ConcatOp(LogicalOp):
     name = "logical.concat"
     parts = var_operand_def()
     axis = prop_def(IntegerAttr[I64])
-    traits = traits_def(Pure(), ViewLike(), PositionalOperands())
+    traits = traits_def(ViewLike(), PositionalOperands())
 
     def __init__(self, parts: Sequence[Operand], axis: int):
         super().__init__(parts, axis=counted_axis(axis, parts[0]) if parts else axis)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import I64, IntegerAttr, UnitAttr
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, opt_prop_def, prop_def, traits_def
-from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.kinds import FLAGS
@@ -40,7 +39,7 @@ class NonMaxSuppressionOp(LogicalOp):
     floor = opt_operand_def()
     limit = prop_def(IntegerAttr[I64])
     centred = opt_prop_def(UnitAttr)
-    traits = traits_def(Pure(), PositionalOperands())
+    traits = traits_def(PositionalOperands())
 
     def __init__(
         self,

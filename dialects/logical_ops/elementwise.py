@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.ir import Attribute
-from xdsl.irdl import operand_def
+from xdsl.irdl import operand_def, traits_def
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.logical_ops.base import (
+    ElementRule,
     LogicalOp,
     Operand,
     TypeText,
@@ -24,18 +25,25 @@ from aicf.dialects.logical_ops.base import (
     same_types,
 )
 from aicf.dialects.logical_ops.properties import Properties, float_value
-from aicf.dialects.types import AnyTensor, tensor_info
+from aicf.dialects.traits import Elementwise
+from aicf.dialects.types import AnyTensor, TensorInfo, tensor_info
 
 __all__ = ["BinaryOp", "IntegerBinaryOp", "ParametricOp", "UnaryOp"]
 
 
+def _number_of_two(info: TensorInfo) -> None:
+    require_numeric(info, "use logical.and, logical.or or logical.xor, or cast to a number")
+
+
 class BinaryOp(LogicalOp, ABC):
-    """``(T, T) -> T`` elementwise; ints and floats."""
+    """``(T, T) -> T`` elementwise; ints and floats, unless a subclass says otherwise."""
 
     TYPE_TEXT: ClassVar[TypeText] = TypeText.SAME
+    ELEMENTS: ClassVar[ElementRule] = _number_of_two
 
     lhs = operand_def()
     rhs = operand_def()
+    traits = traits_def(Elementwise())
 
     def __init__(self, lhs: Operand, rhs: Operand):
         super().__init__(lhs, rhs)
@@ -44,30 +52,24 @@ class BinaryOp(LogicalOp, ABC):
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
         """The operands' common type."""
         info = same_types(operands)
-        require_numeric(info, "use logical.and, logical.or or logical.xor, or cast to a number")
+        cls.ELEMENTS(info)
         return info.with_sizes(info.sizes)
 
 
 class IntegerBinaryOp(BinaryOp, ABC):
-    """``(T, T) -> T`` elementwise; integers only, and i1 where a subclass says so."""
+    """``(T, T) -> T`` elementwise; integers only."""
 
-    TAKES_BOOLS: ClassVar[bool] = False
-
-    @classmethod
-    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
-        """The operands' common type."""
-        info = same_types(operands)
-        require_integer(info, cls.TAKES_BOOLS)
-        return info.with_sizes(info.sizes)
+    ELEMENTS: ClassVar[ElementRule] = require_integer
 
 
 class UnaryOp(LogicalOp, ABC):
-    """``T -> T`` elementwise; floats, and ints where a subclass says so."""
+    """``T -> T`` elementwise; floats, unless a subclass says otherwise."""
 
     TYPE_TEXT: ClassVar[TypeText] = TypeText.SAME
-    TAKES_INTS: ClassVar[bool] = False
+    ELEMENTS: ClassVar[ElementRule] = require_float
 
     operand = operand_def()
+    traits = traits_def(Elementwise())
 
     def __init__(self, operand: Operand, **properties: object):
         super().__init__(operand, result=None, **properties)
@@ -76,10 +78,7 @@ class UnaryOp(LogicalOp, ABC):
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
         """The operand's type."""
         info = tensor_info(operands[0])
-        if cls.TAKES_INTS:
-            require_numeric(info, "cast to a number first")
-        else:
-            require_float(info)
+        cls.ELEMENTS(info)
         return info.with_sizes(info.sizes)
 
 

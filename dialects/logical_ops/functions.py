@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from xdsl.irdl import irdl_op_definition, traits_def
-from xdsl.traits import Pure
 
 from aicf.dialects.logical_ops.elementwise import UnaryOp
-from aicf.dialects.traits import Composite, Elementwise, Expensive
+from aicf.dialects.traits import Composite, Expensive
 
 __all__ = [
     "AcosOp",
@@ -41,7 +40,7 @@ class ExpOp(UnaryOp):
     """``e ** x``."""
 
     name = "logical.exp"
-    traits = traits_def(Pure(), Elementwise(), Expensive())
+    traits = traits_def(Expensive())
 
 
 @irdl_op_definition
@@ -49,7 +48,7 @@ class LogOp(UnaryOp):
     """The natural logarithm; -inf at 0, NaN below."""
 
     name = "logical.log"
-    traits = traits_def(Pure(), Elementwise(), Expensive())
+    traits = traits_def(Expensive())
 
 
 @irdl_op_definition
@@ -57,7 +56,7 @@ class SqrtOp(UnaryOp):
     """The square root; NaN below 0."""
 
     name = "logical.sqrt"
-    traits = traits_def(Pure(), Elementwise(), Expensive())
+    traits = traits_def(Expensive())
 
 
 @irdl_op_definition
@@ -65,7 +64,7 @@ class RsqrtOp(UnaryOp):
     """``1 / sqrt(x)``."""
 
     name = "logical.rsqrt"
-    traits = traits_def(Pure(), Elementwise(), Expensive())
+    traits = traits_def(Expensive())
 
 
 @irdl_op_definition
@@ -73,7 +72,7 @@ class TanhOp(UnaryOp):
     """The hyperbolic tangent."""
 
     name = "logical.tanh"
-    traits = traits_def(Pure(), Elementwise(), Expensive())
+    traits = traits_def(Expensive())
 
 
 @irdl_op_definition
@@ -81,7 +80,7 @@ class ErfOp(UnaryOp):
     """The error function."""
 
     name = "logical.erf"
-    traits = traits_def(Pure(), Elementwise(), Expensive())
+    traits = traits_def(Expensive())
 
 
 @irdl_op_definition
@@ -89,7 +88,7 @@ class SigmoidOp(UnaryOp):
     """``1 / (1 + exp(-x))``."""
 
     name = "logical.sigmoid"
-    traits = traits_def(Pure(), Elementwise(), Expensive())
+    traits = traits_def(Expensive())
 
 
 @irdl_op_definition
@@ -97,7 +96,7 @@ class Expm1Op(UnaryOp):
     """``e ** x - 1``, without the cancellation near 0."""
 
     name = "logical.expm1"
-    traits = traits_def(Pure(), Elementwise(), Expensive())
+    traits = traits_def(Expensive())
 
 
 @irdl_op_definition
@@ -105,7 +104,7 @@ class Log1pOp(UnaryOp):
     """``log(1 + x)``, without rounding ``1 + x``; -inf at -1, NaN below."""
 
     name = "logical.log1p"
-    traits = traits_def(Pure(), Elementwise(), Expensive())
+    traits = traits_def(Expensive())
 
 
 @irdl_op_definition
@@ -113,7 +112,7 @@ class SinOp(UnaryOp):
     """The sine, of radians; NaN of an infinity."""
 
     name = "logical.sin"
-    traits = traits_def(Pure(), Elementwise(), Expensive())
+    traits = traits_def(Expensive())
 
 
 @irdl_op_definition
@@ -121,7 +120,7 @@ class CosOp(UnaryOp):
     """The cosine, of radians; NaN of an infinity."""
 
     name = "logical.cos"
-    traits = traits_def(Pure(), Elementwise(), Expensive())
+    traits = traits_def(Expensive())
 
 
 @irdl_op_definition
@@ -129,7 +128,7 @@ class TanOp(UnaryOp):
     """The tangent, of radians; NaN of an infinity."""
 
     name = "logical.tan"
-    traits = traits_def(Pure(), Elementwise(), Composite())
+    traits = traits_def(Composite())
 
 
 @irdl_op_definition
@@ -137,7 +136,7 @@ class AsinOp(UnaryOp):
     """The arc sine, in radians; NaN outside of -1 to 1."""
 
     name = "logical.asin"
-    traits = traits_def(Pure(), Elementwise(), Composite())
+    traits = traits_def(Composite())
 
 
 @irdl_op_definition
@@ -145,7 +144,7 @@ class AcosOp(UnaryOp):
     """The arc cosine, in radians; NaN outside of -1 to 1."""
 
     name = "logical.acos"
-    traits = traits_def(Pure(), Elementwise(), Composite())
+    traits = traits_def(Composite())
 
 
 @irdl_op_definition
@@ -153,7 +152,7 @@ class AtanOp(UnaryOp):
     """The arc tangent, in radians, from -pi/2 to pi/2."""
 
     name = "logical.atan"
-    traits = traits_def(Pure(), Elementwise(), Expensive())
+    traits = traits_def(Expensive())
 
 
 @irdl_op_definition
@@ -161,7 +160,7 @@ class SinhOp(UnaryOp):
     """The hyperbolic sine."""
 
     name = "logical.sinh"
-    traits = traits_def(Pure(), Elementwise(), Composite())
+    traits = traits_def(Composite())
 
 
 @irdl_op_definition
@@ -169,7 +168,7 @@ class CoshOp(UnaryOp):
     """The hyperbolic cosine."""
 
     name = "logical.cosh"
-    traits = traits_def(Pure(), Elementwise(), Composite())
+    traits = traits_def(Composite())
 
 
 @irdl_op_definition
@@ -177,7 +176,7 @@ class AsinhOp(UnaryOp):
     """The inverse of the hyperbolic sine."""
 
     name = "logical.asinh"
-    traits = traits_def(Pure(), Elementwise(), Composite())
+    traits = traits_def(Composite())
 
 
 @irdl_op_definition
@@ -185,7 +184,7 @@ class AcoshOp(UnaryOp):
     """The inverse of the hyperbolic cosine; NaN below 1."""
 
     name = "logical.acosh"
-    traits = traits_def(Pure(), Elementwise(), Composite())
+    traits = traits_def(Composite())
 
 
 @irdl_op_definition
@@ -193,7 +192,7 @@ class AtanhOp(UnaryOp):
     """The inverse of the hyperbolic tangent; infinite at -1 and 1, NaN outside."""
 
     name = "logical.atanh"
-    traits = traits_def(Pure(), Elementwise(), Composite())
+    traits = traits_def(Composite())
 
 
 @irdl_op_definition
@@ -201,7 +200,6 @@ class FloorOp(UnaryOp):
     """The largest whole number that is not above x."""
 
     name = "logical.floor"
-    traits = traits_def(Pure(), Elementwise())
 
 
 @irdl_op_definition
@@ -209,7 +207,6 @@ class CeilOp(UnaryOp):
     """The smallest whole number that is not below x."""
 
     name = "logical.ceil"
-    traits = traits_def(Pure(), Elementwise())
 
 
 @irdl_op_definition
@@ -217,7 +214,6 @@ class RoundOp(UnaryOp):
     """The nearest whole number, the even one of two that are equally near."""
 
     name = "logical.round"
-    traits = traits_def(Pure(), Elementwise())
 
 
 @irdl_op_definition
@@ -225,4 +221,4 @@ class ReciprocalOp(UnaryOp):
     """``1 / x``."""
 
     name = "logical.reciprocal"
-    traits = traits_def(Pure(), Elementwise(), Composite())
+    traits = traits_def(Composite())

@@ -14,7 +14,6 @@ from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, traits_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects import dims
@@ -24,11 +23,12 @@ from aicf.dialects.logical_ops.base import (
     LogicalOp,
     Operand,
     OwnKind,
+    StatedResultOp,
     checked_axis,
     counted_axes,
     counted_axis,
-    plural,
     require_numeric,
+    value_per_dimension,
 )
 from aicf.dialects.logical_ops.properties import Properties, int_value, int_values
 from aicf.dialects.traits import Composite, Elementwise, IndexedRead, PositionalOperands
@@ -60,20 +60,15 @@ def indices_info(type_: Attribute) -> TensorInfo:
 
 
 @irdl_op_definition
-class IotaOp(LogicalOp):
+class IotaOp(StatedResultOp):
     """Each element is its own index along ``axis``: 0, 1, 2 and so on, in the type of the result."""
 
     name = "logical.iota"
     axis = prop_def(IntegerAttr[I64])
-    traits = traits_def(Pure(), Elementwise())
+    traits = traits_def(Elementwise())
 
     def __init__(self, axis: int, sizes: Sequence[Size], element: str | ElementType):
         super().__init__(result=tensor(sizes, element), axis=axis)
-
-    @classmethod
-    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
-        """Nothing gives the type: it is stated."""
-        raise VerifyException("the result type is stated, not inferred")
 
     @classmethod
     def check_result(cls, operands: Sequence[Attribute], properties: Properties, result: Attribute) -> None:
@@ -106,7 +101,7 @@ class PadOp(LogicalOp):
     value = operand_def()
     low = prop_def(DenseArrayBase[I64])
     high = prop_def(DenseArrayBase[I64])
-    traits = traits_def(Pure(), IndexedRead())
+    traits = traits_def(IndexedRead())
 
     def __init__(
         self,
@@ -123,13 +118,8 @@ class PadOp(LogicalOp):
         info, value = (tensor_info(operand) for operand in operands)
         if value.rank or value.element != info.element:
             raise VerifyException(f"the value is {value}; it is one {info.element.name} of rank 0")
-        amounts = {name: int_values(properties.get(name)) for name in ("low", "high")}
+        amounts = {name: value_per_dimension(name, properties, info) for name in ("low", "high")}
         for name, given in amounts.items():
-            if len(given) != info.rank:
-                raise VerifyException(
-                    f"{name} {list(given)} has {plural(len(given), 'value')} for the "
-                    f"{plural(info.rank, 'dimension')} of {info.shape_text}"
-                )
             if any(amount < 0 for amount in given):
                 raise VerifyException(
                     f"{name} {list(given)} has a negative amount; take elements away by slice"
@@ -149,7 +139,7 @@ class GatherOp(LogicalOp):
     operand = operand_def()
     indices = operand_def()
     axis = prop_def(IntegerAttr[I64])
-    traits = traits_def(Pure(), IndexedRead())
+    traits = traits_def(IndexedRead())
 
     def __init__(self, operand: Operand, indices: Operand, axis: int = 0):
         super().__init__(operand, indices, axis=counted_axis(axis, operand))
@@ -174,7 +164,7 @@ class GatherElementsOp(LogicalOp):
     operand = operand_def()
     indices = operand_def()
     axis = prop_def(IntegerAttr[I64])
-    traits = traits_def(Pure(), IndexedRead())
+    traits = traits_def(IndexedRead())
 
     def __init__(self, operand: Operand, indices: Operand, axis: int):
         super().__init__(operand, indices, axis=counted_axis(axis, operand))
@@ -210,7 +200,7 @@ class FlipOp(LogicalOp):
     name = "logical.flip"
     operand = operand_def()
     axes = prop_def(DenseArrayBase[I64])
-    traits = traits_def(Pure(), IndexedRead())
+    traits = traits_def(IndexedRead())
 
     def __init__(self, operand: Operand, axes: Sequence[int]):
         super().__init__(operand, axes=counted_axes(axes, operand))
@@ -234,7 +224,7 @@ class TileOp(LogicalOp):
     name = "logical.tile"
     operand = operand_def()
     repeats = prop_def(DenseArrayBase[I64])
-    traits = traits_def(Pure(), Composite())
+    traits = traits_def(Composite())
 
     def __init__(self, operand: Operand, repeats: Sequence[int]):
         super().__init__(operand, repeats=repeats)
@@ -243,14 +233,7 @@ class TileOp(LogicalOp):
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
         """The operand's type with its sizes multiplied."""
         info = tensor_info(operands[0])
-        repeats = int_values(properties.get("repeats"))
-        if len(repeats) != info.rank:
-            raise VerifyException(
-                f"repeats {list(repeats)} has {plural(len(repeats), 'value')} for the "
-                f"{plural(info.rank, 'dimension')} of {info.shape_text}"
-            )
-        if any(count < 1 for count in repeats):
-            raise VerifyException(f"repeats {list(repeats)} has a value below 1")
+        repeats = value_per_dimension("repeats", properties, info, 1)
         return info.with_sizes(
             [dims.multiply(size, count) for size, count in zip(info.sizes, repeats, strict=True)]
         )
@@ -269,7 +252,7 @@ class OneHotOp(LogicalOp):
     off = operand_def()
     axis = prop_def(IntegerAttr[I64])
     depth = prop_def(IntegerAttr[I64])
-    traits = traits_def(Pure(), Composite())
+    traits = traits_def(Composite())
 
     def __init__(
         self,
@@ -307,7 +290,7 @@ class TopkIndicesOp(LogicalOp):
     axis = prop_def(IntegerAttr[I64])
     k = prop_def(IntegerAttr[I64])
     smallest = opt_prop_def(UnitAttr)
-    traits = traits_def(Pure(), PositionalOperands())
+    traits = traits_def(PositionalOperands())
 
     def __init__(self, operand: Operand, axis: int, k: int, *, smallest: bool = False):
         super().__init__(operand, axis=counted_axis(axis, operand), k=k, smallest=smallest)

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, traits_def
-from xdsl.traits import Commutative, Pure
+from xdsl.traits import Commutative
 
-from aicf.dialects.logical_ops.base import require_integer
-from aicf.dialects.logical_ops.elementwise import IntegerBinaryOp, UnaryOp
-from aicf.dialects.logical_ops.properties import Properties
-from aicf.dialects.traits import Elementwise
-from aicf.dialects.types import AnyTensor, tensor_info
+from aicf.dialects.logical_ops.base import ElementRule, require_bits
+from aicf.dialects.logical_ops.elementwise import BinaryOp, IntegerBinaryOp, UnaryOp
 
 __all__ = ["AndOp", "NotOp", "OrOp", "ShiftLeftOp", "ShiftRightOp", "XorOp"]
 
 
-class LogicOp(IntegerBinaryOp, ABC):
-    """``and``, ``or`` and ``xor``."""
+class LogicOp(BinaryOp, ABC):
+    """``and``, ``or`` and ``xor``, of integers and i1."""
 
-    TAKES_BOOLS: ClassVar[bool] = True
+    ELEMENTS: ClassVar[ElementRule] = require_bits
 
 
 @irdl_op_definition
@@ -30,7 +25,7 @@ class AndOp(LogicOp):
     """``lhs & rhs``."""
 
     name = "logical.and"
-    traits = traits_def(Pure(), Elementwise(), Commutative())
+    traits = traits_def(Commutative())
 
 
 @irdl_op_definition
@@ -38,7 +33,7 @@ class OrOp(LogicOp):
     """``lhs | rhs``."""
 
     name = "logical.or"
-    traits = traits_def(Pure(), Elementwise(), Commutative())
+    traits = traits_def(Commutative())
 
 
 @irdl_op_definition
@@ -46,7 +41,7 @@ class XorOp(LogicOp):
     """``lhs ^ rhs``."""
 
     name = "logical.xor"
-    traits = traits_def(Pure(), Elementwise(), Commutative())
+    traits = traits_def(Commutative())
 
 
 @irdl_op_definition
@@ -54,14 +49,7 @@ class NotOp(UnaryOp):
     """``not x`` of i1, ``~x`` of integers."""
 
     name = "logical.not"
-    traits = traits_def(Pure(), Elementwise())
-
-    @classmethod
-    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
-        """The operand's type."""
-        info = tensor_info(operands[0])
-        require_integer(info, takes_bools=True)
-        return info.with_sizes(info.sizes)
+    ELEMENTS: ClassVar[ElementRule] = require_bits
 
 
 @irdl_op_definition
@@ -72,7 +60,6 @@ class ShiftLeftOp(IntegerBinaryOp):
     """
 
     name = "logical.shift_left"
-    traits = traits_def(Pure(), Elementwise())
 
 
 @irdl_op_definition
@@ -83,4 +70,3 @@ class ShiftRightOp(IntegerBinaryOp):
     """
 
     name = "logical.shift_right"
-    traits = traits_def(Pure(), Elementwise())

@@ -13,7 +13,6 @@ import numpy as np
 from xdsl.dialects.builtin import I64, FloatAttr, IntegerAttr, StringAttr, f64, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, traits_def
-from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.dims import Size
@@ -25,7 +24,7 @@ from aicf.dialects.logical_ops.base import (
     require_float,
     same_types,
 )
-from aicf.dialects.logical_ops.properties import Properties, float_value, int_value
+from aicf.dialects.logical_ops.properties import Properties, float_value, int_value, word_value
 from aicf.dialects.traits import Composite
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor_info
 
@@ -50,7 +49,7 @@ class LossOp(LogicalOp, ABC):
     """A loss with its ``reduction``: the mean or the sum over all samples (rank 0), or ``none`` of them."""
 
     reduction = prop_def(StringAttr, default_value=StringAttr("mean"))
-    traits = traits_def(Pure(), Composite())
+    traits = traits_def(Composite())
 
     @staticmethod
     def reduced(info: TensorInfo, sizes: Sequence[Size], properties: Properties) -> AnyTensor:
@@ -60,10 +59,8 @@ class LossOp(LogicalOp, ABC):
             VerifyException: the reduction is unknown, or the prediction is no float.
         """
         require_float(info)
-        reduction = properties.get("reduction")
-        if not isinstance(reduction, StringAttr) or reduction.data not in REDUCTIONS:
-            raise VerifyException(f"reduction is {reduction}; use one of {', '.join(REDUCTIONS)}")
-        return info.with_sizes(sizes if reduction.data == "none" else [])
+        reduction = word_value("reduction", properties, REDUCTIONS)
+        return info.with_sizes(sizes if reduction == "none" else [])
 
 
 class _ElementLossOp(LossOp, ABC):

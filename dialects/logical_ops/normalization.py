@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import I64, Float64Type, FloatAttr, IntegerAttr, f64
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, traits_def
-from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.logical_ops.base import (
@@ -46,7 +45,7 @@ class _AlongAxisOp(LogicalOp, ABC):
 
     operand = operand_def()
     axis = prop_def(IntegerAttr[I64])
-    traits = traits_def(Pure(), Normalization())
+    traits = traits_def(Normalization())
 
     def __init__(self, operand: Operand, axis: int = -1):
         super().__init__(operand, axis=counted_axis(axis, operand))
@@ -74,8 +73,61 @@ class LogSoftmaxOp(_AlongAxisOp):
     name = "logical.log_softmax"
 
 
+class _StandardizingOp(LogicalOp, ABC):
+    """Divides by a root of a mean square, to which ``epsilon`` is added; floats only. Operands after the first are
+    scales and the like."""
+
+    epsilon = prop_def(FloatAttr[Float64Type], default_value=FloatAttr(DEFAULT_EPSILON, f64))
+    traits = traits_def(Normalization())
+
+    @classmethod
+    def check_parameters(
+        cls, operands: Sequence[Attribute], properties: Properties, wanted: TensorInfo, why: str
+    ) -> None:
+        """Refuses an epsilon that is not positive, and operands after the first that are not as ``wanted``."""
+        epsilon = properties.get("epsilon")
+        if isinstance(epsilon, FloatAttr) and not 0.0 < epsilon.value.data < float("inf"):
+            raise VerifyException(f"epsilon is {epsilon.value.data}; it is positive and finite")
+        for (name, _), type_ in zip(cls.get_irdl_definition().operands[1:], operands[1:], strict=True):
+            if (given := tensor_info(type_)) != wanted:
+                raise VerifyException(f"{name} is {given}, but {why} need {wanted}")
+
+
+class _OverTrailingOp(_StandardizingOp, ABC):
+    """Over the dimensions ``axis`` to the last, whose shape scale and bias have."""
+
+    axis = prop_def(IntegerAttr[I64])
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The operand's type."""
+        info = tensor_info(operands[0])
+        require_float(info)
+        axis = checked_axis(int_value(properties.get("axis")), info.rank)
+        why = f"dimensions {axis} to {info.rank - 1} of {info}"
+        cls.check_parameters(operands, properties, TensorInfo(info.sizes[axis:], info.element), why)
+        return info.with_sizes(info.sizes)
+
+
+class _OfChannelsOp(_StandardizingOp, ABC):
+    """Of channels, which are dimension 1; there is one of each other operand for each channel."""
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The operand's type."""
+        info = tensor_info(operands[0])
+        require_float(info)
+        if info.rank < 2:
+            raise VerifyException(
+                f"operand {info} has rank {info.rank}; it is [N, C, ...], channels along dimension 1"
+            )
+        why = f"the channels of {info} (dimension 1)"
+        cls.check_parameters(operands, properties, TensorInfo(info.sizes[1:2], info.element), why)
+        return info.with_sizes(info.sizes)
+
+
 @irdl_op_definition
-class LayerNormOp(LogicalOp):
+class LayerNormOp(_OverTrailingOp):
     """``(x - mean) / sqrt(variance + epsilon) * scale + bias`` over the dimensions ``axis`` to the last.
 
     The variance is the biased one; scale and bias have the shape of those dimensions. Ba, Kiros and Hinton,
@@ -86,9 +138,6 @@ class LayerNormOp(LogicalOp):
     operand = operand_def()
     scale = operand_def()
     bias = operand_def()
-    axis = prop_def(IntegerAttr[I64])
-    epsilon = prop_def(FloatAttr[Float64Type], default_value=FloatAttr(DEFAULT_EPSILON, f64))
-    traits = traits_def(Pure(), Normalization())
 
     def __init__(
         self,
@@ -100,20 +149,9 @@ class LayerNormOp(LogicalOp):
     ):
         super().__init__(operand, scale, bias, axis=counted_axis(axis, operand), epsilon=epsilon)
 
-    @classmethod
-    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
-        """The operand's type."""
-        info = tensor_info(operands[0])
-        require_float(info)
-        axis = checked_axis(int_value(properties.get("axis")), info.rank)
-        _check_epsilon(properties)
-        for name, other in (("scale", operands[1]), ("bias", operands[2])):
-            _check_trailing(name, tensor_info(other), info, axis)
-        return info.with_sizes(info.sizes)
-
 
 @irdl_op_definition
-class RmsNormOp(LogicalOp):
+class RmsNormOp(_OverTrailingOp):
     """``x / sqrt(mean(x * x) + epsilon) * scale`` over the dimensions ``axis`` to the last.
 
     The scale has the shape of those dimensions. Zhang and Sennrich, 2019.
@@ -122,9 +160,6 @@ class RmsNormOp(LogicalOp):
     name = "logical.rms_norm"
     operand = operand_def()
     scale = operand_def()
-    axis = prop_def(IntegerAttr[I64])
-    epsilon = prop_def(FloatAttr[Float64Type], default_value=FloatAttr(DEFAULT_EPSILON, f64))
-    traits = traits_def(Pure(), Normalization())
 
     def __init__(
         self,
@@ -135,19 +170,9 @@ class RmsNormOp(LogicalOp):
     ):
         super().__init__(operand, scale, axis=counted_axis(axis, operand), epsilon=epsilon)
 
-    @classmethod
-    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
-        """The operand's type."""
-        info = tensor_info(operands[0])
-        require_float(info)
-        axis = checked_axis(int_value(properties.get("axis")), info.rank)
-        _check_epsilon(properties)
-        _check_trailing("scale", tensor_info(operands[1]), info, axis)
-        return info.with_sizes(info.sizes)
-
 
 @irdl_op_definition
-class BatchNormOp(LogicalOp):
+class BatchNormOp(_OfChannelsOp):
     """``(x - mean) / sqrt(variance + epsilon) * scale + bias`` of each channel, with the statistics of training.
 
     x: ``[N, C, ...]``, channels along dimension 1; scale, bias, mean and variance: ``[C]``. Ioffe and Szegedy, 2015.
@@ -159,8 +184,6 @@ class BatchNormOp(LogicalOp):
     bias = operand_def()
     mean = operand_def()
     variance = operand_def()
-    epsilon = prop_def(FloatAttr[Float64Type], default_value=FloatAttr(DEFAULT_EPSILON, f64))
-    traits = traits_def(Pure(), Normalization())
 
     def __init__(
         self,
@@ -173,17 +196,9 @@ class BatchNormOp(LogicalOp):
     ):
         super().__init__(operand, scale, bias, mean, variance, epsilon=epsilon)
 
-    @classmethod
-    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
-        """The operand's type."""
-        info = tensor_info(operands[0])
-        _check_channels(info, dict(zip(("scale", "bias", "mean", "variance"), operands[1:], strict=True)))
-        _check_epsilon(properties)
-        return info.with_sizes(info.sizes)
-
 
 @irdl_op_definition
-class GroupNormOp(LogicalOp):
+class GroupNormOp(_OfChannelsOp):
     """``(x - mean) / sqrt(variance + epsilon) * scale + bias``, mean and variance of ``groups`` groups of channels.
 
     x: ``[N, C, ...]``; the channels of a group are neighbours along dimension 1; scale and bias: ``[C]``. Wu and He,
@@ -195,8 +210,6 @@ class GroupNormOp(LogicalOp):
     scale = operand_def()
     bias = operand_def()
     groups = prop_def(IntegerAttr[I64])
-    epsilon = prop_def(FloatAttr[Float64Type], default_value=FloatAttr(DEFAULT_EPSILON, f64))
-    traits = traits_def(Pure(), Normalization())
 
     def __init__(
         self,
@@ -211,47 +224,15 @@ class GroupNormOp(LogicalOp):
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
         """The operand's type."""
-        info = tensor_info(operands[0])
-        _check_channels(info, dict(zip(("scale", "bias"), operands[1:], strict=True)))
-        _check_epsilon(properties)
+        type_, info = super().infer(operands, properties), tensor_info(operands[0])
         groups, channels = int_value(properties.get("groups")), info.sizes[1]
         if not isinstance(channels, int):
             raise VerifyException(f"the channels of {info} are symbolic; give dimension 1 a number")
         if groups < 1 or channels % groups:
             raise VerifyException(f"groups is {groups}; it divides the {channels} channels of {info}")
-        return info.with_sizes(info.sizes)
+        return type_
 
 
 def normalized_axes(op: LayerNormOp | RmsNormOp) -> tuple[int, ...]:
     """The dimensions that a layer_norm or rms_norm averages over."""
     return tuple(range(op.axis.value.data, tensor_info(op.operand.type).rank))
-
-
-def _check_epsilon(properties: Properties) -> None:
-    epsilon = properties.get("epsilon")
-    if isinstance(epsilon, FloatAttr) and not 0.0 < epsilon.value.data < float("inf"):
-        raise VerifyException(f"epsilon is {epsilon.value.data}; it is positive and finite")
-
-
-def _check_trailing(name: str, given: TensorInfo, info: TensorInfo, axis: int) -> None:
-    """A scale or bias has the shape of the dimensions from ``axis`` on."""
-    expected = TensorInfo(info.sizes[axis:], info.element)
-    if given != expected:
-        raise VerifyException(
-            f"{name} is {given}, but dimensions {axis} to {info.rank - 1} of {info} need {expected}"
-        )
-
-
-def _check_channels(info: TensorInfo, given: Mapping[str, Attribute]) -> None:
-    """What there is one of for each channel has the size of dimension 1."""
-    require_float(info)
-    if info.rank < 2:
-        raise VerifyException(
-            f"operand {info} has rank {info.rank}; it is [N, C, ...], channels along dimension 1"
-        )
-    expected = TensorInfo(info.sizes[1:2], info.element)
-    for name, type_ in given.items():
-        if (other := tensor_info(type_)) != expected:
-            raise VerifyException(
-                f"{name} is {other}, but the channels of {info} (dimension 1) need {expected}"
-            )

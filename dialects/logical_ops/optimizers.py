@@ -23,7 +23,6 @@ from xdsl.irdl import (
     var_operand_def,
     var_result_def,
 )
-from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.logical_ops.base import LogicalOp, Operand, plural, require_float
@@ -52,7 +51,7 @@ class OptimizerOp(LogicalOp, ABC):
     states = var_operand_def()
     result = result_def()  # again, so that it comes before the states
     new_states = var_result_def()
-    traits = traits_def(Pure(), TrainingOnly("lower-optimizers"))
+    traits = traits_def(TrainingOnly("lower-optimizers"))
 
     @classmethod
     @abstractmethod

@@ -16,22 +16,22 @@ from typing import ClassVar
 from xdsl.dialects.builtin import I64, DenseArrayBase, IntegerAttr, StringAttr, UnitAttr, i64
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, traits_def
-from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.kinds import CONV_DIMS, FLAGS
 from aicf.dialects.logical_ops.base import (
+    ElementRule,
     LogicalOp,
     Operand,
     OwnKind,
     TypeText,
-    plural,
     require_float,
     require_numeric,
+    value_per_dimension,
 )
-from aicf.dialects.logical_ops.properties import Properties, int_value, int_values
+from aicf.dialects.logical_ops.properties import Properties, int_value
 from aicf.dialects.traits import Composite, StridedOperands
-from aicf.dialects.types import AnyTensor, ElementType, TensorInfo, element_named, tensor, tensor_info
+from aicf.dialects.types import AnyTensor, TensorInfo, tensor, tensor_info
 
 __all__ = ["AvgPoolOp", "LpPoolOp", "MaxPoolIndicesOp", "MaxPoolOp", "PoolOp", "PoolWindow"]
 
@@ -76,6 +76,9 @@ class PoolOp(LogicalOp, ABC):
     """What windows of the operand are combined to; the other dimensions stay."""
 
     TYPE_TEXT: ClassVar[TypeText] = TypeText.ARROW
+    ELEMENTS: ClassVar[ElementRule] = require_float
+    RESULT: ClassVar[str | None] = None
+    """The element type of the result, where it is not the operand's."""
 
     operand = operand_def()
     sizes = prop_def(DenseArrayBase[I64])
@@ -114,24 +117,14 @@ class PoolOp(LogicalOp, ABC):
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
         """The operand's type with counts of windows in place of the spatial sizes."""
         info = tensor_info(operands[0])
-        cls.check_element(info)
+        cls.ELEMENTS(info)
         counts = [window.count for window in _windows(info, properties)]
         for axis, count in enumerate(counts, LEADING):
             if count < 1:
                 raise VerifyException(
                     f"dimension {axis} of {info.shape_text} is smaller than a window, padding included"
                 )
-        return tensor([*info.sizes[:LEADING], *counts], cls.result_element(info))
-
-    @classmethod
-    def check_element(cls, info: TensorInfo) -> None:
-        """Refuse element types the pooling is not defined for."""
-        require_float(info)
-
-    @classmethod
-    def result_element(cls, info: TensorInfo) -> ElementType:
-        """The element type of the result: the operand's."""
-        return info.element
+        return tensor([*info.sizes[:LEADING], *counts], cls.RESULT or info.element)
 
     @property
     def windows(self) -> list[PoolWindow]:
@@ -146,7 +139,7 @@ def _windows(info: TensorInfo, properties: Properties) -> list[PoolWindow]:
             f"operand {info} has rank {info.rank}; it is [N, C, S1..Sk] with one spatial dimension or more"
         )
     lists = {
-        name: _values(name, properties, spatial, least)
+        name: value_per_dimension(name, properties, info, least, leading=LEADING)
         for name, least in (("sizes", 1), ("strides", 1), ("dilations", 1), ("low", 0), ("high", 0))
     }
     return [
@@ -175,18 +168,6 @@ def _pool_kind(mode: str, windows: Sequence[PoolWindow], include_pad: bool = Fal
     return "pool", attrs
 
 
-def _values(name: str, properties: Properties, spatial: int, least: int) -> Sequence[int]:
-    values = int_values(properties.get(name))
-    if len(values) != spatial:
-        raise VerifyException(
-            f"{name} {list(values)} has {plural(len(values), 'value')} for "
-            f"{plural(spatial, 'spatial dimension')}"
-        )
-    if any(value < least for value in values):
-        raise VerifyException(f"{name} {list(values)} has a value below {least}")
-    return values
-
-
 def _known(info: TensorInfo, axis: int) -> int:
     size = info.sizes[axis]
     if not isinstance(size, int):
@@ -201,12 +182,8 @@ class MaxPoolOp(PoolOp):
     """The largest element of each window; NaN if it holds one. Padding is smaller than every number."""
 
     name = "logical.max_pool"
-    traits = traits_def(Pure(), Composite(), StridedOperands())
-
-    @classmethod
-    def check_element(cls, info: TensorInfo) -> None:
-        """Floats and integers."""
-        require_numeric(info, "cast to a number first")
+    ELEMENTS: ClassVar[ElementRule] = require_numeric
+    traits = traits_def(Composite(), StridedOperands())
 
     def kind_alone(self) -> OwnKind | None:
         """`pool`, of the largest element."""
@@ -220,17 +197,9 @@ class MaxPoolIndicesOp(PoolOp):
     """
 
     name = "logical.max_pool_indices"
-    traits = traits_def(Pure(), Composite())
-
-    @classmethod
-    def check_element(cls, info: TensorInfo) -> None:
-        """Floats and integers."""
-        require_numeric(info, "cast to a number first")
-
-    @classmethod
-    def result_element(cls, info: TensorInfo) -> ElementType:
-        """Always i64."""
-        return element_named("i64")
+    ELEMENTS: ClassVar[ElementRule] = require_numeric
+    RESULT: ClassVar[str | None] = "i64"
+    traits = traits_def(Composite())
 
 
 @irdl_op_definition
@@ -242,7 +211,7 @@ class AvgPoolOp(PoolOp):
 
     name = "logical.avg_pool"
     count_include_pad = opt_prop_def(UnitAttr)
-    traits = traits_def(Pure(), Composite(), StridedOperands())
+    traits = traits_def(Composite(), StridedOperands())
 
     def __init__(
         self,
@@ -274,7 +243,7 @@ class LpPoolOp(PoolOp):
 
     name = "logical.lp_pool"
     p = prop_def(IntegerAttr[I64])
-    traits = traits_def(Pure(), Composite())
+    traits = traits_def(Composite())
 
     def __init__(
         self,

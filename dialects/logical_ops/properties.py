@@ -71,6 +71,18 @@ def int_value(attr: Attribute | None) -> int:
     return attr.value.data
 
 
+def word_value(name: str, properties: Properties, legal: Sequence[str]) -> str:
+    """The value of a string property that is one of some words.
+
+    Raises:
+        VerifyException: it is missing, or none of them.
+    """
+    attr = properties.get(name)
+    if not isinstance(attr, StringAttr) or attr.data not in legal:
+        raise VerifyException(f"{name} is {attr}; use one of {', '.join(legal)}")
+    return attr.data
+
+
 # Testing
 
 
@@ -91,16 +103,8 @@ def _is_number(attr: Attribute) -> bool:
     return _is_f64(attr) or _is_i64(attr)
 
 
-def _is_flag(attr: Attribute) -> bool:
-    return isinstance(attr, UnitAttr)
-
-
-def _is_dense(attr: Attribute) -> bool:
-    return isinstance(attr, DenseIntOrFPElementsAttr)
-
-
-def _is_string(attr: Attribute) -> bool:
-    return isinstance(attr, StringAttr)
+def _is_a(kind: type[Attribute]) -> Callable[[Attribute], bool]:
+    return lambda attr: isinstance(attr, kind)
 
 
 # Making: TypeError, ValueError or OverflowError for a Python value that is something else
@@ -158,10 +162,14 @@ class _Form:
     in_python: str = ""
 
 
+def _float(example: str) -> _Form:
+    return _Form(f"a number of type f64, such as {example}", _is_f64, _f64)
+
+
 _LIST = _Form("a list of integers, such as [0, 1]", is_ints, ints)
-_FLAG = _Form("a flag: write its name alone", _is_flag, _flag, "True or False")
+_FLAG = _Form("a flag: write its name alone", _is_a(UnitAttr), _flag, "True or False")
 _INTEGER = _Form("an integer", _is_i64, _i64)
-_STRING = _Form("a string", _is_string, _string)
+_STRING = _Form("a string", _is_a(StringAttr), _string)
 
 _LISTS = (
     *("axes", "permutation", "dimensions", "starts", "sizes", "strides"),
@@ -215,17 +223,12 @@ _FORMS: Mapping[str, _Form] = {
     **dict.fromkeys(_FLAGS, _FLAG),
     **dict.fromkeys(_INTEGERS, _INTEGER),
     **dict.fromkeys(_STRINGS, _STRING),
-    "scale": _Form("a number of type f64, such as 0.125", _is_f64, _f64),
-    **dict.fromkeys(
-        ("delta", "label_smoothing", *_RATES), _Form("a number of type f64, such as 0.1", _is_f64, _f64)
-    ),
-    "rate": _Form("a number of type f64, such as 0.1", _is_f64, _f64),
-    "epsilon": _Form("a number of type f64, such as 1.0e-05", _is_f64, _f64),
-    **dict.fromkeys(
-        ("negative_slope", "alpha", "beta"), _Form("a number of type f64, such as 0.5", _is_f64, _f64)
-    ),
+    "scale": _float("0.125"),
+    **dict.fromkeys(("delta", "label_smoothing", "rate", *_RATES), _float("0.1")),
+    "epsilon": _float("1.0e-05"),
+    **dict.fromkeys(("negative_slope", "alpha", "beta"), _float("0.5")),
     **dict.fromkeys(("min", "max"), _Form("a number, such as 0.5, or 1 for integers", _is_number, _number)),
-    "value": _Form("a dense literal", _is_dense, _dense),
+    "value": _Form("a dense literal", _is_a(DenseIntOrFPElementsAttr), _dense),
 }
 
 

@@ -14,12 +14,18 @@ from typing import ClassVar, Literal, TypeAlias
 from xdsl.dialects.builtin import FloatAttr, StringAttr
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, traits_def
-from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.dims import Size
-from aicf.dialects.logical_ops.base import LogicalOp, Operand, TypeText, require_float, same_types
-from aicf.dialects.logical_ops.properties import Properties, float_value
+from aicf.dialects.logical_ops.base import (
+    LogicalOp,
+    Operand,
+    StatedResultOp,
+    TypeText,
+    require_float,
+    same_types,
+)
+from aicf.dialects.logical_ops.properties import Properties, float_value, word_value
 from aicf.dialects.traits import Composite, Elementwise, Expensive, RandomNumbers
 from aicf.dialects.types import AnyTensor, ElementType, tensor, tensor_info
 
@@ -40,7 +46,7 @@ def _check_key(seed: Attribute, offset: Attribute) -> None:
 
 
 @irdl_op_definition
-class PhiloxOp(LogicalOp):
+class PhiloxOp(StatedResultOp):
     """Random numbers of the stream of ``seed`` and ``offset``, in one of three forms; w is the word of an element.
 
     ``bits``: w itself, an i32. ``uniform``: in [0, 1), the low b bits of w times 2^-b, with b the digits of the type
@@ -55,7 +61,7 @@ class PhiloxOp(LogicalOp):
     seed = operand_def()
     offset = operand_def()
     form = prop_def(StringAttr)
-    traits = traits_def(Pure(), Composite(), RandomNumbers())
+    traits = traits_def(Composite(), RandomNumbers())
 
     def __init__(
         self,
@@ -69,22 +75,15 @@ class PhiloxOp(LogicalOp):
         super().__init__(seed, offset, result=tensor(sizes, element), form=form)
 
     @classmethod
-    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
-        """Nothing gives the type: it is stated."""
-        raise VerifyException("the result type is stated, not inferred")
-
-    @classmethod
     def check_result(cls, operands: Sequence[Attribute], properties: Properties, result: Attribute) -> None:
         """An i32 tensor of bits, else one of floats."""
         _check_key(*operands)
-        form = properties.get("form")
-        if not isinstance(form, StringAttr) or form.data not in PHILOX_FORMS:
-            raise VerifyException(f"form is {form}; use one of {', '.join(PHILOX_FORMS)}")
+        form = word_value("form", properties, PHILOX_FORMS)
         element = tensor_info(result).element
-        if form.data == "bits" and element.name != "i32":
+        if form == "bits" and element.name != "i32":
             raise VerifyException(f"bits are i32, not {element.name}; cast them, or ask for another form")
-        if form.data != "bits" and not element.is_float:
-            raise VerifyException(f"numbers of form {form.data} are floats, not {element.name}")
+        if form != "bits" and not element.is_float:
+            raise VerifyException(f"numbers of form {form} are floats, not {element.name}")
 
 
 @irdl_op_definition
@@ -99,7 +98,7 @@ class PhiloxWordOp(LogicalOp):
     offset = operand_def()
     index = operand_def()
     TYPE_TEXT: ClassVar[TypeText] = TypeText.ARROW
-    traits = traits_def(Pure(), Elementwise(), Expensive(), RandomNumbers())
+    traits = traits_def(Elementwise(), Expensive(), RandomNumbers())
 
     def __init__(self, seed: Operand, offset: Operand, index: Operand):
         super().__init__(seed, offset, index)
@@ -126,7 +125,7 @@ class DropoutOp(LogicalOp):
     seed = operand_def()
     offset = operand_def()
     rate = prop_def(FloatAttr)
-    traits = traits_def(Pure(), Composite())
+    traits = traits_def(Composite())
 
     def __init__(
         self,

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, traits_def
-from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.dims import Size
@@ -41,7 +40,7 @@ class LstmOp(LogicalOp):
     weight = operand_def()
     first = operand_def()
     reverse = opt_prop_def(UnitAttr)
-    traits = traits_def(Pure(), PositionalOperands(), MatrixKernels())
+    traits = traits_def(PositionalOperands(), MatrixKernels())
 
     def __init__(self, operand: Operand, weight: Operand, first: Operand, *, reverse: bool = False):
         super().__init__(operand, weight, first, reverse=reverse)

@@ -18,14 +18,15 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, traits_def
-from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.dims import Size
 from aicf.dialects.logical_ops.base import (
+    ElementRule,
     LogicalOp,
     Operand,
     TypeText,
+    any_element,
     checked_axis,
     counted_axes,
     counted_axis,
@@ -34,7 +35,7 @@ from aicf.dialects.logical_ops.base import (
 )
 from aicf.dialects.logical_ops.properties import Properties, int_value, int_values
 from aicf.dialects.traits import Composite, PrimitiveReduction, Reduction, Scan
-from aicf.dialects.types import AnyTensor, ElementType, TensorInfo, element_named, tensor, tensor_info
+from aicf.dialects.types import AnyTensor, tensor, tensor_info
 
 __all__ = [
     "ArgOp",
@@ -58,6 +59,9 @@ class ReduceOp(LogicalOp, ABC):
     """Combines all elements along ``axes`` (sorted, unique, non-negative); ``keepdims`` leaves size 1 there."""
 
     TYPE_TEXT: ClassVar[TypeText] = TypeText.ARROW
+    ELEMENTS: ClassVar[ElementRule] = require_numeric
+    RESULT: ClassVar[str | None] = None
+    """The element type of the result, where it is not the operand's."""
 
     operand = operand_def()
     axes = prop_def(DenseArrayBase[I64])
@@ -70,21 +74,11 @@ class ReduceOp(LogicalOp, ABC):
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
         """The operand's type without the axes, or with size 1 there."""
         info = tensor_info(operands[0])
-        cls.check_element(info)
+        cls.ELEMENTS(info)
         axes = int_values(properties.get("axes"))
         _check_axes(axes, info.rank)
         sizes = reduced_sizes(info.sizes, axes, keepdims="keepdims" in properties)
-        return tensor(sizes, cls.result_element(info))
-
-    @classmethod
-    def check_element(cls, info: TensorInfo) -> None:
-        """Refuse element types the reduction is not defined for."""
-        require_numeric(info, "cast to a number first")
-
-    @classmethod
-    def result_element(cls, info: TensorInfo) -> ElementType:
-        """The element type of the result: the operand's."""
-        return info.element
+        return tensor(sizes, cls.RESULT or info.element)
 
 
 def reduced_sizes(sizes: Sequence[Size], axes: Sequence[int], *, keepdims: bool) -> list[Size]:
@@ -108,7 +102,7 @@ class ReduceSumOp(ReduceOp):
     """The sum along the axes."""
 
     name = "logical.reduce_sum"
-    traits = traits_def(Pure(), PrimitiveReduction("sum"))
+    traits = traits_def(PrimitiveReduction("sum"))
 
 
 @irdl_op_definition
@@ -116,12 +110,8 @@ class ReduceMeanOp(ReduceOp):
     """The arithmetic mean along the axes; floats only."""
 
     name = "logical.reduce_mean"
-    traits = traits_def(Pure(), Reduction(), Composite())
-
-    @classmethod
-    def check_element(cls, info: TensorInfo) -> None:
-        """Floats only."""
-        require_float(info)
+    ELEMENTS: ClassVar[ElementRule] = require_float
+    traits = traits_def(Reduction(), Composite())
 
 
 @irdl_op_definition
@@ -129,11 +119,8 @@ class ReduceMaxOp(ReduceOp):
     """The largest element along the axes; the or of i1."""
 
     name = "logical.reduce_max"
-    traits = traits_def(Pure(), PrimitiveReduction("max"))
-
-    @classmethod
-    def check_element(cls, info: TensorInfo) -> None:
-        """Every element type has an order."""
+    ELEMENTS: ClassVar[ElementRule] = any_element
+    traits = traits_def(PrimitiveReduction("max"))
 
 
 @irdl_op_definition
@@ -141,11 +128,8 @@ class ReduceMinOp(ReduceOp):
     """The smallest element along the axes; the and of i1."""
 
     name = "logical.reduce_min"
-    traits = traits_def(Pure(), PrimitiveReduction("min"))
-
-    @classmethod
-    def check_element(cls, info: TensorInfo) -> None:
-        """Every element type has an order."""
+    ELEMENTS: ClassVar[ElementRule] = any_element
+    traits = traits_def(PrimitiveReduction("min"))
 
 
 @irdl_op_definition
@@ -153,7 +137,7 @@ class ReduceProdOp(ReduceOp):
     """The product along the axes."""
 
     name = "logical.reduce_prod"
-    traits = traits_def(Pure(), PrimitiveReduction("prod"))
+    traits = traits_def(PrimitiveReduction("prod"))
 
 
 @irdl_op_definition
@@ -161,12 +145,8 @@ class ReduceL2Op(ReduceOp):
     """The Euclidean norm along the axes, ``sqrt(sum(x * x))``; floats only."""
 
     name = "logical.reduce_l2"
-    traits = traits_def(Pure(), Reduction(), Composite())
-
-    @classmethod
-    def check_element(cls, info: TensorInfo) -> None:
-        """Floats only."""
-        require_float(info)
+    ELEMENTS: ClassVar[ElementRule] = require_float
+    traits = traits_def(Reduction(), Composite())
 
 
 @irdl_op_definition
@@ -174,25 +154,15 @@ class ReduceLogSumExpOp(ReduceOp):
     """``log(sum(exp(x)))`` along the axes, without overflow for any x; floats only."""
 
     name = "logical.reduce_logsumexp"
-    traits = traits_def(Pure(), Reduction(), Composite())
-
-    @classmethod
-    def check_element(cls, info: TensorInfo) -> None:
-        """Floats only."""
-        require_float(info)
+    ELEMENTS: ClassVar[ElementRule] = require_float
+    traits = traits_def(Reduction(), Composite())
 
 
 class _TruthOp(ReduceOp, ABC):
     """Asks of the elements along the axes whether they are other than 0 (NaN is); the answer is i1."""
 
-    @classmethod
-    def check_element(cls, info: TensorInfo) -> None:
-        """Every element type has a zero."""
-
-    @classmethod
-    def result_element(cls, info: TensorInfo) -> ElementType:
-        """Always i1."""
-        return element_named("i1")
+    ELEMENTS: ClassVar[ElementRule] = any_element
+    RESULT: ClassVar[str | None] = "i1"
 
 
 @irdl_op_definition
@@ -200,7 +170,7 @@ class ReduceAnyOp(_TruthOp):
     """Whether any element along the axes is other than 0; the answer is i1."""
 
     name = "logical.reduce_any"
-    traits = traits_def(Pure(), Reduction(), Composite())
+    traits = traits_def(Reduction(), Composite())
 
 
 @irdl_op_definition
@@ -208,7 +178,7 @@ class ReduceAllOp(_TruthOp):
     """Whether all elements along the axes are other than 0; the answer is i1."""
 
     name = "logical.reduce_all"
-    traits = traits_def(Pure(), Reduction(), Composite())
+    traits = traits_def(Reduction(), Composite())
 
 
 @irdl_op_definition
@@ -226,7 +196,7 @@ class CumsumOp(LogicalOp):
     axis = prop_def(IntegerAttr[I64])
     exclusive = opt_prop_def(UnitAttr)
     reverse = opt_prop_def(UnitAttr)
-    traits = traits_def(Pure(), Scan())
+    traits = traits_def(Scan())
 
     def __init__(self, operand: Operand, axis: int = -1, *, exclusive: bool = False, reverse: bool = False):
         super().__init__(operand, axis=counted_axis(axis, operand), exclusive=exclusive, reverse=reverse)
@@ -235,7 +205,7 @@ class CumsumOp(LogicalOp):
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
         """The operand's type."""
         info = tensor_info(operands[0])
-        require_numeric(info, "cast to a number first")
+        require_numeric(info)
         checked_axis(int_value(properties.get("axis")), info.rank)
         return info.with_sizes(info.sizes)
 
@@ -248,7 +218,7 @@ class ArgOp(LogicalOp, ABC):
     operand = operand_def()
     axis = prop_def(IntegerAttr[I64])
     keepdims = opt_prop_def(UnitAttr)
-    traits = traits_def(Pure(), Reduction(), Composite())
+    traits = traits_def(Reduction(), Composite())
 
     def __init__(self, operand: Operand, axis: int = -1, *, keepdims: bool = False):
         super().__init__(operand, axis=counted_axis(axis, operand), keepdims=keepdims)
@@ -259,7 +229,7 @@ class ArgOp(LogicalOp, ABC):
         info = tensor_info(operands[0])
         axis = checked_axis(int_value(properties.get("axis")), info.rank)
         sizes = reduced_sizes(info.sizes, [axis], keepdims="keepdims" in properties)
-        return tensor(sizes, element_named("i64"))
+        return tensor(sizes, "i64")
 
 
 @irdl_op_definition

@@ -12,13 +12,12 @@ from typing import Literal
 from xdsl.dialects.builtin import I64, IntegerAttr, StringAttr
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, traits_def
-from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.dims import Size
 from aicf.dialects.logical_ops.base import LogicalOp, Operand, OwnKind, counted_axis, require_numeric
 from aicf.dialects.logical_ops.indexing import axis_of, check_beside, indices_info
-from aicf.dialects.logical_ops.properties import Properties, int_value
+from aicf.dialects.logical_ops.properties import Properties, int_value, word_value
 from aicf.dialects.traits import Composite, IndexedRead, Internal, PositionalOperands
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor, tensor_info
 
@@ -42,14 +41,12 @@ def _check_scatter(
 ) -> tuple[TensorInfo, TensorInfo, TensorInfo]:
     """Types of operand, indices and updates, with what all scatters ask of them checked."""
     info, indices, updates = tensor_info(operands[0]), indices_info(operands[1]), tensor_info(operands[2])
-    mode = properties.get("mode")
-    if not isinstance(mode, StringAttr) or mode.data not in SCATTER_MODES:
-        raise VerifyException(f"mode is {mode}; use one of {', '.join(SCATTER_MODES)}")
+    mode = word_value("mode", properties, SCATTER_MODES)
     if updates.element != info.element:
         raise VerifyException(
             f"updates are {updates.element.name}, the operand is {info.element.name}; cast one"
         )
-    if mode.data != "set":
+    if mode != "set":
         require_numeric(info, "scatter with mode set, or cast to an integer type first")
     return info, indices, updates
 
@@ -94,7 +91,7 @@ class ScatterOp(_Scatter):
     """
 
     name = "logical.scatter"
-    traits = traits_def(Pure(), Composite())
+    traits = traits_def(Composite())
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -114,7 +111,7 @@ class ScatterCombineOp(_Scatter):
     """``logical.scatter`` with mode ``add``, ``max``, ``min`` or ``mul``, as a primitive op."""
 
     name = "logical.scatter_combine"
-    traits = traits_def(Pure(), PositionalOperands(), Internal())
+    traits = traits_def(PositionalOperands(), Internal())
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -137,7 +134,7 @@ class ScatterElementsOp(_Scatter):
 
     name = "logical.scatter_elements"
     axis = prop_def(IntegerAttr[I64])
-    traits = traits_def(Pure(), Composite())
+    traits = traits_def(Composite())
 
     def __init__(
         self,
@@ -166,7 +163,7 @@ class ScatterNdOp(_Scatter):
     """
 
     name = "logical.scatter_nd"
-    traits = traits_def(Pure(), Composite())
+    traits = traits_def(Composite())
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -192,7 +189,7 @@ class LastUpdateOp(LogicalOp):
     name = "logical.last_update"
     indices = operand_def()
     rows = prop_def(IntegerAttr[I64])
-    traits = traits_def(Pure(), PositionalOperands(), Internal())
+    traits = traits_def(PositionalOperands(), Internal())
 
     def __init__(self, indices: Operand, rows: int):
         super().__init__(indices, rows=rows)
@@ -225,7 +222,7 @@ class WriteRowOp(LogicalOp):
     index = operand_def()
     operand = operand_def()
     axis = prop_def(IntegerAttr[I64])
-    traits = traits_def(Pure(), IndexedRead(), Internal())
+    traits = traits_def(IndexedRead(), Internal())
 
     def __init__(
         self,

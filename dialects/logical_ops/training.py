@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from xdsl.dialects.builtin import I64, DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, f64, i64
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, traits_def
-from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from aicf.dialects.logical_ops.base import LogicalOp, Operand, TypeText
-from aicf.dialects.logical_ops.properties import Properties, float_value, int_value, int_values
+from aicf.dialects.logical_ops.base import LogicalOp, Operand, StatedResultOp, TypeText
+from aicf.dialects.logical_ops.properties import Properties, float_value, int_value, int_values, word_value
 from aicf.dialects.traits import Composite, Internal, TrainingOnly
 from aicf.dialects.types import AnyTensor, ElementType, TensorInfo, tensor, tensor_info
 
@@ -48,7 +47,7 @@ class GradientOp(LogicalOp):
     name = "logical.gradient"
     loss = operand_def()
     by = operand_def()
-    traits = traits_def(Pure(), TrainingOnly("differentiate"))
+    traits = traits_def(TrainingOnly("differentiate"))
 
     def __init__(self, loss: Operand, by: Operand):
         super().__init__(loss, by)
@@ -90,7 +89,7 @@ class SaveOp(_Marked):
     """
 
     name = "logical.save"
-    traits = traits_def(Pure(), TrainingOnly("eliminate-saves"), Internal())
+    traits = traits_def(TrainingOnly("eliminate-saves"), Internal())
 
 
 @irdl_op_definition
@@ -101,7 +100,7 @@ class DetachOp(_Marked):
     """
 
     name = "logical.detach"
-    traits = traits_def(Pure(), Composite())
+    traits = traits_def(Composite())
 
 
 def _check_step(type_: Attribute) -> TensorInfo:
@@ -118,7 +117,7 @@ class StepIncOp(LogicalOp):
     name = "logical.step_inc"
     TYPE_TEXT: ClassVar[TypeText] = TypeText.SAME
     step = operand_def()
-    traits = traits_def(Pure(), Composite())
+    traits = traits_def(Composite())
 
     def __init__(self, step: Operand):
         super().__init__(step)
@@ -129,23 +128,23 @@ class StepIncOp(LogicalOp):
         return _check_step(operands[0]).with_sizes([])
 
 
-class _OfStep(LogicalOp, ABC):
+class _OfStep(StatedResultOp, ABC):
     """One float, f32 or f64 as stated, that follows from the number of the step."""
 
     TYPE_TEXT: ClassVar[TypeText] = TypeText.ARROW
     step = operand_def()
-    traits = traits_def(Pure(), Composite())
+    traits = traits_def(Composite())
 
     @classmethod
-    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
-        """f32; the real type is stated."""
-        _check_step(operands[0])
-        return tensor([], "f32")
+    @abstractmethod
+    def check_options(cls, properties: Properties) -> None:
+        """Raises VerifyException for options that have no meaning."""
 
     @classmethod
     def check_result(cls, operands: Sequence[Attribute], properties: Properties, result: Attribute) -> None:
         """One f32 or f64."""
-        cls.infer(operands, properties)
+        cls.check_options(properties)
+        _check_step(operands[0])
         info = tensor_info(result)
         if info.rank or info.element.name not in ("f32", "f64"):
             raise VerifyException(f"the result is {info}; it is one f32 or f64 of rank 0")
@@ -162,11 +161,9 @@ class BiasCorrOp(_OfStep):
         super().__init__(step, result=tensor([], element), beta=beta)
 
     @classmethod
-    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
-        """f32; the real type is stated."""
+    def check_options(cls, properties: Properties) -> None:
         if not 0.0 <= (beta := float_value(properties.get("beta"))) < 1.0:
             raise VerifyException(f"beta is {beta}; it is 0 or more and below 1")
-        return super().infer(operands, properties)
 
 
 @irdl_op_definition
@@ -205,18 +202,14 @@ class LearningRateOp(_OfStep):
         )
 
     @classmethod
-    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
-        """f32; the real type is stated."""
-        schedule = properties.get("schedule")
-        if not isinstance(schedule, StringAttr) or schedule.data not in SCHEDULES:
-            raise VerifyException(f"schedule is {schedule}; use one of {', '.join(SCHEDULES)}")
+    def check_options(cls, properties: Properties) -> None:
+        schedule = word_value("schedule", properties, SCHEDULES)
         _check_rates(properties, "base", "final")
         warmup, total = (int_value(properties.get(name)) for name in ("warmup", "total"))
         if warmup < 0:
             raise VerifyException(f"warmup is {warmup}; it is a number of steps, 0 or more")
-        if schedule.data != "constant" and total <= warmup:
+        if schedule != "constant" and total <= warmup:
             raise VerifyException(f"total is {total}; it is more than the {warmup} steps of warmup")
-        return super().infer(operands, properties)
 
 
 def _check_rates(properties: Properties, *names: str) -> None:
@@ -261,8 +254,7 @@ class StepRateOp(_OfStep):
         )
 
     @classmethod
-    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
-        """f32; the real type is stated."""
+    def check_options(cls, properties: Properties) -> None:
         _check_rates(properties, "base")
         if not 0.0 < (factor := float_value(properties.get("factor"))) < float("inf"):
             raise VerifyException(f"factor is {factor}; it is more than 0")
@@ -278,7 +270,6 @@ class StepRateOp(_OfStep):
             raise VerifyException(
                 f"milestones are {list(milestones)}; they are numbers of steps in rising order"
             )
-        return super().infer(operands, properties)
 
 
 @irdl_op_definition
@@ -320,15 +311,11 @@ class OneCycleRateOp(_OfStep):
         )
 
     @classmethod
-    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
-        """f32; the real type is stated."""
-        anneal = properties.get("anneal")
-        if not isinstance(anneal, StringAttr) or anneal.data not in ANNEALS:
-            raise VerifyException(f"anneal is {anneal}; use one of {', '.join(ANNEALS)}")
+    def check_options(cls, properties: Properties) -> None:
+        word_value("anneal", properties, ANNEALS)
         _check_rates(properties, "base", "peak", "final")
         rise, total = float_value(properties.get("rise")), int_value(properties.get("total"))
         if not 0.0 < rise < total - 1:
             raise VerifyException(
                 f"rise is {rise} of {total} steps; it is more than 0, and less than total - 1: make total larger"
             )
-        return super().infer(operands, properties)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from xdsl.ir import OpResult, SSAValue
+from xdsl.ir import SSAValue
 
 from aicf.dialects.emit import BindOp, ProgramOp, ResolvedOp, SlotOp, ViewOp
 from aicf.dialects.emit_types import BufferType
@@ -79,11 +79,11 @@ def region_of(value: SSAValue) -> Region:
     """The region of a buffer value of a program."""
     assert isinstance(value.type, BufferType)
     offset, current = 0, value
-    while isinstance(current, OpResult) and isinstance(current.op, ViewOp):
-        offset += current.op.offset.value.data * value.type.element_bytes
-        current = current.op.source
-    assert isinstance(current, OpResult) and isinstance(current.op, BindOp | SlotOp)
-    return Region(current.op, offset, value.type)
+    while isinstance(current.owner, ViewOp):
+        offset += current.owner.offset.value.data * value.type.element_bytes
+        current = current.owner.source
+    assert isinstance(current.owner, BindOp | SlotOp)
+    return Region(current.owner, offset, value.type)
 
 
 @dataclass(frozen=True)

@@ -144,12 +144,12 @@ def attention_ending_in(output: logical.MatmulOp) -> Attention:
 
 def _with_nan(value: SSAValue) -> tuple[SSAValue, bool]:
     """What `value` is where it is not NaN, and whether it is 0 where that is NaN."""
-    if not isinstance(value, OpResult) or not isinstance(value.op, logical.SelectOp):
+    if not isinstance(value.owner, logical.SelectOp):
         return value, False
-    is_nan, number, weights = value.op.operands
-    if not isinstance(is_nan, OpResult) or not isinstance(is_nan.op, logical.CompareOp):
+    is_nan, number, weights = value.owner.operands
+    if not isinstance(is_nan.owner, logical.CompareOp):
         return value, False
-    differs = is_nan.op.predicate.data == "ne" and all(side is weights for side in is_nan.op.operands)
+    differs = is_nan.owner.predicate.data == "ne" and all(side is weights for side in is_nan.owner.operands)
     zero = splat_number(number)
     if not differs or zero != 0 or copysign(1.0, zero) < 0:
         return value, False
@@ -164,14 +164,14 @@ def _scores_of(logits: SSAValue, output: logical.MatmulOp) -> Attention:
     scores, scale = _scaled_product(logits)
     if scores is not None:
         return _attention(scores, output, scale)
-    if isinstance(logits, OpResult) and isinstance(logits.op, logical.AddOp):
-        for scaled, mask in (logits.op.operands, [*reversed(logits.op.operands)]):
+    if isinstance(logits.owner, logical.AddOp):
+        for scaled, mask in (logits.owner.operands, [*reversed(logits.owner.operands)]):
             if splat_number(mask) == 0:
                 # -0.0 becomes 0.0, of which softmax knows no difference.
                 return _scores_of(without_casts(scaled), output)
             scores, scale = _scaled_product(without_casts(scaled))
             if scores is not None:
-                return replace(_attention(scores, output, scale), mask_add=logits.op, mask=mask)
+                return replace(_attention(scores, output, scale), mask_add=logits.owner, mask=mask)
     raise NoAttention(_breaking(logits), _producing_product(logits), logits)
 
 
@@ -244,40 +244,38 @@ def _producing_product(value: SSAValue, depth: int = 8) -> logical.MatmulOp | No
 def _causal(logits: SSAValue) -> tuple[SSAValue, int] | None:
     """The scores that a causal mask hides some of, and the number of keys before the first query; None if `logits` have
     no such mask."""
-    if not isinstance(logits, OpResult) or not isinstance(logits.op, logical.SelectOp):
+    if not isinstance(logits.owner, logical.SelectOp):
         return None
-    seen, scores, hidden = logits.op.operands
+    seen, scores, hidden = logits.owner.operands
     rank = tensor_info(logits.type).rank
     if splat_number(hidden) != float("-inf"):
         return None
-    if isinstance(seen, OpResult) and isinstance(seen.op, logical.BroadcastOp):
+    if isinstance(seen.owner, logical.BroadcastOp):
         # Of one matrix for all heads; a row that is repeated would be seen by all queries alike.
-        sizes, own = (tensor_info(value.type).shape[-2:] for value in (logits, seen.op.operand))
-        if tuple(seen.op.dimensions.get_values()) != (rank - 2, rank - 1) or sizes != own:
+        sizes, own = (tensor_info(value.type).shape[-2:] for value in (logits, seen.owner.operand))
+        if tuple(seen.owner.dimensions.get_values()) != (rank - 2, rank - 1) or sizes != own:
             return None
-        seen, rank = seen.op.operand, 2
-    if not isinstance(seen, OpResult):
+        seen, rank = seen.owner.operand, 2
+    if not isinstance(seen.owner, logical.CompareOp) or seen.owner.predicate.data != "le":
         return None
-    if not isinstance(seen.op, logical.CompareOp) or seen.op.predicate.data != "le":
-        return None
-    past = _last_key(seen.op.rhs, rank - 2)
-    return (scores, past) if past is not None and _is_iota(seen.op.lhs, rank - 1) else None
+    past = _last_key(seen.owner.rhs, rank - 2)
+    return (scores, past) if past is not None and _is_iota(seen.owner.lhs, rank - 1) else None
 
 
 def _last_key(value: SSAValue, axis: int) -> int | None:
     """`past` of the coordinate along `axis` plus `past`, 0 or more; None if `value` is something else."""
     if _is_iota(value, axis):
         return 0
-    if not isinstance(value, OpResult) or not isinstance(value.op, logical.AddOp):
+    if not isinstance(value.owner, logical.AddOp):
         return None
-    number = splat_number(value.op.rhs)
-    return int(number) if number is not None and number >= 0 and _is_iota(value.op.lhs, axis) else None
+    number = splat_number(value.owner.rhs)
+    return int(number) if number is not None and number >= 0 and _is_iota(value.owner.lhs, axis) else None
 
 
 def _is_iota(value: SSAValue, axis: int) -> bool:
-    if not isinstance(value, OpResult) or not isinstance(value.op, logical.IotaOp):
+    if not isinstance(value.owner, logical.IotaOp):
         return False
-    return value.op.axis.value.data == axis
+    return value.owner.axis.value.data == axis
 
 
 def _scaled_product(value: SSAValue) -> tuple[logical.MatmulOp | None, float]:
@@ -318,13 +316,13 @@ _Op = TypeVar("_Op", bound=Operation)
 
 
 def _expect(value: SSAValue, op_class: type[_Op], problem: str) -> _Op:
-    if isinstance(value, OpResult) and isinstance(value.op, op_class):
-        return value.op
+    if isinstance(value.owner, op_class):
+        return value.owner
     raise NoAttention(f"its left operand {problem}" if problem else "its exponentials are not of differences")
 
 
 def _unspread(value: SSAValue) -> SSAValue:
     """A reduction before the broadcast that repeats it."""
-    if isinstance(value, OpResult) and isinstance(value.op, logical.BroadcastOp):
-        return value.op.operand
+    if isinstance(value.owner, logical.BroadcastOp):
+        return value.owner.operand
     return value

@@ -290,7 +290,7 @@ class _Indexing:
 
 
 def _is_constant(value: SSAValue) -> bool:
-    return isinstance(value, OpResult) and isinstance(value.op, logical.ConstantOp)
+    return isinstance(value.owner, logical.ConstantOp)
 
 
 def _without_units(index: Index, source: SSAValue, target: SSAValue) -> Index:

@@ -171,8 +171,8 @@ def _signature(block: Block, ops: Sequence[Operation]) -> tuple[tuple[str, ...],
 
 
 def _operand_name(value: SSAValue, names: Mapping[SSAValue, str]) -> str:
-    if isinstance(value, OpResult) and isinstance(value.op, logical.BroadcastOp):
-        return names.get(value.op.operand, "c") + "^"
+    if isinstance(value.owner, logical.BroadcastOp):
+        return names.get(value.owner.operand, "c") + "^"
     return names.get(value, "c")
 
 
@@ -201,7 +201,7 @@ def _contraction(matmul: logical.MatmulOp, ops: Sequence[Operation], results: in
         return "gemm", attrs
     arithmetic = [op for op in ops if op.has_trait(logical.Elementwise)]
     bias = [op for op in arithmetic if _adds(op, _is_row)]
-    residual = [op for op in arithmetic if _adds(op, _is_whole)]
+    residual = [op for op in arithmetic if _adds(op, lambda value: isinstance(value, BlockArgument))]
     rest = tuple(_short(op) for op in arithmetic if op not in bias and op not in residual)
     attrs["bias"] = FLAGS[bool(bias)]
     attrs["residual"] = FLAGS[bool(residual)]
@@ -232,15 +232,11 @@ def _adds(op: Operation, what: Callable[[SSAValue], bool]) -> bool:
 
 def _is_row(value: SSAValue) -> bool:
     """A block argument broadcast along its last dim only."""
-    if not isinstance(value, OpResult) or not isinstance(value.op, logical.BroadcastOp):
+    if not isinstance(value.owner, logical.BroadcastOp):
         return False
-    source = value.op.operands[0]
+    source = value.owner.operands[0]
     last = tensor_info(value.type).rank - 1
-    return isinstance(source, BlockArgument) and tuple(value.op.dimensions.get_values()) == (last,)
-
-
-def _is_whole(value: SSAValue) -> bool:
-    return isinstance(value, BlockArgument)
+    return isinstance(source, BlockArgument) and tuple(value.owner.dimensions.get_values()) == (last,)
 
 
 def _none(ops: Sequence[Operation]) -> Attrs | None:
@@ -291,9 +287,9 @@ def _layer_norm(ops: Sequence[Operation]) -> Attrs | None:
 
 def _spread_along(value: SSAValue, axes: Sequence[int]) -> bool:
     """Whether a scale or bias of the dims `axes` is repeated over the other dims."""
-    if not isinstance(value, OpResult) or not isinstance(value.op, logical.BroadcastOp):
+    if not isinstance(value.owner, logical.BroadcastOp):
         return True
-    return tuple(value.op.dimensions.get_values()) == tuple(axes)
+    return tuple(value.owner.dimensions.get_values()) == tuple(axes)
 
 
 def _sgd_step(ops: Sequence[Operation]) -> Attrs | None:
@@ -309,9 +305,9 @@ def _sgd_step(ops: Sequence[Operation]) -> Attrs | None:
 
 def _broadcast_argument(value: SSAValue) -> int | None:
     """Number of the block argument of one element that `value` broadcasts."""
-    if not isinstance(value, OpResult) or not isinstance(value.op, logical.BroadcastOp):
+    if not isinstance(value.owner, logical.BroadcastOp):
         return None
-    source = value.op.operand
+    source = value.owner.operand
     return (
         source.index if isinstance(source, BlockArgument) and tensor_info(source.type).elements == 1 else None
     )

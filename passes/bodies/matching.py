@@ -19,14 +19,14 @@ def splat_number(value: SSAValue) -> float | None:
     """The number of a splat constant; of a float the shortest decimal that its type rounds to it, so that 1e-5 is
     1e-5 in every type.
     """
-    if not isinstance(value, OpResult) or not isinstance(value.op, logical.ConstantOp):
+    if not isinstance(value.owner, logical.ConstantOp):
         return None
-    number = splat_value(value.op)
-    return float(str(value.op.array.dtype.type(number))) if isinstance(number, float) else number
+    number = splat_value(value.owner)
+    return float(str(value.owner.array.dtype.type(number))) if isinstance(number, float) else number
 
 
 def _is_splat(value: SSAValue) -> bool:
-    return isinstance(value, OpResult) and isinstance(value.op, logical.ConstantOp) and value.op.is_splat
+    return isinstance(value.owner, logical.ConstantOp) and value.owner.is_splat
 
 
 _IOTA_LIKE = (logical.CompareOp, logical.AddOp, logical.SubOp, logical.MulOp, logical.AndOp, logical.OrOp)
@@ -56,8 +56,8 @@ def only_reader(value: SSAValue) -> Operation | None:
 
 def without_casts(value: SSAValue) -> SSAValue:
     """The value before casts from float to float, which only change how it is rounded."""
-    while isinstance(value, OpResult) and isinstance(value.op, logical.CastOp):
-        source = value.op.operand
+    while isinstance(value.owner, logical.CastOp):
+        source = value.owner.operand
         if not (element_of(source.type).is_float and element_of(value.type).is_float):
             break
         value = source
@@ -66,9 +66,9 @@ def without_casts(value: SSAValue) -> SSAValue:
 
 def spread_over(value: SSAValue, axes: Sequence[int]) -> bool:
     """Whether a reduction over `axes` is repeated along them, and not along others of the same size."""
-    if not isinstance(value, OpResult) or not isinstance(value.op, logical.BroadcastOp):
+    if not isinstance(value.owner, logical.BroadcastOp):
         return True
-    rank, dims = tensor_info(value.type).rank, tuple(value.op.dimensions.get_values())
+    rank, dims = tensor_info(value.type).rank, tuple(value.owner.dimensions.get_values())
     return dims in (tuple(range(rank)), tuple(dim for dim in range(rank) if dim not in axes))
 
 

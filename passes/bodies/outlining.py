@@ -164,8 +164,8 @@ class _BodyBuilder:
 
 def argument_hint(value: SSAValue) -> str | None:
     """Interface values and constants are called by their name and id, whatever the text called them."""
-    if isinstance(value, OpResult) and isinstance(value.op, logical.ConstantOp):
-        return value_hint(id_of(value.op))
+    if isinstance(value.owner, logical.ConstantOp):
+        return value_hint(id_of(value.owner))
     function = value.owner.parent_op() if isinstance(value, BlockArgument) else None
     if not isinstance(value, BlockArgument) or not isinstance(function, func.FuncOp):
         return value.name_hint

@@ -96,7 +96,11 @@ def products_of(block: Block, given: Container[SSAValue]) -> Products | None:
     order = [op for op in block.ops if op.results and op.results[0] not in given]
     matmuls = tuple(op for op in order if isinstance(op, logical.MatmulOp))
     last = block.last_op
-    if not isinstance(last, YieldOp) or not matmuls or not _are_alike(matmuls):
+    if (
+        not isinstance(last, YieldOp)
+        or not matmuls
+        or not all(are_alike(matmuls[0], matmul) for matmul in matmuls[1:])
+    ):
         return None
     if any(matmul.rhs not in given for matmul in matmuls):
         return None
@@ -113,10 +117,6 @@ def products_of(block: Block, given: Container[SSAValue]) -> Products | None:
 
 def _reduces(ops: Sequence[Operation]) -> bool:
     return any(op.has_trait(logical.Reduction) for op in ops)
-
-
-def _are_alike(matmuls: Sequence[logical.MatmulOp]) -> bool:
-    return all(are_alike(matmuls[0], matmul) for matmul in matmuls[1:])
 
 
 def are_alike(one: logical.MatmulOp, other: logical.MatmulOp) -> bool:

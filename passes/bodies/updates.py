@@ -219,7 +219,7 @@ def _named(value: SSAValue, names: Mapping[SSAValue, object]) -> object:
     if isinstance(value.op, logical.ConstantOp):
         return ("c", splat_value(value.op), element_of(value.type))
     number = value.op.operands[0]
-    is_constant = isinstance(number, OpResult) and isinstance(number.op, logical.ConstantOp)
+    is_constant = isinstance(number.owner, logical.ConstantOp)
     return _named(number, names) if is_constant else number
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import TypeGuard
 
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 from aicf.dialects.emit_types import contiguous_strides
 from aicf.dialects.logical import BroadcastOp, ConcatOp, ReshapeOp, SliceOp, TransposeOp, WindowOp, int_values
@@ -98,6 +98,13 @@ class View:
                 return self.windows(shape, int_values(op.strides), int_values(op.dilations))
             case _:
                 return None
+
+
+def before_reshapes(value: SSAValue) -> SSAValue:
+    """The value that reshapes, if there are any, show in another shape."""
+    while isinstance(value.owner, ReshapeOp):
+        value = value.owner.operand
+    return value
 
 
 def view_after(chain: Sequence[Operation], last: View | None = None) -> View | None:

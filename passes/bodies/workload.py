@@ -6,7 +6,7 @@ select, generate, lower and verify all come here, so they agree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from weakref import WeakKeyDictionary
@@ -19,7 +19,7 @@ from aicf.backends.common.kernel import AnyKernel
 from aicf.backends.common.workload import OperandInfo, Workload
 from aicf.backends.registry import get_kernels
 from aicf.dialects import logical
-from aicf.dialects.emit import PREPARE, BindOp, GroupOp, ResolvedOp, buffer_of
+from aicf.dialects.emit import PREPARE, BindOp, BodyOp, GroupOp, ResolvedOp, buffer_of
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import KernelAttr, TargetAttr, canonical_strides
 from aicf.dialects.kinds import KINDS
@@ -228,6 +228,12 @@ def origin_of(value: SSAValue) -> tuple[str, bool]:
 def _may_pack(function: func.FuncOp, module: Operation | None) -> bool:
     is_allowed = not isinstance(module, ModuleOp) or execution_of(module).prepared_weights
     return is_allowed and function.sym_name.data != PREPARE
+
+
+def body_of(instruction: ResolvedOp, table: Mapping[str, Operation]) -> BodyOp | None:
+    """What says what an instruction computes, among the symbols of its module; None if it names no body of these."""
+    body = None if instruction.body is None else table.get(symbol_name(instruction.body))
+    return body if isinstance(body, BodyOp) else None
 
 
 def argument_attrs(function: func.FuncOp, index: int) -> dict[str, StringAttr]:

@@ -7,10 +7,21 @@ from dataclasses import dataclass, field, replace
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, SymbolRefAttr
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
 
-from aicf.dialects.emit import BindOp, BodyOp, EdgeAttr, ProgramOp, ResolvedOp, SlotOp, ViewOp, symbols
+from aicf.dialects.emit import (
+    BindOp,
+    BodyOp,
+    EdgeAttr,
+    ProgramOp,
+    ResolvedOp,
+    SlotOp,
+    ViewOp,
+    buffer_of,
+    symbols,
+)
 from aicf.dialects.emit_types import BufferType, alias_pairs
 from aicf.passes.analysis.accesses import Access, accesses_by_root, region_of
 from aicf.passes.analysis.happens_before import HappensBefore
@@ -276,40 +287,35 @@ def _try_reuse(
 
 def _move(slot: _Root, buffer: SSAValue) -> None:
     """Replaces a slot by a buffer of at least its size, through a view if the types differ."""
-    assert isinstance(slot.buffer.type, BufferType) and isinstance(buffer.type, BufferType)
-    wanted, given = slot.buffer.type, buffer.type
+    wanted, given = buffer_of(slot.buffer), buffer_of(buffer)
     if (wanted.get_shape(), wanted.get_strides()) != (given.get_shape(), given.get_strides()):
-        view = ViewOp(buffer, 0, BufferType(wanted.get_shape(), wanted.element_type, given.space.data))
-        view.buffer.name_hint = slot.buffer.name_hint
-        assert slot.parent is not None
-        slot.parent.insert_op_before(view, slot)
-        buffer = view.buffer
+        buffer = _view_before(slot, buffer, 0, slot.buffer)
     _retype_views(slot.buffer, buffer)
     slot.buffer.replace_all_uses_with(buffer)
-    slot.detach()
-    slot.erase()
+    Rewriter.erase_op(slot)
 
 
 def _retype_views(old: SSAValue, new: SSAValue) -> None:
     """Views of a slot that moves to a bind live in the bind's space."""
-    assert isinstance(new.type, BufferType)
     for use in list(old.uses):
         view = use.operation
         if isinstance(view, ViewOp):
-            type_ = view.buffer.type
-            assert isinstance(type_, BufferType)
-            moved = ViewOp(
-                new,
-                view.offset.value.data,
-                BufferType(type_.get_shape(), type_.element_type, new.type.space.data, type_.get_strides()),
-            )
-            moved.buffer.name_hint = view.buffer.name_hint
-            assert view.parent is not None
-            view.parent.insert_op_before(moved, view)
-            _retype_views(view.buffer, moved.buffer)
-            view.buffer.replace_all_uses_with(moved.buffer)
-            view.detach()
-            view.erase()
+            strides = buffer_of(view.buffer).get_strides()
+            moved = _view_before(view, new, view.offset.value.data, view.buffer, strides)
+            _retype_views(view.buffer, moved)
+            view.buffer.replace_all_uses_with(moved)
+            Rewriter.erase_op(view)
+
+
+def _view_before(
+    op: Operation, buffer: SSAValue, offset: int, like: SSAValue, strides: Sequence[int] | None = None
+) -> SSAValue:
+    """What `like` shows, seen in `buffer`, where that lies: a view before `op`."""
+    type_, space = buffer_of(like), buffer_of(buffer).space.data
+    view = ViewOp(buffer, offset, BufferType(type_.get_shape(), type_.element_type, space, strides))
+    view.buffer.name_hint = like.name_hint
+    Rewriter.insert_op(view, InsertPoint.before(op))
+    return view.buffer
 
 
 def _remove(module: ModuleOp, program: ProgramOp, copies: Sequence[ResolvedOp]) -> None:
@@ -331,12 +337,10 @@ def _remove(module: ModuleOp, program: ProgramOp, copies: Sequence[ResolvedOp]) 
 def _erase(instruction: ResolvedOp) -> None:
     """Erases an instruction, with the views that it alone had."""
     views = [operand.owner for operand in (*instruction.ins, *instruction.outs)]
-    instruction.detach()
-    instruction.erase()
+    Rewriter.erase_op(instruction)
     for view in views:
         if isinstance(view, ViewOp) and not view.buffer.uses:
-            view.detach()
-            view.erase()
+            Rewriter.erase_op(view)
 
 
 def _drop_bodies(module: ModuleOp, references: Set[SymbolRefAttr]) -> None:
@@ -348,5 +352,4 @@ def _drop_bodies(module: ModuleOp, references: Set[SymbolRefAttr]) -> None:
     for reference in references - used:
         body = table.get(symbol_name(reference))
         if isinstance(body, BodyOp):
-            body.detach()
-            body.erase()
+            Rewriter.erase_op(body)

@@ -13,12 +13,12 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Operation, SSAValue
 
 from aicf.dialects import logical
-from aicf.dialects.emit import PREPARE, BindOp, BodyOp, ProgramOp, ResolvedOp, buffer_of, symbols
+from aicf.dialects.emit import PREPARE, BindOp, ProgramOp, ResolvedOp, buffer_of, symbols
 from aicf.dialects.emit_types import KernelAttr
 from aicf.dialects.json_values import json_value
 from aicf.dialects.kinds import KINDS
 from aicf.passes.analysis.accesses import region_of
-from aicf.passes.bodies.workload import symbol_name
+from aicf.passes.bodies.workload import body_of
 from aicf.passes.layout.layout_graph import lies_last, multiplies
 from aicf.passes.support.policy import execution_of, policy_of, without_bucket
 from aicf.passes.support.programs import programs
@@ -77,8 +77,7 @@ def members_by_instruction(module: ModuleOp) -> dict[ResolvedOp, tuple[str, ...]
 
 def _members(instruction: ResolvedOp, table: Mapping[str, Operation]) -> tuple[str, ...]:
     """The ids of the ops in an instruction's body; a constant feeds any number of groups and counts for none."""
-    body = None if instruction.body is None else table.get(symbol_name(instruction.body))
-    if not isinstance(body, BodyOp):
+    if (body := body_of(instruction, table)) is None:
         return ()
     ops = (op for op in body.body.block.ops if not isinstance(op, logical.ConstantOp))
     ids = (op.attributes.get(logical.ID_ATTR) for op in ops)
@@ -96,12 +95,8 @@ def _layouts(module: ModuleOp) -> dict[str, str]:
     for program in programs(module):
         for op in program.instructions if program.sym_name.data != PREPARE else ():
             could |= KINDS[op.kind.data].is_windowed
-            body = None if op.body is None else table.get(symbol_name(op.body))
-            if (
-                isinstance(body, BodyOp)
-                and not multiplies(body.body.block)
-                and any(map(_is_written_last, op.outs))
-            ):
+            body = body_of(op, table)
+            if body is not None and not multiplies(body.body.block) and any(map(_is_written_last, op.outs)):
                 last[op.instruction.data] = CHANNELS_LAST
     return {EVERY_VALUE: ROW_MAJOR, **last} if could or last else {}
 

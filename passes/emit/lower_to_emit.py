@@ -37,7 +37,7 @@ from aicf.dialects.types import tensor_info
 from aicf.errors import PlanError
 from aicf.passes.bodies.buffer_aliasing import alias_of, check_written_in_place
 from aicf.passes.bodies.view_folding import FoldedOperand
-from aicf.passes.bodies.views import View, is_rearrangement
+from aicf.passes.bodies.views import View, before_reshapes, is_rearrangement
 from aicf.passes.bodies.workload import (
     argument_attrs,
     body_symbol,
@@ -61,7 +61,7 @@ from aicf.passes.emit.weight_packing import (
     viewed,
 )
 from aicf.passes.support.identity import value_hint
-from aicf.passes.support.interface import argument_entry, counts_of, meta_attrs
+from aicf.passes.support.interface import argument_entry, counts_of, functions, meta_attrs
 from aicf.passes.support.ledger import microseconds
 from aicf.passes.support.policy import execution_of
 from aicf.passes.support.works_on import FUNCTIONS
@@ -83,15 +83,15 @@ class LowerToEmitPass(ModulePass):
     works_on = FUNCTIONS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        every = [f for f in op.body.block.ops if isinstance(f, func.FuncOp) and not f.is_declaration]
-        functions = [function for function in every if function.sym_name.data != PREPARE]
-        execution_of(op).check_bindings({name for function in functions for name in boundary_names(function)})
+        every = functions(op)
+        models = [function for function in every if function.sym_name.data != PREPARE]
+        execution_of(op).check_bindings({name for function in models for name in boundary_names(function)})
         for function in every:
-            if function not in functions:
+            if function not in models:
                 _replace(function, _Bufferizer(op, function, None).run())
         prepare = Prepare(op, target_of(op), self.name)
-        programs = [_Bufferizer(op, function, prepare).run() for function in functions]
-        for function, program in zip(functions, programs, strict=True):
+        programs = [_Bufferizer(op, function, prepare).run() for function in models]
+        for function, program in zip(models, programs, strict=True):
             _replace(function, program)
         prepare.finish()
         keep_for_a_while(prepare.program, programs)
@@ -148,8 +148,12 @@ class _Bufferizer:
         return self.program
 
     def _add_bind(self, bind: BindOp) -> SSAValue:
+        """Adds a bind after the others, before the instructions lowered so far."""
         bind.buffer.name_hint = value_hint(bind.bind_name.data)
-        self.block.add_op(bind)
+        if self.last_bind is None:
+            self.block.add_op(bind)
+        else:
+            self.block.insert_op_after(bind, self.last_bind)
         self.last_bind = bind
         return bind.buffer
 
@@ -189,8 +193,7 @@ class _Bufferizer:
 
     def _claim(self, value: SSAValue, buffer: SSAValue) -> None:
         """Has the group that produces `value` (through reshapes) write straight into `buffer`."""
-        while isinstance(value, OpResult) and isinstance(value.op, logical.ReshapeOp):
-            value = value.op.operands[0]
+        value = before_reshapes(value)
         self.outputs[value] = (buffer, View.whole(tensor_info(value.type).shape))
 
     def _constant(self, op: logical.ConstantOp) -> SSAValue:
@@ -200,17 +203,7 @@ class _Bufferizer:
         type_ = cast(TensorType[AnyDenseElement], op.result.type)
         value = DenseIntOrFPElementsAttr(type_, op.value.data)
         bind = BindOp("const", id_.data, buffer_type(op.result.type, "const"), value=value)
-        self.buffers[op.result] = self._add_late_bind(bind)
-        return bind.buffer
-
-    def _add_late_bind(self, bind: BindOp) -> SSAValue:
-        """Adds a bind after the others, before the instructions lowered so far."""
-        bind.buffer.name_hint = value_hint(bind.bind_name.data)
-        if self.last_bind is None:
-            self.block.add_op(bind)
-        else:
-            self.block.insert_op_after(bind, self.last_bind)
-        self.last_bind = bind
+        self.buffers[op.result] = self._add_bind(bind)
         return bind.buffer
 
     def _lower_group(self, group: GroupOp) -> None:
@@ -226,7 +219,7 @@ class _Bufferizer:
             self._result(result, view) for result, view in zip(group.results, group_work.results, strict=True)
         ]
         ws = self._workspace(parts)
-        body = BodyOp(body_symbol(group.id.data), _detached(work.body))
+        body = BodyOp(body_symbol(group.id.data), Region(work.body))
         self.module.body.block.insert_op_before(body, self.function)
         op = ResolvedOp(
             work.kind,
@@ -253,8 +246,8 @@ class _Bufferizer:
         if layout is None:
             held = self.buffers.get(alias_of(value).whole)
             if held is None:
-                assert isinstance(value, OpResult) and isinstance(value.op, logical.ConstantOp)
-                held = self._constant(value.op)
+                assert isinstance(value.owner, logical.ConstantOp)
+                held = self._constant(value.owner)
             return viewed(self.block, held, operand.view)
         assert isinstance(value, BlockArgument)
         name = argument_attrs(self.function, value.index)[logical.NAME_ATTR].data
@@ -266,7 +259,7 @@ class _Bufferizer:
     def _derived(self, made: BindOp) -> SSAValue:
         name = made.bind_name.data
         if name not in self.derived:
-            self.derived[name] = self._add_late_bind(BindOp("derived", name, buffer_of(made.buffer)))
+            self.derived[name] = self._add_bind(BindOp("derived", name, buffer_of(made.buffer)))
         return self.derived[name]
 
     def _result(self, result: OpResult, view: View) -> SSAValue:
@@ -295,7 +288,7 @@ class _Bufferizer:
     def _copy_updates(self) -> None:
         binds = {bind.bind_name.data: bind for bind in self.program.binds}
         for name, value in self.updates:
-            source = self.buffers[_before_reshapes(value)]
+            source = self.buffers[before_reshapes(value)]
             target = binds[name].buffer
             source = viewed(self.block, source, View.whole(buffer_of(target).get_shape()))
             self._add_copy(f"{name}.update", source, target, _sources_of(value) or [name])
@@ -317,21 +310,9 @@ class _Bufferizer:
         self.block.add_op(copy)
 
 
-def _before_reshapes(value: SSAValue) -> SSAValue:
-    while isinstance(value, OpResult) and isinstance(value.op, logical.ReshapeOp):
-        value = value.op.operands[0]
-    return value
-
-
 def _sources_of(value: SSAValue) -> list[str]:
-    base = _before_reshapes(value)
-    return _strings(base.op.src) if isinstance(base, OpResult) and isinstance(base.op, GroupOp) else []
-
-
-def _detached(block: Block) -> Region:
-    region = Region()
-    region.add_block(block)
-    return region
+    base = before_reshapes(value)
+    return _strings(base.owner.src) if isinstance(base.owner, GroupOp) else []
 
 
 def _copy_kernel(

@@ -9,6 +9,7 @@ from itertools import accumulate
 from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
 
 from aicf.dialects.emit import ProgramOp
 from aicf.passes.analysis.accesses import accesses_by_root
@@ -47,7 +48,9 @@ class PlanMemoryPass(ModulePass):
 
 
 def _plan(module: ModuleOp, program: ProgramOp, shared: bool) -> None:
-    _drop_untouched(program)
+    for slot in program.slots:
+        if not slot.buffer.uses:
+            Rewriter.erase_op(slot)
     order = HappensBefore(program)
     lifetimes = slot_lifetimes(accesses_by_root(program), order)
     bound = lower_bound(lifetimes, order)
@@ -73,13 +76,6 @@ def _plan(module: ModuleOp, program: ProgramOp, shared: bool) -> None:
 def _one_after_the_other(lifetimes: Sequence[Lifetime]) -> list[int]:
     starts = accumulate((life.size for life in lifetimes), initial=0)
     return [start for start, _ in zip(starts, lifetimes, strict=False)]
-
-
-def _drop_untouched(program: ProgramOp) -> None:
-    for slot in program.slots:
-        if not slot.buffer.uses:
-            slot.detach()
-            slot.erase()
 
 
 _TRIES = 32

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, count
+from itertools import chain
 from math import prod
 
 from xdsl.context import Context
@@ -32,7 +32,15 @@ from aicf.passes.bodies.workload import target_of, updated_names
 from aicf.passes.emit.parameters import ParameterValues, Stays, ids_of
 from aicf.passes.fusion.forming import FusionContext, form_group
 from aicf.passes.layout.materialize_views import break_chains, without_feeder
-from aicf.passes.support.identity import IdTable, merge_sources, op_id, set_identity, sources, value_hint
+from aicf.passes.support.identity import (
+    IdTable,
+    merge_sources,
+    op_id,
+    set_identity,
+    sources,
+    unused,
+    value_hint,
+)
 from aicf.passes.support.interface import (
     add_argument,
     arguments_of,
@@ -180,10 +188,7 @@ class _Prepared:
         """Notes in `here` what `op` gives in `@prepare`: of an op that is there, or of a copy."""
         key = _computes(op, here)
         if (made := self.known.get(key)) is None:
-            made = self.known[key] = op.clone(dict(here))
-            made.location = op.location
-            for old, new in zip(op.results, made.results, strict=True):
-                new.name_hint = old.name_hint
+            made = self.known[key] = op.clone(here)
             self.block.add_op(made)
         elif not isinstance(made, GroupOp):
             merge_sources(made, op)
@@ -238,7 +243,7 @@ class _Prepared:
         for each in self.crossings:
             is_new = each.made not in results
             if is_new:
-                results[each.made] = _unused(f"{each.params[0]}:{_name_of_result(each.made)}", taken)
+                results[each.made] = unused(f"{each.params[0]}:{_name_of_result(each.made)}", taken)
             name = results[each.made]
             mark_argument(each.function, each.argument.index, logical.NAME_ATTR, StringAttr(name))
             each.argument.name_hint = value_hint(name) or each.made.name_hint
@@ -283,14 +288,6 @@ def _stem(op: Operation) -> str:
 
 def _name_of_result(value: OpResult) -> str:
     return f"{name_of(value.op)}.{value.index}" if value.index else f"{name_of(value.op)}"
-
-
-def _unused(wanted: str, taken: set[str]) -> str:
-    """`wanted`, or where that is `taken` the same with a number after it; adds it to `taken`."""
-    names = chain([wanted], (f"{wanted}.{number}" for number in count(1)))
-    name = next(name for name in names if name not in taken)
-    taken.add(name)
-    return name
 
 
 def _computes(op: Operation, here: dict[SSAValue, SSAValue]) -> Hashable:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from itertools import chain, count
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
@@ -12,7 +11,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from aicf.dialects.logical import ID_ATTR
 from aicf.passes.bodies.matching import computed_from
 from aicf.passes.bodies.views import View
-from aicf.passes.support.identity import op_id
+from aicf.passes.support.identity import op_id, unused
 from aicf.passes.support.policy import without_bucket
 
 
@@ -77,18 +76,7 @@ class Inliner:
     def _copy(self, op: Operation) -> None:
         for operand in op.operands:
             self._operand(operand)
-        copy = op.clone(dict(self.here))
+        copy = op.clone(self.here)
         if (id_ := op_id(op)) is not None:
-            copy.attributes[ID_ATTR] = StringAttr(self._new_id(id_))
-        for old, new in zip(op.results, copy.results, strict=True):
-            new.name_hint = old.name_hint
-            self.here[old] = new
+            copy.attributes[ID_ATTR] = StringAttr(unused(without_bucket(id_), self.taken, "_", self.bucket))
         self.block.add_op(copy)
-
-    def _new_id(self, id_: str) -> str:
-        """The op's id in the function's bucket, numbered where another op has it."""
-        wanted = without_bucket(id_) + self.bucket
-        names = chain([wanted], (f"{without_bucket(id_)}_{number}{self.bucket}" for number in count(1)))
-        name = next(name for name in names if name not in self.taken)
-        self.taken.add(name)
-        return name

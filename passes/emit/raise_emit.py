@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from itertools import chain, count
+from itertools import chain
 
 from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, ModuleOp, StringAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
 
 from aicf.dialects import logical
 from aicf.dialects.emit import (
@@ -29,17 +30,18 @@ from aicf.dialects.emit import (
     symbols,
 )
 from aicf.dialects.emit_types import BufferType
-from aicf.dialects.types import dense_array, element_of, tensor
+from aicf.dialects.types import dense_array
 from aicf.errors import PlanError, PolicyError
 from aicf.passes.analysis.accesses import Region as Bytes
 from aicf.passes.analysis.accesses import region_of
 from aicf.passes.bodies.concat_reconstruction import Operand, Piece, Pieces, box_of, filling
 from aicf.passes.bodies.view_reconstruction import laid_out, view_ops
 from aicf.passes.bodies.views import View, is_view
-from aicf.passes.bodies.workload import symbol_name
+from aicf.passes.bodies.workload import body_of
 from aicf.passes.emit.decisions import Pins, decisions_of
 from aicf.passes.emit.prepared_values import Inliner, Origin, PreparedValues
-from aicf.passes.support.identity import invalid, set_identity, value_hint
+from aicf.passes.emit.weight_packing import tensor_of
+from aicf.passes.support.identity import invalid, set_identity, unused, value_hint
 from aicf.passes.support.policy import EXECUTION_ATTR, POLICY_ATTR
 from aicf.passes.support.programs import programs
 from aicf.passes.support.works_on import PROGRAMS
@@ -92,7 +94,7 @@ def _prepared(module: ModuleOp, taken: set[str]) -> PreparedValues:
         return PreparedValues()
     found = _Raiser(program, table, PreparedValues(), set(taken)).prepare()
     for instruction in program.instructions:  # what is inlined keeps its ids
-        if instruction.body is not None and (body := table.get(symbol_name(instruction.body))) is not None:
+        if (body := body_of(instruction, table)) is not None:
             taken -= _ids(body)
     return found
 
@@ -106,12 +108,7 @@ def _drop_emit(module: ModuleOp) -> None:
     ledger = find_ledger(module)
     for op in reversed(list(module.body.block.ops)):
         if op is ledger or isinstance(op, ProgramOp | BodyOp | KernelOp):
-            op.detach()
-            op.erase()
-
-
-def _tensor(type_: BufferType) -> Attribute:
-    return tensor(type_.get_shape(), element_of(type_.element_type))
+            Rewriter.erase_op(op)
 
 
 @dataclass
@@ -174,7 +171,7 @@ class _Raiser:
         return self._finish()
 
     def _argument(self, name: str, role: str, type_: BufferType, bind: BindOp | None = None) -> SSAValue:
-        argument = self.block.insert_arg(_tensor(type_), len(self.block.args))
+        argument = self.block.insert_arg(tensor_of(type_), len(self.block.args))
         argument.name_hint = value_hint(name)
         entry: dict[str, Attribute] = {
             logical.NAME_ATTR: StringAttr(name),
@@ -193,7 +190,7 @@ class _Raiser:
             self.held[bind] = self.params[name] = self._argument(name, role, type_, bind)
         elif role == "const":
             assert bind.value is not None
-            op = logical.ConstantOp(dense_array(bind.value), _tensor(type_))
+            op = logical.ConstantOp(dense_array(bind.value), tensor_of(type_))
             self._add(op, name, [name])
             self.held[bind] = op.result
 
@@ -244,7 +241,7 @@ class _Raiser:
                 instruction, f"'{instruction.instruction.data}' cannot be raised: {error}"
             ) from error
         for op in ops:
-            self._add(op, self._feeder_id(instruction), [s.data for s in instruction.src])
+            self._feed(op, instruction)
         return ops[-1].results[0] if ops else held
 
     def _view_of_derived(self, bind: BindOp, view: View) -> View:
@@ -252,14 +249,12 @@ class _Raiser:
         is_packed = buffer_of(bind.buffer).get_layout() is not None
         return self.prepared.origins[bind.bind_name.data].view if is_packed else view
 
-    def _new_id(self, wanted: str) -> str:
-        """`wanted`, numbered where another op has it, in the program's bucket."""
-        _, at, bucket = self.program.sym_name.data.partition("@")
-        names = chain([wanted], (f"{wanted}{number}" for number in count(1)))
-        return next(id_ for name in names if (id_ := f"{name}{at}{bucket}") not in self.taken)
+    def _feed(self, op: Operation, instruction: ResolvedOp) -> None:
+        """Adds a view, broadcast or constant that feeds `instruction`."""
+        self._add(op, self._feeder_id(instruction), [source.data for source in instruction.src])
 
     def _feeder_id(self, instruction: ResolvedOp) -> str:
-        """A new id for a view, broadcast or constant that feeds `instruction`; its bucket stays last."""
+        """A new id, with the bucket of the instruction last."""
         base, at, bucket = instruction.instruction.data.partition("@")
         while True:
             self.feeders += 1
@@ -269,9 +264,9 @@ class _Raiser:
                 return id_
 
     def _raise(self, instruction: ResolvedOp) -> None:
-        body = None if instruction.body is None else self.table.get(symbol_name(instruction.body))
+        body = body_of(instruction, self.table)
         name = instruction.instruction.data
-        if not isinstance(body, BodyOp):
+        if body is None:
             raise invalid(
                 instruction, f"'{name}' has no body, so nothing says what it means; run select-kernels"
             )
@@ -283,14 +278,11 @@ class _Raiser:
             if isinstance(op, YieldOp):
                 self._write(instruction, [values[value] for value in op.operands])
                 continue
-            clone = op.clone(dict(values))
-            for old, new in zip(op.results, clone.results, strict=True):
-                new.name_hint = old.name_hint
-                values[old] = new
+            clone = op.clone(values)
             if logical.ID_ATTR in op.attributes:
                 self.block.add_op(clone)
             else:
-                self._add(clone, self._feeder_id(instruction), [s.data for s in instruction.src])
+                self._feed(clone, instruction)
 
     def _write(self, instruction: ResolvedOp, results: Sequence[SSAValue]) -> None:
         for out, value in zip(instruction.outs, results, strict=True):
@@ -307,7 +299,7 @@ class _Raiser:
                     "that cannot be raised",
                 )
             for op in ops:
-                self._add(op, self._feeder_id(instruction), [s.data for s in instruction.src])
+                self._feed(op, instruction)
             if ops:
                 ops[-1].results[0].name_hint = value.name_hint
             elif is_view(value.owner):
@@ -326,7 +318,7 @@ class _Raiser:
         if box is None or ops is None:
             return False
         for op in ops:
-            self._add(op, self._feeder_id(instruction), [s.data for s in instruction.src])
+            self._feed(op, instruction)
         known = self.parts.get(region.root)
         if known is None or known.shape != shape:
             add = partial(self._add_concat, self._joined_name(region.root))
@@ -348,10 +340,8 @@ class _Raiser:
 
     def _only_copies(self, instruction: ResolvedOp) -> bool:
         """Whether no op of its body is one of the program's."""
-        body = None if instruction.body is None else self.table.get(symbol_name(instruction.body))
-        return isinstance(body, BodyOp) and not any(
-            logical.ID_ATTR in op.attributes for op in body.body.block.ops
-        )
+        body = body_of(instruction, self.table)
+        return body is not None and not any(logical.ID_ATTR in op.attributes for op in body.body.block.ops)
 
     def _joined_name(self, root: BindOp | SlotOp) -> str:
         """What a concatenation that fills a bind or slot is called. The name of what `@prepare` computes says which op
@@ -369,7 +359,8 @@ class _Raiser:
         id_: str | None,
         src: Sequence[str],
     ) -> None:
-        own = id_ or self._new_id(name)
+        _, at, bucket = self.program.sym_name.data.partition("@")
+        own = id_ or unused(name, self.taken, "", f"{at}{bucket}")
         self.taken.add(own)
         self.copies.add(op.result)
         set_identity(op, own, src or [own])
@@ -431,7 +422,7 @@ class _Raiser:
         """What the bind holds, in the bind's shape."""
         assert isinstance(bind.buffer.type, BufferType)
         value = self.held[bind]
-        if value.type == _tensor(bind.buffer.type):
+        if value.type == tensor_of(bind.buffer.type):
             return value
         op = logical.ReshapeOp(value, bind.buffer.type.get_shape())
         self._add(op, f"{bind.bind_name.data}.reshape", [bind.bind_name.data])

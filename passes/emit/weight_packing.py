@@ -31,7 +31,7 @@ from aicf.dialects.emit_types import BufferType, KernelAttr, LayoutAttr, TargetA
 from aicf.dialects.types import element_of, tensor, tensor_info
 from aicf.passes.bodies.views import View
 from aicf.passes.bodies.workload import body_symbol, descriptor
-from aicf.passes.support.identity import value_hint
+from aicf.passes.support.identity import unused, value_hint
 from aicf.passes.support.ledger import record_decision
 
 
@@ -107,7 +107,7 @@ class Prepare:
             self.params[param] = BindOp("param", param, buffer_type(packing.type_, "bound"), binding="direct")
             self.params[param].buffer.name_hint = value_hint(param)
             block.add_op(self.params[param])
-        name = self._name(param, layout)
+        name = unused(f"{param}:{layout.layout.data}", self.taken)
         source = viewed(block, self.params[param].buffer, packing.view)
         info = tensor_info(packing.type_)
         bind = BindOp(
@@ -133,16 +133,6 @@ class Prepare:
         )
         return bind
 
-    def _name(self, param: str, layout: LayoutAttr) -> str:
-        """`param:layout`, with a number where a bind or instruction of `@prepare` has that name."""
-        stem, count = f"{param}:{layout.layout.data}", 0
-        name = stem
-        while name in self.taken:
-            count += 1
-            name = f"{stem}.{count}"
-        self.taken.add(name)
-        return name
-
     def finish(self) -> None:
         """Adds the program to the module if anything needs preparing, binds first."""
         if not self.derived:
@@ -164,8 +154,7 @@ def drop_prepared_params(program: ProgramOp, prepare: Prepare) -> None:
     for bind in program.binds:
         read_elsewhere = bind.bind_name.data in prepare.params and bind.role.data in ("param", "derived")
         if read_elsewhere and bind.updated is None and not bind.buffer.uses:
-            bind.detach()
-            bind.erase()
+            Rewriter.erase_op(bind)
 
 
 def keep_for_a_while(prepare: ProgramOp, programs: Iterable[ProgramOp]) -> None:

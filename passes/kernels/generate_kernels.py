@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
@@ -15,6 +14,7 @@ from aicf.dialects.emit import GroupOp, ProgramOp, ResolvedOp, symbols
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.passes.bodies.workload import workload_of
 from aicf.passes.kernels.instructions import instruction_work
+from aicf.passes.support.interface import functions
 from aicf.passes.support.ledger import record_decision
 from aicf.passes.support.programs import programs
 from aicf.passes.support.works_on import until_phase
@@ -32,9 +32,7 @@ class GenerateKernelsPass(ModulePass):
     works_on = until_phase("final", "emit.group")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for function in list(op.body.block.ops):
-            if not isinstance(function, func.FuncOp) or function.is_declaration:
-                continue
+        for function in functions(op):
             for group in function.body.block.ops:
                 if isinstance(group, GroupOp) and group.kernel is not None and _is_open(group):
                     _generate(op, function, group, workload_of(group).work)

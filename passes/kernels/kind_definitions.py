@@ -145,18 +145,6 @@ class _Writer:
         return body.body.detach_block(self.block)
 
 
-def _add(writer: _Writer) -> SSAValue:
-    return writer.add(logical.AddOp(*writer.args))
-
-
-def _relu(writer: _Writer) -> SSAValue:
-    return writer.add(logical.ReluOp(writer.args[0]))
-
-
-def _copy(writer: _Writer) -> SSAValue:
-    return writer.args[0]
-
-
 def _bias_add(writer: _Writer) -> SSAValue:
     x, bias = writer.args
     return writer.add(logical.AddOp(x, writer.spread_row(bias, x, "bias.broadcast")))
@@ -166,10 +154,6 @@ def _matmul(writer: _Writer, part: str) -> SSAValue:
     transpose_a, transpose_b = bool(writer.integer("transpose_a")), bool(writer.integer("transpose_b"))
     a, b = writer.args[:2]
     return writer.add(logical.MatmulOp(a, b, transpose_a=transpose_a, transpose_b=transpose_b), part)
-
-
-def _gemm(writer: _Writer) -> SSAValue:
-    return _matmul(writer, "")
 
 
 _ACTIVATIONS: dict[str, Callable[[SSAValue], LogicalOp]] = {
@@ -228,17 +212,9 @@ _SGD_ORDER = {0: (2, 1), 1: (2, 0), 2: (0, 1)}
 """Indices of parameter and gradient by the index of the learning rate."""
 
 
-def _softmax(writer: _Writer) -> SSAValue:
-    return writer.add(logical.SoftmaxOp(writer.args[0], writer.integer("axis")))
-
-
 def _layer_norm(writer: _Writer) -> SSAValue:
     x, scale, bias = writer.args
     return writer.add(logical.LayerNormOp(x, scale, bias, writer.integer("axis"), writer.number("epsilon")))
-
-
-def _concat(writer: _Writer) -> SSAValue:
-    return writer.add(logical.ConcatOp(writer.args, writer.integer("axis")))
 
 
 @dataclass(frozen=True)
@@ -254,15 +230,19 @@ def _fixed(*names: str) -> Callable[[_Writer], tuple[str, ...]]:
 
 
 _BODIES: dict[str, _Row] = {
-    "add": _Row(_add, _fixed("a", "b")),
-    "relu": _Row(_relu, _fixed("x")),
-    "gemm": _Row(_gemm, _fixed("a", "b")),
+    "add": _Row(lambda writer: writer.add(logical.AddOp(*writer.args)), _fixed("a", "b")),
+    "relu": _Row(lambda writer: writer.add(logical.ReluOp(writer.args[0])), _fixed("x")),
+    "gemm": _Row(lambda writer: _matmul(writer, ""), _fixed("a", "b")),
     "bias_add": _Row(_bias_add, _fixed("x", "bias")),
     "reduce_sum": _Row(_reduce_sum, _fixed("x")),
     "sgd_step": _Row(_sgd_step, _fixed("parameter", "gradient", "learning rate")),
-    "copy": _Row(_copy, _fixed("x")),
+    "copy": _Row(lambda writer: writer.args[0], _fixed("x")),
     "layernorm_fwd": _Row(_layer_norm, _fixed("x", "scale", "bias")),
     "gemm_epilogue": _Row(_gemm_epilogue, _epilogue_names),
-    "softmax": _Row(_softmax, _fixed("x")),
-    "concat": _Row(_concat, lambda writer: None),
+    "softmax": _Row(
+        lambda writer: writer.add(logical.SoftmaxOp(writer.args[0], writer.integer("axis"))), _fixed("x")
+    ),
+    "concat": _Row(
+        lambda writer: writer.add(logical.ConcatOp(writer.args, writer.integer("axis"))), lambda writer: None
+    ),
 }

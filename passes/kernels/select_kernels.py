@@ -26,6 +26,7 @@ from aicf.passes.kernels.instructions import Filler
 from aicf.passes.kernels.measured import Measurements, Variant
 from aicf.passes.kernels.staging import staging_us
 from aicf.passes.support.identity import position_of
+from aicf.passes.support.interface import functions
 from aicf.passes.support.ledger import microseconds, record_decision
 from aicf.passes.support.policy import policy_of, with_stems, without_bucket
 from aicf.passes.support.programs import programs
@@ -72,9 +73,8 @@ class SelectKernelsPass(ModulePass):
         if measured.table is not None:
             header = measured.table.header
             record_decision(op, self.name, ["module"], f"times measured on {header.device}", "option tuning")
-        for function in op.body.block.ops:
-            if isinstance(function, func.FuncOp) and not function.is_declaration:
-                chooser.choose_for_groups(function)
+        for function in functions(op):
+            chooser.choose_for_groups(function)
         chooser.choose_for_instructions(
             [program for program in programs(op) if program.phase.data != "final"]
         )

@@ -24,7 +24,7 @@ from aicf.passes.bodies.matching import is_iota_like, only_reader
 from aicf.passes.bodies.outlining import id_of, is_rematerializable, outline, sources_of
 from aicf.passes.bodies.view_folding import reads_in_memory
 from aicf.passes.bodies.view_reconstruction import view_ops
-from aicf.passes.bodies.views import View, is_view
+from aicf.passes.bodies.views import View, before_reshapes, is_view
 from aicf.passes.bodies.workload import result_attrs, target_of
 from aicf.passes.fusion.forming import FusionContext, form_group, fusion_contexts
 from aicf.passes.support.identity import derived_id, op_id, set_identity, sources
@@ -278,7 +278,7 @@ def _copy_returns(context: FusionContext) -> None:
     for index, given in enumerate(list(terminator.operands)):
         terminator.operands[index] = value = _as_reshape(given, context)
         reason = _copy_reason(value, index, context.function, seen)
-        seen.add(_computed(value))
+        seen.add(before_reshapes(value))
         if reason is None:
             continue
         copy = _returned_copy(terminator.operands[index], index, context, reason)
@@ -287,29 +287,22 @@ def _copy_returns(context: FusionContext) -> None:
 
 def _as_reshape(value: SSAValue, context: FusionContext) -> SSAValue:
     """A returned broadcast or window that repeats and moves nothing as the reshape that it is, others as they are."""
-    if not isinstance(value, OpResult) or not isinstance(value.op, logical.BroadcastOp | logical.WindowOp):
+    if not isinstance(value.owner, logical.BroadcastOp | logical.WindowOp):
         return value
-    source = tensor_info(value.op.operand.type)
-    view = View.whole(source.shape).then(value.op)
-    if view is None or not view.is_whole or source.elements != value.op.info.elements:
+    source = tensor_info(value.owner.operand.type)
+    view = View.whole(source.shape).then(value.owner)
+    if view is None or not view.is_whole or source.elements != value.owner.info.elements:
         return value
-    reshape = logical.ReshapeOp(value.op.operand, view.shape)
-    set_identity(reshape, derived_id(id_of(value.op), "reshape"), sources(value.op))
+    reshape = logical.ReshapeOp(value.owner.operand, view.shape)
+    set_identity(reshape, derived_id(id_of(value.owner), "reshape"), sources(value.owner))
     reshape.result.name_hint = value.name_hint
-    context.function.body.block.insert_op_after(reshape, value.op)
+    context.function.body.block.insert_op_after(reshape, value.owner)
     context.renumber()
     return reshape.result
 
 
-def _computed(value: SSAValue) -> SSAValue:
-    """The value before reshapes."""
-    while isinstance(value, OpResult) and isinstance(value.op, logical.ReshapeOp):
-        value = value.op.operands[0]
-    return value
-
-
 def _copy_reason(value: SSAValue, index: int, function: func.FuncOp, seen: set[SSAValue]) -> str | None:
-    base = _computed(value)
+    base = before_reshapes(value)
     updates = result_attrs(function, index).get(logical.UPDATES_ATTR)
     if updates is not None and logical.NAME_ATTR not in result_attrs(function, index):
         if isinstance(base, BlockArgument) or is_rematerializable(base.owner):  # pyright: ignore[reportArgumentType]

@@ -84,9 +84,7 @@ def _body(group: GroupOp, turns: _Turns) -> Block:
     for op in group.body.block.ops:
         if isinstance(op, YieldOp):
             continue
-        block.add_op(copy := op.clone(inner))
-        for old, new in zip(op.results, copy.results, strict=True):
-            inner[old], new.name_hint = new, old.name_hint
+        block.add_op(op.clone(inner))
     given = [inner[value] for value in yielded(group.body.block)]
     block.add_op(
         YieldOp(

@@ -85,7 +85,9 @@ class LayoutSearch:
                 (group, why) for group in self.component.groups if (why := self.prices.why_not(group, kept))
             ]
             dropped = {
-                producer: _said(group, why) for group, why in bad for producer in self._movable(group, kept)
+                producer: f"'{group.id.data}' cannot run there: {why}"
+                for group, why in bad
+                for producer in self._movable(group, kept)
             }
             if not dropped:
                 return frozenset(kept), refused
@@ -116,7 +118,3 @@ class LayoutSearch:
     @property
     def _is_exhausted(self) -> bool:
         return self.prices.evaluations >= BUDGET
-
-
-def _said(group: GroupOp, why: str) -> str:
-    return f"'{group.id.data}' cannot run there: {why}"

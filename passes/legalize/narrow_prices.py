@@ -106,8 +106,7 @@ class ProductPrices:
             for other in op.operands:
                 if other not in inner:  # zero points that are 0
                     inner[other] = body.splat(0, other, "")
-            body.block.add_op(copy := op.clone(inner))
-            inner[op.results[0]] = copy.results[0]
+            body.block.add_op(op.clone(inner))
         return self._us(body, inner[operand.value], [("temp", False)])
 
     def _centering(self, operand: Dequantised, is_made_here: bool) -> float:

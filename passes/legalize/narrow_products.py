@@ -15,7 +15,7 @@ from xdsl.pattern_rewriter import PatternRewriter
 
 from aicf.dialects import logical
 from aicf.dialects.emit import PREPARE, symbols
-from aicf.dialects.logical import LogicalOp, int_values
+from aicf.dialects.logical import LogicalOp
 from aicf.dialects.types import tensor_info
 from aicf.passes.bodies.attention import NoAttention, attention_ending_in
 from aicf.passes.bodies.outlining import id_of
@@ -74,19 +74,8 @@ class _Product:
 
     def widening(self, lhs: SSAValue, rhs: SSAValue) -> LogicalOp:
         """The product of integers."""
-        op = self.op
-        if isinstance(op, logical.MatmulOp):
-            flags = {"transpose_a": op.transpose_a is not None, "transpose_b": op.transpose_b is not None}
-            return logical.MatmulOp(lhs, rhs, **flags, widening=True)
-        return logical.ConvOp(
-            *(lhs, rhs, None),
-            strides=int_values(op.strides),
-            low=int_values(op.low),
-            high=int_values(op.high),
-            dilations=int_values(op.dilations),
-            groups=op.groups.value.data,
-            widening=True,
-        )
+        bias = (None,) if isinstance(self.op, logical.ConvOp) else ()
+        return self.op.of_operands(lhs, rhs, *bias, widening=True)
 
     def against(self) -> str | None:
         """Why it is none of integers, whatever that would take."""

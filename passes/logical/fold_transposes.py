@@ -38,12 +38,10 @@ def _fold_transposes(module: ModuleOp, matmul: MatmulOp) -> None:
     folded = {name: op for name, op in (("transpose_a", lhs), ("transpose_b", rhs)) if op is not None}
     if not folded:
         return
-    replacement = MatmulOp(
+    replacement = matmul.of_operands(
         matmul.lhs if lhs is None else lhs.operand,
         matmul.rhs if rhs is None else rhs.operand,
-        transpose_a=(matmul.transpose_a is not None) != (lhs is not None),
-        transpose_b=(matmul.transpose_b is not None) != (rhs is not None),
-        widening=matmul.widening is not None,
+        **{flag: flag not in matmul.properties for flag in folded},
     )
     replace_with_op(PatternRewriter(matmul), matmul, replacement, *folded.values())
     for flag, transpose in folded.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from xdsl.ir import Block, Operation, OpResult, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from aicf.dialects import logical
@@ -31,8 +31,8 @@ def eliminate(block: Block, held: Collection[SSAValue], ids: IdTable) -> None:
             saves.append(op)
             continue
         for index, operand in enumerate(op.operands):
-            if isinstance(operand, OpResult) and isinstance(operand.op, logical.SaveOp):
-                op.operands[index] = writer.value(operand.op.operand, op)
+            if isinstance(operand.owner, logical.SaveOp):
+                op.operands[index] = writer.value(operand.owner.operand, op)
     for save in reversed(saves):
         Rewriter.erase_op(save)
 
@@ -53,8 +53,8 @@ class _Writer:
         return self._read(value)
 
     def _read(self, value: SSAValue) -> SSAValue:
-        while isinstance(value, OpResult) and isinstance(value.op, logical.SaveOp):
-            value = value.op.operand
+        while isinstance(value.owner, logical.SaveOp):
+            value = value.owner.operand
         return value if in_memory(value, self._held) else self._again[value]
 
     def _copy(self, op: Operation, reader: Operation) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import FunctionType, ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation
 from xdsl.passes import ModulePass
@@ -173,11 +173,7 @@ def _bind(function: FuncOp, bindings: Mapping[str, int], suffix: str) -> None:
         identity = op_id(op)
         if identity is not None:
             set_identity(op, identity + suffix, sources(op))
-    interface = function.function_type
-    function.properties["function_type"] = FunctionType.from_lists(
-        [_bound_type(function, type_, bindings) for type_ in interface.inputs],
-        [_bound_type(function, type_, bindings) for type_ in interface.outputs],
-    )
+    function.update_function_type()
 
 
 def _bind_slice(op: SliceOp) -> None:

@@ -120,17 +120,24 @@ def _elementwise(node: Node, counted: Operands) -> Slices | None:
     return Slices(rank + from_end, next(iter(counted.values())).count)
 
 
-def _same(node: Node, counted: Operands) -> Slices | None:
-    """Of the first operand."""
-    value = _only(counted)
-    return None if value is None else Slices(value.axis, value.count)
+def _first_alone(rule: Callable[[Node, Counted], Slices | None]) -> Rule:
+    """A rule for what is counted of the first operand, where that alone is counted."""
+
+    def of_first(node: Node, counted: Operands) -> Slices | None:
+        value = _only(counted)
+        return None if value is None else rule(node, value)
+
+    return of_first
 
 
-def _reshape(node: Node, counted: Operands) -> Slices | None:
+def _same(node: Node, value: Counted) -> Slices:
+    return Slices(value.axis, value.count)
+
+
+def _reshape(node: Node, value: Counted) -> Slices | None:
     """The counted dimension stays: as many elements are before it and after it, and it is not a number."""
-    value = _only(counted)
     sizes = node.known(1)
-    if value is None or sizes is None:
+    if sizes is None:
         return None
     given, stated = node.shape(0), [int(size) for size in sizes.reshape(-1)]
     wanted = _worked_out(node, given, stated)
@@ -159,11 +166,9 @@ def _worked_out(node: Node, given: Sequence[int], stated: Sequence[int]) -> list
     return [prod(given) // max(rest, 1) if size == -1 else size for size in sizes]
 
 
-def _flatten(node: Node, counted: Operands) -> Slices | None:
+def _flatten(node: Node, value: Counted) -> Slices | None:
     """The counted dimension is alone on its side, but for dimensions of 1."""
-    value, shape = _only(counted), node.shape(0)
-    if value is None:
-        return None
+    shape = node.shape(0)
     split = node.attributes.int("axis", 1)
     split = split + len(shape) if split < 0 else split
     side = range(split) if value.axis < split else range(split, len(shape))
@@ -171,11 +176,9 @@ def _flatten(node: Node, counted: Operands) -> Slices | None:
     return Slices(int(value.axis >= split), value.count) if alone else None
 
 
-def _squeeze(node: Node, counted: Operands) -> Slices | None:
-    value, given = _only(counted), node.ints_of("axes", 1)
-    if value is None or given is None:
-        return None
-    return _without(value, node.axes(given, len(node.shape(0))))
+def _squeeze(node: Node, value: Counted) -> Slices | None:
+    given = node.ints_of("axes", 1)
+    return None if given is None else _without(value, node.axes(given, len(node.shape(0))))
 
 
 def _without(value: Counted, axes: Sequence[int]) -> Slices | None:
@@ -185,19 +188,18 @@ def _without(value: Counted, axes: Sequence[int]) -> Slices | None:
     return Slices(value.axis - sum(axis < value.axis for axis in axes), value.count)
 
 
-def _unsqueeze(node: Node, counted: Operands) -> Slices | None:
-    value, given = _only(counted), node.ints_of("axes", 1)
-    if value is None or given is None:
+def _unsqueeze(node: Node, value: Counted) -> Slices | None:
+    given = node.ints_of("axes", 1)
+    if given is None:
         return None
     rank = len(node.shape(0)) + len(given)
     kept = [axis for axis in range(rank) if axis not in node.axes(given, rank)]
     return Slices(kept[value.axis], value.count)
 
 
-def _transpose(node: Node, counted: Operands) -> Slices | None:
-    value, rank = _only(counted), len(node.shape(0))
-    permutation = node.attributes.ints("perm", None) or list(reversed(range(rank)))
-    return None if value is None else Slices(permutation.index(value.axis), value.count)
+def _transpose(node: Node, value: Counted) -> Slices:
+    permutation = node.attributes.ints("perm", None) or list(reversed(range(len(node.shape(0)))))
+    return Slices(permutation.index(value.axis), value.count)
 
 
 def _concat(node: Node, counted: Operands) -> Slices | None:
@@ -208,16 +210,15 @@ def _concat(node: Node, counted: Operands) -> Slices | None:
     return Slices(values[0].axis, values[0].count) if alike and values[0].axis != axis else None
 
 
-def _split(node: Node, counted: Operands) -> Slices | None:
-    value, axis = _only(counted), node.axis(node.attributes.int("axis", 0), len(node.shape(0)))
-    return None if value is None or value.axis == axis else Slices(value.axis, value.count)
+def _split(node: Node, value: Counted) -> Slices | None:
+    axis = node.axis(node.attributes.int("axis", 0), len(node.shape(0)))
+    return None if value.axis == axis else Slices(value.axis, value.count)
 
 
-def _slice(node: Node, counted: Operands) -> Slices | None:
+def _slice(node: Node, value: Counted) -> Slices | None:
     """Along other dimensions whatever is taken; along the counted one the first so many."""
-    value = _only(counted)
     starts, ends = (node.ints_of(name, index) for index, name in ((1, "starts"), (2, "ends")))
-    if value is None or starts is None or ends is None:
+    if starts is None or ends is None:
         return None
     axes, rank = node.ints_of("axes", 3), len(node.shape(0))
     axes = list(range(len(starts))) if axes is None else [node.axis(axis, rank) for axis in axes]
@@ -266,15 +267,14 @@ def _gather_elements(node: Node, counted: Operands) -> Slices | None:
     return Slices(data.axis, data.count) if alike else None
 
 
-def _reduced(node: Node, counted: Operands) -> Slices | None:
+def _reduced(node: Node, value: Counted) -> Slices | None:
     """Over other dimensions, which are named."""
-    value, axes = _only(counted), node.ints_of("axes", 1)
-    return None if value is None or not axes else _after_reduction(node, value, axes)
+    axes = node.ints_of("axes", 1)
+    return _after_reduction(node, value, axes) if axes else None
 
 
-def _largest(node: Node, counted: Operands) -> Slices | None:
-    value = _only(counted)
-    return None if value is None else _after_reduction(node, value, [node.attributes.int("axis", 0)])
+def _largest(node: Node, value: Counted) -> Slices | None:
+    return _after_reduction(node, value, [node.attributes.int("axis", 0)])
 
 
 def _after_reduction(node: Node, value: Counted, given: Sequence[int]) -> Slices | None:
@@ -284,41 +284,43 @@ def _after_reduction(node: Node, value: Counted, given: Sequence[int]) -> Slices
     return _without(value, axes)
 
 
-def _along(node: Node, counted: Operands) -> Slices | None:
+def _along(node: Node, value: Counted) -> Slices | None:
     """Each line along another dimension; before opset 13 all after the axis are one."""
-    value, rank = _only(counted), len(node.shape(0))
+    rank = len(node.shape(0))
     axis = node.axis(node.attributes.int("axis", -1 if node.opset >= 13 else 1), rank)
     mixed = (axis,) if node.opset >= 13 else range(axis, rank)
-    return None if value is None or value.axis in mixed else Slices(value.axis, value.count)
+    return None if value.axis in mixed else Slices(value.axis, value.count)
 
 
-def _matmul(node: Node, counted: Operands) -> Slices | None:
+def _matmul(node: Node, value: Counted) -> Slices | None:
     """Rows of the left operand."""
-    value = _only(counted)
     rank = len(node.shape(0))
-    if value is None or rank < 2 or value.axis != rank - 2 or len(node.shape(1)) < 2:
+    if rank < 2 or value.axis != rank - 2 or len(node.shape(1)) < 2:
         return None
     return Slices(max(rank, len(node.shape(1))) - 2, value.count)
 
 
 _REDUCTIONS = ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare", "LogSum", "LogSumExp")
 
-RULES: Mapping[str, Rule] = {
+_OF_FIRST: Mapping[str, Callable[[Node, Counted], Slices | None]] = {
     **dict.fromkeys(("Cast", "Identity"), _same),
     "Reshape": _reshape,
     "Flatten": _flatten,
     "Squeeze": _squeeze,
     "Unsqueeze": _unsqueeze,
     "Transpose": _transpose,
-    "Concat": _concat,
     "Split": _split,
     "Slice": _slice,
-    "Gather": _gather,
-    "GatherND": _gather_nd,
-    "GatherElements": _gather_elements,
     **{f"Reduce{name}": _reduced for name in _REDUCTIONS},
     **dict.fromkeys(("ArgMax", "ArgMin"), _largest),
     **dict.fromkeys(("Softmax", "LogSoftmax"), _along),
     "MatMul": _matmul,
+}
+RULES: Mapping[str, Rule] = {
+    **{op_type: _first_alone(rule) for op_type, rule in _OF_FIRST.items()},
+    "Concat": _concat,
+    "Gather": _gather,
+    "GatherND": _gather_nd,
+    "GatherElements": _gather_elements,
 }
 """By the op type of ONNX; elementwise ops, which are told by their rows, need no entry."""

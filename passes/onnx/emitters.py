@@ -89,14 +89,30 @@ class NotKnown(Exception):
     """A node is not to be evaluated: what it makes has too many elements, or is another one at each step."""
 
 
-class Folding:
-    """Evaluates the ops of a node instead of writing them."""
+class _OnWalk:
+    """What both emitters tell of the walk."""
 
     def __init__(self, walk: Walk, visit: Visit) -> None:
         self._walk = walk
         self._op = visit.op
         self._arrays: dict[SSAValue, Array] = {}
         self.path = visit.path
+
+    def runtime_inputs_of(self, index: int) -> list[str]:
+        """The inputs of the graph that an operand is computed from at run time."""
+        return self._walk.runtime_inputs_of(self._op.ins[index])
+
+    def inputs_of(self, value: SSAValue) -> list[str]:
+        """The inputs of the graph that a value of the program is computed from."""
+        return self._walk.inputs_of(value)
+
+    def evaluate(self, name: str) -> None:
+        """Notes a node that is taken in evaluation."""
+        self._walk.evaluated.append(name)
+
+
+class Folding(_OnWalk):
+    """Evaluates the ops of a node instead of writing them."""
 
     def emit(self, op: LogicalOp, suffix: str) -> None:
         """Evaluate an op.
@@ -123,47 +139,32 @@ class Folding:
         """What a row gave, as a known value."""
         return _with_known(result, self._arrays)
 
-    def runtime_inputs_of(self, index: int) -> list[str]:
-        """The inputs of the graph that an operand is computed from at run time."""
-        return self._walk.runtime_inputs_of(self._op.ins[index])
-
-    def inputs_of(self, value: SSAValue) -> list[str]:
-        """The inputs of the graph that a value of the program is computed from."""
-        return self._walk.inputs_of(value)
-
     def meta(self, name: str) -> SSAValue | None:
         """None in evaluation. Raises NotKnown in training: what follows from a meta is another one at each step."""
         if self._walk.meta(name) is not None:
             raise NotKnown
         return None
 
-    def evaluate(self, name: str) -> None:
-        """Notes a node that is taken in evaluation."""
-        self._walk.evaluated.append(name)
-
     def run(self, header: Header, body: Region, values: Sequence[Value], part: str) -> list[Value]:
         """Raises NotKnown: nodes with bodies are written."""
         raise NotKnown
 
 
-class Writing:
+class Writing(_OnWalk):
     """Writes the ops of a node into the function: called `<node>.<part>`, the one of the first result `<node>`.
 
     Empty tensors, and what is computed of them alone, are known even so: no op of the program reads them.
     """
 
     def __init__(self, walk: Walk, visit: Visit) -> None:
-        self._walk = walk
-        self._op = visit.op
+        super().__init__(walk, visit)
         self._parts = visit.parts
         stem = op_id(visit.op) or node_id(visit.op)
         for part in visit.parts:
             stem = derived_id(stem, part)
         self._reader = Reader(walk.ids.fresh(stem), sources(visit.op) or (visit.header.name,))
         self._name_of_node = str(visit.header)
-        self.path = visit.path
         self._own: set[Operation] = set()
-        self._arrays: dict[SSAValue, Array] = {}
 
     def emit(self, op: LogicalOp, suffix: str) -> None:
         """Append an op, unless what it gives is known because tensors are empty."""
@@ -217,21 +218,9 @@ class Writing:
         self._arrays[value] = known.array
         return value
 
-    def runtime_inputs_of(self, index: int) -> list[str]:
-        """The inputs of the graph that an operand is computed from at run time."""
-        return self._walk.runtime_inputs_of(self._op.ins[index])
-
-    def inputs_of(self, value: SSAValue) -> list[str]:
-        """The inputs of the graph that a value of the program is computed from."""
-        return self._walk.inputs_of(value)
-
     def meta(self, name: str) -> SSAValue | None:
         """A meta of the program; None in evaluation."""
         return self._walk.meta(name)
-
-    def evaluate(self, name: str) -> None:
-        """Notes a node that is taken in evaluation."""
-        self._walk.evaluated.append(name)
 
     def run(self, header: Header, body: Region, values: Sequence[Value], part: str) -> list[Value]:
         """Lower the nodes of a body here."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
 
 from aicf.errors import PlanError
 from aicf.passes.training.check_budget import CheckBudgetPass, OverBudget
@@ -72,8 +73,7 @@ def _too_small(over: OverBudget, least: Mapping[str, int]) -> PlanError:
 def _restore(module: ModuleOp, before: ModuleOp) -> None:
     """Makes `module` what it was; `before` is used up."""
     for op in reversed(list(module.body.block.ops)):
-        op.detach()
-        op.erase()
+        Rewriter.erase_op(op)
     for op in list(before.body.block.ops):
         op.detach()
         module.body.block.add_op(op)

@@ -10,10 +10,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
-from aicf.dialects.emit import BodyOp, GroupOp, ResolvedOp, symbols
+from aicf.dialects.emit import GroupOp, ResolvedOp, symbols
 from aicf.errors import PlanError
 from aicf.passes.analysis.cost import Cost, cost_of_group, cost_of_instruction
-from aicf.passes.bodies.workload import symbol_name
+from aicf.passes.bodies.workload import body_of
 from aicf.passes.print.printing import show
 from aicf.passes.support.works_on import GROUPS_AND_INSTRUCTIONS
 
@@ -38,8 +38,7 @@ class PrintCostPass(ModulePass):
 
 
 def _cost(op: ResolvedOp, table: Mapping[str, Operation]) -> Cost:
-    body = None if op.body is None else table.get(symbol_name(op.body))
-    if not isinstance(body, BodyOp):
+    if (body := body_of(op, table)) is None:
         name = op.instruction.data
         raise PlanError(
             f"instruction '{name}' has no body that says what it computes; run select-kernels first"

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import cast
 
 from xdsl.dialects.builtin import ArrayAttr, FileLineColLoc, FusedLoc, NameLoc, StringAttr
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint
@@ -62,6 +63,16 @@ def value_hint(identity: str) -> str | None:
     """The SSA name that shows an id in the text, None where the id is no SSA name."""
     name = identity.split("@", 1)[0]
     return name if SSAValue.is_valid_name(name) else None
+
+
+def unused(stem: str, taken: set[str], before_number: str = ".", end: str = "") -> str:
+    """`stem` and `end`, with a number between them where that is `taken`; adds it to `taken`."""
+    name, number = f"{stem}{end}", 0
+    while name in taken:
+        number += 1
+        name = f"{stem}{before_number}{number}{end}"
+    taken.add(name)
+    return name
 
 
 class IdTable:
@@ -127,6 +138,16 @@ class Expansion:
         self._rewriter.replace(self._op, [], results)
 
 
+def name_after(new: Operation, op: Operation, suffix: str, ids: IdTable) -> None:
+    """Call an op that is written for another one ``<id>.<suffix>``; it gets that one's sources and location."""
+    identity = op_id(op)
+    if identity is not None:
+        identity = ids.fresh(derived_id(identity, suffix))
+        new.results[0].name_hint = value_hint(identity)
+    set_identity(new, identity, sources(op))
+    new.location = op.location
+
+
 def derived_id(identity: str, suffix: str) -> str:
     """``fc1`` and ``matmul`` to ``fc1.matmul``; the bucket stays last: ``fc1@N=32`` gives ``fc1.matmul@N=32``."""
     stem, at, bucket = identity.partition("@")
@@ -174,3 +195,8 @@ def invalid(op: Operation, message: str) -> InvalidIR:
     identity = op_id(op)
     subject = op.name if identity is None else f'{op.name} "{identity}"'
     return InvalidIR(f"{subject}: {message}", location=position_of(op))
+
+
+def invalid_function(function: FuncOp, message: str) -> InvalidIR:
+    """The error that a function breaks a rule: says which one, and where it is in the source."""
+    return InvalidIR(f"@{function.sym_name.data}: {message}", location=position_of(function))

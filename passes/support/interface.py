@@ -10,7 +10,6 @@ from xdsl.dialects.builtin import (
     ArrayAttr,
     DenseIntOrFPElementsAttr,
     DictionaryAttr,
-    FunctionType,
     ModuleOp,
     StringAttr,
 )
@@ -60,7 +59,7 @@ def results_of(function: func.FuncOp) -> list[Result]:
     """What the function gives, in order."""
     returned = function.body.block.last_op
     assert isinstance(returned, func.ReturnOp)
-    attrs = _entries(function.res_attrs, len(returned.operands))
+    attrs = entries_of(function.res_attrs, len(returned.operands))
     return [Result(value, entry) for value, entry in zip(returned.operands, attrs, strict=True)]
 
 
@@ -70,15 +69,12 @@ def set_results(function: func.FuncOp, results: Sequence[Result]) -> None:
     assert isinstance(returned, func.ReturnOp)
     returned.operands = [result.value for result in results]
     function.res_attrs = ArrayAttr([DictionaryAttr(dict(result.attrs)) for result in results])
-    outputs = [result.value.type for result in results]
-    function.properties["function_type"] = FunctionType.from_lists(
-        list(function.function_type.inputs), outputs
-    )
+    function.update_function_type()
 
 
 def arguments_of(function: func.FuncOp) -> dict[str, BlockArgument]:
     """The arguments by name."""
-    attrs = _entries(function.arg_attrs, len(function.args))
+    attrs = entries_of(function.arg_attrs, len(function.args))
     return {
         name: argument
         for argument, entry in zip(function.args, attrs, strict=True)
@@ -88,7 +84,7 @@ def arguments_of(function: func.FuncOp) -> dict[str, BlockArgument]:
 
 def argument_entry(function: func.FuncOp, index: int) -> Mapping[str, Attribute]:
     """All attributes of one argument."""
-    return _entries(function.arg_attrs, len(function.args))[index]
+    return entries_of(function.arg_attrs, len(function.args))[index]
 
 
 def meta_attrs(
@@ -103,7 +99,7 @@ def meta_attrs(
 
 def counts_of(function: func.FuncOp, index: int) -> DictionaryAttr | None:
     """Of which results one result says how many slices are there; None if of none."""
-    counts = _entries(function.res_attrs, len(function.function_type.outputs))[index].get(COUNTS_ATTR)
+    counts = entries_of(function.res_attrs, len(function.function_type.outputs))[index].get(COUNTS_ATTR)
     assert counts is None or isinstance(counts, DictionaryAttr)
     return counts
 
@@ -112,14 +108,12 @@ def add_argument(
     function: func.FuncOp, name: str, role: Role, type_: Attribute, attrs: Mapping[str, Attribute]
 ) -> BlockArgument:
     """A new last argument, with `attrs` beside its name and role."""
-    entries = _entries(function.arg_attrs, len(function.args))
+    entries = entries_of(function.arg_attrs, len(function.args))
     argument = function.body.block.insert_arg(type_, len(function.args))
     argument.name_hint = value_hint(name)
     entry = {NAME_ATTR: StringAttr(name), ROLE_ATTR: StringAttr(role), **attrs}
     function.arg_attrs = ArrayAttr([*map(_dictionary, entries), _dictionary(entry)])
-    function.properties["function_type"] = FunctionType.from_lists(
-        [*function.function_type.inputs, type_], list(function.function_type.outputs)
-    )
+    function.update_function_type()
     return argument
 
 
@@ -127,21 +121,18 @@ def drop_arguments(function: func.FuncOp, names: Collection[str]) -> None:
     """Takes arguments out that nothing reads."""
     arguments = arguments_of(function)
     dropped = {arguments[name].index for name in names}
-    entries = _entries(function.arg_attrs, len(function.args))
-    inputs = list(function.function_type.inputs)
+    entries = entries_of(function.arg_attrs, len(function.args))
     for index in sorted(dropped, reverse=True):
         function.body.block.erase_arg(function.args[index])
-        del entries[index], inputs[index]
+        del entries[index]
     if dropped:
         function.arg_attrs = ArrayAttr(map(_dictionary, entries))
-        function.properties["function_type"] = FunctionType.from_lists(
-            inputs, list(function.function_type.outputs)
-        )
+        function.update_function_type()
 
 
 def mark_argument(function: func.FuncOp, index: int, key: str, attr: Attribute) -> None:
     """Sets one attribute of an argument."""
-    entries = _entries(function.arg_attrs, len(function.args))
+    entries = entries_of(function.arg_attrs, len(function.args))
     entries[index] = {**entries[index], key: attr}
     function.arg_attrs = ArrayAttr(map(_dictionary, entries))
 
@@ -150,5 +141,6 @@ def _dictionary(entry: Mapping[str, Attribute]) -> DictionaryAttr:
     return DictionaryAttr(dict(entry))
 
 
-def _entries(attrs: ArrayAttr[DictionaryAttr] | None, count: int) -> list[Mapping[str, Attribute]]:
+def entries_of(attrs: ArrayAttr[DictionaryAttr] | None, count: int) -> list[Mapping[str, Attribute]]:
+    """The attributes of each of `count` arguments or results, which a function without any states as None."""
     return [{} for _ in range(count)] if attrs is None else [entry.data for entry in attrs]

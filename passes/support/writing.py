@@ -47,6 +47,12 @@ class Writer(ABC):
         """A constant of the shape and type of ``like``."""
         return self.add(logical.ConstantOp(number, like.type), suffix)
 
+    def reshape(self, value: SSAValue, sizes: Sequence[Size], suffix: str = "reshape") -> SSAValue:
+        """The same elements under another shape; itself if it has that."""
+        if tensor_info(value.type).sizes == tuple(sizes):
+            return value
+        return self.add(logical.ReshapeOp(value, sizes), suffix)
+
     def broadcast(
         self, value: SSAValue, dimensions: Sequence[int], sizes: Sequence[Size], suffix: str
     ) -> SSAValue:

@@ -24,12 +24,10 @@ from aicf.dialects.types import element_named, element_of, tensor, tensor_info
 from aicf.errors import InvalidIR
 from aicf.passes.support.identity import (
     IdTable,
-    derived_id,
+    invalid_function,
+    name_after,
     op_id,
     position_of,
-    set_identity,
-    sources,
-    value_hint,
 )
 from aicf.passes.support.interface import (
     Result,
@@ -80,10 +78,10 @@ def _check(function: func.FuncOp, ids: IdTable) -> list[str]:
     """Writes test, flag and choices of one function; gives the ids of what is tested."""
     results, arguments = results_of(function), arguments_of(function)
     if BAD_STEP in arguments:
-        raise _wrong(function, f"has '{BAD_STEP}' already; run check-finite once")
+        raise invalid_function(function, f"has '{BAD_STEP}' already; run check-finite once")
     now = next((result.value for result in results if result.updates == STEP), None)
     if now is None or not isinstance(now, OpResult) or now.type != tensor([], "i64"):
-        raise _wrong(
+        raise invalid_function(
             function, f"check-finite names a bad step by its number; let an i64 result update '{STEP}'"
         )
     assert isinstance(now.op, LogicalOp)
@@ -99,10 +97,6 @@ def _check(function: func.FuncOp, ids: IdTable) -> list[str]:
     return [_subject(value) for value in tested]
 
 
-def _wrong(function: func.FuncOp, what: str) -> InvalidIR:
-    return InvalidIR(f"@{function.sym_name.data}: {what}", location=position_of(function))
-
-
 def _tested(results: Sequence[Result]) -> Iterator[SSAValue]:
     """The loss and other scalars that are given, gradients, and new values that come from no optimizer."""
     for result in results:
@@ -112,8 +106,8 @@ def _tested(results: Sequence[Result]) -> Iterator[SSAValue]:
         if result.updates is None:
             if not tensor_info(value.type).rank:
                 yield value
-        elif isinstance(value, OpResult) and isinstance(value.op, logical.OptimizerOp):
-            yield value.op.gradient
+        elif isinstance(value.owner, logical.OptimizerOp):
+            yield value.owner.gradient
         elif not result.updates.startswith(OWN):
             yield value
 
@@ -146,12 +140,7 @@ class _Check(Writer):
 
     def add(self, op: LogicalOp, suffix: str) -> SSAValue:
         """Adds an op called `<id of the op it is for>.<suffix>`."""
-        identity = op_id(self.op)
-        if identity is not None:
-            identity = self._ids.fresh(derived_id(identity, suffix))
-            op.result.name_hint = value_hint(identity)
-        set_identity(op, identity, sources(self.op))
-        op.location = self.op.location
+        name_after(op, self.op, suffix, self._ids)
         Rewriter.insert_op(op, InsertPoint.before(self._before))
         return op.result
 

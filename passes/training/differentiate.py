@@ -22,6 +22,7 @@ from aicf.passes.bodies.workload import argument_attrs
 from aicf.passes.logical.lowerings import FORMULAS
 from aicf.passes.logical.lowerings.base import LowerBy
 from aicf.passes.support.identity import IdTable, invalid, op_id, position_of, replace_with_value
+from aicf.passes.support.interface import functions
 from aicf.passes.support.works_on import WorksOn
 from aicf.passes.training.gradients import GRADIENTS, Adjoint, ByFormula, Gradient, Tape
 from aicf.passes.training.gradients.totals import total
@@ -40,9 +41,7 @@ class DifferentiatePass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         ids = IdTable(op)
-        for block in [
-            f.body.block for f in op.body.block.ops if isinstance(f, func.FuncOp) and f.body.blocks
-        ]:
+        for block in [function.body.block for function in functions(op)]:
             while (first := next(_gradients(block), None)) is not None:
                 of_one_loss = [gradient for gradient in _gradients(block) if gradient.loss is first.loss]
                 _differentiate(of_one_loss, ids)

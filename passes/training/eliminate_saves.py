@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 
 from aicf.dialects import logical
@@ -16,6 +15,7 @@ from aicf.passes.fusion.op_prices import OpPrices
 from aicf.passes.logical.recompute import eliminate
 from aicf.passes.logical.saved_values import saves_in
 from aicf.passes.support.identity import IdTable, op_id
+from aicf.passes.support.interface import functions
 from aicf.passes.support.policy import EXECUTION_ATTR, execution_of, with_stems, without_bucket
 from aicf.passes.support.works_on import WorksOn
 from aicf.passes.training.save_choice import choose
@@ -47,14 +47,14 @@ class EliminateSavesPass(ModulePass):
     less: int | str = 0
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        functions = [f for f in op.body.block.ops if isinstance(f, FuncOp) and f.body.blocks]
-        names = [identity for f in functions for save in saves_in(f.body.block) if (identity := op_id(save))]
+        every = functions(op)
+        names = [identity for f in every for save in saves_in(f.body.block) if (identity := op_id(save))]
         wishes = execution_of(op).saves
         execution_of(op).check_saves(list(with_stems(names)))
-        less = read_less(str(self.less), [function.sym_name.data for function in functions])
+        less = read_less(str(self.less), [function.sym_name.data for function in every])
         ids = IdTable(op)
         chosen: dict[str, str] = {}
-        for function in functions:
+        for function in every:
             saves = saves_in(function.body.block)
             if saves:
                 prices = OpPrices(op, function)

@@ -14,6 +14,7 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp, StringAttr, f64, i64
 from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, SSAValue
 from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
 
 from aicf.dialects import logical
 from aicf.dialects.emit_buffers import HOST_ELEMENTS
@@ -145,11 +146,11 @@ def _formula_of(op: LogicalOp) -> str:
 
 def _number(value: SSAValue) -> Attribute | None:
     """The value of a constant, as an attribute."""
-    if not isinstance(value, OpResult) or not isinstance(value.op, logical.ConstantOp):
+    if not isinstance(value.owner, logical.ConstantOp):
         return None
     if not _is_scalar(value):
         return None
-    number = dense_array(value.op.value).item()
+    number = dense_array(value.owner.value).item()
     return IntegerAttr(number, i64) if isinstance(number, int) else FloatAttr(number, f64)
 
 
@@ -160,32 +161,32 @@ def _guarded(value: SSAValue, old: SSAValue, results: Sequence[Result]) -> SSAVa
     """
     if (guard := _guard_of(value, old)) is None or not _is_flag(guard, results):
         return value
-    assert isinstance(value, OpResult) and isinstance(value.op, logical.SelectOp)
-    return value.op.on_true
+    assert isinstance(value.owner, logical.SelectOp)
+    return value.owner.on_true
 
 
 def _guard_of(value: SSAValue, old: SSAValue) -> SSAValue | None:
     """The scalar that chooses between a new value and the old one."""
-    if not isinstance(value, OpResult) or not isinstance(value.op, logical.SelectOp):
+    if not isinstance(value.owner, logical.SelectOp):
         return None
-    condition = value.op.condition
-    if isinstance(condition, OpResult) and isinstance(condition.op, logical.BroadcastOp):
-        condition = condition.op.operand
-    return condition if value.op.on_false is old else None
+    condition = value.owner.condition
+    if isinstance(condition.owner, logical.BroadcastOp):
+        condition = condition.owner.operand
+    return condition if value.owner.on_false is old else None
 
 
 def _is_flag(guard: SSAValue, results: Sequence[Result]) -> bool:
     """Whether a guard says that the flag is not set, and every update of `results` has it."""
     flag = next((result.value for result in results if result.updates == BAD_STEP), None)
-    if not isinstance(guard, OpResult) or not isinstance(guard.op, logical.CompareOp):
+    if not isinstance(guard.owner, logical.CompareOp):
         return False
-    function = guard.op.parent_op()
+    function = guard.owner.parent_op()
     assert isinstance(function, func.FuncOp)
     arguments = arguments_of(function)
     updates = [
         (r.value, arguments[r.updates]) for r in results if r.updates is not None and r.value is not flag
     ]
-    return guard.op.operands[0] is flag and all(_guard_of(*update) is guard for update in updates)
+    return guard.owner.operands[0] is flag and all(_guard_of(*update) is guard for update in updates)
 
 
 # What becomes of them
@@ -219,8 +220,7 @@ def _separate(module: ModuleOp, metas: _Metas) -> None:
     for op in reversed(metas.follows):
         if (meta := metas.meta_of.get(op.result)) is not None:
             op.result.replace_all_uses_with(meta)
-            op.detach()
-            op.erase()
+            Rewriter.erase_op(op)
     for name, reason in metas.reasons.items():
         record_decision(module, SeparateMetaPass.name, [name], "device: computed in the program", reason)
 

@@ -14,7 +14,7 @@ from xdsl.utils.exceptions import VerifyException
 from aicf.backends.common.record import RecordError
 from aicf.backends.common.workload import Workload
 from aicf.backends.registry import get_kernels
-from aicf.dialects.emit import PHASES, BodyOp, KernelOp, ProgramOp, ResolvedOp, SlotOp, buffer_of, symbols
+from aicf.dialects.emit import PHASES, KernelOp, ProgramOp, ResolvedOp, SlotOp, buffer_of, symbols
 from aicf.dialects.emit_types import BufferType, TargetAttr, alias_pairs
 from aicf.errors import InvalidIR, PlanError
 from aicf.passes.analysis.accesses import Region, region_of
@@ -28,7 +28,14 @@ from aicf.passes.bodies.structure import (
     structure_of_workload,
 )
 from aicf.passes.bodies.view_folding import yielded
-from aicf.passes.bodies.workload import TARGET_ATTR, buffer_info, descriptor, may_be_rounded, symbol_name
+from aicf.passes.bodies.workload import (
+    TARGET_ATTR,
+    body_of,
+    buffer_info,
+    descriptor,
+    may_be_rounded,
+    symbol_name,
+)
 from aicf.passes.emit.decide_inplace import may_alias_pairs
 from aicf.passes.emit.records import RecordParts, kernel_record, take_apart
 from aicf.passes.emit.weight_packing import tensor_of
@@ -108,6 +115,10 @@ def _named(op: ResolvedOp) -> str:
     return f"instruction '{op.instruction.data}' (from {', '.join(sources[:_SOURCES])}{more})"
 
 
+def _refused(op: ResolvedOp, message: str) -> InvalidIR:
+    return invalid(op, f"{_named(op)}: {message}")
+
+
 def _verify_fields(op: ResolvedOp, program: ProgramOp) -> None:
     if _at_least(program, "scheduled") and op.stream is None:
         raise invalid(
@@ -127,30 +138,30 @@ def _verify_overlap(op: ResolvedOp) -> None:
     for number, out in enumerate(map(region_of, op.outs)):
         space, _ = out.address()
         if not _is_injective(out.type):
-            raise invalid(
+            raise _refused(
                 op,
-                f"{_named(op)}: result {number} has strides {list(out.type.get_strides())}, by which elements of it "
+                f"result {number} has strides {list(out.type.get_strides())}, by which elements of it "
                 "share an address; give it strides that keep them apart",
             )
         if any(other.overlaps(out) for index, other in written[space] if index > number):
-            raise invalid(op, f"{_named(op)}: result {number} overlaps another result or the workspace")
+            raise _refused(op, f"result {number} overlaps another result or the workspace")
         for index, source in ins.get(space, ()):
             if not out.overlaps(source):
                 continue
             if op.kernel is not None and (number, index) not in pairs:
-                raise invalid(
+                raise _refused(
                     op,
-                    f"{_named(op)}: result {number} overlaps operand {index}, which its kernel does not permit; "
+                    f"result {number} overlaps operand {index}, which its kernel does not permit; "
                     "give the result a slot of its own",
                 )
             if not _same_bytes(out, source):
-                raise invalid(
+                raise _refused(
                     op,
-                    f"{_named(op)}: result {number} overlaps operand {index} with another element-to-address map",
+                    f"result {number} overlaps operand {index} with another element-to-address map",
                 )
     for workspace in map(region_of, op.ws):
         if any(workspace.overlaps(source) for _, source in ins.get(workspace.address()[0], ())):
-            raise invalid(op, f"{_named(op)}: the workspace overlaps an operand")
+            raise _refused(op, "the workspace overlaps an operand")
 
 
 def _is_injective(type_: BufferType) -> bool:
@@ -191,9 +202,9 @@ def _verify_kernel(op: ResolvedOp, target: Attribute | None) -> None:
         return
     known = get_kernels(target.backend.data)
     if op.kernel.kernel.data not in known:
-        raise invalid(
+        raise _refused(
             op,
-            f"{_named(op)}: backend {target.backend.data} has no kernel '{op.kernel.kernel.data}'; "
+            f"backend {target.backend.data} has no kernel '{op.kernel.kernel.data}'; "
             f"it has {', '.join(known)}",
         )
 
@@ -217,9 +228,9 @@ def _verify_record(
             record = kernel.checked_record(work, op.kernel.record.data, target)
             known.records[key] = take_apart(kernel_record(kernel, record))
         except PlanError as error:
-            raise invalid(
+            raise _refused(
                 op,
-                f"{_named(op)}: kernel '{kernel.id}' cannot run it as its record says: {error.message}; correct the "
+                f"kernel '{kernel.id}' cannot run it as its record says: {error.message}; correct the "
                 "record, or leave kernel(...) out for select-kernels",
             ) from error
     _verify_demands(op, work, known.records[key])
@@ -230,23 +241,23 @@ def _verify_demands(op: ResolvedOp, work: Workload, parts: RecordParts) -> None:
     overlap operands only where the kernel permits it."""
     for index, operand in enumerate(work.operands):
         if operand.layout != parts.layout_at(index):
-            raise invalid(
+            raise _refused(
                 op,
-                f"{_named(op)}: operand {index} lies in {operand.layout or 'plain memory'}, its kernel record asks for "
+                f"operand {index} lies in {operand.layout or 'plain memory'}, its kernel record asks for "
                 f"{parts.layout_at(index) or 'plain memory'}; run lower-to-emit again",
             )
     workspace = sum(buffer_of(value).span_bytes for value in op.ws)
     if workspace < parts.workspace_bytes:
-        raise invalid(
+        raise _refused(
             op,
-            f"{_named(op)}: its kernel needs {parts.workspace_bytes} bytes of workspace, ws has {workspace}; run "
+            f"its kernel needs {parts.workspace_bytes} bytes of workspace, ws has {workspace}; run "
             "lower-to-emit again",
         )
     permitted = alias_pairs(parts.constraints.get("may_alias")) or ()
     if beyond := sorted(set(may_alias_pairs(op)) - set(permitted)):
-        raise invalid(
+        raise _refused(
             op,
-            f"{_named(op)}: may_alias lets result {beyond[0][0]} overwrite operand {beyond[0][1]}, which its kernel "
+            f"may_alias lets result {beyond[0][0]} overwrite operand {beyond[0][1]}, which its kernel "
             f"does not permit; it permits {sorted(permitted) or 'none'}",
         )
 
@@ -255,9 +266,9 @@ def _recorded_work(op: ResolvedOp, table: Mapping[str, Operation], tf32: bool) -
     """What the kernel is asked to run. An operand that the record reads early is taken to be constant: whether it is
     one, `verify-order` checks."""
     assert op.kernel is not None and op.body is not None
-    body = table.get(symbol_name(op.body))
-    if not isinstance(body, BodyOp):
-        raise invalid(op, f"{_named(op)}: @{symbol_name(op.body)} is no emit.body")
+    body = body_of(op, table)
+    if body is None:
+        raise _refused(op, f"@{symbol_name(op.body)} is no emit.body")
     early = set(early_operands(op))
     operands = [
         buffer_info(value, "const" if index in early else "temp") for index, value in enumerate(op.ins)
@@ -291,11 +302,11 @@ def verify_meaning(op: ResolvedOp, table: Mapping[str, Operation], known: Known)
     Raises:
         InvalidIR: they do not; an instruction without a body states nothing to compare.
     """
-    body = None if op.body is None else table.get(symbol_name(op.body))
-    if op.body is not None and not isinstance(body, BodyOp):
-        raise invalid(op, f"{_named(op)}: @{symbol_name(op.body)} is no emit.body")
+    body = body_of(op, table)
+    if op.body is not None and body is None:
+        raise _refused(op, f"@{symbol_name(op.body)} is no emit.body")
     codes = [(_kernel_named(op, reference, table), derive) for reference, derive in _derivations(op)]
-    if not isinstance(body, BodyOp):
+    if body is None:
         return
     _verify_signature(op, body.body.block)
     structure = structure_of_body(body.body.block)
@@ -325,7 +336,7 @@ def _derivations(op: ResolvedOp) -> list[tuple[SymbolRefAttr, _Derive]]:
 def _kernel_named(op: ResolvedOp, reference: SymbolRefAttr, table: Mapping[str, Operation]) -> KernelOp:
     code = table.get(symbol_name(reference))
     if not isinstance(code, KernelOp):
-        raise invalid(op, f"{_named(op)}: @{symbol_name(reference)} is no emit.kernel")
+        raise _refused(op, f"@{symbol_name(reference)} is no emit.kernel")
     return code
 
 
@@ -333,14 +344,14 @@ def _verify_signature(op: ResolvedOp, body: Block) -> None:
     wanted = [tensor_of(value.type) for value in (*op.ins, *op.outs)]
     given = [*body.arg_types, *(value.type for value in yielded(body))]
     if wanted != given:
-        raise invalid(op, f"{_named(op)}: its body is for other shapes or types than its buffers")
+        raise _refused(op, "its body is for other shapes or types than its buffers")
 
 
 def _verify_kind(op: ResolvedOp, kind: str, attrs: Attrs) -> None:
     if (kind, dict(attrs)) != (op.kind.data, dict(op.attrs.data)):
-        raise invalid(
+        raise _refused(
             op,
-            f"{_named(op)}: it says {op.kind.data} {op.attrs}, but its body @{_body_name(op)} is {kind} "
+            f"it says {op.kind.data} {op.attrs}, but its body @{_body_name(op)} is {kind} "
             f"{ {key: str(value) for key, value in attrs.items()} }; the body is authoritative",
         )
 
@@ -353,13 +364,11 @@ def _verify_code(op: ResolvedOp, body: Block, code: KernelOp, derive: _Derive) -
     try:
         derived = derive(body, code.sym_name.data)
     except NoCode as reason:
-        raise invalid(op, f"{_named(op)}: its body has no generated code: {reason}") from reason
+        raise _refused(op, f"its body has no generated code: {reason}") from reason
     if derived is None:
-        raise invalid(op, f"{_named(op)}: its body computes no left operand of a product in rows")
+        raise _refused(op, "its body computes no left operand of a product in rows")
     if not derived.is_structurally_equivalent(code):
-        raise invalid(
-            op, f"{_named(op)}: @{code.sym_name.data} is not the code of its body; run generate-kernels again"
-        )
+        raise _refused(op, f"@{code.sym_name.data} is not the code of its body; run generate-kernels again")
 
 
 def _verify_memory(program: ProgramOp) -> None:

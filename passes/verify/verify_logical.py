@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import (
-    ArrayAttr,
     DenseIntOrFPElementsAttr,
     DictionaryAttr,
     IntegerAttr,
@@ -42,7 +41,8 @@ from aicf.dialects.logical import (
 from aicf.dialects.onnx import GraphOp
 from aicf.dialects.types import is_tensor, tensor, tensor_info
 from aicf.errors import InvalidIR
-from aicf.passes.support.identity import invalid, op_id, position_of, sources
+from aicf.passes.support.identity import invalid, invalid_function, op_id, sources
+from aicf.passes.support.interface import entries_of
 from aicf.passes.support.works_on import IS_FINAL, MODELS, is_final
 
 METHOD_WORDS = ("kernel", "grid", "block", "tile", "shared", "stream", "arena", "tensor_core")
@@ -88,11 +88,11 @@ def _check_dispatches(module: ModuleOp) -> None:
 
 def _check_function(function: FuncOp, groups: bool) -> None:
     if len(function.body.blocks) != 1 or not isinstance(function.body.block.last_op, ReturnOp):
-        raise _in_function(function, "a program is one block that ends in func.return")
+        raise invalid_function(function, "a program is one block that ends in func.return")
     _check_words(function, function.attributes)
     _check_types(function)
-    arguments = _entries(function.arg_attrs, len(function.function_type.inputs))
-    results = _entries(function.res_attrs, len(function.function_type.outputs))
+    arguments = entries_of(function.arg_attrs, len(function.function_type.inputs))
+    results = entries_of(function.res_attrs, len(function.function_type.outputs))
     _check_arguments(function, arguments)
     _check_results(function, arguments, results)
     _check_names(function, [*arguments, *results])
@@ -113,14 +113,14 @@ def _check_shared(functions: Iterable[FuncOp]) -> None:
     """Parameters and states are those of the module: where functions name the same, it has one type."""
     known: dict[str, tuple[Attribute, str]] = {}
     for function in functions:
-        arguments = _entries(function.arg_attrs, len(function.function_type.inputs))
+        arguments = entries_of(function.arg_attrs, len(function.function_type.inputs))
         for entry, type_ in zip(arguments, function.function_type.inputs, strict=True):
             role, name = _text(entry, ROLE_ATTR), _text(entry, NAME_ATTR)
             if name is None or role not in _SHARED_ROLES:
                 continue
             first, owner = known.setdefault(name, (type_, function.sym_name.data))
             if first != type_:
-                raise _in_function(
+                raise invalid_function(
                     function,
                     f"{role} '{name}' is a {type_}, and a {first} in @{owner}: functions of a module share what has "
                     "one name; give it another name",
@@ -132,22 +132,14 @@ def _check_types(function: FuncOp) -> None:
         try:
             tensor_info(type_)
         except VerifyException as error:
-            raise _in_function(function, str(error)) from error
+            raise invalid_function(function, str(error)) from error
     returned = function.body.block.last_op
     assert returned is not None
     if tuple(returned.operand_types) != tuple(function.function_type.outputs):
         raise invalid(returned, f"returns other types than @{function.sym_name.data} states")
 
 
-def _in_function(function: FuncOp, message: str) -> InvalidIR:
-    return InvalidIR(f"@{function.sym_name.data}: {message}", location=position_of(function))
-
-
 Entry = Mapping[str, Attribute]
-
-
-def _entries(attrs: ArrayAttr[DictionaryAttr] | None, count: int) -> list[Entry]:
-    return [{} for _ in range(count)] if attrs is None else [entry.data for entry in attrs]
 
 
 def _text(entry: Entry, name: str) -> str | None:
@@ -161,11 +153,11 @@ def _check_arguments(function: FuncOp, arguments: Sequence[Entry]) -> None:
         _check_known(function, f"argument {index}", entry, (NAME_ATTR, ROLE_ATTR))
         name = _text(entry, NAME_ATTR)
         if name is None:
-            raise _in_function(function, f'argument {index} has no name; give it {NAME_ATTR} = "..."')
+            raise invalid_function(function, f'argument {index} has no name; give it {NAME_ATTR} = "..."')
         role = _text(entry, ROLE_ATTR)
         if role not in ROLES:
             found = "has no role" if role is None else f'has the unknown role "{role}"'
-            raise _in_function(function, f'argument "{name}" {found}; {ROLE_ATTR} is one of {roles}')
+            raise invalid_function(function, f'argument "{name}" {found}; {ROLE_ATTR} is one of {roles}')
         _check_meta(function, name, role, entry)
 
 
@@ -174,26 +166,26 @@ def _check_meta(function: FuncOp, name: str, role: str, entry: Entry) -> None:
     start, host = entry.get(START_ATTR), entry.get(HOST_ATTR)
     for key, attr in ((START_ATTR, start), (HOST_ATTR, host)):
         if attr is not None and role != "meta":
-            raise _in_function(
+            raise invalid_function(
                 function, f'argument "{name}" has {key}, which is for metas; its role is {role}'
             )
     if start is not None and not isa(start, DenseIntOrFPElementsAttr):
-        raise _in_function(function, f'argument "{name}": {START_ATTR} is a dense tensor, got {start}')
+        raise invalid_function(function, f'argument "{name}": {START_ATTR} is a dense tensor, got {start}')
     if host is None:
         return
     if not isinstance(host, DictionaryAttr):
-        raise _in_function(function, f'argument "{name}": {HOST_ATTR} is a dictionary, got {host}')
+        raise invalid_function(function, f'argument "{name}": {HOST_ATTR} is a dictionary, got {host}')
     try:
         check_host(host)
     except VerifyException as error:
-        raise _in_function(function, f'argument "{name}": {error}') from error
+        raise invalid_function(function, f'argument "{name}": {error}') from error
 
 
 def _check_known(function: FuncOp, what: str, entry: Entry, known: Sequence[str]) -> None:
     _check_words(function, entry)
     for name in entry:
         if name.startswith("logical.") and name not in known:
-            raise _in_function(
+            raise invalid_function(
                 function, f"{what} has the unknown attribute {name}; it takes {', '.join(known)}"
             )
 
@@ -206,13 +198,15 @@ def _check_results(function: FuncOp, arguments: Sequence[Entry], results: Sequen
         target = _text(entry, UPDATES_ATTR)
         if target is None:
             if _text(entry, NAME_ATTR) is None:
-                raise _in_function(
+                raise invalid_function(
                     function,
                     f'result {index} has no name; give it {NAME_ATTR} = "..." or {UPDATES_ATTR} = "..."',
                 )
             continue
         if target in updated:
-            raise _in_function(function, f'"{target}" is updated by two results; return its new value once')
+            raise invalid_function(
+                function, f'"{target}" is updated by two results; return its new value once'
+            )
         updated.add(target)
         _check_update(function, arguments, index, target)
 
@@ -224,7 +218,7 @@ def _check_counts(function: FuncOp, results: Sequence[Entry], index: int) -> Non
         return
     types = function.function_type.outputs.data
     if not isinstance(counts, DictionaryAttr) or types[index] != tensor((), "i64"):
-        raise _in_function(
+        raise invalid_function(
             function, f"result {index} has {COUNTS_ATTR}; it is one i64, and {COUNTS_ATTR} a dictionary"
         )
     ranks = {
@@ -232,7 +226,7 @@ def _check_counts(function: FuncOp, results: Sequence[Entry], index: int) -> Non
     }
     for name, axis in counts.data.items():
         if not isinstance(axis, IntegerAttr) or not 0 <= axis.value.data < ranks.get(name, 0):
-            raise _in_function(
+            raise invalid_function(
                 function, f'result {index} counts "{name}" along {axis}; no result has that dimension'
             )
 
@@ -240,16 +234,16 @@ def _check_counts(function: FuncOp, results: Sequence[Entry], index: int) -> Non
 def _check_update(function: FuncOp, arguments: Sequence[Entry], index: int, target: str) -> None:
     position = next((i for i, entry in enumerate(arguments) if _text(entry, NAME_ATTR) == target), None)
     if position is None:
-        raise _in_function(function, f'result {index} updates "{target}", which is no argument')
+        raise invalid_function(function, f'result {index} updates "{target}", which is no argument')
     role = _text(arguments[position], ROLE_ATTR)
     if role not in UPDATED_ROLES:
-        raise _in_function(
+        raise invalid_function(
             function,
             f'result {index} updates "{target}", whose role is {role}; only param, state and meta change',
         )
     old, new = function.function_type.inputs.data[position], function.function_type.outputs.data[index]
     if old != new:
-        raise _in_function(
+        raise invalid_function(
             function, f'result {index} updates "{target}" of type {tensor_info(old)} with {tensor_info(new)}'
         )
 
@@ -259,7 +253,7 @@ def _check_names(function: FuncOp, entries: Iterable[Entry]) -> None:
     for entry in entries:
         name = _text(entry, NAME_ATTR)
         if name is not None and name in seen:
-            raise _in_function(
+            raise invalid_function(
                 function, f'the name "{name}" is used twice; arguments and results have names of their own'
             )
         if name is not None:
@@ -278,7 +272,7 @@ def _check_dimensions(function: FuncOp) -> None:
         sizes = tensor_info(value.type).sizes if is_tensor(value.type) else ()
         for name in sorted(name for size in sizes if isinstance(size, Poly) for name in size.names):
             if name not in bound:
-                raise _in_function(
+                raise invalid_function(
                     function,
                     f"no argument has a dimension of size {name} alone, so {name} is unknown at run time",
                 )

@@ -41,7 +41,7 @@ func.func @groups(%x : tensor<2x6x9x9xf32>, %w : tensor<4x6x3x3xf32>, %b : tenso
 // -----
 
 func.func @lists(%x : tensor<2x6x9x9xf32>, %w : tensor<4x6x3x3xf32>, %b : tensor<4xf32>) {
-  // CHECK: error: logical.conv: strides [1] has 1 value for the 2 dimensions after the channels of 2x6x9x9
+  // CHECK: error: logical.conv: strides [1] has 1 value for 2 spatial dimensions of 2x6x9x9
   %0 = logical.conv %x, %w, %b {strides = [1], low = [0, 0], high = [0, 0], dilations = [1, 1], groups = 1} : (tensor<2x6x9x9xf32>, tensor<4x6x3x3xf32>, tensor<4xf32>) -> tensor<2x4x7x7xf32>
   func.return
 }
@@ -49,7 +49,7 @@ func.func @lists(%x : tensor<2x6x9x9xf32>, %w : tensor<4x6x3x3xf32>, %b : tensor
 // -----
 
 func.func @negative(%x : tensor<2x6x9x9xf32>, %w : tensor<4x6x3x3xf32>, %b : tensor<4xf32>) {
-  // CHECK: error: logical.conv: low [0, -1] are at least 0 each
+  // CHECK: error: logical.conv: low [0, -1] has a value below 0
   %0 = logical.conv %x, %w, %b {strides = [1, 1], low = [0, -1], high = [0, 0], dilations = [1, 1], groups = 1} : (tensor<2x6x9x9xf32>, tensor<4x6x3x3xf32>, tensor<4xf32>) -> tensor<2x4x7x6xf32>
   func.return
 }

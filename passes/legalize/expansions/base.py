@@ -10,10 +10,6 @@ from aicf.dialects.logical import LogicalOp
 from aicf.passes.logical.lowerings.base import Formula
 
 
-def _always(_: Any) -> bool:
-    return True
-
-
 @dataclass(frozen=True)
 class OpExpansion:
     """What becomes of an op that no kernel of the target runs as an instruction of its own.
@@ -33,7 +29,7 @@ class OpExpansion:
     kinds: tuple[str, ...]
     formula: Formula
     choice: str
-    is_requested: Callable[[Any], bool] = _always
+    is_requested: Callable[[Any], bool] = lambda _: True
     kept: Formula | None = None
     copied: tuple[int, ...] = ()
 

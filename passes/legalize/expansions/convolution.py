@@ -5,7 +5,6 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 
 from aicf.dialects import logical
-from aicf.dialects.logical import int_values
 from aicf.passes.legalize.expansions.base import OpExpansion, register
 from aicf.passes.logical.lowerings import FORMULAS
 from aicf.passes.logical.lowerings.base import Lowering
@@ -17,17 +16,7 @@ def _split_bias(lower: Lowering, op: logical.ConvOp) -> SSAValue | None:
     """The convolution without its bias, and the addition of it."""
     if op.bias is None:
         return None
-    unbiased = logical.ConvOp(
-        op.operand,
-        op.weight,
-        strides=int_values(op.strides),
-        low=int_values(op.low),
-        high=int_values(op.high),
-        dilations=int_values(op.dilations),
-        groups=op.groups.value.data,
-        widening=op.widening is not None,
-    )
-    sums = lower.add(unbiased, "sums")
+    sums = lower.add(op.of_operands(op.operand, op.weight, None), "sums")
     bias = lower.broadcast(op.bias, [1], op.info.sizes, "bias.broadcast")
     return lower.add(logical.AddOp(sums, bias), "bias")
 

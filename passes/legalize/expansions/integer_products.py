@@ -16,12 +16,7 @@ def _cast_first(lower: Lowering, op: logical.MatmulOp) -> SSAValue:
     lhs, rhs = (
         lower.cast(value, element, name) for value, name in ((op.lhs, "lhs.wide"), (op.rhs, "rhs.wide"))
     )
-    flags = {"transpose_a": op.transpose_a is not None, "transpose_b": op.transpose_b is not None}
-    return lower.add(logical.MatmulOp(lhs, rhs, **flags), "")
-
-
-def _is_widening(op: logical.MatmulOp) -> bool:
-    return op.widening is not None
+    return lower.add(op.of_operands(lhs, rhs, widening=None), "")
 
 
 register(
@@ -30,7 +25,7 @@ register(
         ("gemm",),
         _cast_first,
         "as a product of i32",
-        is_requested=_is_widening,
+        is_requested=lambda op: op.widening is not None,
         kept=FORMULAS[logical.MatmulOp],
     )
 )

@@ -1,40 +1,21 @@
-"""How composite ops are written with primitive ones: a table of formulas, one entry an op, by family."""
+"""How composite ops are written with primitive ones: a table of formulas, one entry an op, one file a family.
 
-from aicf.passes.logical.lowerings import (
-    activations,
-    arithmetic,
-    attention,
-    contraction,
-    convolution,
-    functions,
-    indexing,
-    losses,
-    normalization,
-    pooling,
-    random,
-    recurrent,
-    reduction,
-    training,
-)
+A file registers by being here: it is imported with this package, and its ``FORMULAS`` enter the table.
+"""
+
+import pkgutil
+from importlib import import_module
+from typing import cast
+
 from aicf.passes.logical.lowerings.base import Formulas, LowerBy
 from aicf.passes.support.greedy import PatternTable
 from aicf.passes.support.identity import IdTable
 
 FORMULAS: Formulas = {
-    **contraction.FORMULAS,
-    **convolution.FORMULAS,
-    **arithmetic.FORMULAS,
-    **attention.FORMULAS,
-    **activations.FORMULAS,
-    **functions.FORMULAS,
-    **reduction.FORMULAS,
-    **normalization.FORMULAS,
-    **pooling.FORMULAS,
-    **indexing.FORMULAS,
-    **random.FORMULAS,
-    **recurrent.FORMULAS,
-    **losses.FORMULAS,
-    **training.FORMULAS,
+    op_class: formula
+    for module in pkgutil.iter_modules(__path__)
+    if hasattr(family := import_module(f"{__name__}.{module.name}"), "FORMULAS")
+    for op_class, formula in cast(Formulas, family.FORMULAS).items()
 }
 
 

@@ -23,7 +23,7 @@ def _attention(lower: Lowering, op: logical.AttentionOp) -> SSAValue:
         scores = _causal(lower, scores, op.past.value.data)
     weights = lower.add(logical.SoftmaxOp(scores, tensor_info(scores.type).rank - 1), "softmax")
     output = lower.add(logical.MatmulOp(weights, v), "output")
-    return _reshaped(lower, output, op.info.sizes, "heads")
+    return lower.reshape(output, op.info.sizes, "heads")
 
 
 def _grouped(lower: Lowering, op: logical.AttentionOp) -> tuple[SSAValue, SSAValue, SSAValue]:
@@ -38,7 +38,7 @@ def _grouped(lower: Lowering, op: logical.AttentionOp) -> tuple[SSAValue, SSAVal
         return q, k, v
     assert isinstance(heads, int) and isinstance(groups, int)
     batch = (*sizes[:-3], groups, heads // groups)
-    q = _reshaped(lower, q, (*batch, *sizes[-2:]), "query.groups")
+    q = lower.reshape(q, (*batch, *sizes[-2:]), "query.groups")
     return q, _repeated(lower, k, batch, "key.groups"), _repeated(lower, v, batch, "value.groups")
 
 
@@ -46,12 +46,6 @@ def _repeated(lower: Lowering, value: SSAValue, batch: Sequence[Size], suffix: s
     sizes = (*batch, *tensor_info(value.type).sizes[-2:])
     dims = [dim for dim in range(len(sizes)) if dim != len(batch) - 1]
     return lower.broadcast(value, dims, sizes, suffix)
-
-
-def _reshaped(lower: Lowering, value: SSAValue, sizes: Sequence[Size], suffix: str) -> SSAValue:
-    if tensor_info(value.type).sizes == tuple(sizes):
-        return value
-    return lower.add(logical.ReshapeOp(value, sizes), suffix)
 
 
 def _bias(lower: Lowering, mask: SSAValue, scores: SSAValue) -> SSAValue:
@@ -73,7 +67,7 @@ def _spread(lower: Lowering, mask: SSAValue, scores: SSAValue) -> SSAValue:
         # The dimension of heads comes apart as that of the scores did.
         split = [1, 1] if sizes[-3] == 1 else list(wanted[-4:-2])
         sizes[-3:-2] = split
-        mask = _reshaped(lower, mask, sizes, "mask.groups")
+        mask = lower.reshape(mask, sizes, "mask.groups")
     dims = range(len(wanted) - len(sizes), len(wanted))
     return lower.broadcast(mask, dims, wanted, "mask.broadcast")
 

@@ -42,9 +42,7 @@ def _matmul(lower: Lowering, op: logical.MatmulOp) -> SSAValue | None:
         rhs = _with_batch(lower, op.rhs, batch, "rhs")
     if lhs is op.lhs and rhs is op.rhs:
         return None
-    names = ("transpose_a", "transpose_b", "widening")
-    flags = {name: name in op.properties for name in names}
-    return lower.add(logical.MatmulOp(lhs, rhs, **flags), "")
+    return lower.add(op.of_operands(lhs, rhs), "")
 
 
 def _with_batch(lower: Lowering, value: SSAValue, batch: Sequence[Size], suffix: str) -> SSAValue:

@@ -40,11 +40,7 @@ def _number(lower: Lowering, sizes: Sequence[Size]) -> SSAValue:
             total = number if total is None else lower.apply(logical.AddOp, number, total)
         # The outermost size is no step of anything: it may be symbolic.
         step *= static_size(lower.op, sizes[axis]) if axis else 1
-    return total if total is not None else lower.add(_zeros(sizes), "place")
-
-
-def _zeros(sizes: Sequence[Size]) -> logical.ConstantOp:
-    return logical.ConstantOp(0, tensor(sizes, "i64"))
+    return total if total is not None else lower.add(logical.ConstantOp(0, tensor(sizes, "i64")), "place")
 
 
 def _word(lower: Lowering, seed: SSAValue, offset: SSAValue, index: SSAValue) -> SSAValue:

@@ -85,7 +85,7 @@ def _swish(node: Node, x: SSAValue) -> SSAValue:
     return node.apply(logical.MulOp, x, gate)
 
 
-def _softsign(node: Node, x: SSAValue) -> SSAValue:
+def softsign(node: Node, x: SSAValue) -> SSAValue:
     """x / (1 + |x|)."""
     return node.apply(logical.DivOp, x, node.apply(logical.AddOp, node.apply(logical.AbsOp, x), 1.0))
 
@@ -99,7 +99,7 @@ def _thresholded_relu(node: Node, x: SSAValue) -> SSAValue:
 row("Celu", since=12)(_by_formula(_celu))
 row("Mish", since=18)(_by_formula(_mish))
 row("Selu", since=6)(_by_formula(_selu))
-row("Softsign")(_by_formula(_softsign))
+row("Softsign")(_by_formula(softsign))
 row("Swish", since=24)(_by_formula(_swish))
 row("ThresholdedRelu", since=10)(_by_formula(_thresholded_relu))
 

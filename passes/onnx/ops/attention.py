@@ -58,7 +58,7 @@ def _attention(node: Node) -> Result:
     scale = node.attributes.float("scale", 0.0) or tensor_info(heads.query.type).shape[-1] ** -0.5
     scores: SSAValue | None = None
     if _is_default(node):
-        causal = bool(node.attributes.int("is_causal", 0)) and mask is None
+        causal = node.attributes.flag("is_causal") and mask is None
         output = node.apply(
             logical.AttentionOp,
             *(heads.query, heads.key, value, *([] if mask is None else [mask])),
@@ -76,8 +76,9 @@ def _attention(node: Node) -> Result:
 
 def _is_default(node: Node) -> bool:
     """All that is asked for is what ``logical.attention`` says."""
-    stated = node.attributes.int("softmax_precision", 0)
-    wide = bool(stated) and element_of_onnx(stated).bytes > max(node.element(_QUERY).bytes, 4)
+    element = node.element(_QUERY)
+    precision = element_of_onnx(node.attributes.int("softmax_precision", 0), element)
+    wide = precision.bytes > max(element.bytes, 4)
     return not (node.attributes.float("softcap", 0.0) or node.wants(3) or wide)
 
 
@@ -252,8 +253,8 @@ def _weights(node: Node, heads: _Heads, mask: SSAValue | None, scale: float) -> 
     if mask is None and attributes.int("is_causal", 0):
         mask = _seen(node, heads, _limits(node))
     stages.append(stages[1] if mask is None else _masked(node, stages[1], mask))
-    stated = attributes.int("softmax_precision", 0)
-    wide = node.cast(stages[2], element_of_onnx(stated) if stated else element, "precision")
+    precision = element_of_onnx(attributes.int("softmax_precision", 0), element)
+    wide = node.cast(stages[2], precision, "precision")
     weights = node.apply(logical.SoftmaxOp, wide, axis=3)
     if mask is not None:
         weights = _without(node, weights, _unseeing(node, mask))

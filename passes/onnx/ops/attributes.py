@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import UnionType
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import (
@@ -23,6 +22,7 @@ from xdsl.utils.hints import isa
 
 from aicf.dialects.onnx import elements_of
 
+A = TypeVar("A", bound=Attribute)
 D = TypeVar("D")
 
 
@@ -41,73 +41,46 @@ class Attributes:
 
     def int(self, name: str, default: D) -> int | D:
         """A whole number."""
-        attr = self.values.get(name)
-        if attr is None:
-            return default
-        if not isinstance(attr, IntegerAttr):
-            raise _wrong(name, "an integer", attr)
-        return attr.value.data
+        attr = self._of(IntegerAttr, name, "an integer")
+        return default if attr is None else attr.value.data
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """A whole number that is 0 for no."""
+        return bool(self.int(name, default))
 
     def float(self, name: str, default: D) -> float | D:
         """A number, as ONNX holds it: rounded to f32."""
-        attr = self.values.get(name)
-        if attr is None:
-            return default
-        if not isinstance(attr, FloatAttr):
-            raise _wrong(name, "a float", attr)
-        return attr.value.data
+        attr = self._of(FloatAttr, name, "a float")
+        return default if attr is None else attr.value.data
 
     def string(self, name: str, default: D) -> str | D:
         """A text."""
-        attr = self.values.get(name)
-        if attr is None:
-            return default
-        if not isinstance(attr, StringAttr):
-            raise _wrong(name, "a string", attr)
-        return attr.data
+        attr = self._of(StringAttr, name, "a string")
+        return default if attr is None else attr.data
 
     def ints(self, name: str, default: D) -> list[int] | D:
         """A list of whole numbers."""
-        attr = self.values.get(name)
-        if attr is None:
-            return default
-        if not _is_list_of(attr, IntegerType):
-            raise _wrong(name, "a list of integers", attr)
-        return [int(value) for value in cast("DenseArrayBase[IntegerType]", attr).get_values()]
+        attr = self._of(DenseArrayBase[IntegerType], name, "a list of integers")
+        return default if attr is None else [int(value) for value in attr.get_values()]
 
     def floats(self, name: str, default: D) -> list[float] | D:
         """A list of numbers, each rounded to f32."""
-        attr = self.values.get(name)
-        if attr is None:
-            return default
-        if not _is_list_of(attr, AnyFloat):
-            raise _wrong(name, "a list of floats", attr)
-        return [float(value) for value in cast("DenseArrayBase[AnyFloat]", attr).get_values()]
+        attr = self._of(DenseArrayBase[AnyFloat], name, "a list of floats")
+        return default if attr is None else [float(value) for value in attr.get_values()]
 
     def strings(self, name: str, default: D) -> list[str] | D:
         """A list of texts."""
-        attr = self.values.get(name)
-        if attr is None:
-            return default
-        if not isa(attr, ArrayAttr[StringAttr]):
-            raise _wrong(name, "a list of strings", attr)
-        return [entry.data for entry in attr]
+        attr = self._of(ArrayAttr[StringAttr], name, "a list of strings")
+        return default if attr is None else [entry.data for entry in attr]
 
     def tensor(self, name: str, default: D) -> NDArray[Any] | D:
         """A small tensor."""
+        attr = self._of(DenseIntOrFPElementsAttr, name, "a tensor")
+        return default if attr is None else elements_of(attr)
+
+    def _of(self, kind: type[A], name: str, wanted: str) -> A | None:
+        """The attribute, None if it is absent."""
         attr = self.values.get(name)
-        if attr is None:
-            return default
-        if not isa(attr, DenseIntOrFPElementsAttr):
-            raise _wrong(name, "a tensor", attr)
-        return elements_of(attr)
-
-
-def _is_list_of(attr: Attribute, element: type[Attribute] | UnionType) -> bool:
-    return isinstance(attr, DenseArrayBase) and isinstance(
-        cast("DenseArrayBase[IntegerType]", attr).elt_type, element
-    )
-
-
-def _wrong(name: str, wanted: str, attr: Attribute) -> ValueError:
-    return ValueError(f"attribute {name} is {attr}; it is {wanted}")
+        if attr is not None and not isa(attr, kind):
+            raise ValueError(f"attribute {name} is {attr}; it is {wanted}")
+        return attr

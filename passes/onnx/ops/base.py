@@ -218,35 +218,24 @@ class Node(Writer):
 
     def __init__(self, header: Header, operands: Sequence[Value], emitter: Emitter) -> None:
         self.header = header
+        self.op_type = header.op_type
+        """Such as `Gemm`."""
+        self.name = header.name
+        """Unique in the graph."""
+        self.opset = header.opset
+        """The version of the node's domain that the graph imports."""
+        self.attributes = header.attributes
+        """``node.attributes.int("axis", -1)``; see :class:`Attributes`."""
+        self.outputs = len(header.outputs)
+        """The number of outputs, absent ones before others included."""
+        self.count = len(operands)
+        """The number of operands given, absent ones before others included."""
+        self.path = emitter.path
+        """Its name, and in bodies of other nodes which run of these it is in: unique in the program."""
         self._operands = operands
         self._emitter = emitter
 
     # What the node is
-
-    @property
-    def op_type(self) -> str:
-        """Such as `Gemm`."""
-        return self.header.op_type
-
-    @property
-    def name(self) -> str:
-        """Unique in the graph."""
-        return self.header.name
-
-    @property
-    def opset(self) -> int:
-        """The version of the node's domain that the graph imports."""
-        return self.header.opset
-
-    @property
-    def attributes(self) -> Attributes:
-        """The attributes: ``node.attributes.int("axis", -1)``; see :class:`Attributes`."""
-        return self.header.attributes
-
-    @property
-    def path(self) -> str:
-        """Its name, and in bodies of other nodes which run of these it is in: unique in the program."""
-        return self._emitter.path
 
     def meta(self, name: str) -> SSAValue | None:
         """A meta of the program, an i64 of rank 0 that changes from step to step; None in evaluation."""
@@ -262,11 +251,6 @@ class Node(Writer):
         """Whether an output has a name; what it would be need not be written otherwise."""
         return output < len(self.header.outputs) and self.header.outputs[output]
 
-    @property
-    def outputs(self) -> int:
-        """The number of outputs, absent ones before others included."""
-        return len(self.header.outputs)
-
     def invalid(self, message: str) -> InvalidIR:
         """The error that the model is wrong here; to be raised."""
         return InvalidIR(f"{self.header}: {message}")
@@ -276,11 +260,6 @@ class Node(Writer):
         return UnsupportedOp(f"{self.header}: {reason}")
 
     # Its operands
-
-    @property
-    def count(self) -> int:
-        """The number of operands given, absent ones before others included."""
-        return len(self._operands)
 
     def has(self, index: int) -> bool:
         """Whether an operand is given."""
@@ -513,12 +492,6 @@ class Node(Writer):
     def broadcast_axis(self, value: SSAValue, axis: int, sizes: Sequence[int]) -> SSAValue:
         """A vector along one axis of ``sizes``, repeated along all others; such as the bias of channels."""
         return self.broadcast(value, [axis], sizes, "broadcast")
-
-    def reshape(self, value: SSAValue, sizes: Sequence[int], suffix: str = "reshape") -> SSAValue:
-        """The same elements under another shape; itself if it has that."""
-        if tensor_info(value.type).sizes == tuple(sizes):
-            return value
-        return self.add(logical.ReshapeOp(value, sizes), suffix)
 
     def transpose(self, value: SSAValue, permutation: Sequence[int], suffix: str = "transpose") -> SSAValue:
         """Result dimension i is dimension ``permutation[i]``; itself if nothing moves."""

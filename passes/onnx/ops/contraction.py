@@ -36,7 +36,7 @@ def _gemm(node: Node) -> Result:
     """alpha * A' @ B' + beta * C, A' and B' transposed where the attributes say so; C is broadcast."""
     attributes, bias = node.attributes, node.optional(2)
     alpha, beta = attributes.float("alpha", 1.0), attributes.float("beta", 1.0)
-    flipped = [bool(attributes.int(name, 0)) for name in ("transA", "transB")]
+    flipped = [attributes.flag(name) for name in ("transA", "transB")]
     if node.type(0).rank != 2 or node.type(1).rank != 2:
         raise node.invalid(f"A is {node.type(0)} and B is {node.type(1)}; both are matrices")
     if (alpha, beta) == (1.0, 1.0) and flipped == [False, True] and _is_bias(node):

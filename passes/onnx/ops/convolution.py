@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypedDict
 
 from xdsl.ir import SSAValue
 
@@ -30,27 +29,10 @@ def _windows(node: Node, index: int, weight: int) -> tuple[list[int], Sliding]:
     return list(sizes), windows
 
 
-class _Lists(TypedDict):
-    strides: list[int]
-    low: list[int]
-    high: list[int]
-    dilations: list[int]
-
-
-def _lists(windows: Sliding) -> _Lists:
-    """As the attributes of a convolution."""
-    return {
-        "strides": windows.strides,
-        "low": windows.low,
-        "high": windows.high,
-        "dilations": windows.dilations,
-    }
-
-
 @row("Conv", since=1)
 def _conv(node: Node) -> Result:
     """A convolution with padding by zeros, groups and an optional bias."""
-    lists = _lists(_windows(node, 0, 1)[1])
+    lists = _windows(node, 0, 1)[1].steps
     operands = (node.operand(0), node.operand(1), node.optional(2))
     return node.add(logical.ConvOp(*operands, **lists, groups=node.attributes.int("group", 1)), "conv")
 
@@ -127,7 +109,7 @@ def _centered_conv(
     """The i32 convolution of two operands less their zero points, each given as the operands' numbers."""
     x = factor(node, *operand, _zero_point(node, operand, 1))
     w = factor(node, *weight, _zero_point(node, weight, 0))
-    lists = _lists(_windows(node, operand[0], weight[0])[1])
+    lists = _windows(node, operand[0], weight[0])[1].steps
     own = None if bias is None else node.optional(bias)
     groups = node.attributes.int("group", 1)
     return node.add(logical.ConvOp(x, w, own, **lists, groups=groups, widening=True), "conv")

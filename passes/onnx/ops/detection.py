@@ -23,7 +23,7 @@ def _non_max_suppression(node: Node) -> Result:
     """``[found, 3]``: sample, class and box, the boxes of each class by falling scores."""
     (samples, boxes, _), classes = node.shape(0), node.shape(1)[1]
     limit = int(node.value(_LIMIT, "max_output_boxes_per_class").reshape(-1)[0]) if node.has(_LIMIT) else 0
-    centred = bool(node.attributes.int("center_point_box", 0))
+    centred = node.attributes.flag("center_point_box")
     if prod((samples, classes, boxes, max(limit, 0))) == 0:
         return np.empty((0, 3), np.int64)
     if (known := _known(node)) is not None:

@@ -25,12 +25,14 @@ _ELEMENTS: Mapping[int, ElementType] = {
 }
 
 
-def element_of_onnx(number: int) -> ElementType:
-    """The element type that ``TensorProto.DataType`` has a number for.
+def element_of_onnx(number: int, unstated: ElementType | None = None) -> ElementType:
+    """The element type that ``TensorProto.DataType`` has a number for; `unstated` for 0, where that is given.
 
     Raises:
         ValueError: it is none of the element types of tensors here.
     """
+    if unstated is not None and number == 0:
+        return unstated
     if number not in _ELEMENTS:
         known = ", ".join(f"{element.name} ({key})" for key, element in sorted(_ELEMENTS.items()))
         raise ValueError(f"element type {number} of ONNX is not supported; use one of {known}")

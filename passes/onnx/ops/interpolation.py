@@ -91,10 +91,6 @@ def _align_corners(along: Along, y: Array) -> Array:
     return np.zeros_like(y) if along.length == 1 else y * (along.size - 1) / (along.length - 1)
 
 
-def _asymmetric(along: Along, y: Array) -> Array:
-    return y / along.scale
-
-
 def _crop(along: Along, y: Array) -> Array:
     """A region of the operand; the middle of it where one element is wanted."""
     last, part = along.size - 1, along.end - along.start
@@ -108,7 +104,7 @@ COORDINATES: Mapping[str, Callable[[Along, Array], Array]] = {
     "half_pixel_symmetric": _symmetric,
     "pytorch_half_pixel": _pytorch,
     "align_corners": _align_corners,
-    "asymmetric": _asymmetric,
+    "asymmetric": lambda along, y: y / along.scale,
     CROP: _crop,
 }
 
@@ -121,10 +117,6 @@ _NEAREST: Mapping[str, Callable[[Array], Array]] = {
     "floor": np.floor,
     "ceil": np.ceil,
 }
-
-
-def _tent(distance: Array) -> Array:
-    return np.maximum(1 - distance, 0)
 
 
 def _cubic(a: float) -> Callable[[Array], Array]:
@@ -177,8 +169,8 @@ def _clamped(indices: Array, size: int) -> Array:
 def taps_of(node: Node, along: Along, x: Array) -> Taps:
     """What the elements of the result at coordinates ``x`` take, by the mode of the node."""
     attributes = node.attributes
-    widen = bool(attributes.int("antialias", 0))
-    inside_only = bool(attributes.int("exclude_outside", 0))
+    widen = attributes.flag("antialias")
+    inside_only = attributes.flag("exclude_outside")
     match attributes.string("mode", "nearest"):
         case "nearest":
             default = "round_prefer_floor" if has_modes(node) else "floor"
@@ -188,7 +180,9 @@ def taps_of(node: Node, along: Along, x: Array) -> Taps:
             indices = _clamped(_NEAREST[how](x), along.size)[:, None]
             return Taps(indices, np.ones(indices.shape), along.size)
         case "linear" | "bilinear" | "trilinear":
-            return _interpolated(node, along, x, _tent, 1, widen, inside_only)
+            return _interpolated(
+                node, along, x, lambda distance: np.maximum(1 - distance, 0), 1, widen, inside_only
+            )
         case "cubic":
             kernel = _cubic(attributes.float("cubic_coeff_a", -0.75))
             return _interpolated(node, along, x, kernel, 2, widen, inside_only)

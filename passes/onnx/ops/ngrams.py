@@ -122,9 +122,7 @@ def _weighted(node: Node, counts: SSAValue, mode: str) -> SSAValue:
         counts = node.apply(logical.MinOp, counts, 1.0)
     if mode == "TF" or weights is None:
         return counts
-    factors = node.broadcast_axis(table(node, np.array(weights, np.float32)), 0, _shape(counts))
+    factors = node.broadcast_axis(
+        table(node, np.array(weights, np.float32)), 0, tensor_info(counts.type).shape
+    )
     return node.apply(logical.MulOp, counts, factors)
-
-
-def _shape(value: SSAValue) -> Sequence[int]:
-    return tensor_info(value.type).shape

@@ -142,7 +142,7 @@ def _trailing(node: Node, index: int, axis: int) -> SSAValue | None:
 @row("BatchNormalization", since=14)
 def _batch_norm(node: Node) -> Result:
     """Each channel less its mean over its deviation: those given, or in training those of the batch."""
-    return _batch_norm_of(node, node.trains(bool(node.attributes.int("training_mode", 0))))
+    return _batch_norm_of(node, node.trains(node.attributes.flag("training_mode")))
 
 
 @row("BatchNormalization", since=7)

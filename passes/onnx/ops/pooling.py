@@ -33,11 +33,8 @@ def _pool(
         partial(op_class, **more),
         *operands,
         sizes=windows.sizes,
-        strides=windows.strides,
-        dilations=windows.dilations,
-        low=windows.low,
-        high=windows.high,
-        ceil_mode=bool(node.attributes.int("ceil_mode", 0)),
+        **windows.steps,
+        ceil_mode=node.attributes.flag("ceil_mode"),
     )
 
 
@@ -83,7 +80,7 @@ def _column_major(node: Node, indices: SSAValue, spatial: tuple[int, ...]) -> SS
 @row("AveragePool")
 def _average_pool(node: Node) -> Result:
     """The mean of each window."""
-    included = bool(node.attributes.int("count_include_pad", 0))
+    included = node.attributes.flag("count_include_pad")
     return _pool(node, logical.AvgPoolOp, node.operand(0), count_include_pad=included)
 
 

@@ -18,7 +18,7 @@ from aicf.passes.onnx.ops.pointwise import narrow, pointwise
 @pointwise()
 def _mod(node: Node) -> Result:
     """What a division leaves: with the sign of the dividend if ``fmod`` is set, else with that of the divisor."""
-    truncates = bool(node.attributes.int("fmod", 0))
+    truncates = node.attributes.flag("fmod")
     x, y = node.operand(0), node.operand(1)
     if node.element(0).is_float:
         return narrow(node, _float_remainder(node, x, y, truncates))

@@ -24,30 +24,22 @@ _F32, _I32, _I16, _U8 = map(element_named, ("f32", "i32", "i16", "u8"))
 @row("QuantizeLinear", since=10)
 def _quantize(node: Node) -> Result:
     """saturate(round(x / scale) + zero point), to nearest even."""
-    given, target = node.type(0), _quantized_element(node)
-    precision = _precision(node)
+    target = _quantized_element(node)
+    precision = element_of_onnx(node.attributes.int("precision", 0), node.element(1))
     x = node.cast(node.operand(0), precision, "x")
     scale = node.cast(_parameter(node, 1), precision, "scale")
     zero_point = _parameter(node, 2) if node.has(2) else None
-    quotient = node.apply(logical.DivOp, x, node.broadcast_to(scale, given.shape))
+    quotient = node.elementwise(logical.DivOp, x, scale)
     return rounded(node, quotient, zero_point, target)
 
 
 def _quantized_element(node: Node) -> ElementType:
-    stated = node.attributes.int("output_dtype", 0)
     if node.has(2):
         return node.element(2)
-    target = element_of_onnx(stated) if stated else _U8
+    target = element_of_onnx(node.attributes.int("output_dtype", 0), _U8)
     if target.kind != "int":
         raise node.unsupported(f"output_dtype is {target.name}; it is an integer type")
     return target
-
-
-def _precision(node: Node) -> ElementType:
-    """What the division is done in: the type of the scale, f32 if that has none, or the one stated."""
-    if stated := node.attributes.int("precision", 0):
-        return element_of_onnx(stated)
-    return node.element(1)
 
 
 def rounded(node: Node, quotient: SSAValue, zero_point: SSAValue | None, target: ElementType) -> SSAValue:
@@ -56,8 +48,7 @@ def rounded(node: Node, quotient: SSAValue, zero_point: SSAValue | None, target:
     # Beyond f16 a sum of integers needs more digits than f16 has.
     whole = node.cast(node.apply(logical.RoundOp, quotient), _F32, "whole")
     if zero_point is not None:
-        offset = node.cast(zero_point, _F32, "zero_point")
-        whole = node.apply(logical.AddOp, whole, node.broadcast_to(offset, tensor_info(whole.type).shape))
+        whole = node.elementwise(logical.AddOp, whole, node.cast(zero_point, _F32, "zero_point"))
     inside = node.apply(logical.ClampOp, whole, min=float(limits.min), max=float(limits.max))
     return node.cast(inside, target, "quantized")
 
@@ -65,11 +56,11 @@ def rounded(node: Node, quotient: SSAValue, zero_point: SSAValue | None, target:
 @row("DequantizeLinear", since=10)
 def _dequantize(node: Node) -> Result:
     """(x - zero point) * scale, in the type of the scale or the one stated."""
-    sizes, stated = node.shape(0), node.attributes.int("output_dtype", 0)
+    target = element_of_onnx(node.attributes.int("output_dtype", 0), node.element(1))
     x = centered(node, node.operand(0), _parameter(node, 2) if node.has(2) else None)
     scale = node.cast(_parameter(node, 1), _F32, "scale")
-    scaled = node.apply(logical.MulOp, node.cast(x, _F32, "wide"), node.broadcast_to(scale, sizes))
-    return node.cast(scaled, element_of_onnx(stated) if stated else node.element(1), "dequantized")
+    scaled = node.elementwise(logical.MulOp, node.cast(x, _F32, "wide"), scale)
+    return node.cast(scaled, target, "dequantized")
 
 
 def centered(node: Node, x: SSAValue, zero_point: SSAValue | None) -> SSAValue:
@@ -77,8 +68,7 @@ def centered(node: Node, x: SSAValue, zero_point: SSAValue | None) -> SSAValue:
     wide = node.cast(x, _I32, "i32")
     if zero_point is None:
         return wide
-    offset = node.cast(zero_point, _I32, "zero_point")
-    return node.apply(logical.SubOp, wide, node.broadcast_to(offset, tensor_info(wide.type).shape))
+    return node.elementwise(logical.SubOp, wide, node.cast(zero_point, _I32, "zero_point"))
 
 
 def factor(node: Node, operand: int, index: int, zero_point: SSAValue | None) -> SSAValue:
@@ -138,7 +128,7 @@ def _dynamic_quantize(node: Node) -> Result:
     below = node.apply(logical.NegOp, node.apply(logical.DivOp, smallest, scale))
     clamped = node.apply(logical.ClampOp, below, min=0.0, max=255.0)
     zero_point = node.cast(node.apply(logical.RoundOp, clamped), _U8, "zero_point")
-    quotient = node.apply(logical.DivOp, x, node.broadcast_to(scale, node.shape(0)))
+    quotient = node.elementwise(logical.DivOp, x, scale)
     return [rounded(node, quotient, zero_point, _U8), scale, zero_point]
 
 

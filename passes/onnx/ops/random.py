@@ -58,11 +58,11 @@ def _dropout(node: Node) -> Result:
 @row("Bernoulli", since=15)
 def _bernoulli(node: Node) -> Result:
     """1 with the probability that the operand says, else 0."""
-    stated = node.attributes.int("dtype", 0)
+    element = element_of_onnx(node.attributes.int("dtype", 0), node.element(0))
     chance = node.operand(0)
     uniform = _draw(node, _seed_of_float(node), "uniform", node.shape(0), node.element(0))
     is_one = node.add(logical.CompareOp("lt", uniform, chance), "drawn")
-    return node.cast(is_one, element_of_onnx(stated) if stated else node.element(0), "cast")
+    return node.cast(is_one, element, "cast")
 
 
 @row("RandomUniform", since=1)
@@ -86,8 +86,7 @@ def _moved(node: Node, form: PhiloxForm, factor: float, start: float) -> SSAValu
         sizes, default = node.shape(0), node.element(0)
     else:
         sizes, default = tuple(node.attributes.ints("shape", [])), _F32
-    stated = node.attributes.int("dtype", 0)
-    element = element_of_onnx(stated) if stated else default
+    element = element_of_onnx(node.attributes.int("dtype", 0), default)
     numbers = _draw(node, _seed_of_float(node), form, sizes, element)
     return node.apply(logical.AddOp, node.apply(logical.MulOp, numbers, factor), start)
 

@@ -16,6 +16,7 @@ from xdsl.ir import SSAValue
 
 from aicf.dialects import logical
 from aicf.dialects.types import tensor_info
+from aicf.passes.onnx.ops.activations import softsign
 from aicf.passes.onnx.ops.base import Node, Result, row
 
 _X, _W, _R, _B, _LENGTHS, _FIRST_H, _FIRST_C, _PEEPHOLES = range(8)
@@ -53,10 +54,6 @@ class _Function:
     beta: float | None = None
 
 
-def _affine(node: Node, x: SSAValue, alpha: float, beta: float) -> SSAValue:
-    return node.apply(logical.AddOp, node.apply(logical.MulOp, x, alpha), beta)
-
-
 def _thresholded_relu(node: Node, x: SSAValue, alpha: float, beta: float) -> SSAValue:
     passes = node.add(logical.CompareOp("ge", x, node.splat(alpha, x)), "passes")
     return node.apply(logical.SelectOp, passes, x, node.splat(0.0, x))
@@ -66,15 +63,15 @@ def _scaled_tanh(node: Node, x: SSAValue, alpha: float, beta: float) -> SSAValue
     return node.apply(logical.MulOp, node.apply(logical.TanhOp, node.apply(logical.MulOp, x, beta)), alpha)
 
 
-def _softsign(node: Node, x: SSAValue, alpha: float, beta: float) -> SSAValue:
-    return node.apply(logical.DivOp, x, node.apply(logical.AddOp, node.apply(logical.AbsOp, x), 1.0))
-
-
 _FUNCTIONS = {
     "relu": _Function(lambda node, x, alpha, beta: node.apply(logical.ReluOp, x)),
     "tanh": _Function(lambda node, x, alpha, beta: node.apply(logical.TanhOp, x)),
     "sigmoid": _Function(lambda node, x, alpha, beta: node.apply(logical.SigmoidOp, x)),
-    "affine": _Function(_affine, 1.0, 0.0),
+    "affine": _Function(
+        lambda node, x, alpha, beta: node.apply(logical.AddOp, node.apply(logical.MulOp, x, alpha), beta),
+        1.0,
+        0.0,
+    ),
     "leakyrelu": _Function(
         lambda node, x, alpha, beta: node.apply(logical.LeakyReluOp, x, negative_slope=alpha), 0.01
     ),
@@ -84,7 +81,7 @@ _FUNCTIONS = {
         lambda node, x, alpha, beta: node.apply(logical.HardSigmoidOp, x, alpha=alpha, beta=beta), 0.2, 0.5
     ),
     "elu": _Function(lambda node, x, alpha, beta: node.apply(logical.EluOp, x, alpha=alpha), 1.0),
-    "softsign": _Function(_softsign),
+    "softsign": _Function(lambda node, x, alpha, beta: softsign(node, x)),
     "softplus": _Function(lambda node, x, alpha, beta: node.apply(logical.SoftplusOp, x)),
 }
 """By name, in small letters."""
@@ -209,7 +206,7 @@ def _layer(node: Node, cell: _Cell) -> Result:
             f"direction is {node.attributes.string('direction', '')}; use one of {', '.join(_DIRECTIONS)}"
         )
     _check(node, cell, len(directions))
-    batch_first = bool(node.attributes.int("layout", 0))
+    batch_first = node.attributes.flag("layout")
     x = node.transpose(node.operand(_X), (1, 0, 2), "steps_first") if batch_first else node.operand(_X)
     functions = _activations(node, cell.activations, len(directions))
     runs = [
@@ -385,13 +382,12 @@ def _lstm_step(direction: _Direction) -> Step:
     node, hidden = direction.node, direction.hidden
     weight, (f, g, h) = direction.of(_R), direction.activations
     peepholes = [direction.vector(_PEEPHOLES, gate) for gate in range(3)]
-    coupled = bool(node.attributes.int("input_forget", 0))
+    coupled = node.attributes.flag("input_forget")
 
     def gate(gates: SSAValue, number: int, cell: SSAValue) -> SSAValue:
         x, peephole = _gate(node, gates, number, hidden), peepholes[number]
         if peephole is not None:
-            seen = node.apply(logical.MulOp, node.broadcast_to(peephole, tensor_info(cell.type).shape), cell)
-            x = node.apply(logical.AddOp, x, seen)
+            x = node.apply(logical.AddOp, x, node.elementwise(logical.MulOp, peephole, cell))
         return f(x)
 
     def step(x: SSAValue, state: State) -> State:
@@ -489,7 +485,7 @@ def _linear_hidden_gate(direction: _Direction) -> _Joint:
 
 
 def _is_linear_before_reset(node: Node) -> bool:
-    return bool(node.attributes.int("linear_before_reset", 0))
+    return node.attributes.flag("linear_before_reset")
 
 
 _RNN = _Cell(1, ("Tanh",), (_FIRST_H,), lambda node: [True], _rnn_step)

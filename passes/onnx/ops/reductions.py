@@ -63,7 +63,7 @@ _OF_FLOATS = (logical.SqrtOp, logical.LogOp, logical.ReduceLogSumExpOp, logical.
 
 def _reduce(reduction: _Reduction) -> Lower:
     def lower(node: Node) -> Result:
-        shape, keeps = node.shape(0), bool(node.attributes.int("keepdims", 1))
+        shape, keeps = node.shape(0), node.attributes.flag("keepdims", True)
         axes = _axes(node)
         if 0 in shape:
             return _of_nothing(node, reduction, axes, keeps)
@@ -123,12 +123,12 @@ def _arg(op_class: Callable[..., LogicalOp]) -> Lower:
     """The index of an extreme element along ``axis``; of several the first, or the last if that is asked for."""
 
     def lower(node: Node) -> Result:
-        shape, keeps = node.shape(0), bool(node.attributes.int("keepdims", 1))
+        shape, keeps = node.shape(0), node.attributes.flag("keepdims", True)
         axis = node.axis(node.attributes.int("axis", 0), len(shape))
         if 0 in shape:
             sizes = [*shape[:axis], *([1] if keeps else []), *shape[axis + 1 :]]
             return np.empty(sizes, np.int64)
-        from_the_end = bool(node.attributes.int("select_last_index", 0))
+        from_the_end = node.attributes.flag("select_last_index")
         x = node.operand(0)
         if from_the_end:
             x = node.apply(logical.FlipOp, x, axes=[axis])
@@ -174,7 +174,7 @@ def _cumsum(node: Node) -> Result:
     axis = _running_axis(node)
     if 0 in node.shape(0):
         return node.raw(0)
-    flags = {name: bool(node.attributes.int(name, 0)) for name in ("exclusive", "reverse")}
+    flags = {name: node.attributes.flag(name) for name in ("exclusive", "reverse")}
     return node.add(logical.CumsumOp(node.operand(0), axis, **flags))
 
 
@@ -184,7 +184,7 @@ def _cumprod(node: Node) -> Result:
     axis = _running_axis(node)
     if 0 in node.shape(0):
         return node.raw(0)
-    exclusive, reverse = (bool(node.attributes.int(name, 0)) for name in ("exclusive", "reverse"))
+    exclusive, reverse = (node.attributes.flag(name) for name in ("exclusive", "reverse"))
     element = node.element(0)
     x = node.cast(node.operand(0), composite_element(element) if element.is_float else element, "widen")
     if exclusive:

@@ -28,7 +28,7 @@ def _grid_sample(node: Node) -> Result:
             f"mode is {mode} and padding_mode {padding}; they are nearest, linear or cubic, and "
             "zeros, border or reflection"
         )
-    align = bool(node.attributes.int("align_corners", 0))
+    align = node.attributes.flag("align_corners")
     element = element_of(node.operand(0).type)
     wide = composite_element(element)
     x = node.reshape(node.operand(0), [batch, channels, prod(spatial)], "planes")
@@ -53,7 +53,7 @@ def _affine_grid(node: Node) -> Result:
     rank = len(spatial)
     if node.shape(0) != (batch, rank, rank + 1):
         raise node.invalid(f"theta has shape {list(node.shape(0))}, size is {sizes}")
-    align = bool(node.attributes.int("align_corners", 0))
+    align = node.attributes.flag("align_corners")
     shape = [batch, *spatial, rank]
 
     def column(number: int) -> SSAValue:

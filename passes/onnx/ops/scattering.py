@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xdsl.ir import SSAValue
-
 from aicf.dialects import logical
 from aicf.dialects.logical import ScatterMode
 from aicf.dialects.types import element_of
@@ -65,8 +63,4 @@ def _tensor_scatter(node: Node) -> Result:
         position = node.apply(logical.AddOp, position, node.cast(first, element_of(position.type), "first"))
     if mode == "circular":
         position = node.apply(logical.ModOp, position, cache[axis])
-    return node.apply(logical.ScatterElementsOp, *_data(node, position), axis=axis)
-
-
-def _data(node: Node, indices: SSAValue) -> tuple[SSAValue, SSAValue, SSAValue]:
-    return node.operand(0), indices, node.operand(1)
+    return node.apply(logical.ScatterElementsOp, node.operand(0), position, node.operand(1), axis=axis)

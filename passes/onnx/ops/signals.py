@@ -15,7 +15,7 @@ from xdsl.ir import SSAValue
 from aicf.dialects import logical
 from aicf.dialects.logical import MAX_CONSTANT_ELEMENTS
 from aicf.dialects.types import ElementType, element_named, element_of, tensor_info
-from aicf.passes.onnx.ops.base import Array, Node, Result, row
+from aicf.passes.onnx.ops.base import Node, Result, row
 from aicf.passes.onnx.ops.element_types import element_of_onnx
 
 # Fourier transforms
@@ -118,7 +118,7 @@ def _dft(node: Node, axis: int) -> SSAValue:
         raise node.invalid(f"axis {axis} is that of real and imaginary parts")
     order = [*(dim for dim in range(len(shape) - 1) if dim != axis), axis, len(shape) - 1]
     x = _split(node, node.transpose(node.operand(0), order))
-    inverse, onesided = (bool(node.attributes.int(name, 0)) for name in ("inverse", "onesided"))
+    inverse, onesided = (node.attributes.flag(name) for name in ("inverse", "onesided"))
     size = 2 * (shape[axis] - 1) if inverse and onesided else shape[axis]
     period = node.one(1, "dft_length", "iu") if node.has(1) else size
     if period < 1:
@@ -180,7 +180,7 @@ def _stft(node: Node) -> Result:
     parts = _split(node, x)
     real = frames(parts.real)
     assert real is not None
-    onesided = bool(node.attributes.int("onesided", 1))
+    onesided = node.attributes.flag("onesided", True)
     columns = length // 2 + 1 if onesided else length
     framed = _Complex(real, frames(parts.imaginary))
     return _stacked(node, _transformed(node, framed, _Transform(length, columns, length)))
@@ -195,35 +195,28 @@ def _frame_length(node: Node, signal: int) -> int:
 # Windows
 
 
-def _window(node: Node, *amplitudes: float) -> Array:
+_WINDOWS = {
+    "HannWindow": (0.5, 0.5),
+    "HammingWindow": (25 / 46, 21 / 46),
+    "BlackmanWindow": (0.42, 0.5, 0.08),
+}
+"""Amplitudes of the cosines: 0.42 - 0.5 cos(2 pi n / N) + 0.08 cos(4 pi n / N) is the last one."""
+
+
+@row("HannWindow", since=17)
+@row("HammingWindow", since=17)
+@row("BlackmanWindow", since=17)
+def _window(node: Node) -> Result:
     """The sum of cosines with rising frequencies and alternating signs, over the size of operand 0."""
     size = node.bounded(int(node.value(0, "size").reshape(-1)[0]), "size")
-    period = size if node.attributes.int("periodic", 1) else size - 1
+    period = size if node.attributes.flag("periodic", True) else size - 1
     turns = np.arange(size) / max(period, 1)
-    waves = [(-1) ** n * a * np.cos(2 * np.pi * n * turns) for n, a in enumerate(amplitudes)]
+    waves = [(-1) ** n * a * np.cos(2 * np.pi * n * turns) for n, a in enumerate(_WINDOWS[node.op_type])]
     return sum(waves, np.zeros(size)).astype(_wanted(node).dtype)
 
 
 def _wanted(node: Node) -> ElementType:
     return element_of_onnx(node.attributes.int("output_datatype", 1))
-
-
-@row("HannWindow", since=17)
-def _hann(node: Node) -> Result:
-    """0.5 - 0.5 cos(2 pi n / N)."""
-    return _window(node, 0.5, 0.5)
-
-
-@row("HammingWindow", since=17)
-def _hamming(node: Node) -> Result:
-    """25/46 - 21/46 cos(2 pi n / N)."""
-    return _window(node, 25 / 46, 21 / 46)
-
-
-@row("BlackmanWindow", since=17)
-def _blackman(node: Node) -> Result:
-    """0.42 - 0.5 cos(2 pi n / N) + 0.08 cos(4 pi n / N)."""
-    return _window(node, 0.42, 0.5, 0.08)
 
 
 # Mel filters

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from aicf.passes.onnx.ops.base import Node
 
@@ -17,6 +18,11 @@ class Sliding:
     dilations: list[int]
     low: list[int]
     high: list[int]
+
+    @property
+    def steps(self) -> dict[str, Any]:
+        """All but the sizes, as properties of a convolution."""
+        return {name: values for name, values in vars(self).items() if name != "sizes"}
 
 
 def sliding(node: Node, spatial: Sequence[int], sizes: Sequence[int] | None = None) -> Sliding:

@@ -1,39 +1,19 @@
-"""What each op passes back to its operands: a table, one entry an op, by family."""
+"""What each op passes back to its operands: a table, one entry an op, one file a family.
 
-from aicf.dialects import logical
-from aicf.passes.training.gradients import (
-    activations,
-    arithmetic,
-    contraction,
-    convolution,
-    data_movement,
-    functions,
-    indexing,
-    losses,
-    normalization,
-    pooling,
-    recurrent,
-    reduction,
-    training,
-)
-from aicf.passes.training.gradients.base import STEPS, Adjoint, ByFormula, Gradient, Gradients, Tape
+A file registers by being here: it is imported with this package, and its ``GRADIENTS`` enter the table.
+"""
+
+import pkgutil
+from importlib import import_module
+from typing import cast
+
+from aicf.passes.training.gradients.base import Adjoint, ByFormula, Gradient, Gradients, Tape
 
 GRADIENTS: Gradients = {
-    **arithmetic.GRADIENTS,
-    **functions.GRADIENTS,
-    **activations.GRADIENTS,
-    **contraction.GRADIENTS,
-    **convolution.GRADIENTS,
-    **recurrent.GRADIENTS,
-    **reduction.GRADIENTS,
-    **normalization.GRADIENTS,
-    **pooling.GRADIENTS,
-    **data_movement.GRADIENTS,
-    **indexing.GRADIENTS,
-    **losses.GRADIENTS,
-    **training.GRADIENTS,
-    logical.ConstantOp: STEPS,
-    logical.IotaOp: STEPS,
+    op_class: gradient
+    for module in pkgutil.iter_modules(__path__)
+    if hasattr(family := import_module(f"{__name__}.{module.name}"), "GRADIENTS")
+    for op_class, gradient in cast(Gradients, family.GRADIENTS).items()
 }
 
 __all__ = ["GRADIENTS", "Adjoint", "ByFormula", "Gradient", "Tape"]

@@ -121,4 +121,5 @@ GRADIENTS: Gradients = {
     logical.OrOp: STEPS,
     logical.XorOp: STEPS,
     logical.NotOp: STEPS,
+    logical.ConstantOp: STEPS,
 }

@@ -10,9 +10,10 @@ from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from aicf.dialects import logical
+from aicf.dialects.dims import Size
 from aicf.dialects.logical import LogicalOp
 from aicf.dialects.types import element_of, tensor_info
-from aicf.passes.support.identity import IdTable, derived_id, op_id, set_identity, sources, value_hint
+from aicf.passes.support.identity import IdTable, name_after
 from aicf.passes.support.writing import OpWriter
 from aicf.semantics import composite_element
 
@@ -27,7 +28,7 @@ class Tape:
 
     def write(self, new: LogicalOp, suffix: str, op: Operation) -> SSAValue:
         """Adds an op to the backward part, called `<id of op>.<suffix>`."""
-        self._name(new, suffix, op)
+        name_after(new, op, suffix, self._ids)
         Rewriter.insert_op(new, InsertPoint.before(self._before))
         return new.result
 
@@ -37,18 +38,10 @@ class Tape:
             return value
         if value not in self._saves:
             save = logical.SaveOp(value)
-            self._name(save, "save", value.op)
+            name_after(save, value.op, "save", self._ids)
             Rewriter.insert_op(save, InsertPoint.after(value.op))
             self._saves[value] = save.result
         return self._saves[value]
-
-    def _name(self, new: LogicalOp, suffix: str, op: Operation) -> None:
-        identity = op_id(op)
-        if identity is not None:
-            identity = self._ids.fresh(derived_id(identity, suffix))
-            new.result.name_hint = value_hint(identity)
-        set_identity(new, identity, sources(op))
-        new.location = op.location
 
 
 class Adjoint(OpWriter):
@@ -116,18 +109,13 @@ class Adjoint(OpWriter):
         """The sum along axes; the value itself if there are none."""
         return self.add(logical.ReduceSumOp(value, axes, keepdims=keepdims), "sum") if axes else value
 
-    def reshape(self, value: SSAValue, like: SSAValue) -> SSAValue:
+    def shaped_like(self, value: SSAValue, like: SSAValue) -> SSAValue:
         """The value in the shape of `like`."""
-        sizes = tensor_info(like.type).sizes
-        if tensor_info(value.type).sizes == sizes:
-            return value
-        return self.add(logical.ReshapeOp(value, sizes), "reshape")
+        return self.reshape(value, tensor_info(like.type).sizes)
 
-    def zeros(self, like: SSAValue) -> SSAValue:
-        """Zeros of the shape of `like`, in the element type of `grad`."""
-        info = tensor_info(like.type)
-        type_ = tensor_info(self.grad.type).with_sizes(info.sizes)
-        return self.add(logical.ConstantOp(0.0, type_), "zeros")
+    def zeros(self, sizes: Sequence[Size]) -> SSAValue:
+        """Zeros in the element type of `grad`."""
+        return self.add(logical.ConstantOp(0.0, tensor_info(self.grad.type).with_sizes(sizes)), "zeros")
 
     def _wide(self, value: SSAValue, suffix: str) -> SSAValue:
         element, op = element_of(value.type), self.op

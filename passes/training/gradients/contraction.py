@@ -46,13 +46,13 @@ def _unrepeated(adjoint: Adjoint, value: SSAValue, like: SSAValue) -> SSAValue:
     missing = len(sizes) - len(wanted)
     padded: tuple[Size, ...] = (*(1 for _ in range(missing)), *wanted)
     repeated = [dim for dim in range(len(sizes) - 2) if padded[dim] != sizes[dim]]
-    return adjoint.reshape(adjoint.total(value, repeated, keepdims=True), like)
+    return adjoint.shaped_like(adjoint.total(value, repeated, keepdims=True), like)
 
 
 def _linear_operand(adjoint: Adjoint, op: logical.LinearOp) -> SSAValue:
     """grad @ w, with the operand's dimensions: what reads it can be part of the product."""
     product = logical.MatmulOp(_at_least_matrix(adjoint, adjoint.grad), adjoint.saved(op.weight))
-    return adjoint.reshape(adjoint.add(product, "operand"), op.operand)
+    return adjoint.shaped_like(adjoint.add(product, "operand"), op.operand)
 
 
 def _linear_weight(adjoint: Adjoint, op: logical.LinearOp) -> SSAValue:

@@ -13,7 +13,7 @@ from aicf.passes.training.gradients.base import BY_FORMULA, Adjoint, Gradients
 
 
 def _reshape(adjoint: Adjoint, op: logical.ReshapeOp) -> SSAValue:
-    return adjoint.reshape(adjoint.grad, op.operand)
+    return adjoint.shaped_like(adjoint.grad, op.operand)
 
 
 def _transpose(adjoint: Adjoint, op: logical.TransposeOp) -> SSAValue:
@@ -28,7 +28,7 @@ def _broadcast(adjoint: Adjoint, op: logical.BroadcastOp) -> SSAValue:
     source, dimensions = tensor_info(op.operand.type), int_values(op.dimensions)
     own = dict(zip(dimensions, source.sizes, strict=True))
     repeated = [dim for dim, size in enumerate(op.info.sizes) if own.get(dim) != size]
-    return adjoint.reshape(adjoint.total(adjoint.grad, repeated), op.operand)
+    return adjoint.shaped_like(adjoint.total(adjoint.grad, repeated), op.operand)
 
 
 def _slice(adjoint: Adjoint, op: logical.SliceOp) -> SSAValue:

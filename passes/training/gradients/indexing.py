@@ -30,8 +30,7 @@ def _gather(adjoint: Adjoint, op: logical.GatherOp) -> SSAValue:
     moved = _transposed(adjoint, adjoint.grad, front)
     others = [*sizes[:axis], *sizes[axis + 1 :]]
     updates = adjoint.add(logical.ReshapeOp(moved, [rows, *others]), "updates")
-    type_ = tensor_info(adjoint.grad.type).with_sizes([sizes[axis], *others])
-    zeros = adjoint.add(logical.ConstantOp(0.0, type_), "zeros")
+    zeros = adjoint.zeros([sizes[axis], *others])
     summed = adjoint.add(logical.ScatterOp(zeros, clamped, updates, "add"), "scatter")
     return _transposed(adjoint, summed, [*range(1, axis + 1), 0, *range(axis + 1, len(sizes))])
 
@@ -46,7 +45,7 @@ def _gather_elements(adjoint: Adjoint, op: logical.GatherElementsOp) -> SSAValue
     """Sums of what reads the same element."""
     axis = op.axis.value.data
     clamped = _clamped(adjoint, adjoint.saved(op.indices), tensor_info(op.operand.type).sizes[axis])
-    zeros = adjoint.zeros(op.operand)
+    zeros = adjoint.zeros(tensor_info(op.operand.type).sizes)
     return adjoint.add(logical.ScatterElementsOp(zeros, clamped, adjoint.grad, axis, "add"), "scatter")
 
 
@@ -71,11 +70,7 @@ def _combined_updates(adjoint: Adjoint, op: logical.ScatterCombineOp) -> SSAValu
         read = adjoint.product(read, _other_factors(adjoint, op))
     elif op.scatter_mode != "add":
         read = adjoint.product(read, _updates_reached(adjoint, op))
-    count = static_size(op, sizes[0])
-    below = adjoint.compare("lt", indices, -count)
-    above = adjoint.compare("ge", indices, count)
-    dropped = adjoint.add(logical.OrOp(below, above), "dropped")
-    return adjoint.where(adjoint.broadcast(dropped, [0], tensor_info(read.type).sizes, "spread"), 0.0, read)
+    return _unless_dropped(adjoint, indices, sizes[0], read)
 
 
 def _other_factors(adjoint: Adjoint, op: logical.ScatterCombineOp) -> SSAValue:
@@ -89,7 +84,9 @@ def _other_factors(adjoint: Adjoint, op: logical.ScatterCombineOp) -> SSAValue:
     factors = adjoint.where(is_zero, 1.0, updates)
     product = logical.ScatterCombineOp(adjoint.saved(op.operand), indices, factors, "mul")
     zeros = adjoint.cast(is_zero, element_of(updates.type), "zeros")
-    counted = logical.ScatterCombineOp(adjoint.zeros(op.operand), indices, zeros, "add")
+    counted = logical.ScatterCombineOp(
+        adjoint.zeros(tensor_info(op.operand.type).sizes), indices, zeros, "add"
+    )
     row, count = (
         adjoint.add(logical.GatherOp(adjoint.add(total, name), indices, 0), f"{name}.read")
         for total, name in ((product, "product"), (counted, "count"))
@@ -128,16 +125,24 @@ def _reached(adjoint: Adjoint, value: SSAValue, extreme: SSAValue) -> SSAValue:
 def _written_row(adjoint: Adjoint, op: logical.WriteRowOp) -> SSAValue:
     """The row at its index; zeros if it was written nowhere."""
     axis, index = op.axis.value.data, adjoint.saved(op.index)
-    count = static_size(op, op.info.sizes[axis])
-    row = adjoint.reshape(adjoint.add(logical.GatherOp(adjoint.grad, index, axis), "row"), op.row)
-    below, above = adjoint.compare("lt", index, -count), adjoint.compare("ge", index, count)
+    row = adjoint.shaped_like(adjoint.add(logical.GatherOp(adjoint.grad, index, axis), "row"), op.row)
+    return _unless_dropped(adjoint, index, op.info.sizes[axis], row)
+
+
+def _unless_dropped(adjoint: Adjoint, indices: SSAValue, size: Size, value: SSAValue) -> SSAValue:
+    """0 in place of what indices out of range would write; they are along the first dimensions of the value."""
+    count = static_size(adjoint.op, size)
+    below, above = adjoint.compare("lt", indices, -count), adjoint.compare("ge", indices, count)
     dropped = adjoint.add(logical.OrOp(below, above), "dropped")
-    return adjoint.where(adjoint.broadcast(dropped, [], tensor_info(row.type).sizes, "spread"), 0.0, row)
+    along = range(tensor_info(indices.type).rank)
+    return adjoint.where(
+        adjoint.broadcast(dropped, along, tensor_info(value.type).sizes, "spread"), 0.0, value
+    )
 
 
 def _overwritten(adjoint: Adjoint, op: logical.WriteRowOp) -> SSAValue:
     """Zeros in place of the row."""
-    zeros = adjoint.zeros(op.row)
+    zeros = adjoint.zeros(tensor_info(op.row.type).sizes)
     return adjoint.add(
         logical.WriteRowOp(zeros, adjoint.saved(op.index), adjoint.grad, op.axis.value.data), "operand"
     )
@@ -166,4 +171,5 @@ GRADIENTS: Gradients = {
     logical.NonMaxSuppressionOp: STEPS,
     logical.PhiloxOp: STEPS,
     logical.PhiloxWordOp: STEPS,
+    logical.IotaOp: STEPS,
 }

@@ -30,8 +30,7 @@ def _max_pool(adjoint: Adjoint, op: logical.MaxPoolOp) -> SSAValue:
         "places",
     )
     counts = [planes, prod(op.info.shape[2:])]
-    type_ = tensor_info(adjoint.grad.type).with_sizes([planes, prod(info.shape[2:])])
-    zeros = adjoint.add(logical.ConstantOp(0.0, type_), "zeros")
+    zeros = adjoint.zeros([planes, prod(info.shape[2:])])
     rows, parts = (
         adjoint.add(logical.ReshapeOp(value, counts), "planes") for value in (indices, adjoint.grad)
     )
