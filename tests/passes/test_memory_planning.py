@@ -20,7 +20,7 @@ from aicf.passes.analysis.liveness import (
     lower_bound,
     slot_lifetimes,
 )
-from aicf.passes.emit.plan_memory import index
+from aicf.passes.emit.plan_memory import place
 
 
 @dataclass
@@ -108,14 +108,14 @@ def test_lower_bound_is_the_heaviest_set_alive_together(case: Case) -> None:
 @given(cases())
 def test_placement_never_overlaps_what_is_alive_together(case: Case) -> None:
     lives = case.lifetimes
-    offsets = index(lives, Interference(case.order))
+    offsets = place(lives, Interference(case.order))
     assert len(offsets) == len(lives) and all(offset >= 0 and offset % 64 == 0 for offset in offsets)
     for i, j in combinations(range(len(lives)), 2):
         if case.alive_together(lives[i], lives[j]):
             assert offsets[i] + lives[i].size <= offsets[j] or offsets[j] + lives[j].size <= offsets[i]
     arena = max((offset + life.size for offset, life in zip(offsets, lives, strict=True)), default=0)
     assert lower_bound(lives, case.order) <= arena <= sum(life.size for life in lives)
-    assert offsets == index(lives, Interference(case.order))
+    assert offsets == place(lives, Interference(case.order))
 
 
 def test_lifetimes_of_a_program() -> None:

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 ALLOWED = {
     "passes/bodies/attention.py _INSTEAD": "what to write in place of an op that no attention has, for the message",
-    "passes/bodies/matching.py _PLACED": "what the analysis of coordinates computes with, not all such ops",
+    "passes/bodies/matching.py _IOTA_LIKE": "what the analysis of coordinates computes with, not all such ops",
     "passes/emit/raise_emit.py isinstance": "what a module of programs holds, which the pass itself takes apart",
     "passes/fusion/why_not_fusible.py isinstance": "the ops of an attention that read views",
     "passes/logical/pads.py Padded": "a type: the ops that the pass gives the amounts of a pad to",
