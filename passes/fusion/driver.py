@@ -52,8 +52,9 @@ class Candidate:
 
     def refusal(self, context: FusionContext) -> str | None:
         """Why the group is not formed: illegal, or predicted to take longer than its parts; None if it is."""
-        if self.obstacle is not None or self.plan is None:
+        if self.obstacle is not None:
             return self.obstacle
+        assert self.plan is not None, "a group without a body says why"
         if (reason := refusal(self.plan, context, self.kinds, self.loss)) is not None:
             return reason
         if self.unfused_us is None or context.are_listed(self.plan.members):
