@@ -50,11 +50,11 @@ PROGRAMS: Mapping[str, Make] = {
             concat_programs.dense,
         )
     },
-    **{f"random {seed}": (lambda seed=seed: random_program(seed).module) for seed in range(20)},
+    **{f"random {seed}": (lambda seed=seed: random_program(seed).module) for seed in range(8)},
     "random numbers": lambda: random_numbers("f32").module(),
 }
 STEPS: Mapping[str, Make] = {
-    **{f"random step {seed}": (lambda seed=seed: random_training_program(seed).module) for seed in range(10)},
+    **{f"random step {seed}": (lambda seed=seed: random_training_program(seed).module) for seed in range(4)},
     "regression": lambda: meta_programs.regression_program().module(),
     "dropout": lambda: meta_programs.dropout_program().module(),
     "mlp": lambda: training_graphs.mlp()[0],
