@@ -81,7 +81,7 @@ SOURCES: Mapping[str, Callable[[], Graph]] = {
     },
     **{
         f"{name} f32": partial(_network, name, "f32")
-        for name in ("recurrent", "detection", "places", "clipping")
+        for name in ("recurrent", "detection", "indexing", "clipping")
     },
     "integers": partial(_network, "integer_reductions", "i32"),
     "product": partial(_products, "f32", 37, 48, 96),

@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from xdsl.dialects.func import FuncOp
+
+from tests.fuzz.records import SOURCES
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,3 +30,10 @@ def test_damaged_records_are_refused_or_right(target: str):
     counts = done.stdout.splitlines()[-1]
     assert counts.startswith(f"{count} trials: ") and "refused" in counts
     assert ("right" if target == "cpu" else "built") in counts
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_every_source_is_a_program(name: str) -> None:
+    """The tests above take samples, so they may miss one that cannot be built."""
+    (function,) = (op for op in SOURCES[name]().module().body.block.ops if isinstance(op, FuncOp))
+    assert len(function.body.block.ops) > 1
