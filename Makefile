@@ -32,7 +32,7 @@ demo: $(READY)
 	$(BIN)/python examples/inference_basic.py
 
 test-peers: $(PEERS_READY)
-	$(BIN)/python -m pytest -m peers
+	$(BIN)/python -m pytest $(PARALLEL) -m peers
 
 # With AICF_GPU_ARTIFACTS=DIR from `python -m tests.gpu.prepare DIR`, nothing is compiled on the machine with the GPU.
 test-gpu: $(READY)
