@@ -32,6 +32,7 @@ demo: $(READY)
 	$(BIN)/python examples/inference_basic.py
 
 test-peers: $(PEERS_READY)
+	$(BIN)/pyright --pythonpath $(BIN)/python aicf/pytorch
 	$(BIN)/python -m pytest $(PARALLEL) -m peers
 
 # With AICF_GPU_ARTIFACTS=DIR from `python -m tests.gpu.prepare DIR`, nothing is compiled on the machine with the GPU.

@@ -124,6 +124,8 @@ _MODULES = (
 def __getattr__(name: str) -> object:
     if name in _MODULES:
         return import_module(f"aicf.{name}")
+    if name == "pytorch":
+        return _pytorch()
     if name not in _HOMES:
         raise AttributeError(f"module 'aicf' has no attribute '{name}'")
     found = getattr(import_module(_HOMES[name]), name)
@@ -131,5 +133,19 @@ def __getattr__(name: str) -> object:
     return found
 
 
+def _pytorch() -> object:
+    """The package, which imports PyTorch. Raises BackendUnavailable if that is not there."""
+    try:
+        return import_module("aicf.pytorch")
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        from aicf.extras import install
+
+        raise BackendUnavailable(
+            f"aicf.pytorch needs PyTorch, which is missing: {install('torch')}"
+        ) from error
+
+
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_MODULES})
+    return sorted({*globals(), *__all__, *_MODULES, "pytorch"})

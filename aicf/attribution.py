@@ -15,7 +15,7 @@ from aicf.dialects import logical
 from aicf.dialects.emit import BodyOp, ResolvedOp
 from aicf.dialects.types import is_tensor, tensor_info
 from aicf.frontends.text import make_context, parse_module
-from aicf.passes.analysis.cost import operations_of
+from aicf.passes.analysis.work_done import operations_of
 from aicf.passes.support.identity import sources
 
 

@@ -82,7 +82,8 @@ def compile(
 
     Args:
         model: Path of an `.mlir` file, program text, a module (left as it is) or a builder graph; logical IR, or emit
-            IR of any phase. Or an ONNX model: the path of an `.onnx` file, its bytes, or an `onnx.ModelProto`.
+            IR of any phase. Or an ONNX model: the path of an `.onnx` file, its bytes, or an `onnx.ModelProto`. Or what
+            `torch.export.export` gives, or the path of a `.pt2` file.
         weights: Path of a `.safetensors` file, or arrays by name: every param, state and meta of the program. An ONNX
             model brings its own, of which these take the place.
         target: `cpu`, `cpu:x86-64-v3`, `reference`, ...; a missing level is this machine's. None takes the target that
@@ -129,7 +130,9 @@ def compile(
     requested = Options(target or "", *texts, *modes)
     with progress("compiling") as step, collector_paused():
         step("reading")
-        source, given = read_weighted(model, read_weights(weights), make_context())
+        source, given = read_weighted(model, read_weights(weights), make_context(), requested.dims)
+        if source.has_sizes:
+            requested = replace(requested, dims="")
         compiled = _compiled(source, given, requested, own, name or source.name, step)
     if wrong := wrong_declarations(compiled.decisions):
         _LOGGER.warning("%s: %s", compiled.name, warning_of(wrong))

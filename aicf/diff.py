@@ -17,7 +17,7 @@ from aicf.arguments import instance_from
 from aicf.dialects.emit import BodyOp, ResolvedOp
 from aicf.errors import InputMismatch
 from aicf.explain import moved_bytes, wrapped
-from aicf.passes.emit.decisions import members_by_instruction
+from aicf.passes.emit.read_decisions import members_by_instruction
 from aicf.passes.support.identity import op_id, sources
 from aicf.passes.support.policy import without_bucket
 from aicf.runtime.capture_plan import CapturePlan, Launch, OperandRef

@@ -16,7 +16,7 @@ from aicf.arguments import path_from
 from aicf.compiled import EMIT, Options, options_of
 from aicf.errors import ArtifactError, InputMismatch
 from aicf.frontends.text import make_context, parse_module
-from aicf.passes.emit.decisions import decisions_of
+from aicf.passes.emit.read_decisions import decisions_of
 from aicf.policies.policy import Policy
 from aicf.runtime.capture_plan import ModulePlan
 from aicf.runtime.plan_from_ir import read_module

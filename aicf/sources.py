@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,6 +25,7 @@ from aicf.dialects.onnx import GraphOp
 from aicf.errors import BackendUnavailable, InvalidIR, PolicyError, quoted
 from aicf.extras import install
 from aicf.frontends.builder import Graph
+from aicf.frontends.exported_program import ExportedProgram, is_exported
 from aicf.frontends.text import parse_module, verify_module
 from aicf.policies.execution_policy import ExecutionPolicy
 from aicf.policies.kernel_policy import KernelPolicy
@@ -36,8 +37,9 @@ from aicf.runtime.tensors import Array
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-Model: TypeAlias = "str | Path | ModuleOp | Graph | bytes | ModelProto"
-"""A path, program text, a module, a finished graph of the builder, or an ONNX model: its bytes or package `onnx`'s."""
+Model: TypeAlias = "str | Path | ModuleOp | Graph | bytes | ModelProto | ExportedProgram"
+"""A path, program text, a module, a finished graph of the builder, an ONNX model (its bytes or package `onnx`'s), or
+what `torch.export.export` gives."""
 
 Dims: TypeAlias = str | Mapping[str, int | Sequence[int]]
 """`N=1,540;M=4`, or sizes by name."""
@@ -65,6 +67,7 @@ class Source:
         outputs: What an ONNX model declares of its results: element type and sizes by name.
         path: Of the file, where its ops have no positions of their own.
         readers: Of each trainable parameter of an ONNX model the nodes that read it.
+        has_sizes: Whether it was read for the sizes of its symbolic dimensions already.
     """
 
     module: ModuleOp
@@ -77,6 +80,7 @@ class Source:
     )
     path: str | None = None
     readers: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    has_sizes: bool = False
 
     @property
     def is_emit(self) -> bool:
@@ -110,6 +114,7 @@ def read_model(
     training: bool = False,
     given: Mapping[str, Array] = MappingProxyType({}),
     untie: Sequence[str] = (),
+    dims: str = "",
 ) -> Source:
     """Reads a model.
 
@@ -117,6 +122,7 @@ def read_model(
         training: Whether it is read to be trained: small weights of an ONNX model have names then.
         given: Weights by name; constants of an ONNX model take those of their names.
         untie: Names or patterns of initializers of an ONNX model of which each reader has a copy.
+        dims: Sizes of the symbolic dimensions, of an exported program of PyTorch, which is read for each of them.
 
     Raises:
         InvalidIR: it cannot be read, does not parse or does not verify.
@@ -125,6 +131,8 @@ def read_model(
     """
     if isinstance(model, bytes) or _is_proto(model):
         return _read_onnx(model, training, given, untie)
+    if is_exported(model):
+        return _read_exported(cast(ExportedProgram, model), "model", dims)
     if isinstance(model, ModuleOp | Graph):
         module = model.module() if isinstance(model, Graph) else model.clone()
         verify_module(module)
@@ -140,8 +148,12 @@ def read_model(
     path = path_from(model, InvalidIR, "the model's path")
     if path.suffix == ".onnx":
         return _read_onnx(path, training, given, untie)
+    if path.suffix == ".pt2":
+        return _read_pt2(path, dims)
     if path.suffix != ".mlir":
-        raise InvalidIR(f"unknown model file type '{path.suffix}'; known: .mlir, .onnx", location=str(path))
+        raise InvalidIR(
+            f"unknown model file type '{path.suffix}'; known: .mlir, .onnx, .pt2", location=str(path)
+        )
     try:
         text = path.read_bytes()
     except OSError as error:
@@ -152,10 +164,10 @@ def read_model(
 
 
 def read_weighted(
-    model: Model, weights: Mapping[str, Array], context: Context
+    model: Model, weights: Mapping[str, Array], context: Context, dims: str = ""
 ) -> tuple[Source, Mapping[str, Array]]:
     """A model, and those of the weights that are parameters of it. Raises as `read_model`."""
-    source = read_model(model, context, given=weights)
+    source = read_model(model, context, given=weights, dims=dims)
     return source, {name: array for name, array in weights.items() if name not in source.taken}
 
 
@@ -177,6 +189,27 @@ def _read_onnx(
     verify_module(found.module)
     path = str(model) if isinstance(model, Path) else None
     return Source(**vars(found), path=path)
+
+
+def _read_exported(model: ExportedProgram, name: str, dims: str) -> Source:
+    from aicf.frontends.torch.exported import read_exported
+    from aicf.passes.logical.specialize_shapes import parse_dims
+
+    found = read_exported(model, name, parse_dims(dims))
+    verify_module(found.module)
+    return Source(found.module, found.name, found.weights, has_sizes=True)
+
+
+def _read_pt2(path: Path, dims: str) -> Source:
+    try:
+        from aicf.frontends.torch.exported import load_exported
+
+        model = load_exported(path)
+    except ModuleNotFoundError as error:
+        raise BackendUnavailable(
+            f"programs of torch.export are read by PyTorch, which is missing: {install('torch')}"
+        ) from error
+    return _read_exported(model, path.stem, dims)
 
 
 def _is_proto(model: Model) -> TypeIs[ModelProto]:

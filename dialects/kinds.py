@@ -25,18 +25,20 @@ class Kind:
         is_windowed: Whether windows slide along its dimensions: then it runs faster in one order of memory, row-major
             or channels-last, than in the other.
         takes_tf32: Whether a policy may round its operands of f32 to TF32.
+        family: Field of a kernel policy that says whose kernels are to run it, one of `FAMILIES`; empty if none does.
     """
 
     number: int
     needs_code: bool = True
     is_windowed: bool = False
     takes_tf32: bool = False
+    family: str = ""
 
 
 KINDS: dict[str, Kind] = {
     "add": Kind(0),
     "relu": Kind(1),
-    "gemm": Kind(2, needs_code=False, takes_tf32=True),
+    "gemm": Kind(2, needs_code=False, takes_tf32=True, family="matmul"),
     "bias_add": Kind(3),
     "reduce_sum": Kind(4),
     "mse_grad": Kind(5),
@@ -51,7 +53,7 @@ KINDS: dict[str, Kind] = {
     "layernorm_bwd": Kind(14),
     "batchnorm_fwd": Kind(15),
     "batchnorm_bwd": Kind(16),
-    "gemm_epilogue": Kind(17, takes_tf32=True),
+    "gemm_epilogue": Kind(17, takes_tf32=True, family="matmul"),
     "softmax": Kind(18),
     "softmax_bwd": Kind(19),
     "mse_loss": Kind(20),
@@ -61,23 +63,31 @@ KINDS: dict[str, Kind] = {
     "generated": Kind(24),
     "concat": Kind(25, needs_code=False),
     "pack": Kind(26, needs_code=False),
-    "gemm_gated": Kind(27, takes_tf32=True),
-    "norm_gemm": Kind(28),
-    "attention": Kind(29, needs_code=False),
-    "gemm_multi": Kind(30, takes_tf32=True),
-    "norm_gated": Kind(31),
-    "gemm_norm": Kind(32),
+    "gemm_gated": Kind(27, takes_tf32=True, family="matmul"),
+    "norm_gemm": Kind(28, family="matmul"),
+    "attention": Kind(29, needs_code=False, family="attention"),
+    "gemm_multi": Kind(30, takes_tf32=True, family="matmul"),
+    "norm_gated": Kind(31, family="matmul"),
+    "gemm_norm": Kind(32, family="matmul"),
     "last_update": Kind(33, needs_code=False),
     "scatter_combine": Kind(34, needs_code=False),
     "topk_indices": Kind(35, needs_code=False),
-    "attention_step": Kind(36, needs_code=False),
+    "attention_step": Kind(36, needs_code=False, family="attention"),
     "update": Kind(37),
-    "conv": Kind(38, is_windowed=True),
+    "conv": Kind(38, is_windowed=True, family="conv"),
     "pool": Kind(39, is_windowed=True),
     "lstm": Kind(40, needs_code=False),
     "non_max_suppression": Kind(41, needs_code=False),
 }
 """Append-only: a number, once given, never changes and is never used again."""
+
+FAMILIES = tuple(dict.fromkeys(kind.family for kind in KINDS.values() if kind.family))
+"""Families of kinds, each with a field in a kernel policy."""
+
+
+def family_of(kind: str) -> str:
+    """The family of a kind; empty if it has none."""
+    return KINDS[kind].family if kind in KINDS else ""
 
 
 def number_of(kind: str) -> int:

@@ -19,7 +19,7 @@ from aicf.dialects.types import tensor_info
 from aicf.errors import PolicyError, UnsupportedOp
 from aicf.frontends.text import make_context
 from aicf.passes.bodies.workload import argument_attrs
-from aicf.passes.emit.decisions import members_by_instruction
+from aicf.passes.emit.read_decisions import members_by_instruction
 from aicf.passes.pipelines.aicf_inference import AicfInferencePass, run
 from aicf.policies.kernel_policy import KernelPolicy
 from aicf.policies.policy import Policy

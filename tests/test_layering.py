@@ -155,6 +155,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.value_names": ("aicf.explain", "aicf.runtime"),
     "aicf.why_not": (*ARGUMENTS, "aicf.explain", "aicf.runtime"),
     "aicf.progress": UNINTERRUPTED,
+    "aicf.pytorch": ANYTHING,
     "aicf.sources": ANYTHING,
     "aicf.stages": ANYTHING,
     "aicf.tools": ANYTHING,
@@ -225,6 +226,18 @@ def test_imports_follow_the_table(module: str):
 @pytest.mark.parametrize("module", [name for name in MODULES if any(is_within(name, row) for row in LIGHT)])
 def test_light_modules_import_nothing_heavy(module: str):
     wrong = [name for _, name in imports(module, MODULES[module]) if name.partition(".")[0] in HEAVY]
+    assert not wrong
+
+
+def test_only_its_own_package_imports_pytorch():
+    """What reads graphs of PyTorch gets them from PyTorch, and goes by names."""
+    wrong = [
+        f"{module}: {name}"
+        for module, path in MODULES.items()
+        if not is_within(module, "aicf.pytorch")
+        for _, name in imports(module, path)
+        if name.partition(".")[0] == "torch"
+    ]
     assert not wrong
 
 

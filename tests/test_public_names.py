@@ -34,12 +34,27 @@ def test_what_pages_and_errors_call_is_there() -> None:
     assert {".training.initial_weights", ".compile", ".optimizers.AdamW"} <= set(called())
 
 
-@pytest.mark.parametrize("home", sorted({name.split(".")[1] for name in called()}))
+HOMES = sorted({name.split(".")[1] for name in called()})
+PEERS = {"pytorch": pytest.mark.peers}
+"""What needs packages that are no development dependency."""
+
+
+@pytest.mark.parametrize("home", [pytest.param(home, marks=PEERS.get(home, ())) for home in HOMES])
 def test_what_pages_and_errors_call_is_reachable(home: str) -> None:
     """In a process that named nothing else before."""
     names = [name for name in called() if name.split(".")[1] == home]
     lines = ["import aicf", *(f"aicf{name}" for name in names)]
     subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True, cwd=ROOT, timeout=120)
+
+
+def test_without_pytorch_its_package_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("aicf.pytorch")]:
+        monkeypatch.delitem(sys.modules, name)
+    if "pytorch" in vars(aicf):
+        monkeypatch.delattr(aicf, "pytorch")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(aicf.BackendUnavailable, match="needs PyTorch, which is missing: pip install"):
+        aicf.pytorch  # noqa: B018
 
 
 def test_a_name_that_is_none() -> None:

@@ -21,7 +21,7 @@ from aicf.diff import Comparison, Difference, compare
 from aicf.errors import PolicyError
 from aicf.explain import WIDTH
 from aicf.frontends.text import make_context, parse_module
-from aicf.passes.emit.decisions import decisions_of, members_by_instruction
+from aicf.passes.emit.read_decisions import decisions_of, members_by_instruction
 from aicf.passes.pipelines.aicf_inference import AicfInferencePass, run
 from aicf.policies.execution_policy import ExecutionPolicy
 from aicf.policies.kernel_policy import Fusion, KernelPolicy

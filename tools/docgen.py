@@ -238,7 +238,9 @@ def _pass_section(name: str) -> str:
     pass_class = AICF_UNIVERSE.all_passes[name]()
     module = import_module(pass_class.__module__)
     summary = re.sub(rf"^`+{name}(\{{[^`]*\}})?`+: ", "", module.__doc__ or "")
+    path = module.__name__.removeprefix("aicf.").replace(".", "/") + ".py"
     parts = [f"## `{name}`\n", _prose(summary[:1].upper() + summary[1:]), _prose(pass_class.__doc__)]
+    parts.append(f"In [`{path}`](../../{path}).\n")
     options = pass_options(pass_class)
     if options:
         defaults = {

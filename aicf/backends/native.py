@@ -196,6 +196,10 @@ class DeviceMemory(Protocol):
         """Waits for everything on `stream`. Raises AicfError if any of it failed."""
         ...
 
+    def beside_capture(self) -> AbstractContextManager[None]:
+        """Lets this thread allocate, copy and wait while somebody captures a stream of the device."""
+        ...
+
 
 class DeviceGraph(Protocol):
     """A program captured on one pointer table and one stream. Given back when nothing refers to it."""
@@ -203,6 +207,14 @@ class DeviceGraph(Protocol):
     @property
     def launch(self) -> Callable[[], None]:
         """Queues one replay and returns; allocates, synchronises and decides nothing."""
+        ...
+
+    def launch_on(self, stream: int) -> Callable[[], None]:
+        """As `launch`, on another stream."""
+        ...
+
+    def queue(self, stream: int) -> None:
+        """Queues the instructions one by one on a stream, such as one that is being captured."""
         ...
 
     def set_pointers(self, pointers: Mapping[int, int]) -> None:

@@ -78,6 +78,18 @@ def get_kernels(backend: str) -> dict[str, AnyKernel]:
     return {kernel.id: kernel for kernel in get_backend(backend).kernels()}
 
 
+@cache
+def libraries_by_family(backend: str) -> dict[str, tuple[str, ...]]:
+    """For each family of kinds, the names that a policy may ask for: of libraries, and of algorithms."""
+    from aicf.dialects.kinds import FAMILIES, family_of
+
+    names: dict[str, dict[str, None]] = {family: {} for family in FAMILIES}
+    for kernel in get_kernels(backend).values():
+        for family in {family_of(kind) for kind in kernel.kinds} & names.keys():
+            names[family] |= dict.fromkeys(filter(None, (kernel.library, *kernel.algorithms)))
+    return {family: tuple(found) for family, found in names.items()}
+
+
 def load_native(backend: str, native: NativeCode) -> LoadedCode:
     """Loads native code of the backend called `backend` into this process.
 

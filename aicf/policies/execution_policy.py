@@ -68,6 +68,7 @@ class ExecutionPolicy(Section):
         "max_programs": integer,
         "max_bytes": integer,
     }
+    SECTION: ClassVar[str] = "execution"
     OF_SESSIONS: ClassVar[tuple[str, ...]] = ("new_shapes", "max_programs", "max_bytes")
     BOUNDS: ClassVar[tuple[str, ...]] = ("inplace", "memory", "order", "prepared_weights", "saves")
 

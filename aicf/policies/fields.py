@@ -28,6 +28,9 @@ from aicf.errors import PolicyError, did_you_mean, quoted
 Reader = Callable[[str, object], Any]
 """Checks the value of a field at a path and gives what the policy holds. Raises PolicyError."""
 
+AUTO = "auto"
+"""Spelling of a choice that is left to the passes."""
+
 _MAX_LISTED = 40
 _PAST_INTEGERS = 1 << 63
 

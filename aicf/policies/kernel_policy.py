@@ -2,8 +2,8 @@
 
 It says what runs; how that is executed is in `execution_policy`. A policy narrows or pins what passes would choose; it
 holds no code and chooses nothing itself. It travels in a policy file (`policy`), and as the module attribute
-`aicf.policy`. Names of kernels are checked against the target by `check_kernels`, ids by `check_kernel_keys` and
-`check_groups`, where the program is known.
+`aicf.policy`. Names of kernels are checked against the target by `check_kernels`, those of libraries by
+`check_libraries`, ids by `check_kernel_keys` and `check_groups`, where the program is known.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from aicf.dialects.kinds import KINDS
+from aicf.dialects.kinds import FAMILIES, KINDS, family_of
 from aicf.errors import PolicyError
 from aicf.policies.fields import (
+    AUTO,
     Reader,
     boolean,
     check_names,
@@ -35,6 +36,8 @@ BATCH_INVARIANT = "batch_invariant"
 DETERMINISM = ("bitwise", BATCH_INVARIANT, "any")
 ROUNDING = ("fused", "strict")
 MEASUREMENTS = ("cold", "warm")
+ATTENTION, MATH = "attention", "math"
+"""A family, and the name in it that asks for the ops one by one, in no kernel of their own."""
 ROW_MAJOR = "row_major"
 CHANNELS_LAST = "channels_last"
 LAYOUTS = (ROW_MAJOR, CHANNELS_LAST)
@@ -87,6 +90,9 @@ class KernelPolicy(Section):
         records: Group id to entries that the record of its kernel must have (a tile, a split), out of those that the
             kernel offers. `expected_us` among them is no entry but the time that the record was chosen for, measured or
             predicted: it stands in for the prediction.
+        matmul, attention, conv: Whose kernels run the groups of a family: `auto`, or what kernels of the target call
+            themselves (`Kernel.library`), such as `cublasLt`. A wish: what they cannot run gets another kernel, and the
+            ledger says why. `attention: math` fuses none.
         forbid: Kernel ids that are never chosen.
         groups: Ids of ops that form one group each; a list of one keeps that op alone.
         layouts: Id of a group, or `*` for all that are not named, to how its results of three to five dimensions lie
@@ -106,11 +112,15 @@ class KernelPolicy(Section):
         "fusion": switches(Fusion),
         "kernels": map_of(string),
         "records": map_of(map_of(json_value)),
+        "matmul": string,
+        "attention": string,
+        "conv": string,
         "forbid": strings,
         "groups": string_lists,
         "layouts": map_of(choice(LAYOUTS)),
         "measurements": choice(MEASUREMENTS),
     }
+    SECTION: ClassVar[str] = "kernel"
     BOUNDS: ClassVar[tuple[str, ...]] = ("determinism", "rounding", "tf32")
 
     determinism: str = "bitwise"
@@ -119,6 +129,9 @@ class KernelPolicy(Section):
     fusion: Fusion = Fusion()
     kernels: Mapping[str, str] = field(default_factory=dict[str, str])
     records: Mapping[str, Mapping[str, object]] = field(default_factory=dict[str, Mapping[str, object]])
+    matmul: str = AUTO
+    attention: str = AUTO
+    conv: str = AUTO
     forbid: tuple[str, ...] = ()
     groups: tuple[tuple[str, ...], ...] = ()
     layouts: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -136,6 +149,18 @@ class KernelPolicy(Section):
         if us is not None and (isinstance(us, bool) or not isinstance(us, int | float) or us < 0):
             raise PolicyError(f"records.{id_}.{EXPECTED_US}: expected microseconds, at least 0, got {us}")
         return us
+
+    def library_for(self, kind: str) -> str | None:
+        """The library that is to run a kind; None if that is left open."""
+        family = family_of(kind)
+        wanted = getattr(self, family) if family else AUTO
+        return None if wanted == AUTO else wanted
+
+    def forbids_fusion(self, switch: str) -> str | None:
+        """The field that turns a fusion off; None if it is on."""
+        if not getattr(self.fusion, switch):
+            return f"fusion.{switch}"
+        return f"{ATTENTION}: {MATH}" if switch == ATTENTION and self.attention == MATH else None
 
     def _check_groups(self) -> None:
         group_of: dict[str, int] = {}
@@ -160,6 +185,16 @@ class KernelPolicy(Section):
         for path, kernel in self._kernel_paths():
             if path.startswith("kernels.") and kernel in self.forbid:
                 raise PolicyError(f"{path}: '{kernel}' is in forbid too; drop it from one of them")
+
+    def check_libraries(self, legal: Mapping[str, Collection[str]], backend: str) -> None:
+        """Raises PolicyError for a name of a library that `backend` has not; `legal` has its names by family."""
+        for family in FAMILIES:
+            wanted: str = getattr(self, family)
+            known = [AUTO, *legal.get(family, ()), *([MATH] if family == ATTENTION else [])]
+            if wanted not in known:
+                raise PolicyError(
+                    f"{family}: backend '{backend}' has no library '{wanted}'; {suggest(wanted, known, 'legal')}"
+                )
 
     def check_kernel_keys(self, groups: Collection[str]) -> None:
         """Raises PolicyError, naming the path, for a key of `kernels` that is neither a group's id nor a kind, and one

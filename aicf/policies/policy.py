@@ -18,20 +18,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
-
-from aicf.arguments import path_from, text_from
+from aicf.arguments import text_from
 from aicf.errors import PolicyError, quoted
-from aicf.files import reason_of, write_whole
 from aicf.policies import fields
 from aicf.policies.execution_policy import ExecutionPolicy
 from aicf.policies.kernel_policy import KernelPolicy
+from aicf.policies.policy_file import json_text, read_text, write_value, yaml_text
 from aicf.policies.policy_text import parse
 
-AUTO = "auto"
+AUTO = fields.AUTO
 """Spelling of the default policy where it is asked for by name."""
 
-KERNEL, EXECUTION = "kernel", "execution"
+KERNEL, EXECUTION = KernelPolicy.SECTION, ExecutionPolicy.SECTION
 SECTIONS = (KERNEL, EXECUTION)
 
 _OWN_NAMES: Mapping[str, frozenset[str]] = {
@@ -92,7 +90,7 @@ class Policy:
 
     def to_json(self) -> str:
         """The policy as indented JSON."""
-        return json.dumps(self.to_json_value(), indent=2) + "\n"
+        return json_text(self.to_json_value())
 
     def to_line(self) -> str:
         """The policy as JSON on one line."""
@@ -100,7 +98,7 @@ class Policy:
 
     def to_yaml(self) -> str:
         """The policy as YAML."""
-        return yaml.safe_dump(self.to_json_value(), sort_keys=False, width=100)
+        return yaml_text(self.to_json_value())
 
     @classmethod
     def from_text(cls, text: str, where: str = "policy") -> Policy:
@@ -113,35 +111,20 @@ class Policy:
         return cls.from_json_value({} if value is None else value)
 
     @classmethod
-    def load(cls, path: Path) -> Policy:
+    def load(cls, path: str | Path) -> Policy:
         """Reads a `.json`, `.yaml` or `.yml` file. Raises PolicyError if that fails."""
-        path = path_from(path, PolicyError, "the policy's path")
-        _suffix_of(path)
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            way_out = "save it as UTF-8 text" if isinstance(error, UnicodeDecodeError) else "check the path"
-            raise PolicyError(
-                f"policy file '{path}' cannot be read: {reason_of(error)}; {way_out}"
-            ) from error
+        text = read_text(path)
         try:
             return cls.from_text(text)
         except PolicyError as error:
             raise PolicyError(f"{path}: {error.message}") from error
 
-    def save(self, path: Path, comment: str = "") -> None:
+    def save(self, path: str | Path, comment: str = "") -> None:
         """Writes `.json`, `.yaml` or `.yml`, whole or not at all, YAML with a line of comment on top.
 
         Raises PolicyError if that fails.
         """
-        path = path_from(path, PolicyError, "the policy's path")
-        is_json = _suffix_of(path) == ".json"
-        text = self.to_json() if is_json else (f"# {comment}\n" if comment else "") + self.to_yaml()
-        try:
-            write_whole(path, lambda stream: stream.write(text.encode()))
-        except OSError as error:
-            reason = f"{reason_of(error)}; choose a path that can be written"
-            raise PolicyError(f"policy file '{path}' cannot be written: {reason}") from error
+        write_value(path, self.to_json_value(), comment)
 
     def stated(self) -> list[str]:
         """Names of the fields that are not at their default, of both sections."""
@@ -182,9 +165,3 @@ def _section(name: str, read: Callable[[object], _Section], sections: Mapping[st
         elif re.split(r"[.\[]", path)[0] not in _OWN_NAMES[name]:
             path = f"{name}.{path}"
         raise PolicyError(f"{path}: {rest}") from error
-
-
-def _suffix_of(path: Path) -> str:
-    if path.suffix not in (".json", ".yaml", ".yml"):
-        raise PolicyError(f"policy '{path}': give '{AUTO}', inline JSON, or a .json, .yaml or .yml file")
-    return path.suffix

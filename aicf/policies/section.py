@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
 from xdsl.dialects.builtin import DictionaryAttr
 
 from aicf.dialects.json_values import attribute_of
+from aicf.errors import PolicyError
 from aicf.policies import fields
 from aicf.policies.fields import Reader
+from aicf.policies.policy_file import read_text, write_value
+from aicf.policies.policy_text import parse
 
 VERSION = 1
 """Of the format of policies."""
@@ -21,11 +25,13 @@ class Section:
     """A data class whose fields all have defaults.
 
     Attributes:
+        SECTION: Its name in a policy file.
         READERS: Of every field, what checks and reads its plain value.
         BOUNDS: The fields that still say something of a program in which all is decided: what its results may be and
             where they may lie. The others are spent by then.
     """
 
+    SECTION: ClassVar[str]
     READERS: ClassVar[Mapping[str, Reader]]
     BOUNDS: ClassVar[tuple[str, ...]]
 
@@ -35,6 +41,38 @@ class Section:
         for name in self.READERS:
             fields.read_field(self.READERS, name, _json_value(getattr(self, name)))
         fields.check_version(self.version, VERSION)
+
+    @classmethod
+    def auto(cls) -> Self:
+        """The default policy, which leaves every choice to the passes."""
+        return cls()
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Reads a `.json`, `.yaml` or `.yml` file with this section, or with its fields.
+
+        Raises PolicyError if that fails, or the file has another section.
+        """
+        value = parse(read_text(path), str(path))
+        try:
+            return cls.from_json_value(cls._own_value(value))
+        except PolicyError as error:
+            raise PolicyError(f"{path}: {error.message}") from error
+
+    @classmethod
+    def _own_value(cls, value: object) -> object:
+        """The section in the plain value of a file; the value itself if it has no sections."""
+        if not isinstance(value, dict) or cls.SECTION not in value:
+            return {} if value is None else cast("object", value)
+        sections = cast("dict[str, object]", value)
+        if others := [name for name, entry in sections.items() if entry and name != cls.SECTION]:
+            raise PolicyError(f"it also has '{others[0]}'; read all of it with aicf.Policy.load")
+        own = sections[cls.SECTION]
+        return {} if own is None else own
+
+    def save(self, path: str | Path, comment: str = "") -> None:
+        """Writes a policy file with this section alone, as `Policy.save` does. Raises PolicyError if that fails."""
+        write_value(path, {self.SECTION: self.to_json_value()}, comment)
 
     def to_json_value(self) -> dict[str, Any]:
         """JSON values with every field, in a fixed order."""

@@ -13,6 +13,7 @@ from aicf.backends.native import DeviceCode, DeviceMemory
 from aicf.errors import ArtifactError, BackendUnavailable
 from aicf.runtime.capture_plan import ARENA, CapturePlan, ModulePlan
 from aicf.runtime.consts import read_const
+from aicf.runtime.device_addressed import DeviceAddressed
 from aicf.runtime.device_exec import DeviceGraphExec, DeviceProgram
 from aicf.runtime.device_memory import Block, Queue, padded
 from aicf.runtime.device_state import DeviceState
@@ -68,6 +69,10 @@ class DeviceStore:
         """See `Store`."""
         assert state is None or isinstance(state, DeviceState)
         return DeviceGraphExec(self._programs[plan.name], self, state)
+
+    def addressed(self, plan: CapturePlan) -> DeviceAddressed:
+        """See `Store`."""
+        return DeviceAddressed(self._plan, plan, self.code, self._reserves)
 
     def new_state(self) -> DeviceState | None:
         """See `Store`."""

@@ -23,6 +23,7 @@ from aicf.backends.registry import load_device, load_native
 from aicf.dialects.step_names import BAD_STEP
 from aicf.errors import InputMismatch
 from aicf.runtime import ranges
+from aicf.runtime.addressed import Addressed
 from aicf.runtime.capture_plan import CapturePlan, ModulePlan
 from aicf.runtime.device_array import tensor_of
 from aicf.runtime.device_store import DeviceStore
@@ -157,7 +158,7 @@ class Executable:
                 on_device or DeviceWeights(),
             )
         )
-        self._lent: WeakMembers[GraphExec] = WeakMembers()
+        self._lent: WeakMembers[GraphExec | Addressed] = WeakMembers()
         self._lanes = {
             program.name: _Lane(program, partial(self._store.instance, program)) for program in plan.programs
         }
@@ -251,6 +252,17 @@ class Executable:
     def attach(self, **dims: int) -> GraphExec:
         """As `instantiate`, on the state of this executable, which calls change too."""
         return self._lend(self._lane_for(dims), self._state)
+
+    def addressed(self, **dims: int) -> Addressed:
+        """A program on memory of others, who give the address of every tensor, weights and states too, at each run.
+
+        Args:
+            dims: As of `instantiate`.
+        """
+        made = self._store.addressed(self._lane_for(dims).plan)
+        with self._lock:
+            self._lent.add(made)
+        return made
 
     def _lane_for(self, dims: Mapping[str, int]) -> _Lane:
         """The program for sizes of the symbolic dimensions. Raises InputMismatch if there is none."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from aicf.backends.native import LoadedCode
 from aicf.runtime.capture_plan import CapturePlan, ModulePlan
+from aicf.runtime.host_addressed import HostAddressed
 from aicf.runtime.host_exec import HostGraphExec, HostProgram
 from aicf.runtime.memory import allocate, requested
 from aicf.runtime.state import State
@@ -48,6 +49,10 @@ class HostStore:
     def instance(self, plan: CapturePlan, state: State | None) -> HostGraphExec:
         """See `Store`."""
         return HostGraphExec(self._programs[plan.name], state)
+
+    def addressed(self, plan: CapturePlan) -> HostAddressed:
+        """See `Store`."""
+        return HostAddressed(self._plan, plan, self._code, self.prepared)
 
     def new_state(self) -> State | None:
         """See `Store`."""

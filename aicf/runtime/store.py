@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Protocol, TypeAlias
 
+from aicf.runtime.addressed import Addressed
 from aicf.runtime.capture_plan import CapturePlan
 from aicf.runtime.graph_exec import GraphExec
 from aicf.runtime.state import State
@@ -21,6 +22,10 @@ class Store(Protocol):
 
     def instance(self, plan: CapturePlan, state: State | None) -> GraphExec:
         """A GraphExec of one of the programs."""
+        ...
+
+    def addressed(self, plan: CapturePlan) -> Addressed:
+        """One of the programs, on memory of others."""
         ...
 
     def new_state(self) -> State | None:

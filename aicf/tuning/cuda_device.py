@@ -107,7 +107,7 @@ class GpuDevice:
         version = library.version()
         return [
             _with_algorithm(case.native, module, cubins, node, version, algorithm, workspace)
-            for algorithm, workspace in offered(self._device, node, ALGORITHMS)
+            for algorithm, workspace in library.offered(self._device, node, ALGORITHMS)
         ]
 
     def time(self, case: Case, native: NativeCode) -> Samples:
@@ -179,17 +179,6 @@ class GpuDevice:
 
 def _nothing() -> None:
     """What is done before a warm launch."""
-
-
-def offered(device: CudaDevice, node: LibraryNode, count: int) -> list[tuple[bytes, int]]:
-    """At most `count` algorithms that the library here offers for a call, the most promising first, and the bytes of
-    workspace that each needs."""
-    device.enter()
-    handle = library.open_handle()
-    try:
-        return library.algorithms(handle, node, count)
-    finally:
-        library.close_handle(handle)
 
 
 @dataclass(frozen=True)

@@ -234,3 +234,20 @@ func.func @scattered(%x : tensor<5x4xf32>) -> (tensor<2x4xf32>, tensor<3x4xf32>)
   %b = logical.gather %x, %j {axis = 0} : (tensor<5x4xf32>, tensor<3xi64>) -> tensor<3x4xf32>
   func.return %a, %b : tensor<2x4xf32>, tensor<3x4xf32>
 }
+
+// Views of indices are indices in another shape; joined dimensions are none.
+// CHECK-LABEL: func.func @indices
+// CHECK-NEXT: %[[I:.*]] = logical.iota {axis = 0} : tensor<2x4xi32>
+// CHECK-NEXT: logical.iota {axis = 0} : tensor<3x1xi64>
+// CHECK-NEXT: logical.iota {axis = 1} : tensor<2x3xi64>
+// CHECK-NEXT: logical.iota {axis = 1} : tensor<4x2xi32>
+// CHECK-NEXT: logical.reshape %[[I]] : tensor<2x4xi32> -> tensor<8xi32>
+func.func @indices() -> (tensor<3x1xi64>, tensor<2x3xi64>, tensor<4x2xi32>, tensor<8xi32>) {
+  %i = logical.iota {axis = 0} : tensor<3xi64>
+  %j = logical.iota {axis = 0} : tensor<2x4xi32>
+  %a = logical.reshape %i : tensor<3xi64> -> tensor<3x1xi64>
+  %b = logical.broadcast %i {dimensions = [1]} : tensor<3xi64> -> tensor<2x3xi64>
+  %c = logical.transpose %j {permutation = [1, 0]} : tensor<2x4xi32> -> tensor<4x2xi32>
+  %d = logical.reshape %j : tensor<2x4xi32> -> tensor<8xi32>
+  func.return %a, %b, %c, %d : tensor<3x1xi64>, tensor<2x3xi64>, tensor<4x2xi32>, tensor<8xi32>
+}

@@ -3,6 +3,8 @@
 // RUN: aicf-opt %s -p 'aicf-inference{target="cpu:x86-64-v3" policy="{records: {same: {algorithm: direct}}}"}' | filecheck %s --check-prefix=DIRECT
 // RUN: aicf-opt %s -p 'aicf-inference{target="cpu:x86-64-v3" policy="{rounding: strict}"}' | filecheck %s --check-prefixes=STRICT,DIRECT
 // RUN: aicf-opt %s -p 'aicf-inference{target="cpu:x86-64-v3" policy="{determinism: batch_invariant}"}' | filecheck %s --check-prefix=DIRECT
+// RUN: aicf-opt %s -p 'aicf-inference{target="cpu:x86-64-v3" policy="{conv: direct}"}' | filecheck %s --check-prefix=DIRECT
+// RUN: aicf-opt %s -p 'aicf-inference{target="cpu:x86-64-v3" policy="{conv: winograd}"}' | filecheck %s --check-prefix=WISH
 // RUN: not aicf-opt %s -p 'aicf-inference{target="cpu:x86-64-v3" policy="{records: {apart: {algorithm: winograd}}}"}' 2>&1 | filecheck %s --check-prefix=APART
 
 // Windows of 3 x 3 next to each other are transformed, with a weight that was transformed in @prepare.
@@ -26,6 +28,8 @@
 // TWO: algorithm = "winograd", output_tile = 2 : i64
 // DIRECT: name("same")
 // DIRECT: algorithm = "direct", output_tile = 0 : i64
+// WISH: ["same"] choice "cpu.conv_avx2" because "policy prefers winograd (conv)"
+// WISH: ["apart"] choice "cpu.conv_avx2" because "lowest predicted time; unmeasured; conv: winograd is not offered for it"
 // APART: records.apart.algorithm: 'cpu.conv_avx2' does not offer winograd; it offers direct
 func.func @f(%x : tensor<1x64x16x16xf32> {logical.name = "x", logical.role = "input"}, %w : tensor<64x64x3x3xf32> {logical.name = "w", logical.role = "param"}, %v : tensor<64x64x3x3xf32> {logical.name = "v", logical.role = "param"}) -> (tensor<1x64x8x8xf32> {logical.name = "y"}) {
   %same = logical.conv %x, %w {strides = [1, 1], low = [1, 1], high = [1, 1], dilations = [1, 1], groups = 1} : (tensor<1x64x16x16xf32>, tensor<64x64x3x3xf32>) -> tensor<1x64x16x16xf32>

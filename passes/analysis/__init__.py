@@ -1,1 +1,1 @@
-"""Facts about emit programs: order, liveness, hazards, accesses, cost."""
+"""Facts about emit programs: order, liveness, hazards, accesses, work done."""

@@ -48,6 +48,12 @@ def is_iota_like(value: SSAValue, depth: int = 8) -> bool:
     return bool(read) and all(is_iota_like(operand, depth - 1) for operand in read)
 
 
+def moves_nothing(op: logical.ReshapeOp) -> bool:
+    """Whether dimensions of size 1 are all that a reshape adds and drops."""
+    before, after = tensor_info(op.operand.type).sizes, op.info.sizes
+    return [size for size in before if size != 1] == [size for size in after if size != 1]
+
+
 def only_reader(value: SSAValue) -> Operation | None:
     """The op that alone reads a value, and once; None if there are more, or none."""
     uses = list(value.uses)

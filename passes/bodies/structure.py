@@ -3,7 +3,7 @@
 Networks repeat their blocks. What follows from a body alone (its kind, which kernels run it and what they would cost,
 whether a program is the code of it) is worked out once for all that are alike, by passes that keep a table of it while
 they run. Two have the same structure if they differ only in ids, names of values and source locations. The keys of
-tuning tables say the same as text that outlives the process: `work_key`.
+tuning tables say the same as text that outlives the process: `kernels/workload_key.py`.
 """
 
 from __future__ import annotations

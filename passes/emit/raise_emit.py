@@ -38,8 +38,8 @@ from aicf.passes.bodies.concat_reconstruction import Operand, Piece, Pieces, box
 from aicf.passes.bodies.view_reconstruction import laid_out, view_ops
 from aicf.passes.bodies.views import View, is_view
 from aicf.passes.bodies.workload import body_of
-from aicf.passes.emit.decisions import Pins, decisions_of
 from aicf.passes.emit.prepared_values import Inliner, Origin, PreparedValues
+from aicf.passes.emit.read_decisions import Pins, decisions_of
 from aicf.passes.emit.weight_packing import tensor_of
 from aicf.passes.support.identity import invalid, set_identity, unused, value_hint
 from aicf.passes.support.policy import EXECUTION_ATTR, POLICY_ATTR

@@ -180,9 +180,8 @@ class FusionPattern(ModulePass, Generic[Match]):
             self.form(match, plans, tried, context)
 
     def _why_off(self, context: FusionContext) -> str | None:
-        if self.switch is None or getattr(context.policy.fusion, self.switch):
-            return None
-        return f"{self.switch} fusion is off by policy (fusion.{self.switch})"
+        field = None if self.switch is None else context.policy.forbids_fusion(self.switch)
+        return None if field is None else f"{self.switch} fusion is off by policy ({field})"
 
     def _why_no_kernel(self, context: FusionContext) -> str | None:
         return context.why_none_of(self.kinds) if self.kinds else None

@@ -11,7 +11,7 @@ from xdsl.ir import Block, Operation
 
 from aicf.dialects.emit import YieldOp
 from aicf.dialects.emit_types import TargetAttr
-from aicf.passes.analysis.cost import operations_of
+from aicf.passes.analysis.work_done import operations_of
 from aicf.passes.bodies.outlining import id_of, is_rematerializable, outline
 from aicf.passes.bodies.workload import TARGET_ATTR, workload_of_body
 from aicf.passes.fusion.forming import FusionContext

@@ -1,7 +1,7 @@
 """What a kind means: one table of bodies, for instructions that were written without one.
 
-The other way round from `body_kinds`, which reads the kind of a body. Both agree: the kind of a body from here is the
-kind it was made for, or there is no body. Composite kinds are written as composite ops and lowered by the same
+The other way round from `bodies/kinds.py`, which reads the kind of a body. Both agree: the kind of a body from here is
+the kind it was made for, or there is no body. Composite kinds are written as composite ops and lowered by the same
 patterns as a program.
 """
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from xdsl.dialects.builtin import DictionaryAttr, StringAttr
 from xdsl.ir import Attribute
@@ -86,19 +87,24 @@ class Measurements:
         return None if self.table is None else self.table.find(key_of(work))
 
     def variants(
-        self, kernel: AnyKernel, work: Workload, measured: MeasuredWorkload | None
+        self,
+        kernel: AnyKernel,
+        work: Workload,
+        measured: MeasuredWorkload | None,
+        proposed: Mapping[str, Attribute] = MappingProxyType({}),
     ) -> tuple[list[Variant], dict[str, str]]:
         """The measured variants of a legal kernel, else the one it would take itself; and why others are none.
 
         Args:
             measured: What was found of the work.
+            proposed: What the device proposes for the `device_fields` of the kernel, if it was asked.
         """
         own = [] if measured is None else [row for row in measured.rows if row.kernel == kernel.id]
         failed = [] if measured is None else [entry for entry in measured.failed if entry.kernel == kernel.id]
         reasons = {entry.label: f"failed when it was measured: {entry.reason}" for entry in failed}
         if not own:
             # What the kernel would take itself may be what failed.
-            return [] if failed else [self._unmeasured(kernel, work)], reasons
+            return [] if failed else [self._unmeasured(kernel, work, proposed)], reasons
         if kernel.device_fields:
             entries = kernel.record(work, self.target)
             records = [kernel_record(kernel, _completed(entries, row)) for row in own]
@@ -123,9 +129,10 @@ class Measurements:
         kernel: AnyKernel,
         work: Workload,
         measured: MeasuredWorkload | None,
+        proposed: Mapping[str, Attribute] = MappingProxyType({}),
     ) -> tuple[list[Variant], dict[str, str]]:
         """The variants whose record has `entries`: of those that `variants` gives, else of all that a kernel offers."""
-        variants, reasons = self.variants(kernel, work, measured)
+        variants, reasons = self.variants(kernel, work, measured, proposed)
         if not kernel.device_fields:
             variants += [
                 Variant(kernel, kernel_record(kernel, each), None)
@@ -151,8 +158,11 @@ class Measurements:
             left = fitting
         return f"{path}: '{kernel.id}' is legal only where it was measured; give the tuning table"
 
-    def _unmeasured(self, kernel: AnyKernel, work: Workload) -> Variant:
-        return Variant(kernel, kernel_record(kernel, kernel.record(work, self.target)), None)
+    def _unmeasured(
+        self, kernel: AnyKernel, work: Workload, proposed: Mapping[str, Attribute] = MappingProxyType({})
+    ) -> Variant:
+        record = {**kernel.record(work, self.target), **proposed}
+        return Variant(kernel, kernel_record(kernel, record), None)
 
     def _offered(self, kernel: AnyKernel, work: Workload) -> Sequence[Offer]:
         """Every variant of a kernel, worked out once for works that are alike."""

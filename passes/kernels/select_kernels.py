@@ -13,14 +13,16 @@ from xdsl.ir import Attribute, Operation
 from xdsl.passes import ModulePass
 
 from aicf.backends.common.kernel import AnyKernel
+from aicf.backends.common.record import Record
 from aicf.backends.common.workload import Workload
-from aicf.backends.registry import get_kernels
+from aicf.backends.registry import get_kernels, libraries_by_family
 from aicf.dialects.emit import GroupOp, ProgramOp, ResolvedOp
 from aicf.dialects.emit_types import KernelAttr, TargetAttr
 from aicf.dialects.json_values import json_value
-from aicf.errors import PolicyError, UnsupportedOp
+from aicf.dialects.kinds import family_of
+from aicf.errors import BackendUnavailable, PolicyError, UnsupportedOp
 from aicf.passes.bodies.structure import Structure, structure_of_workload
-from aicf.passes.bodies.workload import GroupWorkload, legal_kernels, target_of, workload_of
+from aicf.passes.bodies.workload import UNMEASURED, GroupWorkload, legal_kernels, target_of, workload_of
 from aicf.passes.fusion.pinned_groups import check_formed
 from aicf.passes.kernels.instructions import Filler
 from aicf.passes.kernels.measured import Measurements, Variant
@@ -40,6 +42,9 @@ TUNING_KEY = "tuning_key"
 FREE_US = "free_us"
 """Figure of a decision about batch-invariant work: predicted microseconds of the choice without that wish."""
 
+_ALGORITHM = "algorithm"
+"""Entry of the record of kernels that have several, see `Kernel.algorithms`."""
+
 _ONE_THREAD = IntegerAttr(1, i64)
 
 Refuse = Callable[[KernelAttr], str | None]
@@ -51,6 +56,9 @@ class SelectKernelsPass(ModulePass):
     """Chooses among the legal kernels of each group and of each instruction that is open: policy first, then the
     measured time, then, where nothing was measured, the predicted one. Where the policy wants results that no batch
     changes, only kernels that combine terms in one order are left to choose from.
+
+    A family's library that the policy prefers runs what it can of that family. Where its record lacks what only the
+    device knows, and nothing was measured, the device is asked.
 
     `tuning` is a table that `aicf tune` wrote (a path or inline JSON); it must have been measured for the module's
     target. Where it has rows, the best measured variant of a kernel is taken: cold or warm, as the policy says. Ties
@@ -81,10 +89,11 @@ class SelectKernelsPass(ModulePass):
 
 
 def _check_policy(module: ModuleOp, policy: KernelPolicy) -> None:
-    """Raises PolicyError for a kernel that the target has not (another one may have been set since), and for a key of
-    `kernels` that is no group or instruction of the module and no kind."""
+    """Raises PolicyError for a kernel or library that the target has not (another one may have been set since), and
+    for a key of `kernels` that is no group or instruction of the module and no kind."""
     backend = target_of(module).backend.data
     policy.check_kernels(get_kernels(backend), backend)
+    policy.check_libraries(libraries_by_family(backend), backend)
     if policy.kernels or policy.records:
         groups = [op.id.data for op in module.walk() if isinstance(op, GroupOp)]
         instructions = [op.instruction.data for program in programs(module) for op in program.instructions]
@@ -124,6 +133,7 @@ class _Weighed:
         offers: Of each other kernel the reason against some variants, and the rest with their microseconds.
         threads_us: Predicted microseconds by number of threads, of kernels that weighed it.
         free: The figure of what batch-invariant work would take if it were none.
+        asked: Kernels whose records the device completed, without a measurement.
     """
 
     measured: MeasuredWorkload | None
@@ -131,6 +141,7 @@ class _Weighed:
     offers: Sequence[tuple[Mapping[str, str], Sequence[tuple[Variant, float]]]]
     threads_us: Mapping[str, Mapping[int, float]]
     free: Mapping[str, Attribute]
+    asked: Collection[str]
 
 
 @dataclass(frozen=True)
@@ -188,10 +199,14 @@ class _Chooser:
                 f"{reasons or 'none has this kind'}; {way_out}",
                 location=position_of(op),
             )
-        best, because = _best(work, options, self.policy, rejected)
+        best, because = _best(work, options, self.policy, rejected, self.target)
+        if best.variant.kernel.id in weighed.asked and not best.is_measured:
+            because += "; what only the device knows is what its library proposed"
         for option in options:
             if option is not best:
-                rejected[option.variant.label] = _against(option, best)
+                rejected[option.variant.label] = _not_wanted(option, best, work, self.policy) or _against(
+                    option, best
+                )
         chosen = best.variant
         rejected |= _other_threads(chosen, weighed)
         rejected |= chosen.kernel.other_algorithms(work, chosen.record.record.data, self.target)
@@ -238,16 +253,47 @@ class _Chooser:
         measured = self.measured.find(work)
         rows = () if measured is None else measured.rows
         known = {row.kernel for row in rows} | self._completed_by_policy(work)
-        legal, rejected = legal_kernels(group_work, self.target, frozenset(self.policy.forbid), known)
+        asked = self._askable(work, known)
+        forbidden = frozenset(self.policy.forbid)
+        legal, rejected = legal_kernels(group_work, self.target, forbidden, known | asked)
+        legal, rejected, proposed = self._asked(legal, rejected, asked, work)
         legal, rejected = _deterministic(legal, rejected, self.policy)
         legal, rejected = self._in_one_order(legal, rejected, work)
         offers: list[tuple[Mapping[str, str], Sequence[tuple[Variant, float]]]] = []
         for kernel in legal:
-            variants, reasons = self._variants(kernel, work, measured)
+            variants, reasons = self._variants(kernel, work, measured, proposed.get(kernel.id, {}))
             offers.append((reasons, [(variant, self._us(variant, work)) for variant in variants]))
         threads = _threads_us(legal, work, self.target)
         free = self._free_choice(group_work) if offers else {}
-        return _Weighed(measured, rejected, offers, threads, free)
+        return _Weighed(measured, rejected, offers, threads, free, frozenset(proposed))
+
+    def _askable(self, work: Workload, known: Collection[str]) -> frozenset[str]:
+        """The kernels that the policy wants for a work and that nobody has measured: worth to ask the device about."""
+        pinned = _stated(self.policy.kernels, work)
+        wanted = self.policy.library_for(work.kind)
+        return frozenset(
+            kernel.id
+            for kernel in get_kernels(self.target.backend.data).values()
+            if kernel.device_fields and kernel.id not in known
+            if (kernel.library == wanted if pinned is None else kernel.id == pinned[1])
+        )
+
+    def _asked(
+        self,
+        legal: Sequence[AnyKernel],
+        rejected: Mapping[str, str],
+        asked: Collection[str],
+        work: Workload,
+    ) -> tuple[list[AnyKernel], dict[str, str], dict[str, Record]]:
+        """The legal kernels without those that the device had no answer for, and its answers about the others."""
+        reasons, proposed = dict(rejected), dict[str, Record]()
+        for kernel in legal:
+            if kernel.id in asked:
+                try:
+                    proposed[kernel.id] = kernel.ask_device(work, self.target)
+                except BackendUnavailable as error:
+                    reasons[kernel.id] = f"{UNMEASURED}; nor can the device be asked: {error.message}"
+        return [kernel for kernel in legal if kernel.id not in reasons], reasons, proposed
 
     def _free_choice(self, group_work: GroupWorkload) -> dict[str, Attribute]:
         """Of batch-invariant work, the predicted time of what would have been chosen freely: what the class costs."""
@@ -264,12 +310,15 @@ class _Chooser:
         self, legal: Sequence[AnyKernel], rejected: dict[str, str], work: Workload
     ) -> tuple[list[AnyKernel], dict[str, str]]:
         """Of kernels for batch-invariant work those that combine terms in one order: that of the pinned kernel, else of
-        the first in the backend's table. Among these the predicted times choose: they all give the same bits."""
+        the first that the policy prefers, else of the first in the backend's table. Among these the predicted times
+        choose: they all give the same bits."""
         if not (work.batch_invariant and legal):
             return list(legal), rejected
         orders = {kernel.id: kernel.fixed_order(work, self.target) for kernel in legal}
         pinned = _stated(self.policy.kernels, work)
-        first = pinned[1] if pinned is not None and pinned[1] in orders else next(iter(orders))
+        wanted = self.policy.library_for(work.kind)
+        preferred = [kernel.id for kernel in legal if kernel.library == wanted]
+        first = pinned[1] if pinned is not None and pinned[1] in orders else [*preferred, *orders][0]
         others = {
             kernel: f"it combines in another order ({order}) than {first} ({orders[first]})"
             for kernel, order in orders.items()
@@ -278,21 +327,45 @@ class _Chooser:
         return [kernel for kernel in legal if kernel.id not in others], {**rejected, **others}
 
     def _variants(
-        self, kernel: AnyKernel, work: Workload, measured: MeasuredWorkload | None
+        self,
+        kernel: AnyKernel,
+        work: Workload,
+        measured: MeasuredWorkload | None,
+        proposed: Mapping[str, Attribute],
     ) -> tuple[list[Variant], dict[str, str]]:
-        """The variants of a legal kernel that have what the policy says of their record."""
+        """The variants of a legal kernel that have what the policy says of their record.
+
+        Args:
+            measured: What was found of the work.
+            proposed: What the device proposes for entries that only it can give.
+        """
         wanted = _stated(self.policy.records, work)
         if wanted is None:
-            return self.measured.variants(kernel, work, measured)
+            return self._free_variants(kernel, work, measured, proposed)
         key, stated = wanted
         entries = {name: value for name, value in stated.items() if name != EXPECTED_US}
         pinned = _stated(self.policy.kernels, work)
         if pinned is not None and kernel.id != pinned[1]:
             return [], {kernel.id: "the policy pins another kernel with its record"}
-        variants, reasons = self.measured.stating(entries, kernel, work, measured)
+        variants, reasons = self.measured.stating(entries, kernel, work, measured, proposed)
         if not variants:
             reasons[kernel.id] = self.measured.why_none_states(f"records.{key}", entries, kernel, work)
         return variants, reasons
+
+    def _free_variants(
+        self,
+        kernel: AnyKernel,
+        work: Workload,
+        measured: MeasuredWorkload | None,
+        proposed: Mapping[str, Attribute],
+    ) -> tuple[list[Variant], dict[str, str]]:
+        """The variants of a legal kernel: those of the algorithm that the policy prefers, if there are such."""
+        library = self.policy.library_for(work.kind)
+        if library in kernel.algorithms:
+            variants, reasons = self.measured.stating({_ALGORITHM: library}, kernel, work, measured)
+            if variants:
+                return variants, reasons
+        return self.measured.variants(kernel, work, measured, proposed)
 
     def _why_no_record(self, work: Workload, rejected: Mapping[str, str]) -> str | None:
         """Why no kernel has the record that the policy wants, if it wants one: what is said of the pinned kernel, else
@@ -408,14 +481,58 @@ def _deterministic(
     return kept, {**rejected, **dropped}
 
 
+def _is_preferred(option: _Option, library: str | None) -> bool:
+    """Whether an option is of the library that the policy prefers, or of the algorithm."""
+    return library is not None and library in (
+        option.variant.kernel.library,
+        json_value(option.variant.record.record.data.get(_ALGORITHM, StringAttr(""))),
+    )
+
+
+def _not_wanted(option: _Option, best: _Option, work: Workload, policy: KernelPolicy) -> str | None:
+    """The reason against an option that the policy's preference alone speaks against; None if times do, or a pin."""
+    library = policy.library_for(work.kind)
+    is_lost = _is_preferred(best, library) and not _is_preferred(option, library)
+    if not is_lost or _stated(policy.kernels, work) is not None:
+        return None
+    word = "measured" if option.is_measured else "predicted"
+    return f"the policy prefers {library} ({family_of(work.kind)}); {word} {option.us:.3g} us"
+
+
 def _best(
-    work: Workload, options: Sequence[_Option], policy: KernelPolicy, rejected: Mapping[str, str]
+    work: Workload,
+    options: Sequence[_Option],
+    policy: KernelPolicy,
+    rejected: Mapping[str, str],
+    target: TargetAttr,
 ) -> tuple[_Option, str]:
-    """The option that is taken and why: among those of a pinned kernel or all, among the measured ones if any is."""
+    """The option that is taken and why: among those of a pinned kernel, of the preferred library or all, among the
+    measured ones if any is."""
     if (wanted := _stated(policy.kernels, work)) is not None:
         key, kernel = wanted
         pinned = _pinned(kernel, key, options, rejected)
         return _fastest(pinned), f"policy pins it for '{key}'"
+    if (library := policy.library_for(work.kind)) is None:
+        return _fastest_and_why(options, policy)
+    family = family_of(work.kind)
+    if preferred := [option for option in options if _is_preferred(option, library)]:
+        return _fastest(preferred), f"policy prefers {library} ({family})"
+    best, because = _fastest_and_why(options, policy)
+    return best, f"{because}; {family}: {_why_not_by(library, work, target)}"
+
+
+def _why_not_by(library: str, work: Workload, target: TargetAttr) -> str:
+    """Why the library that the policy prefers does not run a piece of work: the ledger has the reasons of its
+    kernels."""
+    kernels = [kernel for kernel in get_kernels(target.backend.data).values() if work.kind in kernel.kinds]
+    if own := [kernel.id for kernel in kernels if kernel.library == library]:
+        return f"{library} does not run it, see {', '.join(own)}"
+    if any(library in kernel.algorithms for kernel in kernels):
+        return f"{library} is not offered for it"
+    return f"{library} has no kernel for {work.kind}"
+
+
+def _fastest_and_why(options: Sequence[_Option], policy: KernelPolicy) -> tuple[_Option, str]:
     best = _fastest(options)
     kernels = {option.variant.kernel.id for option in options}
     row = best.variant.row

@@ -130,7 +130,7 @@ def _narrow_all(found: Sequence[_Product], context: FusionContext) -> None:
 
 def _attention_scores(context: FusionContext) -> set[Operation]:
     """Products that attention may take along, whose kernels read floats."""
-    if not context.policy.fusion.attention or context.why_none_of(("attention",)) is not None:
+    if context.policy.forbids_fusion("attention") or context.why_none_of(("attention",)) is not None:
         return set()
     found = set[Operation]()
     for op in context.function.body.block.ops:

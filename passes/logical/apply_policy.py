@@ -8,7 +8,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from aicf.backends.registry import get_kernels
+from aicf.backends.registry import get_kernels, libraries_by_family
 from aicf.errors import PolicyError
 from aicf.passes.bodies.workload import target_of
 from aicf.passes.support.ledger import record_decision
@@ -21,9 +21,10 @@ from aicf.policies.policy import AUTO, resolve_policy
 class ApplyPolicyPass(ModulePass):
     """Sets the module attributes `aicf.policy` (what runs) and `aicf.execution` (how it is executed).
 
-    `policy` is `auto` (the passes choose freely), a JSON object, or the path of a JSON or YAML file. The kernels it
-    names must exist on the module's target, so `set-target` comes first; the ids it names are checked by the passes
-    that use them. What is decided once a program is final is spent, and `plan-capture` drops it from the attributes.
+    `policy` is `auto` (the passes choose freely), a JSON object, or the path of a JSON or YAML file. The kernels and
+    libraries it names must exist on the module's target, so `set-target` comes first; the ids it names are checked by
+    the passes that use them. What is decided once a program is final is spent, and `plan-capture` drops it from the
+    attributes.
     """
 
     name = "apply-policy"
@@ -37,6 +38,7 @@ class ApplyPolicyPass(ModulePass):
         backend = target_of(op).backend.data
         policy = resolve_policy(self.policy)
         policy.kernel.check_kernels(get_kernels(backend), backend)
+        policy.kernel.check_libraries(libraries_by_family(backend), backend)
         policy.execution.check_compile()
         op.attributes[POLICY_ATTR] = policy.kernel.to_attr()
         op.attributes[EXECUTION_ATTR] = policy.execution.to_attr()

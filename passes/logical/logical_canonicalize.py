@@ -47,6 +47,7 @@ from aicf.dialects.logical import (
 )
 from aicf.dialects.types import element_of, tensor_info
 from aicf.passes.bodies.views import View
+from aicf.passes.logical.iotas import ReshapeOfIotas, ViewOfIota
 from aicf.passes.logical.pads import TakePadIn
 from aicf.passes.support.greedy import PatternTable, apply_patterns
 from aicf.passes.support.identity import (
@@ -283,9 +284,15 @@ def _is_neutral(op: BinaryOp, operand: SSAValue) -> bool:
 
 
 PATTERNS: PatternTable = {
-    ReshapeOp: (RemoveIdentity(), MergeReshapes(), TransposeBetweenReshapes()),
-    TransposeOp: (RemoveIdentityTranspose(), MergeTransposes()),
-    BroadcastOp: (RemoveIdentity(), BroadcastToReshape(), MergeBroadcasts()),
+    ReshapeOp: (
+        RemoveIdentity(),
+        ViewOfIota(),
+        ReshapeOfIotas(),
+        MergeReshapes(),
+        TransposeBetweenReshapes(),
+    ),
+    TransposeOp: (ViewOfIota(), RemoveIdentityTranspose(), MergeTransposes()),
+    BroadcastOp: (RemoveIdentity(), ViewOfIota(), BroadcastToReshape(), MergeBroadcasts()),
     SliceOp: (RemoveIdentity(), SliceOfConcat(), SliceOfBroadcast()),
     ConcatOp: (RemoveIdentity(), MergeConcats()),
     WindowOp: (WindowToReshape(),),

@@ -1,8 +1,8 @@
 """Walks a graph of the onnx dialect whose sizes are numbers, and writes the function of logical ops that it becomes.
 
-What each op becomes is the op map's (``onnx_ops``). Here values are followed: a name of the graph stands for a tensor
-of the function, or for elements that are known already; a node whose operands are all known and small is evaluated
-instead of written (``onnx_emitters``).
+What each op becomes is the op map's (`passes/onnx/ops`). Here values are followed: a name of the graph stands for a
+tensor of the function, or for elements that are known already; a node whose operands are all known and small is
+evaluated instead of written (`emitters.py`).
 """
 
 from __future__ import annotations

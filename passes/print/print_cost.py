@@ -12,7 +12,7 @@ from xdsl.passes import ModulePass
 
 from aicf.dialects.emit import GroupOp, ResolvedOp, symbols
 from aicf.errors import PlanError
-from aicf.passes.analysis.cost import Cost, cost_of_group, cost_of_instruction
+from aicf.passes.analysis.work_done import WorkDone, work_done_by_group, work_done_by_instruction
 from aicf.passes.bodies.workload import body_of
 from aicf.passes.print.printing import show
 from aicf.passes.support.works_on import GROUPS_AND_INSTRUCTIONS
@@ -32,20 +32,20 @@ class PrintCostPass(ModulePass):
         table = symbols(op)
         for inner in op.walk():
             if isinstance(inner, GroupOp):
-                _show(inner, cost_of_group(inner))
+                _show(inner, work_done_by_group(inner))
             elif isinstance(inner, ResolvedOp):
-                _show(inner, _cost(inner, table))
+                _show(inner, _done_by(inner, table))
 
 
-def _cost(op: ResolvedOp, table: Mapping[str, Operation]) -> Cost:
+def _done_by(op: ResolvedOp, table: Mapping[str, Operation]) -> WorkDone:
     if (body := body_of(op, table)) is None:
         name = op.instruction.data
         raise PlanError(
             f"instruction '{name}' has no body that says what it computes; run select-kernels first"
         )
-    return cost_of_instruction(op, body.body.block)
+    return work_done_by_instruction(op, body.body.block)
 
 
-def _show(op: Operation, cost: Cost) -> None:
-    read, written = cost.bytes_read, cost.bytes_written
-    show(op, "cost", {"operations": cost.operations, "bytes_read": read, "bytes_written": written})
+def _show(op: Operation, done: WorkDone) -> None:
+    read, written = done.bytes_read, done.bytes_written
+    show(op, "cost", {"operations": done.operations, "bytes_read": read, "bytes_written": written})

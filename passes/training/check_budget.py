@@ -32,7 +32,7 @@ class OverBudget(PlanError):
 class CheckBudgetPass(ModulePass):
     """Raises if the arena of a program takes more than `bytes`.
 
-    The driver of a pipeline then goes back to `eliminate-saves`, a few times (`pipelines/driver`).
+    The driver of a pipeline then goes back to `eliminate-saves`, a few times (`passes/pipelines/driver.py`).
     """
 
     name = "check-budget"

@@ -25,7 +25,6 @@ from aicf.dialects.json_values import json_value
 from aicf.frontends.text import make_context
 from aicf.policies.tuning_table import Header, MeasuredWorkload, Row, Timing, TuningTable
 from aicf.tuning.candidates import Candidate, candidates, grouped
-from aicf.tuning.cuda_device import offered
 from tests.gpu.cases import CASES, ROOT, TARGET, Case
 
 FOLDER = "AICF_GPU_ARTIFACTS"
@@ -140,6 +139,6 @@ def _with_algorithms(program: DeviceProgram) -> DeviceProgram:
 
 
 def _with_algorithm(node: LibraryNode) -> LibraryNode:
-    ((algorithm, nbytes),) = offered(CudaDevice(), node, 1)
+    ((algorithm, nbytes),) = library.offered(CudaDevice(), node, 1)
     assert nbytes <= cast(int, node.call["workspace_bytes"])
     return replace(node, version=library.version(), call={**node.call, "algorithm": algorithm.hex()})

@@ -6,8 +6,8 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from aicf.frontends.text import make_context, parse_module
-from aicf.passes.emit.decisions import decisions_of
 from aicf.passes.emit.raise_emit import RaiseEmitPass
+from aicf.passes.emit.read_decisions import decisions_of
 from aicf.policies.kernel_policy import KernelPolicy
 from tests.gpu.programs import kept_dense, random_arrays
 from tests.passes.test_generated_code import lowered

@@ -10,8 +10,8 @@ import aicf
 from aicf.backends.reference.interpreter import run_module
 from aicf.dialects.emit import ProgramOp
 from aicf.frontends.text import make_context, parse_module
-from aicf.passes.emit.decisions import decisions_of
 from aicf.passes.emit.raise_emit import RaiseEmitPass
+from aicf.passes.emit.read_decisions import decisions_of
 from tests.gpu.programs import arguments, random_arrays
 from tests.passes.test_raise_emit import compiled, stripped
 from tests.support.multi_output_programs import PROGRAMS, built

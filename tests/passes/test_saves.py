@@ -17,7 +17,7 @@ from aicf.dialects import logical
 from aicf.dialects.emit import ProgramOp
 from aicf.errors import PlanError, PolicyError
 from aicf.frontends.text import make_context
-from aicf.passes.emit.decisions import decisions_of
+from aicf.passes.emit.read_decisions import decisions_of
 from aicf.passes.pipelines.aicf_inference import run
 from aicf.passes.pipelines.aicf_training import AicfTrainingPass
 from aicf.passes.training.eliminate_saves import EliminateSavesPass

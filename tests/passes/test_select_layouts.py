@@ -18,8 +18,8 @@ from aicf.dialects.emit import GroupOp, find_ledger
 from aicf.errors import PolicyError
 from aicf.frontends.builder import Graph
 from aicf.frontends.text import make_context
-from aicf.passes.emit.decisions import decisions_of
 from aicf.passes.emit.raise_emit import RaiseEmitPass
+from aicf.passes.emit.read_decisions import decisions_of
 from aicf.passes.kernels.select_kernels import SelectKernelsPass
 from aicf.passes.layout import search as layout_search
 from aicf.passes.pipelines.aicf_inference import AicfInferencePass, run

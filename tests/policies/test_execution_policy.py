@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import aicf
 from aicf.errors import PolicyError
 from aicf.frontends.text import make_context
-from aicf.passes.emit.decisions import decisions_of
+from aicf.passes.emit.read_decisions import decisions_of
 from aicf.passes.pipelines.aicf_inference import AicfInferencePass, run
 from aicf.policies.execution_policy import BINDINGS, MEMORY, NEW_SHAPES, ORDERS, SAVES, ExecutionPolicy
 from aicf.policies.policy import Policy

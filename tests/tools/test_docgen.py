@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,6 +61,9 @@ def test_every_operation_and_attribute_has_a_section(name: str):
 def test_every_pass_has_a_section():
     page = docgen.passes_page()
     assert all(f"## `{name}`\n" in page for name in AICF_UNIVERSE.all_passes)
+    paths = re.findall(r"^In \[`(.*)`\]", page, re.MULTILINE)
+    assert len(paths) == len(AICF_UNIVERSE.all_passes)
+    assert all((docgen.ROOT / path).is_file() for path in paths)
 
 
 def test_every_public_name_has_a_section():

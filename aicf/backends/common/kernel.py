@@ -27,7 +27,7 @@ from aicf.backends.common.record import (
 )
 from aicf.backends.common.workload import Workload
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
-from aicf.errors import PlanError
+from aicf.errors import BackendUnavailable, PlanError
 
 Schedule = TypeVar("Schedule")
 """The decisions of a kernel about one piece of work, a data class; None where nothing is decided."""
@@ -42,6 +42,12 @@ class Kernel(ABC, Generic[Schedule]):
     """Raised whenever the code or the meaning of the record changes."""
     kinds: frozenset[str]
     """Opcodes that it may run."""
+    library: str = ""
+    """What a kernel policy calls it where it names kernels by family, as in `matmul: cublasLt`: the library that it
+    calls, or how it computes. Kernels may share a name; one without a name is chosen by `kernels` alone."""
+    algorithms: tuple[str, ...] = ()
+    """Names that such a policy may give instead, for one way that it has: values of the entry `algorithm` of its
+    record."""
     simplicity: int = 0
     """Rank that breaks ties: lower is simpler."""
     determinism: str = "bitwise"
@@ -51,7 +57,7 @@ class Kernel(ABC, Generic[Schedule]):
     device_fields: Mapping[str, Attribute] = MappingProxyType({})
     """The entries of its record that only a device can give, by measuring, such as the bytes of a library's algorithm;
     each with what stands in its place until then (for `workspace_bytes` the most it may be). A kernel with such entries
-    is not legal without a measurement. `record` gives the other entries."""
+    is not legal without a measurement, or what `ask_device` says. `record` gives the other entries."""
 
     @property
     def code_generator(self) -> str:
@@ -154,6 +160,13 @@ class Kernel(ABC, Generic[Schedule]):
         with the same order give the same bits. Only for legal work.
         """
         return None
+
+    def ask_device(self, work: Workload, target: TargetAttr) -> Record:
+        """The `device_fields` as the device of this machine proposes them, without a measurement. Only for legal work.
+
+        Raises BackendUnavailable: this machine is not the target, or has no such device or library.
+        """
+        raise BackendUnavailable(f"kernel '{self.id}' has to be measured; run aicf tune on the device")
 
     def prepare(self, work: Workload, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
         """The record of the instruction that packs `operand` into `layout`, in `@prepare`.

@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import BlockArgument, OpResult, SSAValue
 
 from aicf.backends.common.loop_nest import LoopNest, origin, reads
-from aicf.dialects.emit_kernels import IndexOp, LoadOp, PhiloxOp
+from aicf.dialects.emit_kernels import IndexOp, LoadOp, PhiloxOp, ScanOp
 
 _ULT = arith.CMPI_COMPARISON_OPERATIONS.index("ult")
 
@@ -43,6 +43,8 @@ class LaneSteps:
         op = value.op
         if isinstance(op, IndexOp):
             return int(self.nest.coordinates[op.number] == self.vector_dim)
+        if isinstance(op, ScanOp):  # sums of what is alike in all lanes differ from lane to lane
+            return None
         steps = [self.step(operand) for operand in reads(value)]
         match op, steps:
             case arith.AddiOp(), [int(a), int(b)]:

@@ -28,6 +28,7 @@ class BodyKernel(UndecidedKernel):
     """Runs the body of an instruction, whatever it is."""
 
     id = "reference.body"
+    library = "body"
     kinds = frozenset(KINDS)
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:

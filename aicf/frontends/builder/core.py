@@ -22,7 +22,7 @@ from xdsl.dialects.builtin import (
     StringAttr,
 )
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Block, BlockArgument, Region, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects import dims, logical
@@ -144,6 +144,7 @@ class GraphCore:
     _results: list[_Result] = field(default_factory=list[_Result], init=False, repr=False)
     _names: set[str] = field(default_factory=set[str], init=False, repr=False)
     _module: ModuleOp | None = field(default=None, init=False, repr=False)
+    _location: FileLineColLoc | None = field(default=None, init=False, repr=False)
 
     def __init_subclass__(cls) -> None:
         """The methods of each family of ops refuse arguments of other types than they state."""
@@ -239,7 +240,7 @@ class GraphCore:
     def _argument(self, name: str, role: Role, shape: Shape, dtype: str) -> Value:
         type_ = self._type(shape, dtype)
         self._take_name(name)
-        argument = self._block.insert_arg(type_, len(self._block.args), _caller_location())
+        argument = self._block.insert_arg(type_, len(self._block.args), self._where())
         argument.name_hint = _hint(name)
         self._interface.append({NAME_ATTR: StringAttr(name), ROLE_ATTR: StringAttr(role)})
         return self._value(argument)
@@ -348,7 +349,7 @@ class GraphCore:
         if name is not None:
             self._text("name", name)
         op: LogicalOp | None = None
-        location = _caller_location()
+        location = self._where()
         try:
             op = make()
             op.location = location if name is None else NameLoc(StringAttr(name), location)
@@ -374,11 +375,37 @@ class GraphCore:
             arg_attrs=ArrayAttr(DictionaryAttr(entry) for entry in self._interface),
             res_attrs=ArrayAttr(DictionaryAttr(result.attributes) for result in self._results),
         )
-        function.location = _caller_location()
+        function.location = self._where()
         return ModuleOp([function])
+
+    def _where(self) -> FileLineColLoc:
+        return _caller_location() if self._location is None else self._location
 
     def _error(self, message: str) -> InvalidIR:
         return _error_here(message)
+
+
+# For frontends, which write ops that no line of Python adds
+
+
+def write_from(graph: GraphCore, location: FileLineColLoc | None) -> None:
+    """From here on ops have this source location; None is the line of Python that adds each op."""
+    graph._location = location  # pyright: ignore[reportPrivateUsage]
+
+
+def last_op(graph: GraphCore) -> Operation | None:
+    """The op that was added last."""
+    return graph._block.last_op  # pyright: ignore[reportPrivateUsage]
+
+
+def ops_since(graph: GraphCore, last: Operation | None) -> list[Operation]:
+    """The ops that were added after one, all if it is None."""
+    found: list[Operation] = []
+    op = last_op(graph)
+    while op is not None and op is not last:
+        found.append(op)
+        op = op.prev_op
+    return found[::-1]
 
 
 def positive_axis(axis: int, rank: int) -> int:

@@ -69,7 +69,7 @@ class FuseAttentionPass(FusionPattern[_Match]):
         """Whether the scores had two masks, which are one now; only where a kernel may gain by it."""
         if error.scores is None or error.logits is None or context.policy.rounding == "strict":
             return False
-        if not context.policy.fusion.attention or context.why_none_of(self.kinds) is not None:
+        if context.policy.forbids_fusion("attention") or context.why_none_of(self.kinds) is not None:
             return False
         found = two_masks(error.logits, error.scores)
         if found is None or not context.may_be_one((found.inner, found.outer)):

@@ -36,6 +36,8 @@ class _Match:
 class FuseNormsPass(FusionPattern[_Match]):
     """Groups a product with the row program after it, and with the pointwise ops before, between and after them.
 
+    A norm before a product is what `fuse-prologues` fuses.
+
     The rows never go to memory, unless others read what is normed too: then both are results. A kernel that says what
     the parts would cost takes the whole only where that costs no more: all columns of a row must meet, which leaves
     fewer tiles.

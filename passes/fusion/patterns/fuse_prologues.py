@@ -32,6 +32,8 @@ class _Match:
 class FuseProloguesPass(FusionPattern[_Match]):
     """Groups a row program with the product that reads its result, and with the pointwise ops after the product.
 
+    A norm after a product is what `fuse-norms` fuses.
+
     Several products take a copy of the row program each, but only if every reader is a product and a kernel takes each
     of them; else the rows are written for all, as they are for kernels that say what the parts would cost. Only kernels
     that hold all rows of their tile at once take a prologue.

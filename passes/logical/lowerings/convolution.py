@@ -14,7 +14,7 @@ from aicf.dialects import logical
 from aicf.dialects.logical import int_values
 from aicf.dialects.types import tensor_info
 from aicf.passes.logical.lowerings.base import Formulas, Lowering
-from aicf.passes.logical.windows import overlap_add, zeros_around
+from aicf.passes.logical.overlap_add import overlap_add, zeros_around
 from aicf.passes.support.writing import static_size
 
 

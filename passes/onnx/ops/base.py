@@ -10,7 +10,8 @@ A row says how one op of ONNX is written in logical ops of static shapes:
 
 The row with the largest ``since`` that is no later than the opset of the graph is taken. It is written once, for
 tensors that a program computes: where all operands of a node are known, the ops that its row adds are evaluated on the
-spot, so that arithmetic on shapes needs no second definition. Nothing here walks a graph: that is ``onnx_lowering``.
+spot, so that arithmetic on shapes needs no second definition. Nothing here walks a graph: `passes/onnx/lowering.py`
+does.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Items:
 class Counted:
     """A tensor of the program of which only the first slices along an axis are there.
 
-    What rows get is the tensor; how it goes on to be counted is ``onnx_counted``'s.
+    What rows get is the tensor; how it goes on to be counted is the business of `passes/onnx/counted.py`.
 
     Args:
         value: All of it: after those slices come as many more as there could be, with values that mean nothing.

@@ -136,7 +136,7 @@ class ByFormula:
 BY_FORMULA = ByFormula()
 
 Gradient: TypeAlias = tuple[Rule | None, ...] | ByFormula
-"""A rule for each operand; the last one is for all further operands too, which `Adjoint.place` tells apart.
+"""A rule for each operand; the last one is for all further operands too, which `Adjoint.operand_index` tells apart.
 
 None: nothing passes back to that operand, which is an integer, or on which the result depends in steps.
 """

@@ -7,7 +7,7 @@ from xdsl.ir import SSAValue
 from aicf.dialects import logical
 from aicf.dialects.logical import int_values
 from aicf.dialects.types import tensor_info
-from aicf.passes.logical.windows import overlap_add, with_gaps, zeros_around
+from aicf.passes.logical.overlap_add import overlap_add, with_gaps, zeros_around
 from aicf.passes.support.writing import static_size
 from aicf.passes.training.gradients.base import BY_FORMULA, Adjoint, Gradients
 

@@ -1,4 +1,4 @@
-"""What normalisations pass back.
+"""What normalisations pass back, softmax among them.
 
 The statistics are computed again from the operand: a kernel that has the row reads nothing more for them.
 """

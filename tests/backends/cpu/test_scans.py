@@ -78,3 +78,22 @@ emit.kernel @k parallel [9] reduce [77] ins [affine_map<(d0, d1) -> (d0, d1)>] o
     sums = np.cumsum(x, 1)
     found = run(parse_kernel(text), [x], (x.shape, "f64"))
     np.testing.assert_allclose(found, sums.max(1, keepdims=True) - sums, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("level", LEVELS, ids=lambda level: level.name)
+def test_loads_at_a_running_sum_of_what_is_alike_along_it(level) -> None:
+    """Each lane loads elsewhere, although all of them add up the same number."""
+    text = """
+emit.kernel @k parallel [3] reduce [37] ins [indexed, affine_map<(d0, d1) -> (d0)>]
+    outs [affine_map<(d0, d1) -> (d0, d1)>] {
+^bb0(%t : memref<200xf32>, %x : i64):
+  emit.phase {
+    %s = emit.scan "sum" %x : i64
+    %y = emit.load %t[%s] : memref<200xf32>, i64
+    emit.store %y, 0 : f32
+    emit.yield
+  }
+}"""
+    table, steps = np.arange(200, dtype=np.float32), np.array([0, 1, 5])
+    found = run(parse_kernel(text), [table, steps], ((3, 37), "f32"), level)
+    np.testing.assert_array_equal(found, steps[:, None] * np.arange(1, 38))

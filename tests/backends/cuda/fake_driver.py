@@ -68,6 +68,7 @@ class FakeDriver:
     graphs: dict[int, dict[int, _Node]] = field(default_factory=dict)
     executables: dict[int, dict[int, _Node]] = field(default_factory=dict)
     contexts: int = 0
+    _capture_mode: int = 0
     capturing: dict[int, tuple[int, list[int]]] = field(default_factory=dict)
     last: int = 1 << 40
 
@@ -212,6 +213,11 @@ class FakeDriver:
     def synchronize(self, stream: int) -> None:
         self._note("synchronize", stream)
         self._drain(stream)
+
+    def exchange_capture_mode(self, mode: int) -> int:
+        self._note("exchange_capture_mode", mode)
+        before, self._capture_mode = self._capture_mode, mode
+        return before
 
     def open_event(self) -> int:
         self._note("open_event")

@@ -11,8 +11,7 @@ import pytest
 
 import aicf
 from aicf.backends.base import Launch
-from aicf.backends.cuda.compiler import build, toolchain
-from aicf.backends.cuda.compiler import worker_pool as compile_pool
+from aicf.backends.cuda.compiler import build, toolchain, worker_pool
 from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch
 from aicf.backends.cuda.compiler.toolchain import KernelError, compile_kernel, compile_kernels
@@ -151,7 +150,7 @@ def test_another_toolchain_is_refused(
 def test_what_a_dead_worker_lacks_is_compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that ends at once, whether it has read its task or not, costs time and nothing else."""
     codes = [_loop("first", 2), _loop("second", 5)]
-    monkeypatch.setattr(compile_pool, "WORKER", "this")  # python -m this: prints a poem and reads nothing
+    monkeypatch.setattr(worker_pool, "WORKER", "this")  # python -m this: prints a poem and reads nothing
     found = _side_by_side(codes)
     assert found == {code.symbol: compile_kernel(code, ARCH) for code in codes}
 
@@ -186,7 +185,7 @@ def test_a_kernel_that_does_not_compile_is_told_in_one_line(part: str) -> None:
 @pytest.mark.parametrize("worker", ["aicf.backends.cuda.compiler.worker", "this"])
 def test_what_a_worker_said_goes_with_the_error(worker: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of it is on the terminal: not the error of a kernel, which is raised here, nor how the worker ended."""
-    monkeypatch.setattr(compile_pool, "WORKER", worker)
+    monkeypatch.setattr(worker_pool, "WORKER", worker)
     wrong = _wrong("Numba")
     longer = replace(wrong, source=wrong.source + "    # and more" * 100)
     with pytest.raises(KernelError, match="name 'missing' is not defined") as error:

@@ -2,8 +2,8 @@
 
     python -m aicf.backends.cuda.compiler.worker ARCH FOLDER PROCESSES
 
-`compile_pool` starts it; it is no command for people. It imports Numba once and forks for each kernel. As many as there
-are processes work at a time: a pipe holds a byte for each, which a kernel's process takes and gives back.
+`worker_pool.py` starts it; it is no command for people. It imports Numba once and forks for each kernel. As many as
+there are processes work at a time: a pipe holds a byte for each, which a kernel's process takes and gives back.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main(arch: str, folder: str, processes: str) -> None:
 
 
 def _compile_and_exit(code: KernelCode, arch: str, folder: Path, free: int) -> NoReturn:
-    """A kernel that does not compile leaves no cubin: `compile_pool` tries it again, and tells the error."""
+    """A kernel that does not compile leaves no cubin: `CompilePool` tries it again, and tells the error."""
     try:
         image = compile_kernel(code, arch)
         write_whole(folder / code.symbol, lambda stream: stream.write(image))

@@ -1,7 +1,7 @@
 """Compiling kernels in processes of their own, while the program that needs them is still being made.
 
 Numba is Python and holds the interpreter lock, so side by side means processes. One process imports Numba and forks for
-each kernel, see `compile_worker`. It starts with the second kernel: a single one is compiled where it is needed.
+each kernel, see `worker.py`. It starts with the second kernel: a single one is compiled where it is needed.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class CompilePool:
 
 
 class _Worker:
-    """A process of `compile_worker`, the folder in which it leaves cubins, and the file of its standard error."""
+    """A process of `worker.py`, the folder in which it leaves cubins, and the file of its standard error."""
 
     def __init__(self, arch: str) -> None:
         self._folder = TemporaryDirectory(prefix="aicf-cubins-", ignore_cleanup_errors=True)

@@ -7,7 +7,14 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from threading import local
 
-from aicf.backends.cuda.runtime.driver import DeviceFacts, Driver, DriverError, first_device, open_driver
+from aicf.backends.cuda.runtime.driver import (
+    RELAXED,
+    DeviceFacts,
+    Driver,
+    DriverError,
+    first_device,
+    open_driver,
+)
 from aicf.backends.native import DeviceMemory
 
 _DLPACK_CUDA = 2
@@ -118,6 +125,16 @@ class CudaDevice(DeviceMemory):
 
     def synchronize(self, stream: int) -> None:
         self.enter().synchronize(stream)
+
+    @contextmanager
+    def beside_capture(self) -> Generator[None]:
+        """See `DeviceMemory`."""
+        driver = self.enter()
+        before = driver.exchange_capture_mode(RELAXED)
+        try:
+            yield
+        finally:
+            driver.exchange_capture_mode(before)
 
     @contextmanager
     def event(self) -> Generator[int]:

@@ -161,6 +161,10 @@ class Driver(Protocol):
     def open_stream(self) -> int: ...
     def close_stream(self, stream: int) -> None: ...
     def synchronize(self, stream: int) -> None: ...
+    def exchange_capture_mode(self, mode: int) -> int:
+        """Sets what this thread may call while a stream is captured, and gives what it might before."""
+        ...
+
     def open_event(self) -> int: ...
     def close_event(self, event: int) -> None: ...
     def record(self, event: int, stream: int) -> None: ...
@@ -207,6 +211,10 @@ class Driver(Protocol):
 
     def close_graph(self, graph: int) -> None: ...
     def close_executable(self, executable: int) -> None: ...
+
+
+RELAXED = 2
+"""The capture mode in which a thread may call everything."""
 
 
 @cache
@@ -445,6 +453,10 @@ class CudaDriver:
 
     def synchronize(self, stream: int) -> None:
         self._call("cuStreamSynchronize", self._stream(stream))
+
+    def exchange_capture_mode(self, mode: int) -> int:
+        before = self._call("cuThreadExchangeStreamCaptureMode", self._api.CUstreamCaptureMode(mode))
+        return int(before)
 
     def open_event(self) -> int:
         return int(self._call("cuEventCreate", 0))

@@ -125,6 +125,20 @@ class CapturedProgram(DeviceGraph):
     def launch(self) -> Callable[[], None]:
         return self._launch
 
+    def launch_on(self, stream: int) -> Callable[[], None]:
+        """See `DeviceGraph`."""
+        return self._device.in_each_thread(self._device.enter().launcher(self._executable, stream))
+
+    def queue(self, stream: int) -> None:
+        """See `DeviceGraph`."""
+        driver = self._device.enter()
+        for node, kernel in zip(self._program.nodes(), self._kernels, strict=True):
+            if kernel is not None:
+                driver.run(kernel.params, stream)
+            else:
+                assert isinstance(node, LibraryNode)
+                self._library_call(node, stream)()
+
     # Parameters
 
     def _prepared(self, node: KernelNode, functions: Mapping[str, int]) -> _Kernel:
@@ -224,9 +238,10 @@ class CapturedProgram(DeviceGraph):
             )
         return ends
 
-    def _library_call(self, node: LibraryNode) -> Callable[[], None]:
+    def _library_call(self, node: LibraryNode, stream: int | None = None) -> Callable[[], None]:
         addresses = tuple(self._at(address) for address in node.addresses)
-        return lambda: self._libraries[node.function].call(node, addresses, self._stream)
+        on = self._stream if stream is None else stream
+        return lambda: self._libraries[node.function].call(node, addresses, on)
 
     def set_pointers(self, pointers: Mapping[int, int]) -> None:
         """See `DeviceGraph`. Parameters of the kernels that use an entry are changed in place and its tensor maps

@@ -3,7 +3,7 @@
 """Calls of cublasLt at run time, through `nvmath.bindings`: from plain values to one call on a stream.
 
 Nothing is decided here: types, factors, layouts, the algorithm and its workspace come from the kernel record.
-`algorithms` asks the library what it would offer; only `aicf tune` does that.
+`algorithms` asks the library what it would offer; a compile or `aicf tune` does that, never a run.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from aicf.backends.cuda.runtime.device_program import LibraryNode
 from aicf.errors import ArtifactError, BackendUnavailable
 from aicf.extras import install
+
+if TYPE_CHECKING:
+    from aicf.backends.cuda.runtime.device import CudaDevice
 
 _TYPES = {"f32": 0, "f16": 2, "bf16": 14}
 """cudaDataType_t."""
@@ -116,6 +119,17 @@ def call(handle: int, node: LibraryNode, addresses: Sequence[int], stream: int) 
             values.workspace_bytes,
             stream,
         )
+
+
+def offered(device: CudaDevice, node: LibraryNode, count: int) -> list[tuple[bytes, int]]:
+    """At most `count` algorithms that the library here offers for a call, the most promising first, and the bytes of
+    workspace that each needs."""
+    device.enter()
+    handle = open_handle()
+    try:
+        return algorithms(handle, node, count)
+    finally:
+        close_handle(handle)
 
 
 def algorithms(handle: int, node: LibraryNode, count: int) -> list[tuple[bytes, int]]:

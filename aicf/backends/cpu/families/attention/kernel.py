@@ -45,6 +45,8 @@ this."""
 class AttentionKernel(CpuKernel[AttentionSpec]):
     """The packed microkernel for scores and output, with the softmax of a block of rows in cache between them."""
 
+    library = "flash"
+
     id: str
     level: str
     """The lowest level that has its instructions; the portable variant runs anywhere."""

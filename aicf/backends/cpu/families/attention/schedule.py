@@ -1,7 +1,7 @@
 """What an attention on the CPU is and every decision about its code, with a cost prior. Imports no code generator.
 
 A block of query rows is worked at a time: its scores and probabilities fit the cache and are never written to memory
-that anything else reads. `attention.py` turns an `AttentionSpec` into code and decides nothing.
+that anything else reads. `template.py` turns an `AttentionSpec` into code and decides nothing.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import get_args
 
 from xdsl.dialects.builtin import AnyFloat, ArrayAttr, IntegerType, StringAttr, UnitAttr
 from xdsl.ir import Attribute
@@ -16,6 +17,7 @@ from aicf.backends.cpu.families.conv.candidates import ConvQuery, ranked
 from aicf.backends.cpu.families.conv.costs import EpilogueCycles, epilogue_cycles
 from aicf.backends.cpu.families.conv.problem import pixel_accesses, read_conv, result_sizes
 from aicf.backends.cpu.families.conv.schedule import (
+    Algorithm,
     ConvProblem,
     ConvSpec,
     conv_record,
@@ -56,6 +58,9 @@ class ConvKernel(CpuKernel[ConvSpec]):
 
     Version 5 convolves short integers, two channels at once.
     """
+
+    library = "native"
+    algorithms = get_args(Algorithm)
 
     id: str
     level: str

@@ -68,6 +68,8 @@ class GemmSchedule:
 class GemmKernel(CpuKernel[GemmSchedule]):
     """The packed microkernel for vectors of one width: products of one A, row program and epilogues."""
 
+    library = "native"
+
     id: str
     level: str
     """The lowest level that has its instructions; the portable variant runs anywhere."""

@@ -4,8 +4,8 @@ A *point* is one iteration of the parallel dims (or a vector of them); a *cell* 
 a point. If a parallel dim is vectorised, several points run side by side and reductions need no combining; if a reduce
 dim is, a point is scalar and its partial results are combined in a fixed order. All decisions come with `LoopSpec`.
 
-Here are the loops over points and the phases at each. What is read there is in `loop_memory`, values are in
-`loop_values`, and a phase that walks the reduce space is one of `sweeps`.
+Here are the loops over points and the phases at each. What is read there is in `memory.py`, values are in `values.py`,
+and a phase that walks the reduce space is a `Sweep` of `reductions.py`.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from aicf.dialects.emit_updates import Update, scalar_phase
 Subnormals = Literal["zero", "keep"]
 ZERO: Subnormals = "zero"
 KEEP: Subnormals = "keep"
-"""What becomes of numbers below the smallest normal one, read or written; `subnormals.py` says why."""
+"""What becomes of numbers below the smallest normal one, read or written; `cpu/codegen/subnormals.py` says why."""
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,7 @@ def _strides(name: str, rows: Rows, element: int) -> dict[str, Any]:
 
 
 def _tile_constants(problem: AttentionProblem, spec: AttentionSpec) -> dict[str, Any]:
-    """What `templates.attention` knows of its method."""
+    """What `template.py` knows of its method."""
     shared = shared_layout(problem, spec)
     panels = bool(spec.warpgroups)
     copy_q = _copy(spec.block_m, problem.q.row, problem.d, problem.m, panels)
@@ -180,7 +180,7 @@ def descriptor(leading: int) -> int:
 
 
 def _copy(rows: int, stride: int, elements: int, count: int, panels: bool) -> dict[str, int | bool]:
-    """The copy of `rows` rows of a matrix with `count`, see `templates.attention.Q_COPY`."""
+    """The copy of `rows` rows of a matrix with `count`, see `Q_COPY` in `template.py`."""
     pieces = elements // 8
     return {
         "rows": rows,

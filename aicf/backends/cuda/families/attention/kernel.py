@@ -277,9 +277,10 @@ read_spec = _CODEC.read
 
 
 class AttentionKernel(TensorAttention[AttentionSpec]):
-    """Attention on tensor cores (mma.sync or wgmma) for f16 and bf16, see `templates.attention`."""
+    """Attention on tensor cores (mma.sync or wgmma) for f16 and bf16, see `template.py`."""
 
     id = "cuda.attention"
+    library = "flash_v2"
     version = 2
     simplicity = 2
     codec = _CODEC
@@ -314,9 +315,10 @@ class AttentionKernel(TensorAttention[AttentionSpec]):
 
 
 class SimtAttentionKernel(UndecidedKernel, CudaKernel[None]):
-    """Attention in f32 arithmetic (IEEE) for any strides, see `templates.attention_simt`."""
+    """Attention in f32 arithmetic (IEEE) for any strides, see `template_simt.py`."""
 
     id = "cuda.attention_simt"
+    library = "simt"
     version = 2
     kinds = frozenset({KIND})
     simplicity = 1

@@ -2,11 +2,11 @@
 # ruff: noqa: SIM102
 """Reductions: rows held in registers, and sweeps over rows or columns of any length.
 
-The snippets are those of `phase_code.PhaseCode`, by phase in tuples; KNOWN, TOTALS, BEFORES, KEPT and CELL are their
-register counts, KNOWN_AT, KEPT_AT where results of a phase lie. A *row* is one point of the parallel space with its
-reduce space of REDUCE elements; LANES threads share it, VECTOR elements a step. In a sweep over columns a thread has
-VECTOR neighbouring points, and LANES threads share the reduce space. Threads past the last row or cell work on the last
-one and store nothing, so that all meet at the barriers.
+The snippets are those of `PhaseCode` in `phases.py`, by phase in tuples; KNOWN, TOTALS, BEFORES, KEPT and CELL are
+their register counts, KNOWN_AT, KEPT_AT where results of a phase lie. A *row* is one point of the parallel space with
+its reduce space of REDUCE elements; LANES threads share it, VECTOR elements a step. In a sweep over columns a thread
+has VECTOR neighbouring points, and LANES threads share the reduce space. Threads past the last row or cell work on the
+last one and store nothing, so that all meet at the barriers.
 """
 
 from __future__ import annotations

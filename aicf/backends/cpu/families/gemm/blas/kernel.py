@@ -30,6 +30,7 @@ class BlasKernel(UndecidedKernel, CpuKernel[None]):
     core."""
 
     id = "cpu.gemm_blas"
+    library = "openblas"
     simplicity = 5
     kinds = frozenset({"gemm"})
 

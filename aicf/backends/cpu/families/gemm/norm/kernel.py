@@ -40,6 +40,8 @@ _LINE = 64
 class GemmNormKernel(CpuKernel[GemmSchedule]):
     """The packed microkernel into workspace, then the loops of the row program."""
 
+    library = "native"
+
     id: str
     level: str
     """The lowest level that has its instructions; the portable variant runs anywhere."""

@@ -190,9 +190,10 @@ read_spec = _CODEC.read
 
 
 class AttentionStepKernel(CudaKernel[Spec]):
-    """Attention of one query a head for f16 and bf16, see `templates.attention_step`."""
+    """Attention of one query a head for f16 and bf16, see `decode/template.py`."""
 
     id = "cuda.attention_step"
+    library = "decode"
     version = 2
     kinds = frozenset({KIND, STEP})
     simplicity = 2

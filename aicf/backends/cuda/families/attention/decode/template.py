@@ -30,9 +30,9 @@ V_BATCH, V_ROW = (128,), 1536
 MASKED = False
 MASK_BATCH, MASK_COLUMN = (0,), 2
 SCALE, LOG2_E = 0.18, 1.4426950408889634
-"""The exponential is a power of two; see `templates.attention`, also for why a mask keeps the factor out of SCALE."""
+"""The exponential is a power of two; see `attention/template.py`, also for why a mask keeps the factor out of SCALE."""
 NAN_AS_ZERO = False
-"""Whether weights are 0 where they would be NaN, see `templates.attention`."""
+"""Whether weights are 0 where they would be NaN, see `attention/template.py`."""
 WRITES, COPIES_K, COPIES_V = True, False, False
 """Whether a row of keys and values is new, and whether the others are copied to where the new state lies."""
 NEW_K_BATCH, NEW_V_BATCH = (128,), (128,)

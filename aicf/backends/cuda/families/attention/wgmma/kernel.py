@@ -201,9 +201,10 @@ def units_of(problem: AttentionProblem, spec: Spec) -> int:
 
 
 class WgmmaAttentionKernel(TensorAttention[Spec]):
-    """Attention for f16 and bf16, see `templates.attention_wgmma`."""
+    """Attention for f16 and bf16, see `wgmma/template.py`."""
 
     id = "cuda.attention_wgmma"
+    library = "flash_v3"
     version = 2
     simplicity = 3
     codec = _CODEC

@@ -313,7 +313,7 @@ def hide(tile, row):
 def weigh():
     """One step of the online softmax: the maximum so far, what earlier sums shrink by, and the weights of the tile.
     Products are in units that SCALE turns into exponents of two; with a mask LOG2_E does. Four maxima and two sums of
-    a row side by side, since each chain waits for itself. `templates.attention` says what NAN_AS_ZERO is."""
+    a row side by side, since each chain waits for itself. `attention/template.py` says what NAN_AS_ZERO is."""
     for h in unrolled(2):
         best = registers(4, f32(NEGATIVE_INFINITY))
         for s in unrolled(h * 2, SCORE, 4):

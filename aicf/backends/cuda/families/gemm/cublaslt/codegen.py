@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from aicf.backends.base import Launch
@@ -37,5 +37,10 @@ def emit(launch: Launch) -> Sequence[LibraryCall]:
     addresses["d"] = address_of(launch.outs[0])
     if launch.ws:
         addresses["workspace"] = address_of(launch.ws[0])
-    call = {**{name: record[name] for name in _COPIED}, "operands": list(addresses)}
+    call = call_values(record, list(addresses))
     return [LibraryCall(FUNCTION, str(record["library"]), call, tuple(addresses.values()))]
+
+
+def call_values(record: Mapping[str, object], operands: Sequence[str]) -> dict[str, object]:
+    """The call of a record, whose addresses are those of `operands`."""
+    return {**{name: record[name] for name in _COPIED}, "operands": list(operands)}

@@ -1,7 +1,8 @@
 """The descriptor of `cuda.cublaslt`: matrix products that the library runs, with the epilogues that it has.
 
 The library's algorithms are opaque bytes, valid for one version of it, and only a device can list them: the kernel is
-legal where a tuning table has measured some. Its record is the whole call as `library` makes it, in the library's
+legal where a tuning table has measured some, or where a policy asks for it on the machine itself, by the library's
+heuristic (`heuristic`). Its record is the whole call as `library` makes it, in the library's
 terms: matrices are stored by columns there, so a row-major ``D = A B`` is the call ``D^T = B^T A^T`` on the same
 memory, its `a` is our B and its `b` our A.
 """
@@ -31,7 +32,9 @@ from aicf.backends.cuda.families.gemm.problem import (
 from aicf.backends.cuda.families.records import CudaKernel, integers
 from aicf.backends.cuda.target import ELEMENT_BYTES, arch_named
 from aicf.dialects.emit_types import TargetAttr
+from aicf.dialects.json_values import attribute_of
 
+LIBRARY = "cublasLt"
 DTYPES = ("f16", "bf16", "f32")
 MOST_WORKSPACE_BYTES = 32 << 20
 """What an algorithm may ask for; NVIDIA's advice for Hopper."""
@@ -236,6 +239,7 @@ class CublasLtKernel(CudaKernel[Algorithm | None]):
     """Products with bias, residual and activation, by NVIDIA's library."""
 
     id: str = "cuda.cublaslt"
+    library = LIBRARY
     simplicity: int = 9
     kinds: frozenset[str] = frozenset({"gemm", "gemm_epilogue"})
     device_fields: Mapping[str, Attribute] = field(default_factory=_device_fields)
@@ -262,6 +266,13 @@ class CublasLtKernel(CudaKernel[Algorithm | None]):
 
     def schedule(self, work: Workload, target: TargetAttr) -> None:
         """See `Kernel`: only the device knows the values of `device_fields`."""
+
+    def ask_device(self, work: Workload, target: TargetAttr) -> Record:
+        """See `Kernel`: the first algorithm that the library's heuristic offers on this machine."""
+        from aicf.backends.cuda.families.gemm.cublaslt.heuristic import proposal
+
+        found = proposal({**self.record(work, target), **self.device_fields}, target, LIBRARY)
+        return {name: attribute_of(value) for name, value in found.items()}
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> Algorithm:
         """See `Kernel`: what the device gave."""

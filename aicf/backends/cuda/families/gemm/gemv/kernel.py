@@ -172,6 +172,7 @@ class GemvKernel(CudaKernel[Spec]):
     """Products of up to 16 rows with weights [N, K] or [K, N], a row program before and an epilogue after."""
 
     id = "cuda.gemv"
+    library = "gemv"
     simplicity = 2
     kinds = KINDS
 

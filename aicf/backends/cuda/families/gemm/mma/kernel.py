@@ -373,6 +373,7 @@ class MmaKernel(TiledKernel[MmaSpec]):
     """Products of f16 or bf16 with any epilogue, accumulated in f32 by tensor cores."""
 
     id = "cuda.gemm_mma"
+    library = "mma"
     simplicity = 3
     codec = _CODEC
     specs = staticmethod(legal_specs)

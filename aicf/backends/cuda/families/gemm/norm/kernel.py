@@ -55,6 +55,7 @@ class GemmNormKernel(CudaKernel[Spec]):
     """Products of f16 or bf16, then a row program on the rows in registers of a cluster."""
 
     id = "cuda.gemm_norm"
+    library = "wgmma"
     simplicity = 5
     kinds = frozenset({"gemm_norm"})
     codec = WgmmaKernel.codec

@@ -223,6 +223,7 @@ class SimtKernel(TiledKernel[SimtSpec]):
     """Products of f32 (IEEE), f64 and integers with any epilogue."""
 
     id = "cuda.gemm_simt"
+    library = "simt"
     simplicity = 2
     codec = _CODEC
     specs = staticmethod(legal_specs)

@@ -136,6 +136,7 @@ class WgmmaKernel(CudaKernel[Spec]):
     """Products of f16 or bf16 with any epilogue, by warpgroup products out of bulk tensor copies."""
 
     id = "cuda.gemm_wgmma"
+    library = "wgmma"
     simplicity = 4
     kinds = KINDS
     codec = _CODEC

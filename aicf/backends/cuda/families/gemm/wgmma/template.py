@@ -12,7 +12,7 @@ Blocks of a cluster that lie side by side share operands: each copies its part o
 (multicast), and a stage is empty only when all of them have read it. Or a cluster splits K (SPLIT_K): every block
 multiplies a part of K, and the partial sums are added in rank order through each other's shared memory. Or the epilogue
 is a row program: then a cluster has all columns of its rows, does one tile a block, and meets for every total
-(`wgmma_rows` writes that text).
+(`rows.py` writes that text).
 
 `gemm` is the kernel; the other functions are parts that it splices in. Every part sees the names of the kernel.
 """

@@ -17,8 +17,8 @@ from aicf.dialects.types import tensor_info
 
 
 @dataclass(frozen=True)
-class Cost:
-    """The least that work takes.
+class WorkDone:
+    """The arithmetic and the memory traffic that work takes at least.
 
     Args:
         operations: Arithmetic operations of scalars; a fused multiply and add counts two, exp and the like one.
@@ -30,15 +30,17 @@ class Cost:
     bytes_written: int
 
 
-def cost_of_instruction(op: ResolvedOp, body: Block) -> Cost:
-    """The cost of an instruction with its body."""
+def work_done_by_instruction(op: ResolvedOp, body: Block) -> WorkDone:
+    """What an instruction with its body does."""
     read = sum(_buffer_bytes(buffer_of(value)) for value in op.ins)
-    return Cost(operations(body), read, sum(_buffer_bytes(buffer_of(value)) for value in op.outs))
+    return WorkDone(operations(body), read, sum(_buffer_bytes(buffer_of(value)) for value in op.outs))
 
 
-def cost_of_group(op: GroupOp) -> Cost:
-    """The cost of a group."""
-    return Cost(operations(op.body.block), _tensor_bytes(op.operand_types), _tensor_bytes(op.result_types))
+def work_done_by_group(op: GroupOp) -> WorkDone:
+    """What a group does."""
+    return WorkDone(
+        operations(op.body.block), _tensor_bytes(op.operand_types), _tensor_bytes(op.result_types)
+    )
 
 
 def _buffer_bytes(type_: BufferType) -> int:

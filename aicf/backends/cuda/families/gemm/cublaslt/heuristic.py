@@ -1,0 +1,72 @@
+"""The algorithm that cublasLt itself would take for a call: asked of the library on the GPU of this machine.
+
+Its heuristic needs the GPU and nothing of the operands. The answer becomes part of the record, so the program is as
+complete as one whose algorithm was measured. Nothing is asked for a target that is not this machine.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+
+from xdsl.dialects.builtin import DictionaryAttr, StringAttr
+
+from aicf.backends.common.record import Record
+from aicf.backends.cuda.families.gemm.cublaslt.codegen import FUNCTION, call_values
+from aicf.backends.cuda.runtime import library
+from aicf.backends.cuda.runtime.device import CudaDevice
+from aicf.backends.cuda.runtime.device_program import LibraryNode
+from aicf.backends.cuda.runtime.driver import host_arch
+from aicf.dialects.emit_types import TargetAttr
+from aicf.dialects.json_values import json_value
+from aicf.errors import BackendUnavailable
+
+_WAY_OUT = "compile with target cuda on the machine with the GPU, or give a tuning table"
+
+
+def proposal(record: Record, target: TargetAttr, library_name: str) -> dict[str, object]:
+    """The `device_fields` of a record, from the first algorithm that the heuristic offers for its call.
+
+    Raises BackendUnavailable: this machine is not the target, or the library offers nothing.
+    """
+    version = _check_machine(target, library_name)
+    operands = record["operands"]
+    assert isinstance(operands, DictionaryAttr)
+    values = {key: json_value(value) for key, value in record.items()}
+    call = call_values(values, [*operands.data, "d"])
+    algorithm, workspace = first_offered(json.dumps(call, sort_keys=True))
+    return {"algorithm": algorithm, "library": version, "workspace_bytes": workspace}
+
+
+def _check_machine(target: TargetAttr, name: str) -> str:
+    """The version of the library here, which is that of the target, as is the GPU."""
+    listed = _listed(target).get(name)
+    if listed is None:
+        raise BackendUnavailable(f"the target lists no {name}; {_WAY_OUT}")
+    found, arch = library.version(), host_arch()
+    for what, wanted, here in (
+        ("library", f"{name} {listed}", f"{name} {found}"),
+        ("GPU", target.arch.data, arch),
+    ):
+        if wanted != here:
+            raise BackendUnavailable(f"the {what} here is {here}, the target's {wanted}; {_WAY_OUT}")
+    return found
+
+
+def _listed(target: TargetAttr) -> Mapping[str, str]:
+    libraries = target.facts.data.get("libraries")
+    if not isinstance(libraries, DictionaryAttr):
+        return {}
+    return {name: value.data for name, value in libraries.data.items() if isinstance(value, StringAttr)}
+
+
+@cache
+def first_offered(call: str) -> tuple[str, int]:
+    """The first algorithm for a call, in hexadecimal digits, and its workspace. Calls that are alike are asked once."""
+    node = LibraryNode("a product", FUNCTION, "", json.loads(call), ())
+    found = library.offered(CudaDevice(), node, 1)
+    if not found:
+        raise BackendUnavailable("the library's heuristic offers no algorithm for it; choose another kernel")
+    ((algorithm, workspace),) = found
+    return algorithm.hex(), workspace

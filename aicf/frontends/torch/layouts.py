@@ -1,0 +1,110 @@
+"""Where tensors of a traced graph lie in memory: which are views of which, and in what order their dimensions are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aicf.frontends.torch.nodes import base_op, is_tensor
+from aicf.frontends.torch.program import Port
+
+VIEWS = frozenset(
+    [
+        "alias",
+        "as_strided",
+        "broadcast_to",
+        "chunk",
+        "detach",
+        "diagonal",
+        "expand",
+        "expand_as",
+        "flatten",
+        "lift_fresh",
+        "mT",
+        "moveaxis",
+        "movedim",
+        "narrow",
+        "numpy_T",
+        "permute",
+        "ravel",
+        "reshape",
+        "_reshape_alias",
+        "select",
+        "slice",
+        "split",
+        "split_with_sizes",
+        "squeeze",
+        "swapaxes",
+        "swapdims",
+        "t",
+        "tensor_split",
+        "transpose",
+        "unbind",
+        "unflatten",
+        "unfold",
+        "_unsafe_view",
+        "unsqueeze",
+        "view",
+        "view_as",
+    ]
+)
+"""Ops of ATen that may give another view of their operand."""
+
+
+def viewed(node: Any, placeholders: Mapping[Any, int]) -> Any | None:
+    """The placeholder that a node is another view of, if it is one."""
+    fake = node.meta.get("val")
+    while node not in placeholders:
+        if getattr(node.target, "__name__", "") == "getitem":
+            node = node.args[0]
+        if base_op(node) not in VIEWS or type(node.args[0]).__name__ != "Node":
+            return None
+        node = node.args[0]
+    theirs = node.meta.get("val")
+    return node if is_tensor(theirs) and same_storage(fake, theirs) else None
+
+
+def root_of(node: Any) -> Any:
+    """The node that a chain of views begins at, as far as they share its memory."""
+    fake = node.meta.get("val")
+    while is_tensor(fake):
+        step = node.args[0] if getattr(node.target, "__name__", "") == "getitem" else node
+        if base_op(step) not in VIEWS or type(step.args[0]).__name__ != "Node":
+            break
+        theirs = step.args[0].meta.get("val")
+        if not is_tensor(theirs) or not same_storage(fake, theirs):
+            break
+        node = step.args[0]
+    return node
+
+
+def lies_as(port: Port) -> bool:
+    """Whether a tensor that is dense in the order of a port has each element where PyTorch has it."""
+    sizes = port.tensor.shape
+    pairs = zip(sizes, port.strides, port.dense_strides, strict=True)
+    return all(size == 1 or one == other for size, one, other in pairs)
+
+
+def same_storage(one: Any, other: Any) -> bool:
+    """Whether PyTorch says that two tensors share memory."""
+    if one.dtype != other.dtype:
+        return False
+    return bool(one.untyped_storage()._cdata == other.untyped_storage()._cdata)
+
+
+def memory_order(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
+    """The dimensions, outermost in memory first, of a tensor that is dense in some order; else their own order."""
+    rank = len(shape)
+    natural = tuple(range(rank))
+    big = [axis for axis in natural if shape[axis] > 1]
+    sorted_big = sorted(big, key=lambda axis: (-strides[axis], axis))
+    if sorted_big == big:
+        return natural
+    expected = math.prod(shape)
+    for axis in sorted_big:
+        expected //= shape[axis]
+        if strides[axis] != expected:
+            return natural
+    ones = [axis for axis in natural if shape[axis] <= 1]
+    return tuple([*ones, *sorted_big])

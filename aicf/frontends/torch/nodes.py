@@ -1,0 +1,100 @@
+"""What a node of a traced graph says of itself: its op, its results, where it comes from. PyTorch is not imported."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import BuiltinFunctionType, FunctionType
+from typing import Any, cast
+
+from aicf.errors import UnsupportedOp
+from aicf.frontends.torch.locations import line_of, module_path, text_of
+from aicf.frontends.torch.ops import ROWS
+
+NO_OPS: frozenset[str] = frozenset(
+    {
+        "copy_.default",
+        "_assert_async.msg",
+        "_assert_tensor_metadata.default",
+        "_assert_scalar.default",
+        "sym_constrain_range.default",
+        "sym_constrain_range_for_size.default",
+    }
+)
+"""Ops that give no tensor, or that the walk takes care of itself."""
+
+
+def check_ops(graph: Any) -> None:
+    """Raises UnsupportedOp, which names all ops of a graph that have no counterpart, and where the first one is."""
+    missing = [node for node in graph.nodes if not is_supported(node)]
+    if missing:
+        ops = sorted({op_name(node) for node in missing})
+        others = f" (the graph has {len(ops)} such ops: {', '.join(ops)})" if len(ops) > 1 else ""
+        raise unsupported(
+            missing[0],
+            f"op {op_name(missing[0])} is not supported{others}",
+            "write it with other ops, or compile with options={'fallback': 'eager'}",
+        )
+
+
+def is_supported(node: Any) -> bool:
+    """Whether a node calls nothing that has no counterpart, as far as its op tells."""
+    if node.op != "call_function":
+        return True
+    if not is_op(node):  # a function of Python on sizes, or an op of higher order, which runs a graph
+        return isinstance(node.target, FunctionType | BuiltinFunctionType)
+    return overload_of(node) in ROWS or overload_of(node) in NO_OPS or not gives_tensors(node)
+
+
+def unsupported(node: Any, what: str, way_out: str) -> UnsupportedOp:
+    """The error for what has no counterpart: it names the node, its module and the user's line."""
+    path = module_path(node.meta)
+    within = f", module '{path}'" if path else ""
+    return UnsupportedOp(
+        f"{what} (node '{node.name}'{within}); {way_out}", location=text_of(line_of(node.meta))
+    )
+
+
+def items(value: Any) -> list[Any]:
+    """Several results, or one."""
+    return list(cast("Sequence[Any]", value)) if isinstance(value, list | tuple) else [value]
+
+
+def is_tensor(fake: Any) -> bool:
+    """Whether what PyTorch says of a value is that it is a tensor."""
+    return hasattr(fake, "dtype") and hasattr(fake, "stride")
+
+
+def gives_tensors(node: Any) -> bool:
+    """Whether a result of a node is a tensor."""
+    fake = node.meta.get("val")
+    return any(map(is_tensor, items(fake)))
+
+
+def is_op(node: Any) -> bool:
+    """Whether a node calls an op of PyTorch, which has a schema."""
+    return hasattr(node.target, "_schema")
+
+
+def op_name(node: Any) -> str:
+    """The op as PyTorch calls it: `aten.add.Tensor`."""
+    return str(node.target)
+
+
+def overload_of(node: Any) -> str:
+    """The key of the op map: the overload, without `aten.`."""
+    return str(node.target).removeprefix("aten.") if is_op(node) else ""
+
+
+def short_name(node: Any) -> str:
+    """The name of the op without namespace and overload."""
+    return overload_of(node).split(".")[0].strip("_") or node.name
+
+
+def used_results(node: Any) -> frozenset[int]:
+    """The results of a node that something reads."""
+    return frozenset(user.args[1] for user in node.users if getattr(user.target, "__name__", "") == "getitem")
+
+
+def base_op(node: Any) -> str:
+    """The name of the op without its overload."""
+    return overload_of(node).split(".")[0]

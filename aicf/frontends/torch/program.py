@@ -1,0 +1,159 @@
+"""What a traced graph becomes: a logical program, and how its arguments and results are those of the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from xdsl.dialects.builtin import ModuleOp
+
+from aicf.frontends.torch.ops.base import Tensor
+
+PortRole: TypeAlias = Literal["input", "param", "state"]
+
+
+@dataclass(frozen=True)
+class Port:
+    """A tensor at the boundary of the program.
+
+    Args:
+        name: Of the argument or result of the program.
+        index: Of the placeholder of the graph, or of its result.
+        role: What it is to the program; a result has the role `input`, as it changes with every call.
+        tensor: As PyTorch sees it.
+        strides: As PyTorch sees them, in elements.
+        order: The dimensions of PyTorch's tensor, outermost in memory first: the program has them in this order.
+    """
+
+    name: str
+    index: int
+    role: PortRole
+    tensor: Tensor
+    strides: tuple[int, ...]
+    order: tuple[int, ...]
+
+    @property
+    def dense_strides(self) -> tuple[int, ...]:
+        """The strides, in elements, of a tensor that is dense in this order."""
+        strides = [0] * len(self.order)
+        step = 1
+        for axis in reversed(self.order):
+            strides[axis] = step
+            step *= self.tensor.shape[axis]
+        return tuple(strides)
+
+    @property
+    def stored_shape(self) -> tuple[int, ...]:
+        """The sizes in the order of memory: what the program reads or writes, row-major."""
+        return tuple(self.tensor.shape[axis] for axis in self.order)
+
+
+@dataclass(frozen=True)
+class Computed:
+    """A result that the program writes."""
+
+    port: Port
+
+
+@dataclass(frozen=True)
+class View:
+    """A result that shares the memory of other results, which the program writes.
+
+    Args:
+        port: The tensor that all of these are views of.
+        shape, strides: Of this one.
+        offset: Elements from where that tensor begins to where this one begins.
+    """
+
+    port: Port
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+
+@dataclass(frozen=True)
+class Passed:
+    """A result that is an argument of the graph as it is, by the index of its placeholder."""
+
+    placeholder: int
+
+
+@dataclass(frozen=True)
+class Alias:
+    """A result that is another view of an argument of the graph.
+
+    Args:
+        placeholder: Its index.
+        shape, strides: Of the view.
+        offset: Elements from where the argument begins to where the view begins.
+    """
+
+    placeholder: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+
+@dataclass(frozen=True)
+class Void:
+    """A result without elements."""
+
+    tensor: Tensor
+
+
+@dataclass(frozen=True)
+class NoTensor:
+    """A result that is a number, or None."""
+
+    value: Any
+
+
+Output: TypeAlias = Computed | View | Passed | Alias | Void | NoTensor
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A traced graph for one choice of its sizes.
+
+    Args:
+        module: The logical program; None if the graph computes nothing.
+        inputs: The arguments of the program that the graph has too, in order.
+        outputs: The results of the graph, in order.
+        updates: Arguments of the graph that get new values, by the index of the placeholder; each is a `state` of the
+            program.
+        has_seed: Whether the program has the input `aicf.seed`, an i64 of rank 0 that its random numbers follow from.
+        notes: What was decided while the graph was read, as `(node, decision)`.
+    """
+
+    module: ModuleOp | None
+    inputs: Sequence[Port]
+    outputs: Sequence[Output]
+    updates: Sequence[int]
+    has_seed: bool
+    notes: Sequence[tuple[str, str]] = ()
+
+
+@dataclass(frozen=True)
+class Roles:
+    """What the placeholders of a graph are to the program, by index.
+
+    Args:
+        names: What they are called; those that are not here are called as their nodes.
+        params: Tensors that hardly ever change, of which kernels may keep packed copies.
+        updates: Nodes whose values become the new values of placeholders, as `{index of the placeholder: name of the
+            node}`; mutations that the graph itself writes, with `copy_`, need not be here.
+        hidden: Results of the graph, by index, that are such new values and nothing else.
+        results: What results are called, by index; those that are not here are called as their nodes.
+        suffix: Of the ids of ops, where other programs of the module have the same ops.
+        is_alone: Whether the program runs without PyTorch: its arguments and results are row-major, and it copies what
+            is a view of an argument.
+    """
+
+    names: Mapping[int, str] = field(default_factory=dict[int, str])
+    params: frozenset[int] = frozenset()
+    updates: Mapping[int, str] = field(default_factory=dict[int, str])
+    hidden: frozenset[int] = frozenset()
+    results: Mapping[int, str] = field(default_factory=dict[int, str])
+    suffix: str = ""
+    is_alone: bool = False

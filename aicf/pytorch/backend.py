@@ -1,0 +1,83 @@
+"""The backend of `torch.compile`: `torch.compile(model, backend="aicf", options={...})`.
+
+TorchDynamo hands over the graph of a function; AOTAutograd makes it functional, and in training adds the gradients.
+What comes out are graphs of ATen ops, each of which becomes a `CompiledGraph`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch import config
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._guards import TracingContext
+
+from aicf.frontends.torch.decompositions import of_autograd
+from aicf.frontends.torch.nodes import check_ops
+from aicf.pytorch.fallback import PartlyCompiled, Run, is_compiled
+from aicf.pytorch.graphs import CompiledGraph, GraphInfo, Kind, Owners, new_name
+from aicf.pytorch.options import TorchOptions, read_options
+from aicf.pytorch.registry import register
+
+
+def aicf_backend(
+    module: torch.fx.GraphModule, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None
+) -> Callable[..., Any]:
+    """Compiles a graph that TorchDynamo traced.
+
+    Args:
+        module: The graph.
+        inputs: Examples of what it is called with.
+        options: See `TorchOptions`.
+
+    Raises:
+        PolicyError: an option is not legal.
+        UnsupportedOp: an op of the graph has no counterpart, and the options do not leave it to PyTorch.
+    """
+    chosen = read_options(options)
+    owners: Owners = []
+    compile_with = aot_autograd(
+        fw_compiler=partial(_compiled, "forward", chosen, owners),
+        bw_compiler=partial(_compiled, "backward", chosen, owners),
+        inference_compiler=partial(_compiled, "inference", chosen, owners),
+        partition_fn=partial(_partitioned, chosen.memory_budget),
+        decompositions=of_autograd(),
+        keep_inference_input_mutations=True,
+    )
+    return compile_with(module, inputs)
+
+
+def _partitioned(
+    memory_budget: float, *args: Any, **named: Any
+) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
+    """A training graph in its two parts, of which the forward part keeps no more than the budget says."""
+    with config.patch(activation_memory_budget=memory_budget):
+        return min_cut_rematerialization_partition(*args, **named)
+
+
+def _compiled(
+    kind: Kind, options: TorchOptions, owners: Owners, module: torch.fx.GraphModule, inputs: Sequence[Any]
+) -> Run:
+    module.graph.eliminate_dead_code()
+    info = GraphInfo(kind, new_name(kind), owners=owners)
+    if options.fallback == "eager" and not all(map(is_compiled, module.graph.nodes)):
+        return register(PartlyCompiled(info.name, module, partial(_part, info, options)))
+    check_ops(module.graph)
+    info.params = _static_inputs() if kind == "inference" else frozenset[int]()
+    return register(CompiledGraph(module, info, options))
+
+
+def _part(info: GraphInfo, options: TorchOptions, module: torch.fx.GraphModule, number: int) -> Run:
+    return register(CompiledGraph(module, replace(info, name=f"{info.name}.{number}"), options))
+
+
+def _static_inputs() -> frozenset[int]:
+    """The indices of arguments that are parameters and buffers."""
+    context = TracingContext.try_get()
+    metadata: Any = None if context is None else context.fw_metadata
+    return frozenset() if metadata is None else frozenset(metadata.static_input_indices)

@@ -1,0 +1,78 @@
+"""Compiles logical programs of PyTorch's graphs, through the cache folder if the options name one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from aicf.compiled import CompiledModel, Options
+from aicf.compiler import compile_source, logical_text, resolve_options
+from aicf.errors import PolicyError
+from aicf.frontends.text import verify_module
+from aicf.inference.cache import ProgramCache
+from aicf.inference.packing import ModelWeights
+from aicf.inference.report import Report
+from aicf.pytorch.options import TorchOptions
+from aicf.runtime.tensors import Array
+from aicf.sources import Source
+
+
+def compiled_for(
+    source: Source,
+    weights: Mapping[str, Array],
+    options: TorchOptions,
+    device: torch.device,
+    shared: ModelWeights,
+) -> tuple[CompiledModel, str]:
+    """A program for a device of PyTorch, and in words where it came from. Raises as `aicf.compile`."""
+    verify_module(source.module)
+    told = resolve_options(source, _requested(options, device))
+
+    def compiled() -> CompiledModel:
+        return compile_source(source, weights, told, shared)
+
+    if (folder := options.folder) is None:
+        return compiled(), "compiled"
+    report = Report()
+    report.name = source.name
+    made, loaded, kept = ProgramCache(folder, report).made(
+        f"@{source.name}", logical_text(source.module), told, weights, shared, compiled
+    )
+    return made, f"compiled, {kept}" if loaded is None else f"loaded {loaded}"
+
+
+def _requested(options: TorchOptions, device: torch.device) -> Options:
+    threads = options.threads or (torch.get_num_threads() if device.type == "cpu" else 1)
+    return Options(options.target or device.type, options.policy_line, "", threads, options.tuning_line)
+
+
+def device_of(values: Iterable[Any]) -> torch.device:
+    """The device of all tensors; numbers in tensors of rank 0 on the host go with any.
+
+    Raises:
+        PolicyError: there are several, or it is none that has memory of the CPU or of CUDA.
+    """
+    tensors = [value for value in values if isinstance(value, Tensor)]
+    devices = {tensor.device for tensor in tensors if tensor.dim() or tensor.device.type != "cpu"}
+    if len(devices) > 1:
+        listed = ", ".join(sorted(map(str, devices)))
+        raise PolicyError(
+            f"tensors of one graph are on {listed}; move the model and its inputs to one device"
+        )
+    device = devices.pop() if devices else torch.device("cpu")
+    if device.type not in ("cpu", "cuda"):
+        raise PolicyError(f"the tensors of a graph are on {device}; move them to the CPU or to a GPU of CUDA")
+    return device
+
+
+def current_stream(device: torch.device) -> int:
+    """The handle of PyTorch's current stream; 0 on the host."""
+    return torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
+
+
+def is_capturing(device: torch.device) -> bool:
+    """Whether PyTorch captures what is queued on its current stream."""
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()

@@ -1,0 +1,103 @@
+"""`options={"fallback": "eager"}`: ops without a counterpart stay PyTorch's, the parts between them are compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import torch
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+from torch.fx.passes.operator_support import OperatorSupportBase
+from torch.utils._pytree import tree_leaves
+
+from aicf.frontends.torch.element_types import name_of
+from aicf.frontends.torch.nodes import is_supported
+
+Run: TypeAlias = Callable[[list[Any]], Sequence[Any]]
+"""A graph: takes its arguments out of a list, and gives its results."""
+MakePart: TypeAlias = Callable[[torch.fx.GraphModule, int], Run]
+"""Compiles a part of a graph, given its number."""
+
+
+def is_compiled(node: torch.fx.Node) -> bool:
+    """Whether a node has a counterpart, as far as its op and the types of its tensors tell."""
+    if node.op == "output":
+        return True
+    values = [node.meta.get("val"), *(operand.meta.get("val") for operand in node.all_input_nodes)]
+    tensors = [value for value in tree_leaves(values) if isinstance(value, torch.Tensor)]
+    return is_supported(node) and all(
+        name_of(tensor.dtype) is not None and tensor.layout == torch.strided for tensor in tensors
+    )
+
+
+class _Compiled(OperatorSupportBase):
+    """What goes into compiled parts: whatever has a row, mutations apart, which PyTorch makes in their order."""
+
+    def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: torch.fx.Node) -> bool:
+        """See `OperatorSupportBase`."""
+        if node.op != "call_function" or str(node.target) == "aten.copy_.default":
+            return False
+        if getattr(node.target, "__name__", "") == "getitem":
+            source = node.args[0]
+            return isinstance(source, torch.fx.Node) and is_compiled(source)  # an item stays where its op is
+        return is_compiled(node)
+
+
+class _Part(torch.nn.Module):
+    """A compiled part, called as the graph calls it."""
+
+    def __init__(self, run: Run, is_single: bool) -> None:
+        super().__init__()
+        self._run, self._is_single = run, is_single
+
+    def forward(self, *args: Any) -> Any:
+        """The results of the part."""
+        results = self._run(list(args))
+        return results[0] if self._is_single else tuple(results)
+
+
+class PartlyCompiled:
+    """A graph of which some ops run in eager mode.
+
+    Args:
+        name: Of its programs.
+        module: The traced graph.
+        make: Compiles a part.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        module: torch.fx.GraphModule,
+        make: MakePart,
+    ) -> None:
+        self._boxed_call = True  # see `CompiledGraph`
+        self.name = name
+        self.eager = tuple(
+            f"{node.target} (node '{node.name}')" for node in module.graph.nodes if not is_compiled(node)
+        )
+        partitioner = CapabilityBasedPartitioner(module, _Compiled(), allows_single_node_partition=True)
+        self._module = partitioner.fuse_partitions(partitioner.propose_partitions())
+        self.parts = 0
+        for node in self._module.graph.nodes:
+            if node.op == "call_module":
+                self._replace(str(node.target), make)
+        self._module.recompile()
+
+    def __call__(self, args: list[Any]) -> Sequence[Any]:
+        """Runs the graph on its arguments."""
+        taken = list(args)
+        args.clear()
+        return self._module(*taken)
+
+    def _replace(
+        self,
+        name: str,
+        make: MakePart,
+    ) -> None:
+        part = self._module.get_submodule(name)
+        assert isinstance(part, torch.fx.GraphModule)
+        (given,) = part.graph.output_node().args
+        is_single = not isinstance(given, list | tuple)
+        setattr(self._module, name, _Part(make(part, self.parts), is_single))
+        self.parts += 1

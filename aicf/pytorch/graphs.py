@@ -1,0 +1,214 @@
+"""A graph that PyTorch traced, compiled for each choice of its sizes when that is called first."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+import weakref
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from aicf.errors import UnsupportedOp
+from aicf.frontends.torch import Lowered, Port, Roles, lower_graph
+from aicf.inference.packing import ModelWeights
+from aicf.pytorch.compiling import compiled_for, device_of
+from aicf.pytorch.options import TorchOptions
+from aicf.pytorch.programs import Packed, TorchProgram, bindings_of
+from aicf.pytorch.tensors import host_view, stand_in
+from aicf.runtime.tensors import Array
+from aicf.sources import Source
+
+Kind: TypeAlias = Literal["inference", "forward", "backward"]
+Owners: TypeAlias = list[weakref.ref[Tensor]]
+LOGGER = logging.getLogger("aicf.pytorch")
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class Built:
+    """One program of a graph, for a report.
+
+    Args:
+        sizes: The value of each symbolic size.
+        program: It; one that PyTorch runs has no executable.
+        seconds: That making it took.
+        origin: Where it came from, in words.
+    """
+
+    sizes: Mapping[str, int]
+    program: TorchProgram | EagerProgram
+    seconds: float
+    origin: str
+
+
+@dataclass
+class GraphInfo:
+    """What a graph is.
+
+    Args:
+        kind: Whether it has no gradients, or is one of the two parts of a training graph.
+        name: Of its programs.
+        params: Indices of arguments that hardly ever change: parameters and buffers.
+        names: What arguments are called, by index.
+        owners: Tensors that the first call was made with, by which a report finds whose graph it is; the graphs that
+            come from one of TorchDynamo have them in common.
+    """
+
+    kind: Kind
+    name: str
+    params: frozenset[int] = frozenset()
+    names: Mapping[int, str] = field(default_factory=dict[int, str])
+    owners: Owners = field(default_factory=list[weakref.ref[Tensor]])
+
+
+class EagerProgram:
+    """A graph that PyTorch runs op by op, as an op of it has no counterpart for its arguments.
+
+    Args:
+        module: The graph.
+        reason: Why.
+    """
+
+    executable = None
+
+    def __init__(self, module: torch.fx.GraphModule, reason: str) -> None:
+        self._module, self.reason = module, reason
+
+    def __call__(self, args: Sequence[Any]) -> list[Any]:
+        """Runs the graph; its results, in order."""
+        results = self._module(*args)
+        return list(results) if isinstance(results, list | tuple) else [results]
+
+
+class CompiledGraph:
+    """Callable with the arguments of the graph as one list, which gives the list of its results.
+
+    Args:
+        module: The traced graph.
+        info: What it is.
+        options: What the user said.
+    """
+
+    def __init__(self, module: torch.fx.GraphModule, info: GraphInfo, options: TorchOptions) -> None:
+        self._boxed_call = True  # of the object itself: PyTorch's wrappers copy what an object has
+        self.info, self.options = info, options
+        self._module, self._graph = module, module.graph
+        self._placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+        self._symbolic = tuple(
+            index for index, node in enumerate(self._placeholders) if _is_symbolic(node.meta.get("val"))
+        )
+        self._programs: OrderedDict[tuple[int, ...], Built] = OrderedDict()
+        self._making, self._looking_up = threading.Lock(), threading.Lock()
+        self._shared, self._packed = ModelWeights(), Packed()
+        self.dropped = 0
+        self.calls = 0
+
+    def __call__(self, args: list[Any]) -> list[Any]:
+        """Runs the graph; takes the arguments out of the list, so that they live no longer than they have to."""
+        key = self._key(args) if self._symbolic else ()
+        built = self._found(key) or self._made(key, args)
+        self.calls += 1
+        results = built.program(args)
+        args.clear()
+        return results
+
+    @property
+    def built(self) -> list[Built]:
+        """Its programs, the least recently used first."""
+        with self._looking_up:
+            return list(self._programs.values())
+
+    def _found(self, key: tuple[int, ...]) -> Built | None:
+        with self._looking_up:
+            if key in self._programs:
+                self._programs.move_to_end(key)
+            return self._programs.get(key)
+
+    def _key(self, args: Sequence[Any]) -> tuple[int, ...]:
+        key: list[int] = []
+        for index in self._symbolic:
+            value = args[index]
+            if isinstance(value, Tensor):
+                key.extend(value.shape)
+                key.extend(value.stride())
+            elif isinstance(value, torch.SymInt) and value.node.is_nested_int():
+                raise UnsupportedOp(
+                    "a nested tensor has sizes that are no numbers; compile what works on its .values(), or pad it "
+                    "with .to_padded_tensor(0.0)"
+                )
+            else:
+                key.append(int(value))
+        return tuple(key)
+
+    def _made(self, key: tuple[int, ...], args: Sequence[Any]) -> Built:
+        with self._making:
+            if (found := self._found(key)) is not None:
+                return found
+            start = time.perf_counter()
+            sizes = bindings_of(self._placeholders, args)
+            if not self.info.owners:
+                self.info.owners += [weakref.ref(value) for value in args if isinstance(value, Tensor)]
+            program, origin = self._compiled_or_eager(sizes, args)
+            built = Built(sizes, program, time.perf_counter() - start, origin)
+            LOGGER.info("%s: %s in %.2f s", self.info.name, origin, built.seconds)
+            with self._looking_up:
+                self._programs[key] = built
+                while len(self._programs) > self.options.max_programs:
+                    self._programs.popitem(last=False)
+                    self.dropped += 1
+            return built
+
+    def _compiled_or_eager(
+        self, sizes: Mapping[str, int], args: Sequence[Any]
+    ) -> tuple[TorchProgram | EagerProgram, str]:
+        try:
+            return self._compiled(sizes, args)
+        except UnsupportedOp as error:
+            if self.options.fallback != "eager":
+                raise
+            return EagerProgram(self._module, str(error)), f"in eager mode: {error}"
+
+    def _compiled(self, sizes: Mapping[str, int], args: Sequence[Any]) -> tuple[TorchProgram, str]:
+        params = self.info.params if self.info.kind == "inference" else frozenset[int]()
+        name = self.info.kind  # a name with a number would be part of the key in a folder of programs
+        lowered = lower_graph(self._graph, name, sizes, Roles(self.info.names, params))
+        device = device_of(args)
+        if lowered.module is None:
+            return TorchProgram(lowered, None, device), "nothing to compute"
+        is_static = self.options.static_outputs and self.info.kind == "inference"
+        source = Source(lowered.module, name)
+        weights = _weights(lowered, args)
+        executable, origin = compiled_for(source, weights, self.options, device, self._shared)
+        self._shared.keep(executable)
+        return TorchProgram(lowered, executable, device, params, self._packed, is_static), origin
+
+
+def new_name(kind: Kind) -> str:
+    """Of the programs of a graph: one that no other graph of the process has."""
+    return f"{kind}{next(_numbers)}"
+
+
+def _weights(lowered: Lowered, args: Sequence[Any]) -> dict[str, Array]:
+    """What the program takes as weights: on the memory of PyTorch's tensors, or where that is a device's, stand-ins."""
+    weights = [port for port in lowered.inputs if port.role in ("param", "state")]
+    return {port.name: _weight(port, args[port.index]) for port in weights}
+
+
+def _weight(port: Port, tensor: Tensor) -> Array:
+    if tensor.device.type == "cpu":
+        return host_view(tensor.permute(port.order))
+    return stand_in(port.stored_shape, port.tensor.dtype)
+
+
+def _is_symbolic(fake: Any) -> bool:
+    if isinstance(fake, Tensor):
+        sizes = (*fake.shape, *fake.stride())
+        return any(isinstance(size, torch.SymInt) for size in sizes)
+    return isinstance(fake, torch.SymInt)

@@ -1,0 +1,113 @@
+"""What `torch.compile(model, backend="aicf", options={...})` is told, and the policy in force."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from aicf.arguments import path_from
+from aicf.errors import ArtifactError, PolicyError, did_you_mean, quoted
+from aicf.sources import Policy, Tuning, policy_text, tuning_text
+from aicf.whole_numbers import is_whole
+
+MAX_PROGRAMS = 64
+"""Programs that one graph keeps, each for one choice of its sizes, where nothing else is said."""
+
+
+@dataclass(frozen=True)
+class TorchOptions:
+    """Options of the backend.
+
+    Args:
+        target: As of `aicf.compile`; None is the device of the inputs.
+        policy: As of `aicf.compile`; None takes the one in force, see `policy`.
+        tuning: As of `aicf.compile`.
+        threads: Threads of programs on the CPU; None takes `torch.get_num_threads()`.
+        fallback: What happens to ops without a counterpart: `error`, or `eager` to leave them to PyTorch.
+        static_outputs: Whether results without gradients are in memory of the program, which every call writes anew.
+        memory_budget: The share of activations that the forward part may keep for the backward part, 0 to 1.
+        cache_dir: Folder of compiled programs, shared by processes; None keeps none.
+        max_programs: Programs that a graph keeps, one for each choice of its sizes; the least recently used one goes.
+
+    Raises:
+        PolicyError: a value is not legal.
+    """
+
+    target: str | None = None
+    policy: Policy | None = None
+    tuning: Tuning | None = None
+    threads: int | None = None
+    fallback: Literal["error", "eager"] = "error"
+    static_outputs: bool = False
+    memory_budget: float = 1.0
+    cache_dir: str | Path | None = None
+    max_programs: int = MAX_PROGRAMS
+
+    def __post_init__(self) -> None:
+        if self.fallback not in ("error", "eager"):
+            raise PolicyError(f"fallback is {quoted(self.fallback)}; it is 'error' or 'eager'")
+        if self.threads is not None and not is_whole(self.threads, least=1):
+            raise PolicyError(f"threads is {quoted(self.threads)}; give a whole number of at least 1")
+        if not is_whole(self.max_programs, least=1):
+            raise PolicyError(
+                f"max_programs is {quoted(self.max_programs)}; give a whole number of at least 1"
+            )
+        if not isinstance(cast(object, self.memory_budget), int | float) or not 0 <= self.memory_budget <= 1:
+            raise PolicyError(f"memory_budget is {quoted(self.memory_budget)}; give a number from 0 to 1")
+        if not isinstance(cast(object, self.static_outputs), bool):
+            raise PolicyError(f"static_outputs is {quoted(self.static_outputs)}; give True or False")
+        policy_text(self.policy)
+
+    @property
+    def policy_line(self) -> str:
+        """The policy as inline JSON."""
+        return policy_text(self.policy)
+
+    @property
+    def tuning_line(self) -> str:
+        """The tuning table as inline JSON."""
+        return tuning_text(self.tuning)
+
+    @property
+    def folder(self) -> Path | None:
+        """Of compiled programs."""
+        return None if self.cache_dir is None else path_from(self.cache_dir, ArtifactError, "cache_dir")
+
+
+_IN_FORCE: ContextVar[Policy | None] = ContextVar("aicf_pytorch_policy", default=None)
+
+
+@contextmanager
+def policy(chosen: Policy) -> Generator[None]:
+    """Models that are compiled inside take this policy, unless their options give one.
+
+    Compiling happens at the first call of a model, so that call belongs inside.
+
+    Raises:
+        PolicyError: it is not legal.
+    """
+    policy_text(chosen)
+    token = _IN_FORCE.set(chosen)
+    try:
+        yield
+    finally:
+        _IN_FORCE.reset(token)
+
+
+def read_options(given: Mapping[str, Any] | None) -> TorchOptions:
+    """The options of one compile.
+
+    Raises:
+        PolicyError: a name is none of them, or a value is not legal.
+    """
+    known = [field.name for field in fields(TorchOptions)]
+    for name in given or {}:
+        if name not in known:
+            hint = " ".join(filter(None, (did_you_mean(str(name), known), f"they are {', '.join(known)}")))
+            raise PolicyError(f"options: there is no option {quoted(name)}; {hint}")
+    options = TorchOptions(**(given or {}))
+    return options if options.policy is not None else replace(options, policy=_IN_FORCE.get())

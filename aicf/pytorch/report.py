@@ -1,0 +1,135 @@
+"""What became of a model that was compiled: its graphs, their programs, and what was left to PyTorch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from torch import nn
+from torch._dynamo.utils import counters
+
+from aicf.compiled import CompiledModel
+from aicf.pytorch.fallback import PartlyCompiled
+from aicf.pytorch.graphs import CompiledGraph, EagerProgram, Kind
+from aicf.pytorch.registry import all_graphs
+
+
+@dataclass(frozen=True)
+class ProgramReport:
+    """One program of a graph.
+
+    Args:
+        sizes: The value of each symbolic size.
+        seconds: That making it took.
+        origin: Whether it was compiled or loaded, in words.
+        executable: It, with `explain()` and `ir()`; None if the graph computes nothing.
+    """
+
+    sizes: Mapping[str, int]
+    seconds: float
+    origin: str
+    executable: CompiledModel | None
+
+    def __str__(self) -> str:
+        sizes = ", ".join(f"{name}={size}" for name, size in self.sizes.items()) or "one size"
+        count = (
+            0
+            if self.executable is None
+            else sum(len(each.launches) for each in self.executable.plan.programs)
+        )
+        return f"{sizes}: {count} instructions, {self.origin} in {self.seconds:.2f} s"
+
+
+@dataclass(frozen=True)
+class GraphReport:
+    """One graph that PyTorch traced.
+
+    Args:
+        name: Of its programs.
+        kind: Whether it has no gradients, or is one of the two parts of a training graph.
+        calls: So far.
+        dropped: Programs that gave way to others, by the limit.
+        programs: Those that there are.
+    """
+
+    name: str
+    kind: Kind
+    calls: int
+    dropped: int
+    programs: tuple[ProgramReport, ...]
+
+    def __str__(self) -> str:
+        dropped = f", {self.dropped} dropped" if self.dropped else ""
+        lines = [f"{self.name}: {self.calls} calls, {len(self.programs)} programs{dropped}"]
+        return "\n  ".join([*lines, *map(str, self.programs)])
+
+
+@dataclass(frozen=True)
+class TorchReport:
+    """What became of a model.
+
+    Args:
+        graphs: That were compiled, in the order in which PyTorch traced them.
+        eager: By name of a graph, the ops of it that run in eager mode, with `fallback="eager"`.
+        breaks: Why TorchDynamo ended graphs early, and how often, in this process.
+    """
+
+    graphs: tuple[GraphReport, ...]
+    eager: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    breaks: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def executables(self) -> list[CompiledModel]:
+        """The programs of all graphs."""
+        programs = [program for graph in self.graphs for program in graph.programs]
+        return [program.executable for program in programs if program.executable is not None]
+
+    def __str__(self) -> str:
+        lines = [str(graph) for graph in self.graphs] or ["nothing was compiled; call the model first"]
+        for name, ops in self.eager.items():
+            lines.append(f"{name}: in eager mode {', '.join(ops)}")
+        lines += [f"graph break ({count}): {reason}" for reason, count in self.breaks.items()]
+        return "\n".join(lines)
+
+
+def report(model: nn.Module | None = None) -> TorchReport:
+    """What became of a model, or of all that this process compiled.
+
+    Args:
+        model: The module, or what `torch.compile` made of it; graphs belong to it by its parameters and buffers. None
+            reports on all graphs, those of functions without parameters among them.
+    """
+    own = None if model is None else {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
+    whole = [graph for graph in all_graphs() if isinstance(graph, CompiledGraph) and _belongs(graph, own)]
+    partly = [graph for graph in all_graphs() if isinstance(graph, PartlyCompiled)]
+    names = {graph.info.name.partition(".")[0] for graph in whole}
+    eager = {graph.name: graph.eager for graph in partly if own is None or graph.name in names}
+    for graph in whole:
+        reasons = [each.program.reason for each in graph.built if isinstance(each.program, EagerProgram)]
+        if reasons:
+            eager[graph.info.name] = tuple(dict.fromkeys(reasons))
+    return TorchReport(tuple(map(_graph_report, whole)), eager, _breaks())
+
+
+def _breaks() -> Mapping[str, int]:
+    """By the first line of the reason. PyTorch counts some breaks in one table, some in another, and some in both."""
+    tables = [Counter[str](), Counter[str]()]
+    for table, name in zip(tables, ("graph_break", "unimplemented"), strict=True):
+        for reason, count in counters[name].items():
+            table[str(reason).partition("\n")[0]] += count
+    return tables[0] | tables[1]
+
+
+def _belongs(graph: CompiledGraph, own: set[int] | None) -> bool:
+    if own is None:
+        return True
+    return any((tensor := owner()) is not None and id(tensor) in own for owner in graph.info.owners)
+
+
+def _graph_report(graph: CompiledGraph) -> GraphReport:
+    programs = tuple(
+        ProgramReport(built.sizes, built.seconds, built.origin, built.program.executable)
+        for built in graph.built
+    )
+    return GraphReport(graph.info.name, graph.info.kind, graph.calls, graph.dropped, programs)

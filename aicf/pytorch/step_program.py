@@ -1,0 +1,218 @@
+"""One program of a training step: written from the traced forward part, compiled, and run on PyTorch's tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import increment_version
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute
+
+from aicf.dialects.logical import NAME_ATTR, UPDATES_ATTR
+from aicf.frontends.builder import Graph, Value
+from aicf.frontends.torch import Lowered, Port
+from aicf.frontends.torch.lowering import SEED
+from aicf.inference.packing import ModelWeights
+from aicf.pytorch.compiling import compiled_for, current_stream, device_of, is_capturing
+from aicf.pytorch.optimizers import Group
+from aicf.pytorch.options import TorchOptions
+from aicf.pytorch.programs import Argument, Packed, Packing
+from aicf.pytorch.tensors import stand_in, torch_dtype
+from aicf.runtime.tensors import Array
+from aicf.sources import Source
+from aicf.training.optimizers import Operands
+
+COUNT, LOSS = "aicf.step", "loss"
+States = Mapping[str, Mapping[str, Tensor]]
+"""States of the optimizer: by name of the parameter, then of the state."""
+
+
+_ALIGN = 16
+"""Bytes that the addresses of a batch are multiples of."""
+
+
+def rate_name(group: int) -> str:
+    """The input that has the learning rate of a group."""
+    return f"aicf.lr.{group}"
+
+
+@dataclass(frozen=True)
+class Model:
+    """What a step trains.
+
+    Args:
+        lowered: The forward part with its loss.
+        tensors: Parameters and buffers by the names that the program has for them; tied ones have several.
+        first_input: The index of the placeholder of the first tensor of a batch.
+    """
+
+    lowered: Lowered
+    tensors: Mapping[str, Tensor]
+    first_input: int
+
+
+class _Writer:
+    """Writes the program: the forward part, its gradients, and the updates of all parameters and states."""
+
+    def __init__(self, model: Model, groups: Sequence[Group], states: States) -> None:
+        assert model.lowered.module is not None
+        function = model.lowered.module.body.block.first_op
+        assert isinstance(function, FuncOp)
+        self._function, self._model, self._groups, self._states = function, model, groups, states
+        self.graph = Graph(f"{function.sym_name.data}_step")
+        self.weights: dict[str, Array] = {}
+        self._by_tensor: dict[int, Value] = {}
+
+    def write(self) -> tuple[ModuleOp, torch.dtype]:
+        """The program, and the element type of the loss."""
+        graph = self.graph
+        arguments = [self._argument(port) for port in self._model.lowered.inputs]
+        if self._model.lowered.has_seed:
+            arguments.insert(self._index_of_seed(), graph.input(SEED, (), "i64"))
+        results = graph.inline(self._function, arguments)
+        count = self._state(COUNT, (), "i64")
+        now = graph.step_inc(count, name="step.now")
+        loss = self._results(results)
+        for number, group in enumerate(self._groups):
+            rate = graph.input(rate_name(number), (), "f64" if group.is_wide else "f32")
+            for name, parameter in zip(group.names, group.parameters, strict=True):
+                self._update(name, parameter, group, loss, rate, now)
+        graph.update(count, now)
+        return graph.module(), torch_dtype(loss.dtype)
+
+    def _index_of_seed(self) -> int:
+        names = [cast(StringAttr, entry.data[NAME_ATTR]).data for entry in self._function.arg_attrs or ()]
+        return names.index(SEED)
+
+    def _argument(self, port: Port) -> Value:
+        """An argument of the model; parameters that are one tensor are one argument."""
+        tensor = self._model.tensors.get(port.name)
+        if tensor is None:
+            return self.graph.input(port.name, port.stored_shape, port.tensor.dtype)
+        if id(tensor) not in self._by_tensor:
+            make = self.graph.state if port.role == "state" else self.graph.param
+            self._by_tensor[id(tensor)] = make(port.name, port.stored_shape, port.tensor.dtype)
+            self.weights[port.name] = stand_in(port.stored_shape, port.tensor.dtype)
+        return self._by_tensor[id(tensor)]
+
+    def _state(self, name: str, shape: Sequence[int | str], dtype: str) -> Value:
+        sizes = [int(size) for size in shape]
+        self.weights[name] = stand_in(tuple(sizes), dtype)
+        return self.graph.state(name, sizes, dtype)
+
+    def _results(self, values: Sequence[Value]) -> Value:
+        """Passes on what the model updates; the loss."""
+        loss = values[0]
+        owners = {port.name: port for port in self._model.lowered.inputs}
+        for value, attributes in zip(values, self._function.res_attrs or (), strict=True):
+            entry = attributes.data
+            target: Attribute | None = entry.get(UPDATES_ATTR)
+            if isinstance(target, StringAttr):
+                tensor = self._model.tensors[owners[target.data].name]
+                self.graph.update(self._by_tensor[id(tensor)], value)
+            else:
+                loss = value
+        self.graph.output(loss, LOSS)
+        return loss
+
+    def _update(self, name: str, tensor: Tensor, group: Group, loss: Value, rate: Value, now: Value) -> None:
+        graph = self.graph
+        parameter = self._by_tensor.get(id(tensor))
+        if parameter is None:
+            return  # nothing of the loss reads it: PyTorch leaves it as it is too
+        gradient = graph.gradient(loss, parameter, name=f"{name}.grad")
+        states = [
+            self._state(f"{name}.{state}", parameter.shape, parameter.dtype) for state in self._states[name]
+        ]
+        own = rate if parameter.dtype == rate.dtype else graph.cast(rate, parameter.dtype)
+        operands = Operands(parameter, gradient, own, now, states)
+        new = group.update.update(graph, operands, f"{name}.{type(group.update).__name__.lower()}")
+        for old, value in zip([parameter, *states], new, strict=True):
+            graph.update(old, value)
+
+
+class _Rate:
+    """The learning rate of a group, where the program reads it; written where it is another one than last time."""
+
+    def __init__(self, group: Group, device: torch.device) -> None:
+        dtype = torch.float64 if group.is_wide else torch.float32
+        self.tensor = torch.zeros((), dtype=dtype, device=device)
+        self._value = 0.0
+
+    def set(self, value: float) -> None:
+        """See above."""
+        if self._value != value:
+            self.tensor.fill_(value)
+            self._value = value
+
+
+class StepProgram:
+    """A compiled step for one form of a batch.
+
+    Args:
+        model: What it trains.
+        groups: How, the rates apart.
+        states: Of the optimizer.
+        options: What the user said.
+
+    Raises:
+        As `aicf.train_step`.
+    """
+
+    def __init__(self, model: Model, groups: Sequence[Group], states: States, options: TorchOptions) -> None:
+        self._model, self._states = model, states
+        self.device = device_of(model.tensors.values())
+        writer = _Writer(model, groups, states)
+        module, self._dtype = writer.write()
+        source = Source(module, writer.graph.name)
+        self.executable, self.origin = compiled_for(
+            source, writer.weights, options, self.device, ModelWeights()
+        )
+        self._addressed = self.executable.addressed()
+        self._packing = Packing(self._addressed, self._addressed.packs, Packed())
+        self._rates = [_Rate(group, self.device) for group in groups]
+        updated = [port.name for port in model.lowered.inputs if port.role == "state"]
+        self._written = [model.tensors[name] for name in updated if name in model.tensors]
+        self._written += [parameter for group in groups for parameter in group.parameters]
+        self._inputs = [
+            (port.name, Argument.of(port, _ALIGN))
+            for port in model.lowered.inputs
+            if port.name not in model.tensors
+        ]
+
+    def run(self, batch: Sequence[Any], groups: Sequence[Group], count: Tensor) -> Tensor:
+        """One step on the tensors of a batch; the loss."""
+        keep = [count, torch.empty((), dtype=self._dtype, device=self.device)]
+        at = {COUNT: count.data_ptr(), LOSS: keep[1].data_ptr()}
+        for name, argument in self._inputs:
+            tensor = argument.placed(cast(Tensor, batch[argument.index - self._model.first_input]))
+            keep.append(tensor)
+            at[name] = tensor.data_ptr()
+        for number, (rate, group) in enumerate(zip(self._rates, groups, strict=True)):
+            rate.set(group.rate)
+            at[rate_name(number)] = rate.tensor.data_ptr()
+        if self._model.lowered.has_seed:
+            keep.append(torch.empty((), dtype=torch.int64, device=self.device).random_())
+            at[SEED] = keep[-1].data_ptr()
+        stream = current_stream(self.device)
+        if self._packing.names:
+            packed = [self._model.tensors[name] for name in self._packing.names]
+            self._packing.update(packed, [tensor.data_ptr() for tensor in packed], stream)
+        launch = self._addressed.queue if is_capturing(self.device) else self._addressed.run
+        launch([self._address(name, at) for name in self._addressed.names], stream)
+        increment_version(self._written)
+        return keep[1]
+
+    def _address(self, name: str, at: Mapping[str, int]) -> int:
+        """Of what changes with each step, of a parameter or buffer, or of a state."""
+        if (found := at.get(name)) is not None:
+            return found
+        if (tensor := self._model.tensors.get(name)) is not None:
+            return tensor.data_ptr()
+        parameter, _, state = name.rpartition(".")
+        return self._states[parameter][state].data_ptr()

@@ -1,0 +1,206 @@
+"""`train_step`: a module, a loss and an optimizer of PyTorch as one program, on the memory that PyTorch has for them.
+
+The forward part is traced by `torch.export` and differentiated here. Parameters, buffers and states of the optimizer
+stay PyTorch's tensors, updated in place: `state_dict()`, checkpoints and averages of weights go on working, and a
+scheduler changes rates without a new program.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias, cast
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten
+
+from aicf.compiled import CompiledModel
+from aicf.errors import InvalidIR
+from aicf.frontends.exported_program import ExportedProgram
+from aicf.frontends.torch import lower_graph
+from aicf.frontends.torch.decompositions import of_export
+from aicf.frontends.torch.exported import roles_of
+from aicf.pytorch.optimizers import Group, groups_of, state_of, steps_so_far
+from aicf.pytorch.options import TorchOptions, read_options
+from aicf.pytorch.step_program import LOSS, Model, StepProgram
+
+LossFunction: TypeAlias = Callable[[Any, Any], Tensor]
+LOGGER = logging.getLogger("aicf.pytorch")
+_OWN = "model."
+"""What the names of the module's tensors begin with in the traced module."""
+
+
+class TrainStep:
+    """One step of training, made by `train_step`.
+
+    Calling it with a batch updates the module's parameters and buffers and the optimizer's states in place, and gives
+    the loss, a tensor of rank 0 that nothing waits for.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: LossFunction | None,
+        optimizer: torch.optim.Optimizer,
+        options: TorchOptions,
+    ) -> None:
+        self.model, self.optimizer, self._loss, self._options = model, optimizer, loss, options
+        self._programs: dict[Any, StepProgram] = {}
+        self._count: Tensor | None = None
+        self._hook_into(optimizer)
+        self.steps = self._told = steps_so_far(optimizer)
+
+    def __call__(self, *batch: Any, **named: Any) -> Tensor:
+        """One step.
+
+        Args:
+            batch: What the module takes, then the target, if there is a loss function.
+            named: What the module takes by name.
+        """
+        values, spec = tree_flatten((batch, named))
+        groups = groups_of(self.optimizer, self._names())
+        key = (str(spec), *map(_form, values), *(group.key for group in groups), *self._modes())
+        program = self._programs.get(key)
+        if program is None:
+            program = self._programs[key] = self._made(batch, named, groups)
+        if self._count is None:
+            self._count = torch.full((), self.steps, dtype=torch.int64, device=program.device)
+        loss = program.run(values, groups, self._count)
+        self.steps += 1
+        vars(self.optimizer)["_opt_called"] = True  # schedules warn where it is not
+        return loss
+
+    @property
+    def executables(self) -> list[CompiledModel]:
+        """The programs so far, one for each form of a batch: their `explain()` says what they do."""
+        return [program.executable for program in self._programs.values()]
+
+    def _modes(self) -> tuple[object, ...]:
+        """What a trace depends on beside the batch."""
+        casts = [
+            torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+            for kind in ("cpu", "cuda")
+        ]
+        return (self.model.training, *casts)
+
+    def _names(self) -> dict[int, str]:
+        return {id(parameter): name for name, parameter in self.model.named_parameters()}
+
+    def _made(self, batch: tuple[Any, ...], named: dict[str, Any], groups: Sequence[Group]) -> StepProgram:
+        start = time.perf_counter()
+        module = _WithLoss(self.model, self._loss)
+        with warnings.catch_warnings():
+            # PyTorch's own copies of its trees, in each export.
+            warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\)")
+            exported = cast(ExportedProgram, torch.export.export(module, batch, named, strict=False))
+            functional = exported.run_decompositions(of_export())
+        roles = roles_of(functional, _OWN)
+        shown = len(functional.graph_signature.output_specs) - 1
+        roles = replace(roles, results={shown: LOSS}, is_alone=False)
+        lowered = lower_graph(functional.graph, type(self.model).__name__, {}, roles)
+        if lowered.module is None:
+            raise InvalidIR("the loss depends on nothing; give a loss function of what the module gives")
+        tensors = {
+            **dict(self.model.named_parameters(remove_duplicate=False)),
+            **dict(self.model.named_buffers(remove_duplicate=False)),
+            **{name: value for name, value in functional.constants.items() if isinstance(value, Tensor)},
+        }
+        states = {
+            name: state_of(self.optimizer, parameter, group.update)
+            for group in groups
+            for name, parameter in zip(group.names, group.parameters, strict=True)
+        }
+        first = min(
+            index
+            for index, spec in enumerate(functional.graph_signature.input_specs)
+            if spec.kind.name == "USER_INPUT"
+        )
+        program = StepProgram(Model(lowered, tensors, first), groups, states, self._options)
+        LOGGER.info("%s: %s in %.2f s", program.executable.name, program.origin, time.perf_counter() - start)
+        return program
+
+    # The optimizer's own count of steps
+
+    def _hook_into(self, optimizer: torch.optim.Optimizer) -> None:
+        """Brings the optimizer's own counts up to date before anybody reads them, or makes a step without us."""
+        optimizer.register_state_dict_pre_hook(lambda _: self._tell())
+        optimizer.register_step_pre_hook(self._before)
+        optimizer.register_step_post_hook(self._after)
+        optimizer.register_load_state_dict_post_hook(lambda _: self._loaded())
+
+    def _before(self, _: object, __: object, ___: object) -> None:
+        self._tell()
+
+    def _after(self, _: object, __: object, ___: object) -> None:
+        self._ask()
+
+    def _tell(self) -> None:
+        if self._told != self.steps:
+            for state in self.optimizer.state.values():
+                if isinstance(count := state.get("step"), Tensor):
+                    count.fill_(self.steps)
+            self._told = self.steps
+
+    def _ask(self) -> None:
+        self.steps = self._told = steps_so_far(self.optimizer)
+        if self._count is not None:
+            self._count.fill_(self.steps)
+
+    def _loaded(self) -> None:
+        """The optimizer has other states from now on, which the programs do not know."""
+        self._programs.clear()
+        self._ask()
+
+
+def train_step(
+    model: nn.Module,
+    loss: LossFunction | None,
+    optimizer: torch.optim.Optimizer,
+    *,
+    options: Mapping[str, Any] | None = None,
+) -> TrainStep:
+    """Makes one program of a module, its loss, their gradients and the optimizer.
+
+    Args:
+        model: In the mode that it is to be trained in.
+        loss: Takes what the module gives and the target, as `torch.nn.functional.cross_entropy` does; None for a module
+            that gives the loss itself, or an object with the attribute `loss`.
+        optimizer: `torch.optim.SGD`, `Adam` or `AdamW`, on parameters of the module.
+        options: See `TorchOptions`.
+
+    Raises:
+        InvalidIR: the optimizer is of another class or has an option without a counterpart.
+        PolicyError: an option is not legal.
+    """
+    model = getattr(model, "_orig_mod", model)  # what torch.compile wrapped
+    groups_of(optimizer, {id(parameter): name for name, parameter in model.named_parameters()})
+    return TrainStep(model, loss, optimizer, read_options(options))
+
+
+class _WithLoss(nn.Module):
+    """A module that gives the loss."""
+
+    def __init__(self, model: nn.Module, loss: LossFunction | None) -> None:
+        super().__init__()
+        self.model = model
+        self._loss = loss
+        self.training = model.training
+
+    def forward(self, *batch: Any, **named: Any) -> Tensor:
+        """The loss of a batch."""
+        if self._loss is not None:
+            *given, target = batch
+            return self._loss(self.model(*given, **named), target)
+        result = self.model(*batch, **named)
+        return cast(Tensor, result if isinstance(result, Tensor) else result.loss)
+
+
+def _form(value: Any) -> object:
+    """What a program is made for, of one value of a batch."""
+    if isinstance(value, Tensor):
+        return (tuple(value.shape), value.dtype, value.device, value.stride())
+    return value

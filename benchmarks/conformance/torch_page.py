@@ -1,0 +1,134 @@
+"""docs/torch-support.md from the JSON result and the op map: which ops of PyTorch run, what does not and why."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch_rows import families
+
+STATUSES = ("right", "wrong", "unsupported", "raised")
+_HEAD = """\
+# PyTorch support
+
+AICF compiles PyTorch's models from the graphs of ATen ops that PyTorch traces. This page is made by
+`python benchmarks/torch_conformance.py --page` from a run of PyTorch's own sample inputs; edit nothing here.
+
+PyTorch tags the overloads that a backend has to have as core. For each of them, the samples of PyTorch's OpInfo
+database, and where those are few its reference inputs, are run in eager mode, and the calls of the overload that they
+make are taken down: at most {samples} for each of {dtypes}. They are traced, compiled
+for `{target}` and run.
+Samples that eager mode refuses are left out. What becomes of one:
+
+- right: shapes and types are those of eager mode, and every element is within the tolerance of eager mode in float64
+  or in the dtype itself, or at least as near to the first as the second is. Where PyTorch leaves the order of equal
+  elements open, any is right; random numbers are held to their range and moments, memory without values to its shape;
+- wrong: anything else;
+- unsupported: an error says so;
+- raised: any other end.
+
+The tolerance of an element is twice a unit relative to the largest element, or to 1 if that is larger, and eight times
+the unit relative to the element itself; the unit is {tolerances}.
+The run was with PyTorch {version}.
+"""
+_LIMITS = """\
+AICF has no complex numbers. The sizes of a program are numbers when it is compiled, so that no result can have a size
+that follows from elements.
+"""
+_OTHERS = """\
+## All other ops
+
+The op map has {count} overloads in all. These are not core, by the file of `aicf/frontends/torch/ops/` that writes
+them. Ops that are in no table are taken apart by PyTorch's own formulas, where it has one.
+"""
+
+
+def page(result: Mapping[str, Any]) -> str:
+    """The text of the page."""
+    core = result["core"]
+    totals = result["totals"]
+    lines = [
+        _head(result),
+        "## In all\n",
+        *_table(
+            ["core ops", "with samples", "samples", *STATUSES, "share right"],
+            [
+                [
+                    len(core) + len(result["apart"]),
+                    sum(row["samples"] > 0 for row in core),
+                    totals["samples"],
+                    *(totals[status] for status in STATUSES),
+                    f"{totals['percent']:.1f} %",
+                ]
+            ],
+        ),
+        "\n## Core ops\n",
+        *_table(["op", "samples", *STATUSES], [_row(row) for row in core]),
+        "\n## What is not right\n",
+        _LIMITS,
+        *_failures(core),
+        "\n## Not measured\n",
+        *_table(["op", "reason"], [[f"`{_short(op)}`", reason] for op, reason in result["apart"].items()]),
+        "",
+        *_others({row["op"].removeprefix("aten.") for row in core}),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _head(result: Mapping[str, Any]) -> str:
+    tolerances = ", ".join(f"{value:g} for {name}" for name, value in result["tolerances"].items())
+    return _HEAD.format(
+        samples=result["samples_each"],
+        dtypes=", ".join(result["dtypes"][:-1]) + f" and {result['dtypes'][-1]}",
+        target=result["target"],
+        tolerances=tolerances,
+        version=result["machine"]["packages"]["torch"],
+    )
+
+
+def _short(op: str) -> str:
+    return op.removeprefix("aten.")
+
+
+def _table(head: Sequence[str], body: Sequence[Sequence[object]]) -> list[str]:
+    lines = [head, ["---"] * len(head), *body]
+    return [f"| {' | '.join(str(cell) for cell in line)} |" for line in lines]
+
+
+def _row(row: Mapping[str, Any]) -> list[object]:
+    return [f"`{_short(row['op'])}`", row["samples"], *(row[status] for status in STATUSES)]
+
+
+def _failures(core: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Each reason once for each op, with its number of samples and their types."""
+    body: list[list[object]] = []
+    for row in core:
+        found: dict[tuple[str, str], Counter[str]] = {}
+        for each in row["reasons"]:
+            key = (each["status"], _reason(each["reason"]))
+            found.setdefault(key, Counter()).update([each["dtype"]])
+        for (status, reason), dtypes in found.items():
+            body.append([f"`{_short(row['op'])}`", sum(dtypes.values()), ", ".join(dtypes), status, reason])
+    return _table(["op", "samples", "of", "status", "reason"], body)
+
+
+def _reason(reason: str) -> str:
+    """Without the node's name, and fit for a cell."""
+    return re.sub(r" \(node '[^']*'\)", "", reason).replace("|", "\\|")
+
+
+def _others(core: set[str]) -> list[str]:
+    groups = families()
+    lines = [_OTHERS.format(count=sum(len(family.rows) for family in groups))]
+    for family in groups:
+        if rows := [name for name in family.rows if name not in core]:
+            lines += [f"### {family.name}\n", f"{family.about}\n", _wrapped(rows), ""]
+    return lines[:-1]
+
+
+def _wrapped(rows: Sequence[str]) -> str:
+    return textwrap.fill(", ".join(f"`{row}`" for row in rows), 120, break_on_hyphens=False)

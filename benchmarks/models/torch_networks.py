@@ -1,0 +1,325 @@
+"""Networks of PyTorch with random weights, as they are called: each at a small size for tests, and at its usual one.
+
+The definitions are those of `transformers`; the U-Net of a diffusion model is here. Every network has inputs for a
+forward pass and a scalar loss for a step of training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import transformers as tf
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Network:
+    """A module and what it is called with.
+
+    Attributes:
+        module: In evaluation mode, f32.
+        inputs: By name.
+        first: The result that is compared: its attribute, or "" for the result itself.
+    """
+
+    module: nn.Module
+    inputs: Mapping[str, Tensor]
+    first: str
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def result(
+        self, module: nn.Module | Callable[..., Any], inputs: Mapping[str, Tensor] | None = None
+    ) -> Tensor:
+        """What a form of the module gives."""
+        found = module(**(inputs or self.inputs), **self.options)
+        return getattr(found, self.first) if self.first else found
+
+    def loss(
+        self, module: nn.Module | Callable[..., Any], inputs: Mapping[str, Tensor] | None = None
+    ) -> Tensor:
+        """A scalar that depends on all of the result: of a model of language the cross-entropy of the next token."""
+        given = inputs or self.inputs
+        result = self.result(module, given).float()
+        if self.first == "logits" and list(given) == ["input_ids"]:
+            return nn.functional.cross_entropy(
+                result[:, :-1].flatten(0, 1), given["input_ids"][:, 1:].flatten()
+            )
+        return result.square().mean()
+
+
+def _tokens(batch: int, length: int, vocabulary: int) -> Tensor:
+    return torch.randint(0, vocabulary, (batch, length))
+
+
+def _size(small: bool, width: int, layers: int, heads: int) -> tuple[int, int, int]:
+    return (32, 2, 4) if small else (width, layers, heads)
+
+
+def bert(small: bool, batch: int = 1, length: int = 128) -> Network:
+    """BERT-base, encoder alone."""
+    width, layers, heads = _size(small, 768, 12, 12)
+    vocabulary, length = (100, 12) if small else (30522, length)
+    config = tf.BertConfig(
+        vocab_size=vocabulary,
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=4 * width,
+    )
+    module = tf.BertModel(config, add_pooling_layer=False)
+    mask = torch.ones(batch, length, dtype=torch.int64)
+    inputs = {"input_ids": _tokens(batch, length, vocabulary), "attention_mask": mask}
+    return Network(module, inputs, "last_hidden_state")
+
+
+def gpt2(small: bool, batch: int = 1, length: int = 64) -> Network:
+    """GPT-2 small with its head."""
+    width, layers, heads = _size(small, 768, 12, 12)
+    vocabulary, length = (100, 12) if small else (50257, length)
+    config = tf.GPT2Config(vocab_size=vocabulary, n_embd=width, n_layer=layers, n_head=heads, use_cache=False)
+    return Network(tf.GPT2LMHeadModel(config), {"input_ids": _tokens(batch, length, vocabulary)}, "logits")
+
+
+def llama(small: bool, batch: int = 1, length: int = 64) -> Network:
+    """A Llama of 0.1 billion parameters: rotary positions, groups of heads."""
+    width, layers, heads = _size(small, 768, 12, 12)
+    vocabulary, length = (100, 12) if small else (32000, length)
+    config = tf.LlamaConfig(
+        vocab_size=vocabulary,
+        hidden_size=width,
+        intermediate_size=(8 * width) // 3,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=heads // 2 if small else 4,
+        use_cache=False,
+    )
+    return Network(tf.LlamaForCausalLM(config), {"input_ids": _tokens(batch, length, vocabulary)}, "logits")
+
+
+def t5(small: bool, batch: int = 1, length: int = 64) -> Network:
+    """T5-small, encoder and decoder."""
+    width, layers, heads = _size(small, 512, 6, 8)
+    vocabulary, length = (100, 12) if small else (32128, length)
+    config = tf.T5Config(
+        vocab_size=vocabulary,
+        d_model=width,
+        d_kv=width // heads,
+        d_ff=4 * width,
+        num_layers=layers,
+        num_heads=heads,
+        use_cache=False,
+        decoder_start_token_id=0,
+    )
+    inputs = {
+        "input_ids": _tokens(batch, length, vocabulary),
+        "decoder_input_ids": _tokens(batch, length, vocabulary),
+    }
+    return Network(tf.T5ForConditionalGeneration(config), inputs, "logits")
+
+
+def vit(small: bool, batch: int = 1) -> Network:
+    """ViT-base."""
+    width, layers, heads = _size(small, 768, 12, 12)
+    image, patch = (32, 8) if small else (224, 16)
+    config = tf.ViTConfig(
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=4 * width,
+        image_size=image,
+        patch_size=patch,
+    )
+    module = tf.ViTModel(config, add_pooling_layer=False)
+    return Network(module, {"pixel_values": torch.randn(batch, 3, image, image)}, "last_hidden_state")
+
+
+def whisper(small: bool, batch: int = 1) -> Network:
+    """Whisper-base, encoder and decoder."""
+    width, layers, heads = _size(small, 512, 6, 8)
+    frames, length = (20, 6) if small else (1500, 32)
+    config = tf.WhisperConfig(
+        vocab_size=100 if small else 51865,
+        d_model=width,
+        encoder_layers=layers,
+        decoder_layers=layers,
+        encoder_attention_heads=heads,
+        decoder_attention_heads=heads,
+        encoder_ffn_dim=4 * width,
+        decoder_ffn_dim=4 * width,
+        max_source_positions=frames,
+        use_cache=False,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        decoder_start_token_id=1,
+        suppress_tokens=None,
+        begin_suppress_tokens=None,
+    )
+    inputs = {
+        "input_features": torch.randn(batch, 80, 2 * frames),
+        "decoder_input_ids": _tokens(batch, length, config.vocab_size),
+    }
+    return Network(tf.WhisperForConditionalGeneration(config), inputs, "logits")
+
+
+def resnet(small: bool, batch: int = 1) -> Network:
+    """ResNet-50."""
+    image = 32 if small else 224
+    config = (
+        tf.ResNetConfig(
+            embedding_size=8, hidden_sizes=[8, 16], depths=[1, 2], layer_type="basic", num_labels=10
+        )
+        if small
+        else tf.ResNetConfig(num_labels=1000)
+    )
+    module = tf.ResNetForImageClassification(config)
+    return Network(module, {"pixel_values": torch.randn(batch, 3, image, image)}, "logits")
+
+
+def mobilenet(small: bool, batch: int = 1) -> Network:
+    """MobileNetV2."""
+    image = 32 if small else 224
+    config = tf.MobileNetV2Config(image_size=image, depth_multiplier=0.25 if small else 1.0, num_labels=10)
+    module = tf.MobileNetV2ForImageClassification(config)
+    for parameter in module.parameters():
+        if parameter.dim() == 4:  # its own are so small that nothing arrives at the end
+            nn.init.kaiming_normal_(parameter)
+    return Network(module, {"pixel_values": torch.randn(batch, 3, image, image)}, "logits")
+
+
+def convnext(small: bool, batch: int = 1) -> Network:
+    """ConvNeXt-tiny."""
+    image = 32 if small else 224
+    config = (
+        tf.ConvNextConfig(hidden_sizes=[8, 16], depths=[1, 2], num_stages=2, num_labels=10)
+        if small
+        else tf.ConvNextConfig(num_labels=1000)
+    )
+    module = tf.ConvNextForImageClassification(config)
+    return Network(module, {"pixel_values": torch.randn(batch, 3, image, image)}, "logits")
+
+
+def swin(small: bool, batch: int = 1) -> Network:
+    """Swin-tiny."""
+    image = 32 if small else 224
+    config = (
+        tf.SwinConfig(
+            image_size=32,
+            patch_size=4,
+            embed_dim=16,
+            depths=[2, 2],
+            num_heads=[2, 4],
+            window_size=4,
+            num_labels=10,
+        )
+        if small
+        else tf.SwinConfig(num_labels=1000)
+    )
+    module = tf.SwinForImageClassification(config)
+    return Network(module, {"pixel_values": torch.randn(batch, 3, image, image)}, "logits")
+
+
+class _Block(nn.Module):
+    """Two convolutions around a group norm and the time, with a residual."""
+
+    def __init__(self, inputs: int, outputs: int, times: int) -> None:
+        super().__init__()
+        self.norm1 = nn.GroupNorm(4, inputs)
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, padding=1)
+        self.time = nn.Linear(times, outputs)
+        self.norm2 = nn.GroupNorm(4, outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1)
+        self.skip = nn.Conv2d(inputs, outputs, 1) if inputs != outputs else nn.Identity()
+
+    def forward(self, x: Tensor, time: Tensor) -> Tensor:
+        """[batch, outputs, height, width]."""
+        h = self.conv1(nn.functional.silu(self.norm1(x)))
+        h = h + self.time(nn.functional.silu(time))[:, :, None, None]
+        return self.skip(x) + self.conv2(nn.functional.silu(self.norm2(h)))
+
+
+class _Attention(nn.Module):
+    """Attention among the positions of an image."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.norm = nn.GroupNorm(4, channels)
+        self.qkv = nn.Conv2d(channels, 3 * channels, 1)
+        self.out = nn.Conv2d(channels, channels, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """As x."""
+        batch, channels, height, width = x.shape
+        q, k, v = (
+            self.qkv(self.norm(x)).reshape(batch, 3, 1, channels, height * width).transpose(-1, -2).unbind(1)
+        )
+        found = nn.functional.scaled_dot_product_attention(q, k, v)
+        return x + self.out(found.transpose(-1, -2).reshape(batch, channels, height, width))
+
+
+class UNet(nn.Module):
+    """The network of a diffusion model: an image of noise and a time to the noise."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        times = 4 * channels
+        self.channels = channels
+        self.time = nn.Sequential(nn.Linear(channels, times), nn.SiLU(), nn.Linear(times, times))
+        self.first = nn.Conv2d(3, channels, 3, padding=1)
+        self.down1 = _Block(channels, channels, times)
+        self.pool1 = nn.Conv2d(channels, channels, 3, stride=2, padding=1)
+        self.down2 = _Block(channels, 2 * channels, times)
+        self.pool2 = nn.Conv2d(2 * channels, 2 * channels, 3, stride=2, padding=1)
+        self.middle1 = _Block(2 * channels, 2 * channels, times)
+        self.attention = _Attention(2 * channels)
+        self.middle2 = _Block(2 * channels, 2 * channels, times)
+        self.up2 = _Block(4 * channels, channels, times)
+        self.up1 = _Block(2 * channels, channels, times)
+        self.norm = nn.GroupNorm(4, channels)
+        self.last = nn.Conv2d(channels, 3, 3, padding=1)
+
+    def forward(self, image: Tensor, time: Tensor) -> Tensor:
+        """image: [batch, 3, height, width], time: [batch]; as image."""
+        half = self.channels // 2
+        rates = torch.exp(-9.2 * torch.arange(half, device=image.device) / half)
+        angles = time[:, None] * rates
+        t = self.time(torch.cat([angles.sin(), angles.cos()], -1).to(image.dtype))
+        h1 = self.down1(self.first(image), t)
+        h2 = self.down2(self.pool1(h1), t)
+        h = self.middle2(self.attention(self.middle1(self.pool2(h2), t)), t)
+        h = self.up2(torch.cat([nn.functional.interpolate(h, scale_factor=2.0), h2], 1), t)
+        h = self.up1(torch.cat([nn.functional.interpolate(h, scale_factor=2.0), h1], 1), t)
+        return self.last(nn.functional.silu(self.norm(h)))
+
+
+def unet(small: bool, batch: int = 1) -> Network:
+    """A diffusion U-Net of 3 levels."""
+    image, channels = (16, 8) if small else (64, 128)
+    inputs = {"image": torch.randn(batch, 3, image, image), "time": torch.rand(batch) * 100}
+    return Network(UNet(channels), inputs, "")
+
+
+NETWORKS: Mapping[str, Callable[..., Network]] = {
+    "bert": bert,
+    "gpt2": gpt2,
+    "llama": llama,
+    "t5": t5,
+    "vit": vit,
+    "whisper": whisper,
+    "resnet": resnet,
+    "mobilenet": mobilenet,
+    "convnext": convnext,
+    "swin": swin,
+    "unet": unet,
+}
+
+
+def make(name: str, small: bool, **options: int) -> Network:
+    """The network of a name, in evaluation mode, with the same weights and inputs every time."""
+    torch.manual_seed(0)
+    network = NETWORKS[name](small, **options)
+    network.module.eval()
+    return network

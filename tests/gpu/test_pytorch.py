@@ -1,0 +1,125 @@
+"""Modules of PyTorch on a GPU: compiled, on other streams, inside captured graphs, and trained."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+
+import pytest
+
+torch = pytest.importorskip("torch")
+import aicf.pytorch  # noqa: E402
+
+pytestmark = [
+    pytest.mark.gpu,
+    *(
+        pytest.mark.filterwarnings(f"ignore:{kind}")
+        for kind in (":DeprecationWarning", ":FutureWarning", ":UserWarning")
+    ),
+]
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def network() -> torch.nn.Module:
+    return torch.nn.Sequential(
+        torch.nn.Linear(32, 64), torch.nn.GELU(), torch.nn.LayerNorm(64), torch.nn.Linear(64, 16)
+    ).cuda()
+
+
+def compiled(module: torch.nn.Module):
+    return torch.compile(module, backend=aicf.pytorch.aicf_backend)
+
+
+def error(found: torch.Tensor, wanted: torch.Tensor) -> float:
+    return float((found.double() - wanted.double()).abs().max() / wanted.double().abs().max())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_it_gives_what_eager_mode_gives(dtype: str) -> None:
+    module = network().to(getattr(torch, dtype))
+    x = torch.randn(8, 32, device="cuda", dtype=getattr(torch, dtype))
+    called = compiled(module)
+    limit = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 2e-2}[dtype]
+    with torch.inference_mode():
+        assert error(called(x), copy.deepcopy(module).double()(x.double())) < limit
+    with torch.no_grad():
+        module[0].weight.mul_(0.5)
+        assert error(called(x), copy.deepcopy(module).double()(x.double())) < limit
+
+
+def test_results_may_be_kept() -> None:
+    called, kept = compiled(network()), []
+    with torch.no_grad():
+        inputs = [torch.randn(4, 32, device="cuda") for _ in range(20)]
+        kept = [called(x) for x in inputs]
+        again = [called(x) for x in inputs]
+    assert len({tensor.data_ptr() for tensor in kept}) == 20
+    assert all(torch.equal(one, other) for one, other in zip(kept, again, strict=True))
+
+
+def test_work_is_ordered_on_the_current_stream() -> None:
+    module = network()
+    called, stream = compiled(module), torch.cuda.Stream()
+    with torch.no_grad():
+        called(torch.randn(8, 32, device="cuda"))
+        for _ in range(20):
+            x = torch.zeros(8, 32, device="cuda")
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                torch.cuda._sleep(1_000_000)
+                x.normal_()
+                found = called(x) * 1
+            torch.cuda.current_stream().wait_stream(stream)
+            assert error(found, module(x)) < 1e-5
+
+
+def test_inside_a_graph_of_the_caller() -> None:
+    module = network()
+    called = compiled(module)
+    x = torch.randn(8, 32, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.no_grad():
+        called(x)
+        with torch.cuda.graph(graph):
+            found = called(x)
+        for _ in range(5):
+            x.normal_()
+            graph.replay()
+            assert error(found, module(x)) < 1e-5
+
+
+def test_gradients_are_those_of_eager_mode() -> None:
+    module = network()
+    other = copy.deepcopy(module)
+    x = torch.randn(8, 32, device="cuda")
+    compiled(module)(x).square().mean().backward()
+    other(x).square().mean().backward()
+    for mine, theirs in zip(module.parameters(), other.parameters(), strict=True):
+        assert error(mine.grad, theirs.grad) < 1e-4
+
+
+def test_a_step_updates_what_pytorch_has() -> None:
+    module = network()
+    other = copy.deepcopy(module)
+    mine, theirs = (torch.optim.AdamW(each.parameters(), lr=1e-2) for each in (module, other))
+    step = aicf.pytorch.train_step(module, torch.nn.functional.cross_entropy, mine)
+    for _ in range(5):
+        x, y = torch.randn(8, 32, device="cuda"), torch.randint(0, 16, (8,), device="cuda")
+        loss = step(x, y)
+        wanted = torch.nn.functional.cross_entropy(other(x), y)
+        theirs.zero_grad()
+        wanted.backward()
+        theirs.step()
+        assert error(loss, wanted.detach()) < 1e-4
+    for one, another in zip(module.parameters(), other.parameters(), strict=True):
+        assert float((one - another).abs().max()) < 1e-4
+    states = mine.state_dict()["state"][0], theirs.state_dict()["state"][0]
+    assert float(states[0]["step"]) == float(states[1]["step"]) == 5
+    assert error(states[0]["exp_avg"], states[1]["exp_avg"]) < 1e-3

@@ -1,0 +1,23 @@
+"""Every test of the backend begins without what TorchDynamo traced before."""
+
+from collections.abc import Generator
+from importlib.util import find_spec
+
+import pytest
+
+# Every test here has the mark `peers`: where PyTorch is missing, none of them is selected, nor could be imported.
+collect_ignore_glob = [] if find_spec("torch") else ["test_*.py"]
+
+
+@pytest.fixture(autouse=True)
+def fresh_dynamo() -> Generator[None]:
+    """Forgets graphs and counters, before and after."""
+    torch = pytest.importorskip("torch")
+    from aicf.pytorch import registry
+
+    torch._dynamo.reset()
+    registry._graphs.clear()  # graphs of earlier tests that wait for the garbage collector
+    torch._dynamo.utils.counters.clear()
+    torch.manual_seed(0)
+    yield
+    torch._dynamo.reset()
