@@ -6,7 +6,7 @@ Plain data and plain text; how a terminal shows it is the command line's affair.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -27,6 +27,8 @@ _USUAL_LAYOUT = "row_major"
 _READS = "lower-onnx"
 """The pass that says what a model declares of its values and is not so."""
 _SELECTS = "select-kernels"
+_SAVES = "eliminate-saves"
+_SAVE_CHOICES = ("keep", "alias", "recompute")
 _PLANS_MEMORY = "plan-memory"
 
 
@@ -164,17 +166,58 @@ class ProgramExplanation:
 
 
 @dataclass(frozen=True)
+class Saves:
+    """Where the backward part of a training step takes what it reads of the forward part from.
+
+    Args:
+        kept: How many values have memory of their own until they are read, and its bytes.
+        aliases: How many lie in memory that is there anyway.
+        again: Those that are computed again, by the id of the save, with the reason.
+    """
+
+    kept: tuple[int, int]
+    aliases: int
+    again: Mapping[str, str]
+
+    def __str__(self) -> str:
+        count, size = self.kept
+        return (
+            f"saved for the backward part: {count} kept ({size:,} bytes), {self.aliases} in memory that is there "
+            f"anyway, {len(self.again)} computed again"
+        )
+
+    def lines(self) -> Iterator[str]:
+        """The counts, then what is computed again, in lines of at most `WIDTH` letters."""
+        yield from wrapped(str(self), "")
+        for name, because in self.again.items():
+            yield from wrapped(f"{name}: {because}", "    ")
+
+
+def saves_of(decisions: Sequence[Decision]) -> Saves | None:
+    """What `eliminate-saves` decided; None if there was nothing to decide."""
+    own = [each for each in decisions if each.made_by == _SAVES and each.choice in _SAVE_CHOICES]
+    kept = [each for each in own if each.choice == "keep"]
+    size = sum(int(bytes_) for each in kept if isinstance(bytes_ := each.cost.get("bytes"), int | float))
+    again = {each.subjects[0]: each.because for each in own if each.choice == "recompute"}
+    aliases = sum(each.choice == "alias" for each in own)
+    return Saves((len(kept), size), aliases, again) if own else None
+
+
+@dataclass(frozen=True)
 class Explanation:
     """The instructions of all programs; `str()` is plain text."""
 
     title: str
     programs: tuple[ProgramExplanation, ...]
+    saves: Saves | None = None
 
     def __str__(self) -> str:
         blocks = [self.title]
         for program in self.programs:
             lines = [line for row in program.rows for line in row.lines()]
             blocks.append("\n".join([f"@{program.name}: {program.memory}", *lines]))
+        if self.saves is not None:
+            blocks.append("\n".join(self.saves.lines()))
         return "\n\n".join(blocks)
 
     @property
@@ -233,7 +276,8 @@ def format_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def explain_programs(title: str, plan: ModulePlan, decisions: Sequence[Decision]) -> Explanation:
     """The instruction table of every program, `@prepare` last."""
-    return Explanation(title, tuple(_explain_program(program, decisions) for program in plan.all_programs))
+    rows = tuple(_explain_program(program, decisions) for program in plan.all_programs)
+    return Explanation(title, rows, saves_of(decisions))
 
 
 def _explain_program(plan: CapturePlan, decisions: Sequence[Decision]) -> ProgramExplanation:

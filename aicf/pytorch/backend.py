@@ -13,8 +13,6 @@ from typing import Any
 
 import torch
 from torch._dynamo.backends.common import aot_autograd
-from torch._functorch import config
-from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
 
 from aicf.frontends.torch.decompositions import of_autograd
@@ -22,6 +20,7 @@ from aicf.frontends.torch.nodes import check_ops
 from aicf.pytorch.fallback import PartlyCompiled, Run, is_compiled
 from aicf.pytorch.graphs import CompiledGraph, GraphInfo, Kind, Owners, new_name
 from aicf.pytorch.options import TorchOptions, read_options
+from aicf.pytorch.partition import Partition, partition
 from aicf.pytorch.registry import register
 
 
@@ -41,32 +40,33 @@ def aicf_backend(
     """
     chosen = read_options(options)
     owners: Owners = []
+    told = Partition()
     compile_with = aot_autograd(
-        fw_compiler=partial(_compiled, "forward", chosen, owners),
-        bw_compiler=partial(_compiled, "backward", chosen, owners),
-        inference_compiler=partial(_compiled, "inference", chosen, owners),
-        partition_fn=partial(_partitioned, chosen.memory_budget),
+        fw_compiler=partial(_compiled, "forward", chosen, owners, told),
+        bw_compiler=partial(_compiled, "backward", chosen, owners, told),
+        inference_compiler=partial(_compiled, "inference", chosen, owners, told),
+        partition_fn=partial(partition, chosen, told),
         decompositions=of_autograd(),
         keep_inference_input_mutations=True,
     )
     return compile_with(module, inputs)
 
 
-def _partitioned(
-    memory_budget: float, *args: Any, **named: Any
-) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
-    """A training graph in its two parts, of which the forward part keeps no more than the budget says."""
-    with config.patch(activation_memory_budget=memory_budget):
-        return min_cut_rematerialization_partition(*args, **named)
-
-
 def _compiled(
-    kind: Kind, options: TorchOptions, owners: Owners, module: torch.fx.GraphModule, inputs: Sequence[Any]
+    kind: Kind,
+    options: TorchOptions,
+    owners: Owners,
+    told: Partition,
+    module: torch.fx.GraphModule,
+    inputs: Sequence[Any],
 ) -> Run:
     module.graph.eliminate_dead_code()
-    info = GraphInfo(kind, new_name(kind), owners=owners)
+    info = GraphInfo(kind, new_name(kind), owners=owners, partition=told)
     if options.fallback == "eager" and not all(map(is_compiled, module.graph.nodes)):
-        return register(PartlyCompiled(info.name, module, partial(_part, info, options)))
+        parts = PartlyCompiled(info.name, module)
+        info.eager = parts.eager
+        parts.compile(partial(_part, info, options))
+        return register(parts)
     check_ops(module.graph)
     info.params = _static_inputs() if kind == "inference" else frozenset[int]()
     return register(CompiledGraph(module, info, options))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -29,7 +30,7 @@ def compiled_for(
 ) -> tuple[CompiledModel, str]:
     """A program for a device of PyTorch, and in words where it came from. Raises as `aicf.compile`."""
     verify_module(source.module)
-    told = resolve_options(source, _requested(options, device))
+    told = resolve_options(source, replace(options_for(options, device), policy=options.own_policy_line))
 
     def compiled() -> CompiledModel:
         return compile_source(source, weights, told, shared)
@@ -44,7 +45,8 @@ def compiled_for(
     return made, f"compiled, {kept}" if loaded is None else f"loaded {loaded}"
 
 
-def _requested(options: TorchOptions, device: torch.device) -> Options:
+def options_for(options: TorchOptions, device: torch.device) -> Options:
+    """What a compile for a device of PyTorch is told."""
     threads = options.threads or (torch.get_num_threads() if device.type == "cpu" else 1)
     return Options(options.target or device.type, options.policy_line, "", threads, options.tuning_line)
 

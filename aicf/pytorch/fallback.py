@@ -62,23 +62,20 @@ class PartlyCompiled:
     Args:
         name: Of its programs.
         module: The traced graph.
-        make: Compiles a part.
     """
 
-    def __init__(
-        self,
-        name: str,
-        module: torch.fx.GraphModule,
-        make: MakePart,
-    ) -> None:
+    def __init__(self, name: str, module: torch.fx.GraphModule) -> None:
         self._boxed_call = True  # see `CompiledGraph`
         self.name = name
         self.eager = tuple(
             f"{node.target} (node '{node.name}')" for node in module.graph.nodes if not is_compiled(node)
         )
-        partitioner = CapabilityBasedPartitioner(module, _Compiled(), allows_single_node_partition=True)
+        self._module, self.parts = module, 0
+
+    def compile(self, make: MakePart) -> None:
+        """Compiles the parts between these ops, each by `make`."""
+        partitioner = CapabilityBasedPartitioner(self._module, _Compiled(), allows_single_node_partition=True)
         self._module = partitioner.fuse_partitions(partitioner.propose_partitions())
-        self.parts = 0
         for node in self._module.graph.nodes:
             if node.op == "call_module":
                 self._replace(str(node.target), make)
@@ -90,11 +87,7 @@ class PartlyCompiled:
         args.clear()
         return self._module(*taken)
 
-    def _replace(
-        self,
-        name: str,
-        make: MakePart,
-    ) -> None:
+    def _replace(self, name: str, make: MakePart) -> None:
         part = self._module.get_submodule(name)
         assert isinstance(part, torch.fx.GraphModule)
         (given,) = part.graph.output_node().args

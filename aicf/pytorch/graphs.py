@@ -14,12 +14,15 @@ from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
+from xdsl.dialects.builtin import ModuleOp
 
 from aicf.errors import UnsupportedOp
 from aicf.frontends.torch import Lowered, Port, Roles, lower_graph
 from aicf.inference.packing import ModelWeights
+from aicf.passes.support.ledger import copy_decisions, record_decision
 from aicf.pytorch.compiling import compiled_for, device_of
 from aicf.pytorch.options import TorchOptions
+from aicf.pytorch.partition import Partition
 from aicf.pytorch.programs import Packed, TorchProgram, bindings_of
 from aicf.pytorch.tensors import host_view, stand_in
 from aicf.runtime.tensors import Array
@@ -28,6 +31,9 @@ from aicf.sources import Source
 Kind: TypeAlias = Literal["inference", "forward", "backward"]
 Owners: TypeAlias = list[weakref.ref[Tensor]]
 LOGGER = logging.getLogger("aicf.pytorch")
+BACKEND = "torch-backend"
+"""What entries of the ledger are by that were decided on the traced graph."""
+NO_COUNTERPART = "it has no counterpart here, and the option fallback is 'eager'"
 _numbers = itertools.count()
 
 
@@ -59,6 +65,8 @@ class GraphInfo:
         names: What arguments are called, by index.
         owners: Tensors that the first call was made with, by which a report finds whose graph it is; the graphs that
             come from one of TorchDynamo have them in common.
+        partition: What was decided when the training graph was split of which this is a part.
+        eager: Ops of the graph that run in eager mode, where it is compiled in parts.
     """
 
     kind: Kind
@@ -66,6 +74,17 @@ class GraphInfo:
     params: frozenset[int] = frozenset()
     names: Mapping[int, str] = field(default_factory=dict[int, str])
     owners: Owners = field(default_factory=list[weakref.ref[Tensor]])
+    partition: Partition = field(default_factory=Partition)
+    eager: tuple[str, ...] = ()
+
+    def record(self, module: ModuleOp, name: str) -> None:
+        """Writes into the ledger of a program what was decided about the graph before it was read."""
+        copy_decisions(self.partition.decisions, module)
+        if self.partition.by_pytorch is not None:
+            because = f"AICF cannot read the training graph: {self.partition.by_pytorch}"
+            record_decision(module, BACKEND, [name], "PyTorch chose what is kept", because)
+        for op in self.eager:
+            record_decision(module, BACKEND, [name], f"{op} runs in eager mode", NO_COUNTERPART)
 
 
 class EagerProgram:
@@ -182,6 +201,7 @@ class CompiledGraph:
         device = device_of(args)
         if lowered.module is None:
             return TorchProgram(lowered, None, device), "nothing to compute"
+        self.info.record(lowered.module, name)
         is_static = self.options.static_outputs and self.info.kind == "inference"
         source = Source(lowered.module, name)
         weights = _weights(lowered, args)

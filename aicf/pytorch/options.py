@@ -11,6 +11,7 @@ from typing import Any, Literal, cast
 
 from aicf.arguments import path_from
 from aicf.errors import ArtifactError, PolicyError, did_you_mean, quoted
+from aicf.policies.policy import resolve_policy
 from aicf.sources import Policy, Tuning, policy_text, tuning_text
 from aicf.whole_numbers import is_whole
 
@@ -66,6 +67,14 @@ class TorchOptions:
     def policy_line(self) -> str:
         """The policy as inline JSON."""
         return policy_text(self.policy)
+
+    @property
+    def own_policy_line(self) -> str:
+        """The same for one program, without `saves`, which are about two: `partition` has done what they say."""
+        if not self.policy_line:
+            return ""
+        policy = resolve_policy(self.policy_line)
+        return replace(policy, execution=replace(policy.execution, saves={})).to_line()
 
     @property
     def tuning_line(self) -> str:

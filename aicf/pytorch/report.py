@@ -10,6 +10,7 @@ from torch import nn
 from torch._dynamo.utils import counters
 
 from aicf.compiled import CompiledModel
+from aicf.explain import Saves, saves_of
 from aicf.pytorch.fallback import PartlyCompiled
 from aicf.pytorch.graphs import CompiledGraph, EagerProgram, Kind
 from aicf.pytorch.registry import all_graphs
@@ -51,6 +52,7 @@ class GraphReport:
         calls: So far.
         dropped: Programs that gave way to others, by the limit.
         programs: Those that there are.
+        saves: What a forward part keeps for its backward part.
     """
 
     name: str
@@ -58,11 +60,13 @@ class GraphReport:
     calls: int
     dropped: int
     programs: tuple[ProgramReport, ...]
+    saves: Saves | None = None
 
     def __str__(self) -> str:
         dropped = f", {self.dropped} dropped" if self.dropped else ""
         lines = [f"{self.name}: {self.calls} calls, {len(self.programs)} programs{dropped}"]
-        return "\n  ".join([*lines, *map(str, self.programs)])
+        lines += map(str, self.programs)
+        return "\n  ".join(lines if self.saves is None else [*lines, str(self.saves)])
 
 
 @dataclass(frozen=True)
@@ -132,4 +136,7 @@ def _graph_report(graph: CompiledGraph) -> GraphReport:
         ProgramReport(built.sizes, built.seconds, built.origin, built.program.executable)
         for built in graph.built
     )
-    return GraphReport(graph.info.name, graph.info.kind, graph.calls, graph.dropped, programs)
+    executable = next((each.executable for each in programs if each.executable is not None), None)
+    is_forward = graph.info.kind == "forward" and executable is not None
+    saves = saves_of(executable.decisions) if is_forward else None
+    return GraphReport(graph.info.name, graph.info.kind, graph.calls, graph.dropped, programs, saves)

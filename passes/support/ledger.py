@@ -31,6 +31,18 @@ def record_decision(
         rejected: Alternative -> reason against it.
         cost: Figures it was based on, with the unit in the key (`expected_us`, `bytes`).
     """
+    decision = DecisionOp(pass_name, list(dict.fromkeys(subjects)), choice, because, rejected, cost)
+    _ledger(module).body.block.add_op(decision)
+    return decision
+
+
+def copy_decisions(decisions: Sequence[DecisionOp], module: ModuleOp) -> None:
+    """Appends decisions that were made about a larger program, which `module` is a part of."""
+    for decision in decisions:
+        _ledger(module).body.block.add_op(decision.clone())
+
+
+def _ledger(module: ModuleOp) -> LedgerOp:
     ledger = find_ledger(module)
     if ledger is None:
         ledger = LedgerOp()
@@ -39,9 +51,7 @@ def record_decision(
             block.add_op(ledger)
         else:
             block.insert_op_before(ledger, block.first_op)
-    decision = DecisionOp(pass_name, list(dict.fromkeys(subjects)), choice, because, rejected, cost)
-    ledger.body.block.add_op(decision)
-    return decision
+    return ledger
 
 
 def microseconds(value: float) -> FloatAttr[Float64Type]:

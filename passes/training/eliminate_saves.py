@@ -18,7 +18,7 @@ from aicf.passes.support.identity import IdTable, op_id
 from aicf.passes.support.interface import functions
 from aicf.passes.support.policy import EXECUTION_ATTR, execution_of, with_stems, without_bucket
 from aicf.passes.support.works_on import WorksOn
-from aicf.passes.training.save_choice import choose
+from aicf.passes.training.save_choice import Pin, choose
 from aicf.passes.training.save_report import SaveReport
 from aicf.policies.execution_policy import KEEP
 from aicf.policies.fields import suggest
@@ -58,7 +58,7 @@ class EliminateSavesPass(ModulePass):
             saves = saves_in(function.body.block)
             if saves:
                 prices = OpPrices(op, function)
-                pins = {save: wish for save in saves if (wish := _wish(save, wishes)) is not None}
+                pins = {save: wish for save in saves if (wish := wish_of(save, wishes)) is not None}
                 choice = choose(function.body.block, pins, less.get(function.sym_name.data, 0), prices)
                 chosen |= SaveReport(op, self.name, function, choice, prices).write()
                 eliminate(function.body.block, choice.held, ids)
@@ -69,11 +69,11 @@ class EliminateSavesPass(ModulePass):
             op.attributes[EXECUTION_ATTR] = execution.to_attr()
 
 
-def _wish(save: logical.SaveOp, wishes: Mapping[str, str]) -> bool | None:
-    """Whether the policy has a save kept; None if it does not say."""
+def wish_of(save: logical.SaveOp, wishes: Mapping[str, str]) -> Pin | None:
+    """What the policy says of a save, by its entries for saves."""
     identity = op_id(save) or ""
     wish = wishes.get(identity, wishes.get(without_bucket(identity)))
-    return None if wish is None else wish == KEEP
+    return None if wish is None else Pin(wish == KEEP)
 
 
 def read_less(text: str, functions: Sequence[str]) -> dict[str, int]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from aicf.dialects import logical
 from aicf.dialects.types import byte_count
+from aicf.passes.bodies.outlining import is_rematerializable
 from aicf.passes.bodies.views import is_view
 from aicf.passes.logical.saved_values import (
     SavedMemory,
@@ -25,6 +26,21 @@ Price = Callable[[Sequence[Operation]], float]
 target is known."""
 
 PINNED = "the policy says so"
+
+
+@dataclass(frozen=True)
+class Pin:
+    """What somebody has said of a save.
+
+    Args:
+        keep: Whether it is to be kept.
+        because: Who says so, or why, as a ledger reason.
+    """
+
+    keep: bool
+    because: str = PINNED
+
+
 ARITHMETIC = 1.25
 """A chain of pointwise ops is as good as one of them up to this part of its price: what it adds is not memory."""
 
@@ -47,22 +63,27 @@ class Choice:
     after: int
 
 
-def choose(block: Block, pins: Mapping[logical.SaveOp, bool], less: int, price: Price) -> Choice:
-    """Keeps what is saved, except what is pinned, what is free to compute, and what brings memory down by `less` bytes.
+def choose(
+    block: Block, pins: Mapping[logical.SaveOp, Pin], less: int, price: Price, share: float = 1.0
+) -> Choice:
+    """Keeps what is saved, except what is pinned, what is free to compute, and what is over a limit.
 
     Args:
-        pins: Of saves that a policy names, whether to keep them. What several share is kept if one of them is.
+        pins: Of saves that something is said of. What several share is kept if one of them is.
+        less: Bytes that memory at the peak is to shrink by.
         price: Of ops, together.
+        share: Of the bytes that would be kept, how many may be.
     """
     memory = [each for each in saved_memory(saves_in(block)) if not is_given(each.root)]
     live = LiveBytes(block)
     held = {each.root for each in memory}
     because: dict[SSAValue, str] = {}
     for each in memory:
-        wishes = {pins[save] for save in each.saves if save in pins}
+        wishes = [pins[save] for save in each.saves if save in pins]
         if wishes:
-            because[each.root] = PINNED
-            if wishes == {False}:
+            decisive = next((pin for pin in wishes if pin.keep), wishes[0])
+            because[each.root] = decisive.because
+            if not decisive.keep:
                 held.discard(each.root)
     for root in [each.root for each in memory if each.root not in because]:
         if (reason := _free(root, held - {root}, live, price)) is not None:
@@ -74,22 +95,28 @@ def choose(block: Block, pins: Mapping[logical.SaveOp, bool], less: int, price: 
         dropped = _dropped(free, held, before - less, live, price)
         held -= set(dropped)
         because |= dict.fromkeys(dropped, f"memory is to shrink by {less} bytes")
+    if share < 1:
+        free = [each.root for each in memory if each.root in held and each.root not in because]
+        dropped = _dropped_to(share, free, held, price)
+        held -= set(dropped)
+        because |= dict.fromkeys(dropped, f"{share:.0%} of what could be kept may be")
     return Choice(memory, frozenset(held), because, before, live.peak(held).bytes)
 
 
 def _free(root: SSAValue, held: Collection[SSAValue], live: LiveBytes, price: Price) -> str | None:
     """Why computing a value again costs nothing: it reads no more than reading the value would, and saves a write."""
-    ops = [op for op in computing(root, held) if not is_view(op)]
+    ops = [op for op in computing(root, held) if not (is_view(op) or is_rematerializable(op))]
     sources = {root_of(operand) for op in ops for operand in op.operands} - {
         result for op in ops for result in op.results
     }
     if not all(op.has_trait(logical.Elementwise) for op in ops):
         return None
-    if sum(byte_count(source.type) for source in sources) > byte_count(root.type):
+    read = [each for each in sources if not (isinstance(each, OpResult) and is_rematerializable(each.op))]
+    if sum(byte_count(source.type) for source in read) > byte_count(root.type):
         return None
     if not live.reads_in_registers(root, held):
         return None
-    if price(ops) > ARITHMETIC * min(price([op]) for op in ops):
+    if ops and price(ops) > ARITHMETIC * min(price([op]) for op in ops):
         return None
     return "computing it reads no more than reading it would, and it is not written"
 
@@ -120,6 +147,22 @@ def _dropped(
         if live.peak(kept | {root}).bytes <= reached:
             kept.add(root)
     return [root for root in dropped if root not in kept]
+
+
+def _dropped_to(
+    share: float, free: Sequence[SSAValue], held: Collection[SSAValue], price: Price
+) -> list[SSAValue]:
+    """Which of the `free` ones not to keep, so that of their bytes at most a share is."""
+    kept, left = set(held), list(free)
+    count = sum(byte_count(root.type) for root in free)
+    limit = share * count
+    while left and count > limit:
+        best = _best(left, kept, price)
+        assert best is not None
+        left.remove(best)
+        kept.discard(best)
+        count -= byte_count(best.type)
+    return [root for root in free if root not in kept]
 
 
 def _best(roots: Sequence[SSAValue], held: Collection[SSAValue], price: Price) -> SSAValue | None:

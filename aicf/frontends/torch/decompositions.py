@@ -24,9 +24,14 @@ def is_kept(op: object) -> bool:
 
 @cache
 def of_autograd() -> Formulas:
-    """For graphs that AOTAutograd traces."""
-    table: Mapping[Any, Any] = import_module("torch._decomp").core_aten_decompositions()
-    return {op: table[op] for op in table if not is_kept(op)}
+    """For graphs that AOTAutograd traces.
+
+    A dropout is taken apart, so that a mask is a tensor that can be kept where what follows from it is not.
+    """
+    decomp: Any = import_module("torch._decomp")
+    table: Mapping[Any, Any] = decomp.core_aten_decompositions()
+    dropout: Mapping[Any, Any] = decomp.get_decompositions([import_module("torch").ops.aten.native_dropout])
+    return {op: table[op] for op in table if not is_kept(op)} | dict(dropout)
 
 
 def of_export() -> Formulas:

@@ -50,6 +50,7 @@ from aicf.frontends.torch.program import (
     View,
     Void,
 )
+from aicf.frontends.torch.provenance import Provenance
 from aicf.frontends.torch.sizes import number_of, shape_of
 
 SEED = "aicf.seed"
@@ -96,6 +97,7 @@ class _Walk:
         self._names = Counter[str]()
         self._taken = set[str]()
         self._notes: list[tuple[str, str]] = []
+        self._last_ops: list[tuple[str, Operation | None]] = []
 
     def run(self) -> Lowered:
         """See `lower_graph`."""
@@ -109,6 +111,7 @@ class _Walk:
                     self._values[node] = self._held(node)
                 case "call_function":
                     self._call(node)
+                    self._last_ops.append((node.name, last_op(self._builder)))
                 case "output":
                     pass
                 case _:
@@ -124,7 +127,12 @@ class _Walk:
             sorted(self._updated),
             self._seed is not None,
             self._notes,
+            self._provenance(),
         )
+
+    def _provenance(self) -> Provenance:
+        values = [(node.name, value.ssa) for node, value in self._values.items() if isinstance(value, Value)]
+        return Provenance.of(ops_since(self._builder, None), self._last_ops, values)
 
     # What the graph changes
 

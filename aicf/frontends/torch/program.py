@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 from xdsl.dialects.builtin import ModuleOp
 
 from aicf.frontends.torch.ops.base import Tensor
+from aicf.frontends.torch.provenance import Provenance
 
 PortRole: TypeAlias = Literal["input", "param", "state"]
 
@@ -124,6 +125,7 @@ class Lowered:
             program.
         has_seed: Whether the program has the input `aicf.seed`, an i64 of rank 0 that its random numbers follow from.
         notes: What was decided while the graph was read, as `(node, decision)`.
+        provenance: Which op of the program comes from which node.
     """
 
     module: ModuleOp | None
@@ -132,6 +134,7 @@ class Lowered:
     updates: Sequence[int]
     has_seed: bool
     notes: Sequence[tuple[str, str]] = ()
+    provenance: Provenance = field(default_factory=Provenance)
 
 
 @dataclass(frozen=True)

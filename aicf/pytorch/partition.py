@@ -1,0 +1,184 @@
+"""Splits a training graph into its forward and its backward part, as `eliminate-saves` decides.
+
+PyTorch's own partitioner makes the two graphs. It is told of each tensor of the forward part whether to keep it, by
+the marks that `torch.utils.checkpoint` uses too.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import getitem
+from typing import Any
+
+import torch
+from torch._functorch import config
+from torch._functorch.compile_utils import fx_graph_cse
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch.fx import GraphModule, Node
+from torch.utils.checkpoint import CheckpointPolicy
+
+from aicf.dialects.emit import DecisionOp
+from aicf.errors import UnsupportedOp
+from aicf.frontends.torch import lower_graph
+from aicf.frontends.torch.layouts import VIEWS
+from aicf.frontends.torch.nodes import base_op, is_tensor, items
+from aicf.passes.training.save_choice import Pin
+from aicf.pytorch.compiling import device_of, options_for
+from aicf.pytorch.options import TorchOptions
+from aicf.pytorch.programs import bindings_of
+from aicf.pytorch.saves import SavePlan, plan_saves
+
+LOGGER = logging.getLogger("aicf.pytorch")
+RECOMPUTE = "recompute"
+"""The entry of a node's metadata by which PyTorch marks it."""
+_TOLD = "torch.utils.checkpoint says so"
+_RANDOM = "random numbers are not drawn a second time"
+
+
+@dataclass
+class Partition:
+    """What was decided about one training graph.
+
+    Args:
+        decisions: Entries for the ledger of both parts.
+        by_pytorch: Why PyTorch's partitioner chose what to keep, if it did.
+    """
+
+    decisions: list[DecisionOp] = field(default_factory=list[DecisionOp])
+    by_pytorch: str | None = None
+
+
+def partition(
+    options: TorchOptions,
+    told: Partition,
+    joint: GraphModule,
+    inputs: Any,
+    *,
+    num_fwd_outputs: int,
+    **named: Any,
+) -> tuple[GraphModule, GraphModule]:
+    """The two parts of a training graph.
+
+    Args:
+        options: `memory_budget` is the share of bytes to keep.
+        told: Gets what was decided.
+        joint, inputs, num_fwd_outputs, named: As AOTAutograd calls a partitioner.
+
+    Raises:
+        UnsupportedOp: an op has no counterpart, and the options do not leave it to PyTorch.
+    """
+    joint.graph.eliminate_dead_code()
+    joint.graph = fx_graph_cse(joint.graph)  # as PyTorch's does first: so that the plan is about what it cuts
+    forward = _forward_nodes(joint, num_fwd_outputs)
+    budget = 1.0
+    try:
+        plan = _planned(joint, forward, options)
+    except UnsupportedOp as error:
+        if options.fallback != "eager":
+            raise
+        told.by_pytorch, budget = str(error), options.memory_budget
+        LOGGER.info("PyTorch chooses what the forward part keeps: %s", error)
+    else:
+        told.decisions += plan.decisions
+        _mark(forward, plan.kept)
+    with config.patch(activation_memory_budget=budget):
+        return min_cut_rematerialization_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **named)
+
+
+def _forward_nodes(joint: GraphModule, count: int) -> dict[str, Node]:
+    """What the results of the forward part, and what it updates, follow from, by name, in the order of the graph."""
+    (results,) = joint.graph.output_node().args
+    stack = [node for node in items(results)[:count] if isinstance(node, Node)]
+    stack += [
+        node
+        for node in joint.graph.nodes
+        if base_op(node) == "copy_" and node.meta.get("partitioner_tag") != "is_backward"
+    ]
+    found: set[Node] = set()
+    while stack:
+        node = stack.pop()
+        if node not in found:
+            found.add(node)
+            stack.extend(node.all_input_nodes)
+    # What is computed beside them, such as the mask of a dropout, comes from an op that runs in the forward part too.
+    return {
+        node.name: node
+        for node in joint.graph.nodes
+        if node in found or (node.target is getitem and node.args[0] in found)
+    }
+
+
+def _planned(joint: GraphModule, forward: Mapping[str, Node], options: TorchOptions) -> SavePlan:
+    placeholders = joint.graph.find_nodes(op="placeholder")
+    examples = [node.meta.get("val") for node in placeholders]
+    lowered = lower_graph(joint.graph, "training", bindings_of(placeholders, examples))
+    requested = options_for(options, device_of(examples))
+    pins = _pins(forward)
+    return plan_saves(lowered, forward, pins.get, requested, options.memory_budget)
+
+
+def _pins(forward: Mapping[str, Node]) -> dict[str, Pin]:
+    """What was said of nodes by `torch.utils.checkpoint`; and that what random numbers are in is kept, as far as it
+    does not follow from other tensors that are."""
+    pins: dict[str, Pin] = {}
+    random: set[Node] = set()
+    for name, node in forward.items():
+        said = node.meta.get(RECOMPUTE)
+        if _is_random(node) or any(each in random for each in node.all_input_nodes):
+            if any(user.name not in forward for user in node.users) and _is_one_tensor(node):
+                pins[name] = Pin(True, _RANDOM)
+            else:
+                random.add(node)
+            node.meta.pop(RECOMPUTE, None)
+        elif said in (CheckpointPolicy.MUST_RECOMPUTE, CheckpointPolicy.PREFER_RECOMPUTE):
+            pins[name] = Pin(False, _TOLD)
+        elif said is not None:
+            pins[name] = Pin(True, _TOLD)
+    return pins
+
+
+def _is_random(node: Node) -> bool:
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+
+
+def _is_one_tensor(node: Node) -> bool:
+    return is_tensor(node.meta.get("val"))
+
+
+def _mark(forward: Mapping[str, Node], kept: Mapping[str, bool]) -> None:
+    """Tells PyTorch's partitioner of each tensor whether to keep it."""
+    held = {_base(forward[name], forward) for name, is_kept in kept.items() if is_kept}
+    for node in held:
+        if node.op == "call_function":
+            node.meta[RECOMPUTE] = CheckpointPolicy.MUST_SAVE
+    for name, is_kept in kept.items():
+        if not is_kept:
+            for node in _computing(forward[name], held):
+                node.meta[RECOMPUTE] = CheckpointPolicy.MUST_RECOMPUTE
+
+
+def _base(node: Node, forward: Collection[str]) -> Node:
+    """The node whose memory a view is in."""
+    while base_op(node) in VIEWS and (source := node.all_input_nodes[0]).name in forward:
+        node = source
+    return node
+
+
+def _computing(node: Node, held: Collection[Node]) -> Iterator[Node]:
+    """The nodes that compute one again from those that are kept and from arguments, views apart, which are free."""
+    stack, seen = [node], set[Node]()
+    while stack:
+        node = stack.pop()
+        if node in held or node in seen or node.op != "call_function" or not _gives_tensor(node):
+            continue
+        seen.add(node)
+        stack.extend(node.all_input_nodes)
+        if base_op(node) not in VIEWS:
+            yield node
+
+
+def _gives_tensor(node: Node) -> bool:
+    values: Sequence[Any] = items(node.meta.get("val"))
+    return any(map(is_tensor, values))
