@@ -23,7 +23,8 @@ from aicf.passes.support.ledger import copy_decisions, record_decision
 from aicf.pytorch.compiling import compiled_for, device_of
 from aicf.pytorch.options import TorchOptions
 from aicf.pytorch.partition import Partition
-from aicf.pytorch.programs import Packed, TorchProgram, bindings_of
+from aicf.pytorch.programs import Common, TorchProgram, bindings_of
+from aicf.pytorch.seeds import Seeds
 from aicf.pytorch.tensors import host_view, stand_in
 from aicf.runtime.tensors import Array
 from aicf.sources import Source
@@ -125,7 +126,7 @@ class CompiledGraph:
         )
         self._programs: OrderedDict[tuple[int, ...], Built] = OrderedDict()
         self._making, self._looking_up = threading.Lock(), threading.Lock()
-        self._shared, self._packed = ModelWeights(), Packed()
+        self._shared, self._common = ModelWeights(), Common(seeds=Seeds(options.seed, module.code))
         self.dropped = 0
         self.calls = 0
 
@@ -207,7 +208,7 @@ class CompiledGraph:
         weights = _weights(lowered, args)
         executable, origin = compiled_for(source, weights, self.options, device, self._shared)
         self._shared.keep(executable)
-        return TorchProgram(lowered, executable, device, params, self._packed, is_static), origin
+        return TorchProgram(lowered, executable, device, params, self._common, is_static), origin
 
 
 def new_name(kind: Kind) -> str:

@@ -33,6 +33,7 @@ class TorchOptions:
         memory_budget: The share of activations that the forward part may keep for the backward part, 0 to 1.
         cache_dir: Folder of compiled programs, shared by processes; None keeps none.
         max_programs: Programs that a graph keeps, one for each choice of its sizes; the least recently used one goes.
+        seed: Of a stream of random numbers of each graph's own, 0 or more; None takes seeds from PyTorch's generator.
 
     Raises:
         PolicyError: a value is not legal.
@@ -47,12 +48,15 @@ class TorchOptions:
     memory_budget: float = 1.0
     cache_dir: str | Path | None = None
     max_programs: int = MAX_PROGRAMS
+    seed: int | None = None
 
     def __post_init__(self) -> None:
         if self.fallback not in ("error", "eager"):
             raise PolicyError(f"fallback is {quoted(self.fallback)}; it is 'error' or 'eager'")
         if self.threads is not None and not is_whole(self.threads, least=1):
             raise PolicyError(f"threads is {quoted(self.threads)}; give a whole number of at least 1")
+        if self.seed is not None and not (is_whole(self.seed, least=0) and self.seed < 1 << 63):
+            raise PolicyError(f"seed is {quoted(self.seed)}; give a whole number from 0 to 2**63 - 1")
         if not is_whole(self.max_programs, least=1):
             raise PolicyError(
                 f"max_programs is {quoted(self.max_programs)}; give a whole number of at least 1"

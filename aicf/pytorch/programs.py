@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter, itemgetter
 from typing import Any, TypeAlias, cast
 
@@ -23,6 +23,7 @@ from aicf.frontends.torch import Alias, Computed, Lowered, NoTensor, Output, Pas
 from aicf.frontends.torch.lowering import SEED
 from aicf.frontends.torch.sizes import expression_of
 from aicf.pytorch.compiling import current_stream, is_capturing
+from aicf.pytorch.seeds import Seeds
 from aicf.pytorch.tensors import torch_dtype
 from aicf.runtime.addressed import Addressed
 
@@ -202,6 +203,19 @@ class _Arguments:
                 copied.append((tensor, placed))
 
 
+@dataclass(frozen=True)
+class Common:
+    """What the programs of one graph share.
+
+    Args:
+        packed: What was packed last.
+        seeds: Where their random numbers start.
+    """
+
+    packed: Packed = field(default_factory=Packed)
+    seeds: Seeds = field(default_factory=Seeds)
+
+
 class TorchProgram:
     """A compiled program on PyTorch's tensors.
 
@@ -210,7 +224,7 @@ class TorchProgram:
         executable: What that was compiled to; None if nothing is computed.
         device: Where its tensors are.
         params: Indices of the arguments of the graph that hardly ever change.
-        packed: What the programs of its graph share.
+        common: What the programs of its graph share.
         is_static: Whether results are in memory that every run writes anew.
     """
 
@@ -220,11 +234,11 @@ class TorchProgram:
         executable: CompiledModel | None,
         device: torch.device,
         params: frozenset[int] = frozenset(),
-        packed: Packed | None = None,
+        common: Common | None = None,
         is_static: bool = False,
     ) -> None:
         self.lowered, self.executable, self._device = lowered, executable, device
-        self._packed_copies = packed or Packed()
+        self._common = common or Common()
         self._static: list[Tensor] | None = None
         self._is_static = is_static
         aligns = _alignments(executable)
@@ -255,8 +269,8 @@ class TorchProgram:
         self._packed = tuple(at[name] for name in self._addressed.packs)
         if self._packed:
             keys = [self.lowered.inputs[number].index for number in self._packed]
-            self._packing = Packing(self._addressed, keys, self._packed_copies)
-            self._lock = self._packed_copies.lock
+            self._packing = Packing(self._addressed, keys, self._common.packed)
+            self._lock = self._common.packed.lock
 
     def __call__(self, args: Sequence[Any]) -> list[Any]:
         """Runs the program; the results of the graph, in order."""
@@ -272,7 +286,7 @@ class TorchProgram:
         addresses += map(_address, fresh)
         seed = None
         if self.lowered.has_seed:
-            seed = torch.empty((), dtype=torch.int64, device=self._device).random_()
+            seed = self._common.seeds.draw(self._device)
             addresses.append(seed.data_ptr())
         stream = current_stream(self._device)
         if self._packing is not None:

@@ -167,7 +167,14 @@ def test_an_unknown_option() -> None:
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("fallback", "no"), ("threads", 0), ("max_programs", 0), ("memory_budget", 2), ("static_outputs", 1)],
+    [
+        ("fallback", "no"),
+        ("threads", 0),
+        ("max_programs", 0),
+        ("memory_budget", 2),
+        ("static_outputs", 1),
+        ("seed", -1),
+    ],
 )
 def test_a_value_that_is_not_legal(option: str, value: Any) -> None:
     message = _refused(lambda x: x * 2, random(3), **{option: value})

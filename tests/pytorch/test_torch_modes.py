@@ -118,6 +118,23 @@ def test_checkpoints() -> None:
     assert_same(x.grad, peer.grad, 1e-9)
 
 
+def test_dropout_with_a_seed_of_its_own() -> None:
+    """Neither reads PyTorch's generator nor moves it; a second compile begins at the same numbers."""
+    x = torch.ones(40, 50)
+    runs: list[list[Tensor]] = []
+    torch.manual_seed(1)
+    state = torch.get_rng_state()
+    for seed in (5, 5, 6):
+        ours = compiled(lambda x: F.dropout(x, 0.5), seed=seed)
+        runs.append([ours(x) for _ in range(3)])
+        torch._dynamo.reset()
+    assert torch.equal(torch.get_rng_state(), state)
+    assert_same(runs[0], runs[1])
+    flat = [each for run in (runs[0], runs[2]) for each in run]
+    assert all(not torch.equal(one, other) for i, one in enumerate(flat) for other in flat[:i])
+    assert abs(float(torch.stack(flat).eq(0).double().mean()) - 0.5) < 0.02  # 4 standard deviations
+
+
 def test_dropout_follows_the_seed() -> None:
     ours = compiled(lambda x: F.dropout(x, 0.25))
     x = torch.ones(40, 50)
