@@ -40,7 +40,8 @@ ATTENTION, MATH = "attention", "math"
 """A family, and the name in it that asks for the ops one by one, in no kernel of their own."""
 ROW_MAJOR = "row_major"
 CHANNELS_LAST = "channels_last"
-LAYOUTS = (ROW_MAJOR, CHANNELS_LAST)
+PITCHED = "pitched"
+LAYOUTS = (ROW_MAJOR, CHANNELS_LAST, PITCHED)
 EVERY_VALUE = "*"
 """Key of `layouts` that speaks of all values which have no key of their own."""
 
@@ -97,7 +98,8 @@ class KernelPolicy(Section):
         groups: Ids of ops that form one group each; a list of one keeps that op alone.
         layouts: Id of a group, or `*` for all that are not named, to how its results of three to five dimensions lie
             between it and its readers: `row_major`, or `channels_last` with the second dimension innermost. `*` asks
-            where kernels take it.
+            where kernels take it. `pitched` has every row of a matrix of a product begin at a multiple of what kernels
+            copy at once.
         measurements: Which times of a tuning table count: `cold`, with nothing in the device's cache, or `warm`.
 
     Raises:
@@ -212,6 +214,16 @@ class KernelPolicy(Section):
             if key != EVERY_VALUE and key not in groups:
                 raise PolicyError(
                     f"layouts.{key}: no group of that name has results that may lie either way; "
+                    f"{suggest(key, groups, 'these have')}"
+                )
+
+    def check_pitch_keys(self, groups: Collection[str]) -> None:
+        """Raises PolicyError, naming the path, for a key of `layouts` that is to be pitched and is no group whose rows
+        may be apart."""
+        for key, layout in self.layouts.items():
+            if layout == PITCHED and key != EVERY_VALUE and key not in groups:
+                raise PolicyError(
+                    f"layouts.{key}: no group of that name has results whose rows may be pitched; "
                     f"{suggest(key, groups, 'these have')}"
                 )
 

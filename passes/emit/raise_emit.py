@@ -371,6 +371,13 @@ class _Raiser:
         else:
             self.block.add_op(op)
 
+    def _drop_gaps(self) -> None:
+        """Takes out gaps between rows, which nobody reads: `select-pitches` writes them again."""
+        for op in reversed(list(self.block.ops)):
+            is_unread = isinstance(op, logical.ConcatOp | logical.ConstantOp) and not op.results[0].uses
+            if is_unread:
+                self.block.erase_op(op)
+
     def _finish(self) -> func.FuncOp:
         results: list[SSAValue] = []
         entries: list[DictionaryAttr] = []
@@ -387,6 +394,7 @@ class _Raiser:
         for op in self.joined:
             if not op.result.uses:
                 self.block.erase_op(op)
+        self._drop_gaps()
         types = FunctionType.from_lists([a.type for a in self.block.args], [r.type for r in results])
         return func.FuncOp(
             self.program.sym_name.data,

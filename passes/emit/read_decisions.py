@@ -20,9 +20,11 @@ from aicf.dialects.kinds import KINDS
 from aicf.passes.analysis.accesses import region_of
 from aicf.passes.bodies.workload import body_of
 from aicf.passes.layout.layout_graph import lies_last, multiplies
+from aicf.passes.layout.select_pitches import GAP
+from aicf.passes.support.identity import derived_id
 from aicf.passes.support.policy import execution_of, policy_of, without_bucket
 from aicf.passes.support.programs import programs
-from aicf.policies.kernel_policy import CHANNELS_LAST, EVERY_VALUE, EXPECTED_US, ROW_MAJOR
+from aicf.policies.kernel_policy import CHANNELS_LAST, EVERY_VALUE, EXPECTED_US, PITCHED, ROW_MAJOR
 from aicf.policies.policy import Policy
 
 _OWN_ENTRIES = ("version", "determinism")
@@ -90,11 +92,15 @@ def _has_other_name(instruction: ResolvedOp) -> bool:
 
 
 def _layouts(module: ModuleOp) -> dict[str, str]:
-    """The instructions that write channels-last, and that all others do not; nothing where none could."""
+    """The instructions that write channels-last, or rows with gaps, and that all others do not; nothing where none
+    could."""
     table, last, could = symbols(module), dict[str, str](), False
     for program in programs(module):
+        names = {op.instruction.data for op in program.instructions}
         for op in program.instructions if program.sym_name.data != PREPARE else ():
             could |= KINDS[op.kind.data].is_windowed
+            if derived_id(op.instruction.data, GAP) in names:
+                last[op.instruction.data] = PITCHED
             body = body_of(op, table)
             if body is not None and not multiplies(body.body.block) and any(map(_is_written_last, op.outs)):
                 last[op.instruction.data] = CHANNELS_LAST

@@ -161,7 +161,7 @@ class LayoutGraph:
 
 def _free_results(group: GroupOp) -> Iterator[OpResult]:
     """The results whose order in memory is nobody's business but that of the groups which give and read them."""
-    if group.kernel is not None or multiplies(group.body.block) or _updates(group):
+    if multiplies(group.body.block) or not is_free_to_move(group):
         return
     for result in group.results:
         shape = tensor_info(result.type).shape
@@ -171,9 +171,13 @@ def _free_results(group: GroupOp) -> Iterator[OpResult]:
 
 def _is_free(value: SSAValue) -> bool:
     readers: list[Operation] = [use.operation for use in value.uses]
-    return bool(readers) and all(
-        isinstance(op, GroupOp) and op.kernel is None and not _updates(op) for op in readers
-    )
+    return bool(readers) and all(isinstance(op, GroupOp) and is_free_to_move(op) for op in readers)
+
+
+def is_free_to_move(group: GroupOp) -> bool:
+    """Whether what a group reads and writes may lie otherwise: no kernel is chosen for it yet, and it updates nothing
+    in place."""
+    return group.kernel is None and not _updates(group)
 
 
 def multiplies(body: Block) -> bool:

@@ -23,7 +23,7 @@ from aicf.passes.layout.search import LEAST_GAIN, LEAST_GAIN_US, Found, LayoutSe
 from aicf.passes.support.ledger import microseconds, record_decision
 from aicf.passes.support.policy import policy_of, with_stems, without_bucket
 from aicf.passes.support.works_on import GROUPS
-from aicf.policies.kernel_policy import BATCH_INVARIANT, CHANNELS_LAST, EVERY_VALUE, ROW_MAJOR
+from aicf.policies.kernel_policy import BATCH_INVARIANT, CHANNELS_LAST, EVERY_VALUE, PITCHED, ROW_MAJOR
 
 _TOLD = 8
 """How many values that no kernel takes channels-last have the reason in the ledger."""
@@ -56,7 +56,11 @@ class SelectLayoutsPass(ModulePass):
             for context in fusion_contexts(op, target, grouped=True)
             if context.function.sym_name.data != PREPARE  # it runs once
         ]
-        policy_of(op).check_layout_keys(with_stems(id_ for each in deciding for id_ in each.candidates))
+        policy = policy_of(op)
+        pitched = [
+            id_ for id_, layout in policy.layouts.items() if layout == PITCHED
+        ]  # select-pitches checks these
+        policy.check_layout_keys({*with_stems(id_ for each in deciding for id_ in each.candidates), *pitched})
         for each in deciding:
             each.run()
 
@@ -95,6 +99,8 @@ class _Deciding:
             if (said := self._said_of(producer)) is not None
         }
         everything = self.context.policy.layouts.get(EVERY_VALUE)
+        if everything == PITCHED:
+            everything = None
         if everything is None and self.context.policy.determinism == BATCH_INVARIANT:
             everything = ROW_MAJOR
         search = LayoutSearch(
@@ -112,7 +118,8 @@ class _Deciding:
 
     def _said_of(self, producer: GroupOp) -> str | None:
         layouts, id_ = self.context.policy.layouts, producer.id.data
-        return layouts.get(id_, layouts.get(without_bucket(id_)))
+        said = layouts.get(id_, layouts.get(without_bucket(id_)))
+        return ROW_MAJOR if said == PITCHED else said
 
     def _check_legal(self, search: LayoutSearch) -> None:
         """Raises PolicyError if kernels do not take what the policy names."""

@@ -49,6 +49,7 @@ from aicf.dialects.types import element_of, tensor_info
 from aicf.passes.bodies.views import View
 from aicf.passes.logical.iotas import ReshapeOfIotas, ViewOfIota
 from aicf.passes.logical.pads import TakePadIn
+from aicf.passes.logical.reshaped_casts import NarrowBeforeReshape, WidenAfterReshape
 from aicf.passes.support.greedy import PatternTable, apply_patterns
 from aicf.passes.support.identity import (
     derived_id,
@@ -290,13 +291,14 @@ PATTERNS: PatternTable = {
         ReshapeOfIotas(),
         MergeReshapes(),
         TransposeBetweenReshapes(),
+        WidenAfterReshape(),
     ),
     TransposeOp: (ViewOfIota(), RemoveIdentityTranspose(), MergeTransposes()),
     BroadcastOp: (RemoveIdentity(), ViewOfIota(), BroadcastToReshape(), MergeBroadcasts()),
     SliceOp: (RemoveIdentity(), SliceOfConcat(), SliceOfBroadcast()),
     ConcatOp: (RemoveIdentity(), MergeConcats()),
     WindowOp: (WindowToReshape(),),
-    CastOp: (RemoveIdentity(),),
+    CastOp: (RemoveIdentity(), NarrowBeforeReshape()),
     GatherOp: (GatherOfConstant(),),
     ConvOp: (TakePadIn(),),
     MaxPoolOp: (TakePadIn(),),

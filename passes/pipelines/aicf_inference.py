@@ -25,6 +25,7 @@ from aicf.passes.kernels.select_kernels import SelectKernelsPass
 from aicf.passes.layout.elide_concats import ElideConcatsPass
 from aicf.passes.layout.materialize_views import MaterializeViewsPass
 from aicf.passes.layout.select_layouts import SelectLayoutsPass
+from aicf.passes.layout.select_pitches import SelectPitchesPass
 from aicf.passes.legalize.legalize_for_target import LegalizeForTargetPass
 from aicf.passes.legalize.lower_logical import LowerLogicalPass
 from aicf.passes.legalize.narrow_products import NarrowProductsPass
@@ -185,6 +186,7 @@ def decision_passes(tuning: str = "", extend: Extend = nothing) -> tuple[ModuleP
         ElideConcatsPass(),
         *extend("grouped"),
         SelectLayoutsPass(),
+        SelectPitchesPass(),
         SelectKernelsPass(tuning),
         GenerateKernelsPass(),
         LowerToEmitPass(),

@@ -112,9 +112,8 @@ def _free(root: SSAValue, held: Collection[SSAValue], live: LiveBytes, price: Pr
     if not all(op.has_trait(logical.Elementwise) for op in ops):
         return None
     read = [each for each in sources if not (isinstance(each, OpResult) and is_rematerializable(each.op))]
-    if sum(byte_count(source.type) for source in read) > byte_count(root.type):
-        return None
-    if not live.reads_in_registers(root, held):
+    size, least = byte_count(root.type), sum(byte_count(source.type) for source in read)
+    if least > size or (least == size and not live.reads_in_registers(root, held)):
         return None
     if ops and price(ops) > ARITHMETIC * min(price([op]) for op in ops):
         return None

@@ -52,6 +52,9 @@ class Kernel(ABC, Generic[Schedule]):
     """Rank that breaks ties: lower is simpler."""
     determinism: str = "bitwise"
     """`bitwise` (the same bits always) or `unordered`."""
+    row_bytes: int = 1
+    """What it copies at once: it runs, or runs best, where every row of a matrix begins at a multiple of so many bytes.
+    A power of 2, of at least the bytes of an element if it is not 1."""
     codec: RecordCodec[Schedule]
     """Of its decisions, where all of them are entries of the record; others override `read`."""
     device_fields: Mapping[str, Attribute] = MappingProxyType({})

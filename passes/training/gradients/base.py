@@ -12,7 +12,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from aicf.dialects import logical
 from aicf.dialects.dims import Size
 from aicf.dialects.logical import LogicalOp
-from aicf.dialects.types import element_of, tensor_info
+from aicf.dialects.types import byte_count, element_of, tensor_info
 from aicf.passes.support.identity import IdTable, name_after
 from aicf.passes.support.writing import OpWriter
 from aicf.semantics import composite_element
@@ -33,15 +33,26 @@ class Tape:
         return new.result
 
     def saved(self, value: SSAValue) -> SSAValue:
-        """A value of the forward part as the backward part reads it: marked, unless it is an argument or constant."""
+        """A value of the forward part as the backward part reads it: marked, unless it is an argument or constant.
+
+        What is a cast to more bytes is cast again: its operand is what is kept.
+        """
         if not isinstance(value, OpResult) or isinstance(value.op, logical.ConstantOp):
             return value
+        if value not in self._saves and is_widening(value.op):
+            cast = logical.CastOp(self.saved(value.op.operands[0]), element_of(value.type))
+            self._saves[value] = self.write(cast, "again", value.op)
         if value not in self._saves:
             save = logical.SaveOp(value)
             name_after(save, value.op, "save", self._ids)
             Rewriter.insert_op(save, InsertPoint.after(value.op))
             self._saves[value] = save.result
         return self._saves[value]
+
+
+def is_widening(op: Operation) -> bool:
+    """Whether an op casts to elements of more bytes."""
+    return isinstance(op, logical.CastOp) and byte_count(op.result.type) > byte_count(op.operand.type)
 
 
 class Adjoint(OpWriter):

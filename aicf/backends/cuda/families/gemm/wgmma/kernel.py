@@ -138,6 +138,7 @@ class WgmmaKernel(CudaKernel[Spec]):
     id = "cuda.gemm_wgmma"
     library = "wgmma"
     simplicity = 4
+    row_bytes = 16
     kinds = KINDS
     codec = _CODEC
 
