@@ -24,7 +24,7 @@ from aicf.frontends.exported_program import ExportedProgram
 from aicf.frontends.torch.decompositions import of_export
 from aicf.frontends.torch.element_types import name_of
 from aicf.frontends.torch.lowering import SEED, lower_graph
-from aicf.frontends.torch.nodes import is_tensor
+from aicf.frontends.torch.nodes import check_ops, is_tensor
 from aicf.frontends.torch.program import Computed, Lowered, Roles
 from aicf.frontends.torch.sizes import expression_of, symbols_of
 
@@ -255,8 +255,9 @@ def roles_of(program: Any, prefix: str = "") -> Roles:
         prefix: Of the names of weights, which is left out.
 
     Raises:
-        UnsupportedOp: one is no tensor and no number.
+        UnsupportedOp: one is no tensor and no number, or an op has no counterpart, which some arguments come with.
     """
+    check_ops(program.graph)
     signature = program.graph_signature
     names: dict[int, str] = {}
     by_target: dict[str, int] = {}
