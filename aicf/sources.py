@@ -146,7 +146,7 @@ def read_model(
         kind = type(model).__name__
         raise InvalidIR(
             f"a model is a path, program text, a module, a builder graph, an ONNX model or an exported program of "
-            f"PyTorch, not {kind}"
+            f"PyTorch, not {kind}{_EXPORT if _is_torch_module(model) else ''}"
         )
     path = path_from(model, InvalidIR, "the model's path")
     if path.suffix == ".onnx":
@@ -202,7 +202,7 @@ def exported_model(model: object) -> ExportedModel | None:
     if is_exported(model):
         from aicf.frontends.torch.exported import ExportedModel
 
-        return ExportedModel(cast(ExportedProgram, model), "model")
+        return ExportedModel(cast(ExportedProgram, model), "model", is_shared=True)
     if not isinstance(model, str | Path) or (isinstance(model, str) and _is_text(model)):
         return None
     path = path_from(model, InvalidIR, "the model's path")
@@ -227,12 +227,19 @@ def _read_pt2(path: Path) -> ExportedModel:
         raise BackendUnavailable(
             f"programs of torch.export are read by PyTorch, which is missing: {install('torch')}"
         ) from error
-    return ExportedModel(program, path.stem)
+    return ExportedModel(program, path.stem, is_shared=False)
 
 
 def _is_proto(model: Model) -> TypeIs[ModelProto]:
     """Whether it is package `onnx`'s, which is imported already if it is."""
     return type(model).__name__ == "ModelProto"
+
+
+_EXPORT = "; export it with torch.export.export(model, args)"
+
+
+def _is_torch_module(model: object) -> bool:
+    return any(kind.__module__ == "torch.nn.modules.module" for kind in type(model).__mro__)
 
 
 def _is_text(model: str) -> bool:

@@ -24,7 +24,7 @@ from aicf.frontends.exported_program import ExportedProgram
 from aicf.frontends.torch.decompositions import of_export
 from aicf.frontends.torch.element_types import name_of
 from aicf.frontends.torch.lowering import SEED, lower_graph
-from aicf.frontends.torch.nodes import check_ops, is_tensor
+from aicf.frontends.torch.nodes import LEAVE_OUT, check_ops, is_tensor
 from aicf.frontends.torch.program import Computed, Lowered, Roles
 from aicf.frontends.torch.sizes import expression_of, symbols_of
 
@@ -73,6 +73,7 @@ class ExportedModel:
     Args:
         program: A `torch.export.ExportedProgram`.
         name: Of the model.
+        is_shared: Whether others have its tensors, and may change them later: weights are copies then.
 
     Attributes:
         weights: Values of parameters, buffers and constants, by the names that PyTorch has for them.
@@ -81,14 +82,14 @@ class ExportedModel:
         UnsupportedOp: an argument or a result has no counterpart.
     """
 
-    def __init__(self, program: ExportedProgram, name: str) -> None:
+    def __init__(self, program: ExportedProgram, name: str, *, is_shared: bool) -> None:
         functional = program.run_decompositions(of_export())
         self.name = name
         self._graph = functional.graph
         self._symbols = _symbols(self._graph)
         self._ranges = _ranges(functional)
         self._roles = roles_of(functional)
-        self.weights: Mapping[str, NDArray[Any]] = _weights(functional)
+        self.weights: Mapping[str, NDArray[Any]] = _weights(functional, is_shared)
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -257,7 +258,7 @@ def roles_of(program: Any, prefix: str = "") -> Roles:
     Raises:
         UnsupportedOp: one is no tensor and no number, or an op has no counterpart, which some arguments come with.
     """
-    check_ops(program.graph)
+    check_ops(program.graph, LEAVE_OUT)
     signature = program.graph_signature
     names: dict[int, str] = {}
     by_target: dict[str, int] = {}
@@ -298,12 +299,16 @@ def _result_names(program: Any, count: int) -> dict[int, str]:
     return {count - len(keys) + index: str(key) for index, key in enumerate(keys)}
 
 
-def _weights(program: Any) -> dict[str, NDArray[Any]]:
+def _weights(program: Any, is_shared: bool) -> dict[str, NDArray[Any]]:
     values = {**program.state_dict, **program.constants}
     found: dict[str, NDArray[Any]] = {}
     for spec in program.graph_signature.input_specs:
-        if spec.kind.name in _WEIGHTS and spec.target in values:
-            found[spec.target] = _array(values[spec.target])
+        value = values.get(spec.target) if spec.kind.name in _WEIGHTS else None
+        if (
+            value is not None and value.device.type != "meta"
+        ):  # which has no elements: they are given with the model
+            array = _array(value)
+            found[spec.target] = array.copy() if is_shared else array
     return found
 
 

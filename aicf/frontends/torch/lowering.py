@@ -440,7 +440,7 @@ class _Walk:
             if type(result).__name__ != "Node":
                 outputs.append(NoTensor(number_of(result, self._bindings)))
                 continue
-            if result not in written:
+            if result not in written or self._roles.is_alone:  # which has each result under its own name
                 written[result] = self._output(index, result)
             outputs.append(written[result])
         return outputs
