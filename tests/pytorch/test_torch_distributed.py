@@ -24,17 +24,27 @@ pytestmark = [
 ]
 
 
+class _Block(nn.Module):
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(inputs, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """A layer."""
+        return torch.tanh(self.layer(x))
+
+
 class _Own(nn.Module):
-    """Of a class of the user: TorchDynamo does not compile PyTorch's own classes under DDP."""
+    """Of classes of the user: TorchDynamo does not compile the methods of PyTorch's own."""
 
     def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(1)
-        self.layers = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)).double()
+        self.blocks = nn.Sequential(_Block(4, 8), _Block(8, 2)).double()
 
     def forward(self, x: Tensor) -> Tensor:
         """See above."""
-        return self.layers(x) * 2
+        return self.blocks(x) * 2
 
 
 @pytest.fixture(autouse=True)
@@ -80,10 +90,9 @@ def test_a_compiled_module_is_distributed() -> None:
 def test_modules_compile_themselves_and_are_sharded() -> None:
     model = _Own()
     theirs, mesh = copy.deepcopy(model), init_device_mesh("cpu", (1,))
-    for layer in (model.layers[0], model.layers[2]):
-        layer.compile(backend=aicf_backend)
-        fully_shard(layer, mesh=mesh)
-    model.compile(backend=aicf_backend)
+    for block in model.blocks:
+        block.compile(backend=aicf_backend)
+        fully_shard(block, mesh=mesh)
     fully_shard(model, mesh=mesh)
     _assert_three_steps(model, model, theirs)
     state = {name: value.full_tensor() for name, value in model.state_dict().items()}
@@ -95,5 +104,7 @@ def test_a_step_refuses_shards() -> None:
     fully_shard(model, mesh=init_device_mesh("cpu", (1,)))
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     step = aicf.pytorch.train_step(model, nn.functional.mse_loss, optimizer)
-    with pytest.raises(InvalidIR, match="'layers.0.weight' is a DTensor, .*torch.compile, which traces into"):
+    with pytest.raises(
+        InvalidIR, match="'blocks.0.layer.weight' is a DTensor, .*torch.compile, which traces into"
+    ):
         step(random(3, 4), random(3, 2))
