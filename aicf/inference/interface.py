@@ -75,6 +75,7 @@ class Interface:
 
     Attributes:
         known: Those values, by name.
+        given: Sizes of dimensions that the shapes of inputs do not tell.
         followed: Indices of the inputs that programs are made for the values of, in order.
     """
 
@@ -92,6 +93,7 @@ class Interface:
         self._inputs = tuple(_Input(spec.name, spec.shape, spec.dtype) for spec in inputs)
         self._linear = dict(linear or {})
         self.known = dict(values or {})
+        self.given: Mapping[str, int] = {}
         self.followed: tuple[int, ...] = ()
         self.follow(self.known)
 
@@ -161,10 +163,12 @@ class Interface:
             for wanted, size in zip(spec.shape, shape, strict=True):
                 if isinstance(wanted, str):
                     self._bind(wanted, size, spec, bound)
-        if unknown := [name for name in self.dims if name not in bound]:
-            raise InputMismatch(f"no input has the dimension {unknown[0]}; give its size in dims=")
+        for name in self.dims:
+            if name not in bound and name not in self.given:
+                raise InputMismatch(f"no input has the dimension {name}; give one size of it in dims=")
         values = tuple((index, _value_text(self._inputs[index], arguments[index])) for index in self.followed)
-        return Bucket(tuple(bound[name][0] for name in self.dims), values)
+        sizes = tuple(bound[name][0] if name in bound else self.given[name] for name in self.dims)
+        return Bucket(sizes, values)
 
     def follow(self, names: Iterable[str]) -> None:
         """From now on programs are made for the values of these inputs too."""

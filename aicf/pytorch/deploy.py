@@ -114,7 +114,7 @@ class Deployed:
         """One run.
 
         Raises:
-            InputMismatch: no program is for these inputs, or weights were cast, resized or turned since they were loaded.
+            InputMismatch: no program is for these inputs, or weights were cast, resized or turned since the load.
         """
         if forms_of(self._tensors) != self._forms:
             raise InputMismatch(

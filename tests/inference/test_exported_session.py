@@ -193,6 +193,29 @@ def test_a_size_that_only_others_follow_from() -> None:
             session.run([rows(3, 4)])
 
 
+class Scaled(nn.Module):
+    def forward(self, x: Any, factor: int, unread: Any) -> Any:
+        """A number is an input too, and one input is of a type that AICF has not."""
+        return x * factor + x.shape[0]
+
+
+def test_a_number_that_is_an_input_is_a_size() -> None:
+    given = torch.from_numpy(rows(4, 3)), 5, torch.ones(2, dtype=torch.complex64)
+    sizes = ({0: Dim("batch")}, Dim.DYNAMIC, None)
+    program = torch.export.export(Scaled(), given, dynamic_shapes=sizes)
+    with pytest.raises(PolicyError, match=r"unbound symbolic dimensions: batch, (s\d+); ") as caught:
+        aicf.compile(program)
+    name = str(caught.value).partition("batch, ")[2].partition(";")[0]
+    with InferenceSession(program, dims={name: 7}) as session:
+        assert [spec.name for spec in session.input_info] == ["x"]
+        for count in (4, 2):
+            (found,) = session.run([rows(count, 3)]).values()
+            np.testing.assert_allclose(found, rows(count, 3) * 7 + count, rtol=1e-6)
+    said = f"no input has the dimension {name}; give one size of it in dims="
+    with InferenceSession(program) as session, pytest.raises(InputMismatch, match=said):
+        session.run([rows(4, 3)])
+
+
 class Memory(nn.Module):
     """Attention over all positions so far, whose keys and values are in buffers."""
 

@@ -140,7 +140,8 @@ class ExportedModel:
             for index, node in enumerate(_placeholders(self._graph))
             if index not in self._roles.params
             and index not in self._roles.updates
-            and is_tensor(node.meta.get("val"))
+            and is_tensor(fake := node.meta.get("val"))
+            and name_of(fake.dtype) is not None  # of another type it is one that nothing reads
         ]
         (results,) = self._graph.output_node().args
         outputs = [
@@ -206,7 +207,7 @@ def _symbols(graph: Any) -> dict[str, str]:
     found: dict[str, str] = {}
     for node in _placeholders(graph):
         fake = node.meta.get("val")
-        for size in getattr(fake, "shape", ()):
+        for size in getattr(fake, "shape", (fake,)):  # of a tensor, or a number that is an input
             for symbol in sorted(symbols_of(size) - set(found.values())):
                 found[_given_name(fake, symbol) or symbol] = symbol
     return found

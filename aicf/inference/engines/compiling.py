@@ -247,6 +247,7 @@ class CompilingEngine:
         self.interface = interface
         self._dims, self._values = dims, values
         self._sizes = parse_dims(dims)
+        interface.given = {name: sizes[0] for name, sizes in self._sizes.items() if len(sizes) == 1}
         if unknown := [name for name in self._sizes if name not in self.interface.dims]:
             listed = ", ".join(self.interface.dims) or "none"
             raise PolicyError(
