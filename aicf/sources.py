@@ -37,6 +37,8 @@ from aicf.runtime.tensors import Array
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+    from aicf.frontends.torch.exported import ExportedModel
+
 Model: TypeAlias = "str | Path | ModuleOp | Graph | bytes | ModelProto | ExportedProgram"
 """A path, program text, a module, a finished graph of the builder, an ONNX model (its bytes or package `onnx`'s), or
 what `torch.export.export` gives."""
@@ -131,8 +133,8 @@ def read_model(
     """
     if isinstance(model, bytes) or _is_proto(model):
         return _read_onnx(model, training, given, untie)
-    if is_exported(model):
-        return _read_exported(cast(ExportedProgram, model), "model", dims)
+    if (exported := exported_model(model)) is not None:
+        return source_of(exported, dims)
     if isinstance(model, ModuleOp | Graph):
         module = model.module() if isinstance(model, Graph) else model.clone()
         verify_module(module)
@@ -143,13 +145,12 @@ def read_model(
     if not isinstance(model, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance]
         kind = type(model).__name__
         raise InvalidIR(
-            f"a model is a path, program text, a module, a builder graph or an ONNX model, not {kind}"
+            f"a model is a path, program text, a module, a builder graph, an ONNX model or an exported program of "
+            f"PyTorch, not {kind}{_EXPORT if _is_torch_module(model) else ''}"
         )
     path = path_from(model, InvalidIR, "the model's path")
     if path.suffix == ".onnx":
         return _read_onnx(path, training, given, untie)
-    if path.suffix == ".pt2":
-        return _read_pt2(path, dims)
     if path.suffix != ".mlir":
         raise InvalidIR(
             f"unknown model file type '{path.suffix}'; known: .mlir, .onnx, .pt2", location=str(path)
@@ -191,30 +192,54 @@ def _read_onnx(
     return Source(**vars(found), path=path)
 
 
-def _read_exported(model: ExportedProgram, name: str, dims: str) -> Source:
-    from aicf.frontends.torch.exported import read_exported
+def exported_model(model: object) -> ExportedModel | None:
+    """An exported program of PyTorch, or that of a `.pt2` file; None if a model is of another kind.
+
+    Raises:
+        InvalidIR: the file cannot be read.
+        BackendUnavailable: PyTorch is not installed.
+    """
+    if is_exported(model):
+        from aicf.frontends.torch.exported import ExportedModel
+
+        return ExportedModel(cast(ExportedProgram, model), "model", is_shared=True)
+    if not isinstance(model, str | Path) or (isinstance(model, str) and _is_text(model)):
+        return None
+    path = path_from(model, InvalidIR, "the model's path")
+    return _read_pt2(path) if path.suffix == ".pt2" else None
+
+
+def source_of(model: ExportedModel, dims: str) -> Source:
+    """An exported program for sizes of its symbolic dimensions. Raises as `ExportedModel.module`."""
     from aicf.passes.logical.specialize_shapes import parse_dims
 
-    found = read_exported(model, name, parse_dims(dims))
-    verify_module(found.module)
-    return Source(found.module, found.name, found.weights, has_sizes=True)
+    module = model.module(parse_dims(dims))
+    verify_module(module)
+    return Source(module, model.name, model.weights, has_sizes=True)
 
 
-def _read_pt2(path: Path, dims: str) -> Source:
+def _read_pt2(path: Path) -> ExportedModel:
     try:
-        from aicf.frontends.torch.exported import load_exported
+        from aicf.frontends.torch.exported import ExportedModel, load_exported
 
-        model = load_exported(path)
+        program = load_exported(path)
     except ModuleNotFoundError as error:
         raise BackendUnavailable(
             f"programs of torch.export are read by PyTorch, which is missing: {install('torch')}"
         ) from error
-    return _read_exported(model, path.stem, dims)
+    return ExportedModel(program, path.stem, is_shared=False)
 
 
 def _is_proto(model: Model) -> TypeIs[ModelProto]:
     """Whether it is package `onnx`'s, which is imported already if it is."""
     return type(model).__name__ == "ModelProto"
+
+
+_EXPORT = "; export it with torch.export.export(model, args)"
+
+
+def _is_torch_module(model: object) -> bool:
+    return any(kind.__module__ == "torch.nn.modules.module" for kind in type(model).__mro__)
 
 
 def _is_text(model: str) -> bool:

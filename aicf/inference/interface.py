@@ -46,6 +46,14 @@ class Bucket(NamedTuple):
         return {index for index, _ in self.values}
 
 
+class Linear(NamedTuple):
+    """A size that follows from one dimension: `factor * name + offset`."""
+
+    name: str
+    factor: int
+    offset: int
+
+
 @dataclass(frozen=True)
 class _Input:
     """An input as messages speak of it."""
@@ -63,9 +71,11 @@ class Interface:
         inputs, outputs: In order.
         dims: Names of the symbolic dimensions.
         values: Inputs whose values are known: calls need not give them.
+        linear: Of sizes in text that are no name alone, those that follow from one dimension.
 
     Attributes:
         known: Those values, by name.
+        given: Sizes of dimensions that the shapes of inputs do not tell.
         followed: Indices of the inputs that programs are made for the values of, in order.
     """
 
@@ -75,12 +85,15 @@ class Interface:
         outputs: Sequence[TensorSpec],
         dims: Sequence[str],
         values: Mapping[str, Array] | None = None,
+        linear: Mapping[str, Linear] | None = None,
     ) -> None:
         self.inputs, self.outputs, self.dims = tuple(inputs), tuple(outputs), tuple(dims)
         self.input_names = [spec.name for spec in inputs]
         self.output_names = [spec.name for spec in outputs]
         self._inputs = tuple(_Input(spec.name, spec.shape, spec.dtype) for spec in inputs)
+        self._linear = dict(linear or {})
         self.known = dict(values or {})
+        self.given: Mapping[str, int] = {}
         self.followed: tuple[int, ...] = ()
         self.follow(self.known)
 
@@ -148,12 +161,14 @@ class Interface:
             _check_fixed(spec, shape, dtype)
             _check_type(spec, shape, dtype)
             for wanted, size in zip(spec.shape, shape, strict=True):
-                if isinstance(wanted, str) and wanted in self.dims:
-                    self._bind(wanted, size, spec.name, bound)
-        if unknown := [name for name in self.dims if name not in bound]:
-            raise InputMismatch(f"no input has the dimension {unknown[0]}; give its size in dims=")
+                if isinstance(wanted, str):
+                    self._bind(wanted, size, spec, bound)
+        for name in self.dims:
+            if name not in bound and name not in self.given:
+                raise InputMismatch(f"no input has the dimension {name}; give one size of it in dims=")
         values = tuple((index, _value_text(self._inputs[index], arguments[index])) for index in self.followed)
-        return Bucket(tuple(bound[name][0] for name in self.dims), values)
+        sizes = tuple(bound[name][0] if name in bound else self.given[name] for name in self.dims)
+        return Bucket(sizes, values)
 
     def follow(self, names: Iterable[str]) -> None:
         """From now on programs are made for the values of these inputs too."""
@@ -176,11 +191,24 @@ class Interface:
         """The values in a bucket, by name."""
         return {self.input_names[index]: json.loads(text) for index, text in bucket.values}
 
-    def _bind(self, name: str, size: int, where: str, bound: dict[str, tuple[int, str]]) -> None:
-        known, first = bound.setdefault(name, (size, where))
-        if known != size:
+    def _bind(self, wanted: str, size: int, spec: _Input, bound: dict[str, tuple[int, str]]) -> None:
+        """Notes what a size says of a dimension: it is that dimension, or follows from it."""
+        if wanted in self.dims:
+            name, own = wanted, size
+        elif wanted in self._linear:
+            name, factor, offset = self._linear[wanted]
+            own, rest = divmod(size - offset, factor)
+            if rest:
+                raise InputMismatch(
+                    f"input '{spec.name}': {size} is no {wanted}, for any {name}; expected "
+                    f"{describe(spec.shape, spec.dtype)}"
+                )
+        else:
+            return
+        known, first = bound.setdefault(name, (own, spec.name))
+        if known != own:
             raise InputMismatch(
-                f"{name} is {known} in input '{first}', {size} in '{where}'; it is one size for the whole model"
+                f"{name} is {known} in input '{first}', {own} in '{spec.name}'; it is one size for the whole model"
             )
 
     def bucket_named(self, dims: Mapping[str, int]) -> Bucket:

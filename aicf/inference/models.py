@@ -1,19 +1,23 @@
-"""The interface of a model that is not compiled: what its text, or its ONNX graph, says of inputs and outputs."""
+"""The interface of a model that is not compiled: what its text, its ONNX graph or its exported program says of inputs
+and outputs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
+from aicf.dialects.dims import Poly, parse_size
 from aicf.dialects.logical import COUNTS_ATTR, NAME_ATTR, ROLE_ATTR
 from aicf.dialects.onnx import GraphOp
 from aicf.dialects.types import TensorInfo, element_named, tensor_info
 from aicf.inference.counting import OPEN
-from aicf.inference.interface import UNKNOWN, Interface
+from aicf.inference.interface import UNKNOWN, Interface, Linear
 from aicf.passes.logical.specialize_shapes import symbolic_names
 from aicf.passes.logical.to_evaluation import drawing_metas, trains
 from aicf.passes.onnx.values import bind_values, check_inputs, converted
@@ -21,6 +25,9 @@ from aicf.passes.support.interface import Result, argument_entry, results_of
 from aicf.runtime.executable import TensorSpec
 from aicf.runtime.tensors import Array
 from aicf.sources import Source
+
+if TYPE_CHECKING:
+    from aicf.frontends.torch.exported import ExportedModel
 
 
 def interface_of(source: Source, values: Mapping[str, Array], *, training: bool = False) -> Interface | None:
@@ -41,6 +48,35 @@ def interface_of(source: Source, values: Mapping[str, Array], *, training: bool 
         return _of_graph(model, source, values)
     unread = () if training or trains(model) else drawing_metas(model)
     return None if _keeps_state(model, unread) else _of_function(model)
+
+
+def exported_interface(model: ExportedModel, values: Mapping[str, Array]) -> Interface | None:
+    """The interface of an exported program of PyTorch; None if it keeps state, as `interface_of`.
+
+    Raises:
+        PolicyError: values are given, which only inputs of ONNX models are bound to.
+    """
+    check_inputs(values, [])
+    surface = model.surface()
+    if _keeps_state(surface.function, ()):
+        return None
+    inputs, outputs = ([TensorSpec(*each) for each in specs] for specs in (surface.inputs, surface.outputs))
+    return Interface(inputs, outputs, model.dims, linear=_linear(inputs))
+
+
+def _linear(inputs: Sequence[TensorSpec]) -> dict[str, Linear]:
+    """Those sizes of inputs that follow from one dimension, by their text."""
+    found: dict[str, Linear] = {}
+    for text in (size for spec in inputs for size in spec.shape if isinstance(size, str) and size != UNKNOWN):
+        size = parse_size(text)
+        if not isinstance(size, Poly) or len(size.names) != 1:
+            continue
+        (name,) = size.names
+        terms = dict(size.terms)
+        factor, offset = terms.pop((name,), 0), terms.pop((), 0)
+        if factor and not terms:
+            found[text] = Linear(name, factor, offset)
+    return found
 
 
 def _of_function(function: FuncOp) -> Interface:

@@ -45,8 +45,9 @@ class InferenceSession:
     """A model, ready to be run.
 
     Args:
-        model: What `aicf.compile` takes (the path of an `.onnx` or `.mlir` file, bytes of an ONNX model, program text,
-            a module, a builder graph), the path of an artifact, or a compiled model.
+        model: What `aicf.compile` takes (the path of an `.onnx`, `.pt2` or `.mlir` file, bytes of an ONNX model, what
+            `torch.export.export` gives, program text, a module, a builder graph), the path of an artifact, or a
+            compiled model.
         weights: Path of a `.safetensors` file, or arrays by name; None if the model has its own.
         device: `cpu`, `cuda`, `cuda:0` or `reference`; None is the model's own, else `cpu`.
         engine: The backend that runs programs on the device, with a level if that matters (`cpu:x86-64-v3`); None is

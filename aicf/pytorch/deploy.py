@@ -18,6 +18,7 @@ from aicf.inference.packing import ModelWeights
 from aicf.pytorch.compiling import current_stream, is_capturing
 from aicf.pytorch.options import read_options
 from aicf.pytorch.programs import Packed, Packing
+from aicf.pytorch.step_checks import forms_of, tensors_of
 from aicf.pytorch.tensors import host_view, stand_in, torch_dtype
 from aicf.runtime.capture_plan import CapturePlan
 from aicf.runtime.graph import Bind
@@ -72,17 +73,15 @@ def load(path: str | Path, module: nn.Module) -> Deployed:
     """The programs of a file that `save` wrote, on the parameters and buffers of a module.
 
     Args:
-        module: Of the class that was saved, in whatever state; what it has is read and updated where it is.
+        module: Of the class that was saved, in whatever state; what it has now is read and updated where it is.
+            Parameters that take their place later, as by `load_state_dict(assign=True)`, are not seen: load again.
 
     Raises:
         ArtifactError: the file cannot be read, or is for another kind of machine.
         InputMismatch: the module has not the tensors that the programs read.
     """
     path = path_from(path, ArtifactError, "the artifact")
-    tensors = {
-        **dict(module.named_parameters(remove_duplicate=False)),
-        **dict(module.named_buffers(remove_duplicate=False)),
-    }
+    tensors = tensors_of(module)
     weights = {name: _weight(tensor) for name, tensor in tensors.items()}
     return Deployed(load_program(path, weights, ModelWeights()), tensors)
 
@@ -107,10 +106,20 @@ class Deployed:
 
     def __init__(self, executable: CompiledModel, tensors: Mapping[str, Tensor]) -> None:
         self.executable, self._tensors = executable, tensors
+        self._forms = forms_of(tensors)
+        self._check_dense()
         self._programs = [_Program(executable, plan, tensors) for plan in executable.plan.programs]
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        """One run. Raises InputMismatch for inputs that no program is for."""
+        """One run.
+
+        Raises:
+            InputMismatch: no program is for these inputs, or weights were cast, resized or turned since the load.
+        """
+        if forms_of(self._tensors) != self._forms:
+            raise InputMismatch(
+                "parameters or buffers have another type, size or order than when the programs were loaded; load again"
+            )
         names = [spec.name for spec in self.executable.inputs]
         given = {**dict(zip(names, args, strict=False)), **named}
         if set(given) != set(names) or len(args) > len(names):
@@ -123,6 +132,14 @@ class Deployed:
                 return results[0] if len(results) == 1 else tuple(results)
         shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in given.items())
         raise InputMismatch(f"no program was saved for {shapes}; save it with these sizes in dims")
+
+    def _check_dense(self) -> None:
+        for name in {bind.name for bind in self.executable.plan.weights} & self._tensors.keys():
+            if not self._tensors[name].is_contiguous():
+                raise InputMismatch(
+                    f"'{name}' is not row-major in memory; make it so, as in p.data = p.data.contiguous(), and load "
+                    "again"
+                )
 
 
 class _Program:

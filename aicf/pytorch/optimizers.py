@@ -120,6 +120,10 @@ def state_of(optimizer: torch.optim.Optimizer, parameter: Tensor, update: Optimi
     for name in update.states:
         if not isinstance(state.get(name), Tensor):
             state[name] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
+        elif (
+            state[name].stride() != parameter.stride()
+        ):  # of a file, or of a parameter that lies otherwise since
+            state[name] = torch.empty_like(parameter, requires_grad=False).copy_(state[name])
     return {name: state[name] for name in update.states}
 
 

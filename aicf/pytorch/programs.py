@@ -249,7 +249,15 @@ class TorchProgram:
         self._fresh = tuple(
             _Fresh(each.tensor.shape, each.dense_strides, torch_dtype(each.tensor.dtype)) for each in computed
         )
-        self._makes = tuple(_make(output, computed, device) for output in lowered.outputs)
+        whole = _whole(lowered.outputs)
+        self._makes = tuple(
+            _make(
+                Computed(output.port) if index in whole and isinstance(output, View) else output,
+                computed,
+                device,
+            )
+            for index, output in enumerate(lowered.outputs)
+        )
         self._addressed = None if executable is None else executable.addressed()
         self._packing: Packing | None = None
         self._packed: tuple[int, ...] = ()
@@ -321,6 +329,17 @@ def _alignments(executable: CompiledModel | None) -> dict[str, int]:
     least = 16 if executable.native.place == "device" else 1
     binds = [bind for plan in executable.plan.programs for bind in plan.graph.binds]
     return {bind.name: max(bind.align or 1, least) for bind in binds}
+
+
+def _whole(outputs: Sequence[Output]) -> frozenset[int]:
+    """The results that are the tensor itself of which others are views: the first one that has all of it."""
+    found: dict[Port, int] = {}
+    for index, output in enumerate(outputs):
+        if not isinstance(output, View) or output.offset:
+            continue
+        if (output.shape, output.strides) == (output.port.tensor.shape, output.port.dense_strides):
+            found.setdefault(output.port, index)
+    return frozenset(found.values())
 
 
 def _make(output: Output, computed: Sequence[Port], device: torch.device) -> Make:

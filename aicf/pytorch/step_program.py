@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -49,11 +49,13 @@ class Model:
         lowered: The forward part with its loss.
         tensors: Parameters and buffers by the names that the program has for them; tied ones have several.
         first_input: The index of the placeholder of the first tensor of a batch.
+        trained: Names of parameters that the loss passes gradients back to.
     """
 
     lowered: Lowered
     tensors: Mapping[str, Tensor]
     first_input: int
+    trained: Collection[str]
 
 
 class _Writer:
@@ -67,6 +69,7 @@ class _Writer:
         self.graph = Graph(f"{function.sym_name.data}_step")
         self.weights: dict[str, Array] = {}
         self._by_tensor: dict[int, Value] = {}
+        self._trained = {id(model.tensors[name]) for name in model.trained}
 
     def write(self) -> tuple[ModuleOp, torch.dtype]:
         """The program, and the element type of the loss."""
@@ -123,8 +126,8 @@ class _Writer:
     def _update(self, name: str, tensor: Tensor, group: Group, loss: Value, rate: Value, now: Value) -> None:
         graph = self.graph
         parameter = self._by_tensor.get(id(tensor))
-        if parameter is None:
-            return  # nothing of the loss reads it: PyTorch leaves it as it is too
+        if parameter is None or id(tensor) not in self._trained:
+            return  # it gets no gradient: PyTorch leaves it as it is too
         gradient = graph.gradient(loss, parameter, name=f"{name}.grad")
         states = [
             self._state(f"{name}.{state}", parameter.shape, parameter.dtype) for state in self._states[name]
@@ -178,7 +181,10 @@ class StepProgram:
         self._rates = [_Rate(group, self.device) for group in groups]
         updated = [port.name for port in model.lowered.inputs if port.role == "state"]
         self._written = [model.tensors[name] for name in updated if name in model.tensors]
-        self._written += [parameter for group in groups for parameter in group.parameters]
+        passed = {id(model.tensors[name]) for name in model.trained}
+        self.trained = [each for group in groups for each in group.parameters if id(each) in passed]
+        """The parameters that it updates."""
+        self._written += self.trained
         self._inputs = [
             (port.name, Argument.of(port, _ALIGN))
             for port in model.lowered.inputs

@@ -8,8 +8,8 @@ scheduler changes rates without a new program.
 from __future__ import annotations
 
 import logging
+import threading
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, cast
@@ -20,13 +20,21 @@ from torch.utils._pytree import tree_flatten
 
 from aicf.compiled import CompiledModel
 from aicf.errors import InvalidIR
-from aicf.frontends.exported_program import ExportedProgram
 from aicf.frontends.torch import lower_graph
-from aicf.frontends.torch.decompositions import of_export
 from aicf.frontends.torch.exported import roles_of
 from aicf.pytorch.optimizers import Group, groups_of, state_of, steps_so_far
 from aicf.pytorch.options import TorchOptions, read_options
+from aicf.pytorch.step_checks import (
+    check_batch,
+    check_counts,
+    check_model,
+    check_trained,
+    forms_of,
+    restored,
+    tensors_of,
+)
 from aicf.pytorch.step_program import LOSS, Model, StepProgram
+from aicf.pytorch.step_tracing import reached, traced
 
 LossFunction: TypeAlias = Callable[[Any, Any], Tensor]
 LOGGER = logging.getLogger("aicf.pytorch")
@@ -38,7 +46,8 @@ class TrainStep:
     """One step of training, made by `train_step`.
 
     Calling it with a batch updates the module's parameters and buffers and the optimizer's states in place, and gives
-    the loss, a tensor of rank 0 that nothing waits for.
+    the loss, a tensor of rank 0 that nothing waits for. Threads take turns. A copy, also one by `pickle`, has copies of
+    the module and the optimizer, and compiles programs of its own.
     """
 
     def __init__(
@@ -51,6 +60,8 @@ class TrainStep:
         self.model, self.optimizer, self._loss, self._options = model, optimizer, loss, options
         self._programs: dict[Any, StepProgram] = {}
         self._count: Tensor | None = None
+        self._trained: Sequence[Tensor] = ()
+        self._turn = threading.RLock()
         self._hook_into(optimizer)
         self.steps = self._told = steps_so_far(optimizer)
 
@@ -62,17 +73,41 @@ class TrainStep:
             named: What the module takes by name.
         """
         values, spec = tree_flatten((batch, named))
-        groups = groups_of(self.optimizer, self._names())
-        key = (str(spec), *map(_form, values), *(group.key for group in groups), *self._modes())
-        program = self._programs.get(key)
-        if program is None:
-            program = self._programs[key] = self._made(batch, named, groups)
-        if self._count is None:
-            self._count = torch.full((), self.steps, dtype=torch.int64, device=program.device)
-        loss = program.run(values, groups, self._count)
-        self.steps += 1
-        vars(self.optimizer)["_opt_called"] = True  # schedules warn where it is not
-        return loss
+        check_batch(values)
+        with self._turn, torch.inference_mode(False):
+            groups = groups_of(self.optimizer, self._names())
+            form = (str(spec), *map(_form, values), *(group.key for group in groups), *self._modes())
+            key = (*form, *forms_of(tensors_of(self.model)))
+            program = self._programs.get(key)
+            if program is None or program.trained is not self._trained:
+                program = self._changed(key, program, lambda: self._made(batch, named, groups))
+            if self._count is None:
+                self._count = torch.full((), self.steps, dtype=torch.int64, device=program.device)
+            loss = program.run(values, groups, self._count)
+            self.steps += 1
+            vars(self.optimizer)["_opt_called"] = True  # schedules warn where it is not
+            return loss
+
+    def _changed(self, key: Any, program: StepProgram | None, make: Callable[[], StepProgram]) -> StepProgram:
+        """Another program than last time, made if need be; the least recently used one is the first."""
+        with restored(self.optimizer):
+            self._tell()
+            program = program or make()
+            check_counts(self.optimizer, program.trained, self.steps)
+        self._programs.pop(key, None)
+        self._programs[key] = program
+        if len(self._programs) > self._options.max_programs:
+            del self._programs[next(iter(self._programs))]
+        self._trained = program.trained
+        return program
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self._turn:
+            self._tell()
+            return {"made_of": (self.model, self._loss, self.optimizer, self._options)}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        TrainStep.__init__(self, *state["made_of"])
 
     @property
     def executables(self) -> list[CompiledModel]:
@@ -92,34 +127,30 @@ class TrainStep:
 
     def _made(self, batch: tuple[Any, ...], named: dict[str, Any], groups: Sequence[Group]) -> StepProgram:
         start = time.perf_counter()
-        module = _WithLoss(self.model, self._loss)
-        with warnings.catch_warnings():
-            # PyTorch's own copies of its trees, in each export.
-            warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\)")
-            exported = cast(ExportedProgram, torch.export.export(module, batch, named, strict=False))
-            functional = exported.run_decompositions(of_export())
+        check_model(self.model)
+        functional = traced(_WithLoss(self.model, self._loss), batch, named)
         roles = roles_of(functional, _OWN)
         shown = len(functional.graph_signature.output_specs) - 1
-        roles = replace(roles, results={shown: LOSS}, is_alone=False)
+        roles = replace(roles, results={shown: LOSS}, is_alone=False, is_differentiated=True)
         lowered = lower_graph(functional.graph, type(self.model).__name__, {}, roles)
         if lowered.module is None:
             raise InvalidIR("the loss depends on nothing; give a loss function of what the module gives")
-        tensors = {
-            **dict(self.model.named_parameters(remove_duplicate=False)),
-            **dict(self.model.named_buffers(remove_duplicate=False)),
-            **{name: value for name, value in functional.constants.items() if isinstance(value, Tensor)},
-        }
+        constants = {name: value for name, value in functional.constants.items() if isinstance(value, Tensor)}
+        tensors = {**tensors_of(self.model), **constants}
+        trained = {roles.names[index] for index in reached(functional, shown)} & tensors.keys()
+        check_trained(groups, [tensors[name] for name in trained])
         states = {
             name: state_of(self.optimizer, parameter, group.update)
             for group in groups
             for name, parameter in zip(group.names, group.parameters, strict=True)
+            if any(parameter is tensors[each] for each in trained)
         }
         first = min(
             index
             for index, spec in enumerate(functional.graph_signature.input_specs)
             if spec.kind.name == "USER_INPUT"
         )
-        program = StepProgram(Model(lowered, tensors, first), groups, states, self._options)
+        program = StepProgram(Model(lowered, tensors, first, trained), groups, states, self._options)
         LOGGER.info("%s: %s in %.2f s", program.executable.name, program.origin, time.perf_counter() - start)
         return program
 
@@ -140,13 +171,14 @@ class TrainStep:
 
     def _tell(self) -> None:
         if self._told != self.steps:
-            for state in self.optimizer.state.values():
-                if isinstance(count := state.get("step"), Tensor):
+            for parameter in self._trained:
+                if isinstance(count := self.optimizer.state.get(parameter, {}).get("step"), Tensor):
                     count.fill_(self.steps)
             self._told = self.steps
 
     def _ask(self) -> None:
         self.steps = self._told = steps_so_far(self.optimizer)
+        self._trained = ()
         if self._count is not None:
             self._count.fill_(self.steps)
 

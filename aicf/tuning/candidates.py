@@ -296,7 +296,9 @@ def prepare(model: Model, options: Options, variants: int, step: Step) -> Prepar
 
 def grouped(model: Model, options: Options, context: Context, step: Step) -> ModuleOp:
     """The model as `select-kernels` sees it."""
-    source = read_model(model, context)
+    source = read_model(model, context, dims=options.dims)
+    if source.has_sizes:
+        options = replace(options, dims="")
     if source.is_emit:
         raise PolicyError(
             "aicf tune takes logical IR; the groups of an emit program are gone: run raise-emit"

@@ -65,3 +65,22 @@ def test_loading_traces_and_compiles_nothing(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("aicf.compiler.build_native", refuse)
     x = torch.ones(5, 8)
     torch.testing.assert_close(aicf.pytorch.load(path, module)(x), module(x))
+
+
+def test_weights_that_no_longer_fit_are_refused(tmp_path: Path) -> None:
+    path, module, x = saved(tmp_path), network(), torch.randn(5, 8)
+    loaded = aicf.pytorch.load(path, module)
+    expected = loaded(x)
+    for change in (module.double, module.half):
+        change()
+        with pytest.raises(aicf.InputMismatch, match="another type, size or order than when .*; load again"):
+            loaded(x)
+    module.float()
+    torch.testing.assert_close(loaded(x), expected, rtol=1e-2, atol=1e-2)  # the halves had fewer digits
+    module[0].weight.data = module[0].weight.data.t().contiguous().t()
+    with pytest.raises(aicf.InputMismatch, match="another type, size or order"):
+        loaded(x)
+    with pytest.raises(aicf.InputMismatch, match="'0.weight' is not row-major in memory"):
+        aicf.pytorch.load(path, module)
+    module[0].weight.data = module[0].weight.data.contiguous()
+    torch.testing.assert_close(loaded(x), module(x))

@@ -35,7 +35,7 @@ def test_the_page_runs() -> None:
     names: dict[str, object] = {"__name__": "page"}
     text = (ROOT / "docs" / "pytorch.md").read_text("utf-8")
     examples = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(examples) == 5
+    assert len(examples) == 6
     for example in examples:
         exec(compile(example, "docs/pytorch.md", "exec"), names)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from torch._dynamo.exc import BackendCompilerFailed
 
 import aicf.pytorch
 from aicf.errors import AicfError
-from tests.support.pytorch_backend import assert_same, compiled, random
+from tests.support.pytorch_backend import assert_same, compiled, gradients, random
 
 pytestmark = [
     pytest.mark.peers,
@@ -224,18 +225,58 @@ def test_a_quantized_tensor() -> None:
         assert "\n" not in str(error.inner_exception)
 
 
-def test_distributed_data_parallel(tmp_path: Any) -> None:
-    """In a group of one process."""
-    distributed = torch.distributed
-    distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
-    try:
-        model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)).double()
-        wrapped = compiled(nn.parallel.DistributedDataParallel(model), fullgraph=False)
-        x = random(3, 4)
-        wrapped(x).square().sum().backward()
-        found = model[0].weight.grad.clone()
-        model.zero_grad()
-        model(x).square().sum().backward()
-        assert_same(found, model[0].weight.grad, 1e-9)
-    finally:
-        distributed.destroy_process_group()
+class _Unfinished(nn.Module):
+    """Statistics, and then perhaps an op without a counterpart."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.norm, self.is_finished = nn.Linear(4, 4), nn.BatchNorm1d(4), False
+
+    def forward(self, x: Tensor) -> Tensor:
+        """See above."""
+        y = self.norm(self.layer(x))
+        return y if self.is_finished else torch.geqrf(y)[0]
+
+
+def test_nothing_is_lost_where_a_graph_is_refused() -> None:
+    model, x = _Unfinished().double().train(), random(6, 4)
+    theirs = copy.deepcopy(model)
+    ours = compiled(model)
+    for _ in range(2):  # and it is refused again
+        with torch.no_grad(), pytest.raises((BackendCompilerFailed, AicfError), match="aten.geqrf"):
+            ours(x)
+        assert_same(model.state_dict(), theirs.state_dict())
+    with torch.no_grad():
+        assert_same(model(x), theirs(x))  # eager mode works
+    model.is_finished = theirs.is_finished = True
+    ours(x).square().sum().backward()
+    theirs(x).square().sum().backward()
+    assert_same(gradients(model), gradients(theirs), 1e-9)
+    assert_same(model.state_dict(), theirs.state_dict(), 1e-9)
+
+
+@pytest.mark.parametrize("has_gradients", [True, False])
+def test_nothing_is_lost_where_a_call_is_wrong(has_gradients: bool) -> None:
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8)).double().train()
+    theirs, x = copy.deepcopy(model), random(6, 4)
+    ours = compiled(model)
+    with torch.set_grad_enabled(has_gradients):
+        for wrong in (random(6, 5), random(6, 4).float(), random(6, 4).to("meta")):
+            with pytest.raises((RuntimeError, AicfError)):
+                ours(wrong)
+            assert_same(model.state_dict(), theirs.state_dict())
+        assert_same(ours(x), theirs(x), 1e-9)
+    assert_same(model.state_dict(), theirs.state_dict(), 1e-9)
+
+
+def test_a_module_without_data_is_filled_again() -> None:
+    model, x = nn.Linear(4, 4), random(2, 4, dtype=torch.float32)
+    ours, state = compiled(model), copy.deepcopy(model.state_dict())
+    with torch.no_grad():
+        expected = ours(x)
+        model.to("meta")
+        with pytest.raises(Exception, match="(?s)meta.*cpu|cpu.*meta"):
+            ours(x)
+        model.to_empty(device="cpu")
+        model.load_state_dict(state)
+        assert_same(ours(x), expected)

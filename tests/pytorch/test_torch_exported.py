@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -197,3 +198,112 @@ def test_a_program_that_computes_nothing() -> None:
 
     with pytest.raises(AicfError, match="computes nothing"):
         aicf.compile(torch.export.export(Own(), (X,)))
+
+
+# What is exported badly, or changes later
+
+
+class _Function(nn.Module):
+    """A function with a layer."""
+
+    def __init__(self, run: Callable[..., Any], layer: nn.Module | None = None) -> None:
+        super().__init__()
+        self.run, self.layer = run, layer
+
+    def forward(self, x: Tensor) -> Any:
+        """What the function gives."""
+        return self.run(self.layer, x)
+
+
+def _of(run: Callable[..., Any], x: Tensor, layer: nn.Module | None = None) -> Any:
+    return torch.export.export(_Function(run, layer), (x,), strict=False)
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "an item": (lambda: _of(lambda _, x: x * x.max().item(), X), "follows from elements of a tensor"),
+    "a size": (lambda: _of(lambda _, x: x[x > 0], X), "follows from elements of a tensor"),
+    "a write": (lambda: _of(lambda _, x: x.mul_(2), X.clone()), "user input mutation; return the new value"),
+    "sparse": (
+        lambda: _of(lambda _, x: x.to_dense() * 2, X.to_sparse()),
+        "op aten._to_dense.default is not supported .*; write it with other ops, or leave it outside of the model",
+    ),
+    "complex": (lambda: _of(lambda _, x: x.real * 2, torch.complex(X, X)), "is not supported|complex"),
+    "a module": (lambda: nn.Linear(2, 2), "not Linear; export it with torch.export.export"),
+    "a compiled module": (
+        lambda: torch.compile(nn.Linear(2, 2), backend="eager"),
+        "; export it with torch.export.export",
+    ),
+    "weights without data": (
+        lambda: _of(lambda layer, x: layer(x), X.to("meta"), nn.Linear(8, 3, device="meta").double()),
+        "missing weights layer.bias, layer.weight",
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Sparse:UserWarning")
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused_is_one_line(name: str) -> None:
+    make, said = REFUSED[name]
+    with pytest.raises(AicfError, match=said) as caught:
+        aicf.compile(make())
+    assert "\n" not in str(caught.value)
+
+
+def test_weights_of_a_program_without_data_are_given() -> None:
+    layer = nn.Linear(8, 3).double()
+    weights = {f"layer.{name}": value.detach().numpy() for name, value in layer.state_dict().items()}
+    empty = nn.Linear(8, 3, device="meta").double()
+    executable = aicf.compile(_of(lambda layer, x: layer(x), X.to("meta"), empty), weights)
+    np.testing.assert_allclose(executable(X.numpy()), layer(X).detach().numpy(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("features", [3, 256])
+def test_weights_that_change_later_are_not_its(features: int) -> None:
+    """Neither those that are packed nor those that are read as they are."""
+    layer = nn.Linear(8, features).double()
+    expected = layer(X).detach().numpy()
+    executable = aicf.compile(_of(lambda layer, x: layer(x), X, layer))
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.mul_(100)
+    np.testing.assert_allclose(executable(X.numpy()), expected, rtol=1e-9)
+
+
+def test_one_value_under_two_names() -> None:
+    def run(_: Any, x: Tensor) -> dict[str, Tensor]:
+        y = x * 2
+        return {"a": y, "b": y, "c": x, "d": x}
+
+    found = aicf.compile(_of(run, X)).run({"x": X.numpy()})
+    assert list(found) == ["a", "b", "c", "d"]
+    for name, value in run(None, X).items():
+        np.testing.assert_array_equal(found[name], value.numpy())
+
+
+WEIGHTS: dict[str, Callable[[], Tensor]] = {
+    "strided": lambda: random(3, 16)[:, ::2],
+    "expanded": lambda: random(1, 8).expand(3, 8),
+    "transposed": lambda: random(8, 3).t(),
+}
+
+
+@pytest.mark.parametrize("form", WEIGHTS)
+def test_weights_in_any_form(form: str) -> None:
+    layer = nn.Linear(8, 3).double()
+    layer.weight.data = WEIGHTS[form]()
+    executable = aicf.compile(_of(lambda layer, x: layer(x), X, layer))
+    np.testing.assert_allclose(executable(X.numpy()), layer(X).detach().numpy(), rtol=1e-9)
+
+
+def test_modes_inside_of_a_model() -> None:
+    def run(layer: Any, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            mean = layer(x).mean()
+        with torch.autocast("cpu", torch.bfloat16):
+            low = layer(x.float())
+        return low.double() + mean
+
+    layer = nn.Linear(8, 3)
+    executable = aicf.compile(_of(lambda layer, x: run(layer, x.float()), X, layer))
+    expected = run(layer, X.float()).detach().numpy()
+    np.testing.assert_allclose(executable(X.numpy()), expected, rtol=2e-2, atol=2e-2)

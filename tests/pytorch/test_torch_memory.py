@@ -318,3 +318,14 @@ def test_static_results_are_not_written_by_programs_of_other_sizes() -> None:
     first = ours(torch.ones(4))
     ours(torch.zeros(5))
     assert_same(first, torch.full((4,), 2.0))
+
+
+def test_a_result_that_is_kept_for_gradients_is_no_view() -> None:
+    """As in eager mode: hooks of FSDP warn of views, and what is written in place counts for gradients."""
+    x = random(3, 4).requires_grad_()
+    found = compiled(lambda x: torch.tanh(x * 2))(x)
+    assert not found._is_view()
+    with torch.no_grad():
+        found.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        found.sum().backward()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -259,6 +260,58 @@ def test_a_copy_of_a_compiled_module() -> None:
             parameter.zero_()
     assert_same(ours(x), expected)
     assert_same(other(x), torch.zeros(4, 8, dtype=torch.float64))
+
+
+def _reloaded(module: Any) -> Any:
+    file = io.BytesIO()
+    torch.save(module, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+COPIES: dict[str, Any] = {
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda module: pickle.loads(pickle.dumps(module)),
+    "torch.save": _reloaded,
+}
+
+
+@pytest.mark.parametrize("way", COPIES)
+@pytest.mark.parametrize("compiles_itself", [True, False])
+def test_copies_have_weights_of_their_own(way: str, compiles_itself: bool) -> None:
+    """With the backend by its name: a file has no functions of a test."""
+    model, x = _layers(), random(4, 16)
+    if compiles_itself:
+        model.compile(backend=aicf.pytorch.aicf_backend)
+        ours = model
+    else:
+        ours = torch.compile(model, backend=aicf.pytorch.aicf_backend)
+    expected = ours(x).detach()
+    other = COPIES[way](ours)
+    assert_same(other(x).detach(), expected, 1e-9)
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.zero_()
+    assert_same(other(x).detach(), torch.zeros(4, 8, dtype=torch.float64))
+    assert_same(ours(x).detach(), expected)
+
+
+def test_modes_in_turn() -> None:
+    """Each has a program that gives what eager mode gives, with its marks."""
+    model, x = _layers().float(), random(4, 16, dtype=torch.float32)
+    ours = compiled(model)
+    for _ in range(2):
+        for mode in (
+            torch.no_grad,
+            torch.inference_mode,
+            torch.enable_grad,
+            lambda: torch.autocast("cpu", torch.bfloat16),
+        ):
+            with mode():
+                found, expected = ours(x), model(x)
+            assert_same(found, expected, 2e-2)
+            assert found.requires_grad == expected.requires_grad
+            assert found.is_inference() == expected.is_inference()
 
 
 def test_the_state_of_a_compiled_module_is_saved() -> None:

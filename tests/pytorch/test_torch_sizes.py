@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import gc
+import logging
+import weakref
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, IterableDataset
 
 import aicf.pytorch
 from aicf.runtime import memory
@@ -113,6 +118,66 @@ def test_many_sizes_leave_no_memory_behind() -> None:
     assert len(_sizes(model)) == 4
     assert aicf.pytorch.report(model).graphs[-1].dropped == 56
     assert max(held[150:]) <= max(held[60:150])
+
+
+class _Attentive(nn.Module):
+    """What models of language have, in small."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.norm, self.head = nn.Embedding(20, 8), nn.LayerNorm(8), nn.Linear(8, 20)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Scores of words."""
+        hidden = self.norm(self.embedding(tokens))
+        return self.head(torch.softmax(hidden @ hidden.transpose(1, 2), -1) @ hidden)
+
+
+class _Batches(IterableDataset[Tensor]):
+    """300 batches of 20 sizes, the same size fifteen times in a row."""
+
+    def __iter__(self) -> Iterator[Tensor]:
+        generator = torch.Generator().manual_seed(0)
+        for number in range(300):
+            rows = 2 + number // 15
+            yield torch.randint(0, 20, (rows, 3 + rows * 7 % 20), generator=generator)
+
+
+@pytest.mark.parametrize("dynamic", [True, None])
+def test_a_loop_over_a_loader_frees_the_programs_that_it_drops(dynamic: bool | None) -> None:
+    torch.manual_seed(1)
+    model = _Attentive()
+    ours = compiled(model, dynamic=dynamic, max_programs=4)
+    seen: dict[int, weakref.ref[Any]] = {}
+    with torch.no_grad():
+        for number, tokens in enumerate(DataLoader(_Batches(), batch_size=None)):
+            found = ours(tokens)
+            if number % 5 == 0:
+                assert_same(found, model(tokens), 1e-4)
+                executables = aicf.pytorch.report(model).executables
+                seen |= {id(each): weakref.ref(each) for each in executables if id(each) not in seen}
+                del executables
+    graphs = aicf.pytorch.report(model).graphs
+    *first, last = graphs
+    # Where nothing is said, the first size has a graph of its own; all others share one.
+    assert [len(graph.programs) for graph in first] == ([] if dynamic else [1])
+    assert (last.calls, len(last.programs)) == (300 - sum(graph.calls for graph in first), 4)
+    assert last.dropped == (16 if dynamic else 15)
+    gc.collect()
+    alive = [executable for each in seen.values() if (executable := each()) is not None]
+    assert set(map(id, alive)) == set(map(id, aicf.pytorch.report(model).executables))
+
+
+def test_more_graphs_than_torch_dynamo_keeps_run_in_eager_mode(caplog: pytest.LogCaptureFixture) -> None:
+    """Its own limit, of recompiles: 8 for one function. Sizes reach it if they are not dynamic."""
+    model = _layers()
+    ours = compiled(model, dynamic=False, fullgraph=False)
+    with torch.no_grad(), caplog.at_level(logging.WARNING, "torch._dynamo"):
+        for rows in range(2, 14):
+            assert_same(ours(random(rows, 8)), model(random(rows, 8)), 1e-9)
+    graphs = aicf.pytorch.report(model).graphs
+    assert [(graph.calls, len(graph.programs)) for graph in graphs] == [(1, 1)] * 8
+    assert "recompile_limit (8)" in caplog.text
 
 
 def test_graphs_and_their_memory_go_with_the_module() -> None:

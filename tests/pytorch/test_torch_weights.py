@@ -212,3 +212,78 @@ def test_gradients_add_up() -> None:
         ours(x).square().mean().backward()
         theirs(x).square().mean().backward()
     assert_same(gradients(model), gradients(theirs), 1e-9)
+
+
+@pytest.mark.parametrize("has_gradients", [True, False])
+def test_parameters_that_are_replaced_by_a_state(has_gradients: bool) -> None:
+    """By tensors and by parameters, which take the place of those that the program was made with."""
+    model = _layers()
+    ours, state = compiled(model), copy.deepcopy(model.state_dict())
+    with torch.set_grad_enabled(has_gradients):
+        for factor, kind in ((1, Tensor.clone), (2, Tensor.clone), (3, nn.Parameter)):
+            model.load_state_dict({name: kind(value * factor) for name, value in state.items()}, assign=True)
+            assert_same(ours(X), model(X), 1e-4)
+            if has_gradients:
+                found, expected = (
+                    torch.autograd.grad(run(X).square().mean(), model.parameters()) for run in (ours, model)
+                )
+                assert_same(found, expected, 1e-3)
+
+
+def test_another_element_type_in_training() -> None:
+    model = _layers()
+    ours = compiled(model)
+    for dtype, tolerance in ((torch.float32, 1e-5), (torch.float64, 1e-9), (torch.float32, 1e-5)):
+        model.to(dtype)
+        found, expected = (
+            torch.autograd.grad(run(X.to(dtype)).square().mean(), model.parameters()) for run in (ours, model)
+        )
+        assert_same(found, expected, tolerance)
+    model.half()
+    with torch.no_grad():
+        assert_same(ours(X.half()), model(X.half()), 5e-3)
+
+
+def test_weights_are_frozen_and_melt_again() -> None:
+    model = _layers().double()
+    theirs, x = copy.deepcopy(model), X.double()
+    ours = compiled(model)
+    for frozen in (None, 0, 2, None):
+        for each in (model, theirs):
+            each.requires_grad_(True).zero_grad()
+            if frozen is not None:
+                each[frozen].requires_grad_(False)
+        ours(x).square().mean().backward()
+        theirs(x).square().mean().backward()
+        assert set(gradients(model)) == set(gradients(theirs))
+        assert len(gradients(model)) == (4 if frozen is None else 2)
+        assert_same(gradients(model), gradients(theirs), 1e-9)
+
+
+# TorchDynamo looks at the gradient of whatever tensor it is given.
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
+def test_an_input_that_is_a_view_of_a_parameter() -> None:
+    model = nn.Linear(16, 16).double()
+    theirs = copy.deepcopy(model)
+    ours = compiled(model)
+    for run, owner in ((ours, model), (theirs, theirs)):
+        run(owner.weight[:5]).square().sum().backward()
+        run(owner.weight.t()).sum().backward()
+    assert_same(gradients(model), gradients(theirs), 1e-9)
+    with torch.no_grad():
+        assert_same(ours(model.weight[3:]), theirs(theirs.weight[3:]), 1e-9)
+
+
+def test_a_write_to_a_view_of_a_parameter() -> None:
+    """The product reads what was written before it."""
+    model = nn.Linear(16, 16).double()
+    theirs = copy.deepcopy(model)
+
+    def run(layer: nn.Module, x: Tensor) -> Tensor:
+        x.mul_(2)
+        return layer(x)
+
+    with torch.no_grad():
+        found = compiled(lambda x: run(model, x))(model.weight[:5])
+        assert_same(found, run(theirs, theirs.weight[:5]), 1e-9)
+    assert_same(model.weight, theirs.weight)

@@ -10,13 +10,13 @@ from typing import Annotated
 import typer
 
 Model = Annotated[
-    Path, typer.Argument(metavar="MODEL", help="The model, an .mlir or .onnx file.", show_default=False)
+    Path, typer.Argument(metavar="MODEL", help="The model, an .mlir, .onnx or .pt2 file.", show_default=False)
 ]
 ArtifactOrModel = Annotated[
     Path,
     typer.Argument(
         metavar="ARTIFACT|MODEL",
-        help="What `aicf compile` wrote, or an .onnx or .mlir file.",
+        help="What `aicf compile` wrote, or an .onnx, .pt2 or .mlir file.",
         show_default=False,
     ),
 ]
@@ -116,4 +116,4 @@ def joined_dims(dims: Sequence[str] | None) -> str:
 
 def is_model(path: Path) -> bool:
     """Whether a file is a model that is not compiled yet, by its name."""
-    return path.suffix in (".onnx", ".mlir")
+    return path.suffix in (".onnx", ".pt2", ".mlir")

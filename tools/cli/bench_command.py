@@ -34,6 +34,9 @@ from aicf.tools.cli.arguments import (
 if TYPE_CHECKING:
     from aicf.compiled import CompiledModel
 
+_WEIGHTED = {".onnx": "an ONNX model", ".pt2": "an exported program"}
+"""Models that have weights, by their files."""
+
 WARM_UP = 5
 """Calls before the clock starts."""
 
@@ -139,9 +142,9 @@ def _compiled(
 ) -> CompiledModel:
     from aicf.compiler import compile
 
-    if model.suffix == ".onnx" or weights is not None:
+    if model.suffix in _WEIGHTED or weights is not None:
         if random:
-            given = "--weights has" if weights is not None else "an ONNX model brings its own"
+            given = "--weights has" if weights is not None else f"{_WEIGHTED[model.suffix]} brings its own"
             raise PolicyError(f"--random-weights has no effect: {given} weights; leave it out")
         return compile(model, weights, target, dims=dims, values=values, threads=threads)
     from aicf.frontends.text import make_context

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def tune_command(
     model: Annotated[
         Path | None,
-        typer.Argument(metavar="MODEL", help="The model, an .mlir or .onnx file.", show_default=False),
+        typer.Argument(metavar="MODEL", help="The model, an .mlir, .onnx or .pt2 file.", show_default=False),
     ] = None,
     output: Annotated[
         Path | None,

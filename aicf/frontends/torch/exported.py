@@ -3,43 +3,33 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
+from aicf.dialects.dims import parse_size
 from aicf.dialects.logical import DispatchOp
 from aicf.errors import InvalidIR, PolicyError, UnsupportedOp
 from aicf.frontends.exported_program import ExportedProgram
 from aicf.frontends.torch.decompositions import of_export
-from aicf.frontends.torch.lowering import lower_graph
-from aicf.frontends.torch.program import Roles
-from aicf.frontends.torch.sizes import symbols_of
+from aicf.frontends.torch.element_types import name_of
+from aicf.frontends.torch.lowering import SEED, lower_graph
+from aicf.frontends.torch.nodes import LEAVE_OUT, check_ops, is_tensor
+from aicf.frontends.torch.program import Computed, Lowered, Roles
+from aicf.frontends.torch.sizes import expression_of, symbols_of
 
 _WEIGHTS = ("PARAMETER", "BUFFER", "CONSTANT_TENSOR")
 _RESULTS = ("USER_OUTPUT", "BUFFER_MUTATION")
-
-
-@dataclass(frozen=True)
-class Exported:
-    """An exported program that was read.
-
-    Args:
-        module: A logical function, or one for each choice of sizes and the table of them.
-        name: Of the model.
-        weights: Values of parameters, buffers and constants, by the names that PyTorch has for them.
-    """
-
-    module: ModuleOp
-    name: str
-    weights: Mapping[str, NDArray[Any]]
 
 
 def load_exported(path: Path) -> Any:
@@ -57,46 +47,167 @@ def load_exported(path: Path) -> Any:
         ) from error
 
 
-def read_exported(program: ExportedProgram, name: str, buckets: Mapping[str, Sequence[int]]) -> Exported:
-    """An exported program as logical IR, with a function for each choice of its sizes.
+Described: TypeAlias = tuple[str, tuple[int | str, ...], str]
+"""Name, sizes and element type of a tensor; a symbolic size is in text, `?` if it is no polynomial."""
+
+
+@dataclass(frozen=True)
+class Surface:
+    """What an exported program takes and gives.
+
+    Args:
+        function: For the sizes that it was traced with.
+        inputs: In the order of the module's arguments, those that nothing reads among them, then the seed of random
+            numbers, if there is one.
+        outputs: In order.
+    """
+
+    function: FuncOp
+    inputs: Sequence[Described]
+    outputs: Sequence[Described]
+
+
+class ExportedModel:
+    """A program of `torch.export`, traced once and written for each choice of its sizes.
 
     Args:
         program: A `torch.export.ExportedProgram`.
         name: Of the model.
-        buckets: The sizes wanted for each symbolic size.
+        is_shared: Whether others have its tensors, and may change them later: weights are copies then.
+
+    Attributes:
+        weights: Values of parameters, buffers and constants, by the names that PyTorch has for them.
 
     Raises:
-        UnsupportedOp: an op or an argument has no counterpart.
-        PolicyError: a symbolic size has no value, or a name is none.
+        UnsupportedOp: an argument or a result has no counterpart.
     """
-    functional = program.run_decompositions(of_export())
-    symbols = _symbols(functional.graph)
-    _check_names(buckets, symbols)
-    roles = roles_of(functional)
-    rows: list[tuple[tuple[int, ...], str]] = []
-    functions: list[Operation] = []
-    for sizes in itertools.product(*(buckets[own] for own in symbols)):
-        suffix = "@" + ",".join(f"{own}={size}" for own, size in zip(symbols, sizes, strict=True))
-        suffix = suffix if symbols else ""
-        bindings = dict(zip(symbols.values(), sizes, strict=True))
-        lowered = lower_graph(functional.graph, name + suffix, bindings, replace(roles, suffix=suffix))
+
+    def __init__(self, program: ExportedProgram, name: str, *, is_shared: bool) -> None:
+        functional = program.run_decompositions(of_export())
+        self.name = name
+        self._graph = functional.graph
+        self._symbols = _symbols(self._graph)
+        self._ranges = _ranges(functional)
+        self._roles = roles_of(functional)
+        self.weights: Mapping[str, NDArray[Any]] = _weights(functional, is_shared)
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """The names of the symbolic sizes."""
+        return tuple(self._symbols)
+
+    def module(self, buckets: Mapping[str, Sequence[int]]) -> ModuleOp:
+        """Logical IR: a function for each choice of sizes and the table of them, or the only function.
+
+        Args:
+            buckets: The sizes wanted for each symbolic size.
+
+        Raises:
+            UnsupportedOp: an op has no counterpart.
+            PolicyError: a symbolic size has no value or one that the program does not allow, or a name is none.
+        """
+        _check_names(buckets, self._symbols)
+        rows: list[tuple[tuple[int, ...], str]] = []
+        functions: list[Operation] = []
+        for chosen in itertools.product(*(buckets[own] for own in self._symbols)):
+            sizes = dict(zip(self._symbols, chosen, strict=True))
+            if (refusal := self.refusal(sizes)) is not None:
+                raise PolicyError(f"dims: {refusal}")
+            suffix = "@" + ",".join(f"{own}={size}" for own, size in sizes.items()) if sizes else ""
+            function = _function_of(self._lowered(sizes, suffix))
+            function.detach()
+            functions.append(function)
+            rows.append((chosen, self.name + suffix))
+        table: list[Operation] = [DispatchOp(self.name, self.dims, rows)] if self.dims else []
+        return ModuleOp([*table, *functions])
+
+    def refusal(self, sizes: Mapping[str, int]) -> str | None:
+        """Why the program does not allow these sizes, with the way out; None if it does."""
+        for name, size in sizes.items():
+            least, most = self._ranges.get(self._symbols[name], (1, None))
+            if size < least or (most is not None and size > most):
+                allowed = f"{least} or more" if most is None else f"{least} to {most}"
+                return f"{name} is {size}, and the program was exported for {allowed}; export it with another range"
+        return None
+
+    def surface(self) -> Surface:
+        """What it takes and gives. Raises as `module`."""
+        lowered = self._lowered({name: self._example(symbol) for name, symbol in self._symbols.items()}, "")
+        names = {symbol: name for name, symbol in self._symbols.items()}
+        ports = {port.index: port.name for port in lowered.inputs}
+        inputs = [
+            _described(ports.get(index, self._roles.names[index]), node, names)
+            for index, node in enumerate(_placeholders(self._graph))
+            if index not in self._roles.params
+            and index not in self._roles.updates
+            and is_tensor(fake := node.meta.get("val"))
+            and name_of(fake.dtype) is not None  # of another type it is one that nothing reads
+        ]
+        (results,) = self._graph.output_node().args
+        outputs = [
+            _described(output.port.name, results[output.port.index], names)
+            for output in lowered.outputs
+            if isinstance(output, Computed)
+        ]
+        if lowered.has_seed:
+            inputs.append((SEED, (), "i64"))
+        return Surface(_function_of(lowered), inputs, outputs)
+
+    def _lowered(self, sizes: Mapping[str, int], suffix: str) -> Lowered:
+        bindings = {self._symbols[name]: size for name, size in sizes.items()}
+        roles = replace(self._roles, suffix=suffix)
+        lowered = lower_graph(self._graph, self.name + suffix, bindings, roles)
         if lowered.module is None:
-            raise InvalidIR(f"'{name}' computes nothing; there is nothing to compile")
-        function = lowered.module.body.block.first_op
-        assert function is not None
-        function.detach()
-        functions.append(function)
-        rows.append((sizes, name + suffix))
-    table: list[Operation] = [DispatchOp(name, list(symbols), rows)] if symbols else []
-    return Exported(ModuleOp([*table, *functions]), name, _weights(functional))
+            raise InvalidIR(f"'{self.name}' computes nothing; there is nothing to compile")
+        return lowered
+
+    def _example(self, symbol: str) -> int:
+        """A size that the program allows: the one that it was traced with, where it still knows that."""
+        sizes = [
+            size for node in _placeholders(self._graph) for size in getattr(node.meta.get("val"), "shape", ())
+        ]
+        for size in sizes:
+            if str(expression_of(size)) == symbol and (hint := size.node.hint) is not None:
+                return int(hint)
+        return max(2, self._ranges.get(symbol, (1, None))[0])
+
+
+def _function_of(lowered: Lowered) -> FuncOp:
+    assert lowered.module is not None
+    function = lowered.module.body.block.first_op
+    assert isinstance(function, FuncOp)
+    return function
+
+
+def _placeholders(graph: Any) -> list[Any]:
+    return [node for node in graph.nodes if node.op == "placeholder"]
+
+
+def _described(name: str, node: Any, names: Mapping[str, str]) -> Described:
+    fake = node.meta["val"]
+    return name, tuple(_size_text(size, names) for size in fake.shape), name_of(fake.dtype) or "?"
+
+
+def _size_text(size: Any, names: Mapping[str, str]) -> int | str:
+    """A size, with the user's names for its symbols."""
+    expression = expression_of(size)
+    if expression is None:
+        return int(size)
+    text = str(expression)
+    for symbol in symbols_of(size):
+        text = re.sub(rf"\b{symbol}\b", names.get(symbol, symbol), text)
+    try:
+        return str(parse_size(text))
+    except ValueError:
+        return "?"
 
 
 def _symbols(graph: Any) -> dict[str, str]:
     """The symbolic sizes of the inputs, by the names that the user gave: the names of their symbols."""
     found: dict[str, str] = {}
-    for node in graph.nodes:
-        fake = node.meta.get("val") if node.op == "placeholder" else None
-        for size in getattr(fake, "shape", ()):
+    for node in _placeholders(graph):
+        fake = node.meta.get("val")
+        for size in getattr(fake, "shape", (fake,)):  # of a tensor, or a number that is an input
             for symbol in sorted(symbols_of(size) - set(found.values())):
                 found[_given_name(fake, symbol) or symbol] = symbol
     return found
@@ -111,6 +222,18 @@ def _given_name(fake: Any, symbol: str) -> str | None:
         if variable.name == symbol and source in names:
             return names[source]
     return None
+
+
+def _ranges(program: Any) -> dict[str, tuple[int, int | None]]:
+    """The least and the largest value of each symbol; None for no bound.
+
+    Traces assume sizes of 2 and more where nothing else is said, and hold for 1 all the same.
+    """
+    found: dict[str, tuple[int, int | None]] = {}
+    for symbol, allowed in program.range_constraints.items():
+        least, most = (int(bound) if bound.is_Integer else None for bound in (allowed.lower, allowed.upper))
+        found[str(symbol)] = (least if least is not None and least > 2 else 1, most)
+    return found
 
 
 def _check_names(buckets: Mapping[str, Sequence[int]], symbols: Mapping[str, str]) -> None:
@@ -134,8 +257,9 @@ def roles_of(program: Any, prefix: str = "") -> Roles:
         prefix: Of the names of weights, which is left out.
 
     Raises:
-        UnsupportedOp: one is no tensor and no number.
+        UnsupportedOp: one is no tensor and no number, or an op has no counterpart, which some arguments come with.
     """
+    check_ops(program.graph, LEAVE_OUT)
     signature = program.graph_signature
     names: dict[int, str] = {}
     by_target: dict[str, int] = {}
@@ -176,12 +300,16 @@ def _result_names(program: Any, count: int) -> dict[int, str]:
     return {count - len(keys) + index: str(key) for index, key in enumerate(keys)}
 
 
-def _weights(program: Any) -> dict[str, NDArray[Any]]:
+def _weights(program: Any, is_shared: bool) -> dict[str, NDArray[Any]]:
     values = {**program.state_dict, **program.constants}
     found: dict[str, NDArray[Any]] = {}
     for spec in program.graph_signature.input_specs:
-        if spec.kind.name in _WEIGHTS and spec.target in values:
-            found[spec.target] = _array(values[spec.target])
+        value = values.get(spec.target) if spec.kind.name in _WEIGHTS else None
+        if (
+            value is not None and value.device.type != "meta"
+        ):  # which has no elements: they are given with the model
+            array = _array(value)
+            found[spec.target] = array.copy() if is_shared else array
     return found
 
 

@@ -55,6 +55,8 @@ from aicf.frontends.torch.sizes import number_of, shape_of
 
 SEED = "aicf.seed"
 """The input that random numbers of a program follow from."""
+STOPS = frozenset({"detach", "detach_copy"})
+"""Ops that give their operand, to which they pass no gradient back."""
 DROPPED = frozenset({"layout", "device", "pin_memory", "memory_format", "non_blocking", "generator"})
 """Arguments that say where a tensor is and how it lies in memory, which the program decides by itself."""
 
@@ -271,6 +273,8 @@ class _Walk:
             if error.location is None and location is not None:
                 error.locate(cast(str, text_of(location)))
             raise
+        if self._roles.is_differentiated and base_op(node) in STOPS and isinstance(found, Value):
+            found = self._builder.bitcast(found, found.dtype)  # passes nothing back, and costs nothing
         self._name(node, last)
         self._values[node] = found
 
@@ -444,7 +448,7 @@ class _Walk:
             if type(result).__name__ != "Node":
                 outputs.append(NoTensor(number_of(result, self._bindings)))
                 continue
-            if result not in written:
+            if result not in written or self._roles.is_alone:  # which has each result under its own name
                 written[result] = self._output(index, result)
             outputs.append(written[result])
         return outputs

@@ -23,7 +23,11 @@ NO_OPS: frozenset[str] = frozenset(
 """Ops that give no tensor, or that the walk takes care of itself."""
 
 
-def check_ops(graph: Any) -> None:
+FALL_BACK = "write it with other ops, or compile with options={'fallback': 'eager'}"
+LEAVE_OUT = "write it with other ops, or leave it outside of the model"
+
+
+def check_ops(graph: Any, way_out: str = FALL_BACK) -> None:
     """Raises UnsupportedOp, which names all ops of a graph that have no counterpart, and where the first one is."""
     missing = [node for node in graph.nodes if not is_supported(node)]
     if missing:
@@ -32,7 +36,7 @@ def check_ops(graph: Any) -> None:
         raise unsupported(
             missing[0],
             f"op {op_name(missing[0])} is not supported{others}",
-            "write it with other ops, or compile with options={'fallback': 'eager'}",
+            way_out,
         )
 
 

@@ -151,6 +151,7 @@ class Roles:
         suffix: Of the ids of ops, where other programs of the module have the same ops.
         is_alone: Whether the program runs without PyTorch: its arguments and results are row-major, and it copies what
             is a view of an argument.
+        is_differentiated: Whether gradients are taken of the program: what `detach` gives passes none back then.
     """
 
     names: Mapping[int, str] = field(default_factory=dict[int, str])
@@ -160,3 +161,4 @@ class Roles:
     results: Mapping[int, str] = field(default_factory=dict[int, str])
     suffix: str = ""
     is_alone: bool = False
+    is_differentiated: bool = False

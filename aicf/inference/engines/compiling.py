@@ -7,13 +7,15 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+from xdsl.dialects.builtin import ModuleOp
 
 from aicf.backends.registry import target_spec
 from aicf.compiled import CompiledModel, Options
 from aicf.compiler import compile_source, logical_text, resolve_options
 from aicf.errors import PolicyError
-from aicf.extensions import Extension, source_stamp
+from aicf.extensions import source_stamp
 from aicf.frontends.text import make_context
 from aicf.inference.cache import ProgramCache
 from aicf.inference.devices import target_for
@@ -21,7 +23,7 @@ from aicf.inference.engines.base import COMPILED, LOADED, Engine, EngineProgram
 from aicf.inference.engines.fixed import FixedEngine
 from aicf.inference.engines.request import Request
 from aicf.inference.interface import Bucket, Interface
-from aicf.inference.models import interface_of
+from aicf.inference.models import exported_interface, interface_of
 from aicf.inference.packing import ModelWeights
 from aicf.inference.policies import compile_text
 from aicf.inference.report import Report
@@ -30,11 +32,96 @@ from aicf.passes.logical.specialize_shapes import parse_dims
 from aicf.passes.onnx.values import parse_values
 from aicf.runtime.plan_from_ir import target_of
 from aicf.runtime.tensors import Array
-from aicf.sources import Source, dims_text, read_weighted, tuning_text, values_text
+from aicf.sources import (
+    Source,
+    dims_text,
+    exported_model,
+    read_weighted,
+    source_of,
+    tuning_text,
+    values_text,
+)
 from aicf.weight_arrays import read_weights
+
+if TYPE_CHECKING:
+    from aicf.frontends.torch.exported import ExportedModel
 
 _COMPILING = threading.Lock()
 """One compile at a time: the passes and the code generator are for one thread."""
+
+
+class Readable(Protocol):
+    """A model as it is read for sizes of its dimensions."""
+
+    @property
+    def name(self) -> str:
+        """Of the model."""
+        ...
+
+    @property
+    def weights(self) -> Mapping[str, Array]:
+        """Values of parameters that came with it."""
+        ...
+
+    def read(self, dims: str) -> tuple[Source, str]:
+        """The model for these sizes, and those that the passes are left to bind."""
+        ...
+
+    def text_of(self, source: Source) -> str:
+        """The text of what was read, which programs are kept under."""
+        ...
+
+    def refusal(self, sizes: Mapping[str, int]) -> str | None:
+        """Why the model does not allow sizes, with the way out; None if it does."""
+        ...
+
+
+class _Symbolic:
+    """A model with symbolic sizes, which the passes bind: it is read once."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.name, self.weights = source.name, source.weights
+        self._text = ""
+
+    def read(self, dims: str) -> tuple[Source, str]:
+        """See `Readable`."""
+        return self._source, dims
+
+    def text_of(self, source: Source) -> str:
+        """See `Readable`."""
+        self._text = self._text or logical_text(source.module)
+        return self._text
+
+    def refusal(self, sizes: Mapping[str, int]) -> str | None:
+        """See `Readable`; empty tensors are ONNX's own, and the compile says what becomes of them."""
+        return None if self._source.is_onnx else _empty(sizes)
+
+
+class _Exported:
+    """A program of `torch.export`, which is read for each choice of sizes."""
+
+    def __init__(self, model: ExportedModel) -> None:
+        self._model = model
+        self.name, self.weights = model.name, model.weights
+
+    def read(self, dims: str) -> tuple[Source, str]:
+        """See `Readable`."""
+        with _COMPILING:
+            return source_of(self._model, dims), ""
+
+    def text_of(self, source: Source) -> str:
+        """See `Readable`."""
+        return logical_text(source.module)
+
+    def refusal(self, sizes: Mapping[str, int]) -> str | None:
+        """See `Readable`."""
+        return _empty(sizes) or self._model.refusal(sizes)
+
+
+def _empty(sizes: Mapping[str, int]) -> str | None:
+    empty = [name for name, size in sizes.items() if size < 1]
+    return f"{empty[0]} must be at least 1" if empty else None
 
 
 def open_model(request: Request, report: Report) -> Engine:
@@ -44,81 +131,101 @@ def open_model(request: Request, report: Report) -> Engine:
     programs of one executable share its state.
     """
     assert not isinstance(request.model, CompiledModel)
-    source, weights = read_weighted(request.model, read_weights(request.weights), make_context())
+    given, values = read_weights(request.weights), values_text(request.values)
+    if (exported := exported_model(request.model)) is not None:
+        empty = Source(ModuleOp([]), exported.name)
+        compiler = _Compiler(_Exported(exported), given, _options(request, empty), request, report)
+        return _engine(compiler, exported_interface(exported, parse_values(values)), request, values)
+    source, weights = read_weighted(request.model, given, make_context())
+    options = _options(request, source)
+    compiler = _Compiler(_Symbolic(source), weights, options, request, report)
+    interface = interface_of(source, parse_values(values), training=options.training)
+    return _engine(compiler, None if source.is_emit else interface, request, values)
+
+
+def _engine(compiler: _Compiler, interface: Interface | None, request: Request, values: str) -> Engine:
+    """Of a model without an interface all programs are compiled now."""
+    dims = dims_text(request.dims)
+    if interface is None:
+        return FixedEngine(compiler.make(dims, values, dims))
+    return CompilingEngine(compiler, interface, dims, values)
+
+
+def _options(request: Request, source: Source) -> Options:
+    """What the passes are told, dims and values apart."""
     target = target_for(request.device, request.engine) or ""
     threads = 1 if request.threads is None else request.threads
     texts = compile_text(request.policy), "", threads, tuning_text(request.tuning)
     named = tuple(each.text for each in request.passes)
     wanted = Options(target, *texts, strict=request.strict, passes=named, training=request.training)
-    options = resolve_options(source, wanted)
-    cache = None if request.cache_dir is None else ProgramCache(request.cache_dir, report)
-    compiler = _Compiler(source, weights, options, cache, request.passes)
-    dims = dims_text(request.dims)
-    values = values_text(request.values)
-    interface = interface_of(source, parse_values(values), training=options.training)
-    if source.is_emit or interface is None:
-        return FixedEngine(compiler.make(dims, values, dims))
-    return CompilingEngine(compiler, interface, dims, values)
+    return resolve_options(source, wanted)
 
 
 class _Compiler:
     """Makes executables of one model.
 
     Args:
-        source: The model.
-        weights: All of them.
-        options: What the passes are told, dims apart.
-        cache: Where compiled programs are kept; None if nowhere.
-        passes: Of the caller, which `options` names.
+        model: Read for the sizes of each.
+        weights: That were given; the model may have its own.
+        options: What the passes are told, dims and values apart.
+        request: Of the session: passes of the caller, and the folder of compiled programs.
+        report: Is told of entries of that folder.
     """
 
     def __init__(
         self,
-        source: Source,
+        model: Readable,
         weights: Mapping[str, Array],
         options: Options,
-        cache: ProgramCache | None,
-        passes: Sequence[Extension],
+        request: Request,
+        report: Report,
     ) -> None:
-        self.source = source
-        self.options = options
+        self.model, self.options = model, options
         self._weights = weights
-        self._cache = cache
-        self._passes = passes
-        self._stamp = [] if cache is None else source_stamp(passes)
+        self._cache = None if request.cache_dir is None else ProgramCache(request.cache_dir, report)
+        self._passes = request.passes
+        self._stamp = [] if self._cache is None else source_stamp(request.passes)
         self._shared = ModelWeights()
-        self._text = "" if cache is None else logical_text(source.module)
 
     @property
     def target(self) -> str:
         """The target without libraries."""
-        spec = self.options.target or target_spec(target_of(self.source.module))
+        spec = self.options.target or target_spec(target_of(self.model.read("")[0].module))
         return spec.partition("+")[0]
 
     def make(self, dims: str, values: str, label: str = "") -> EngineProgram:
         """The executable for these dims and values, out of the cache if it is there."""
         started, meter = perf_counter(), Meter()
-        options = replace(self.options, dims=dims, values=values)
         with meter.open():
-            if self._cache is None or self.source.is_emit:
-                executable, origin, detail = self._compile(options), COMPILED, f"for {self.target}"
+            source, left = self.model.read(dims)
+            options = replace(self.options, dims=left, values=values)
+            if self._cache is None or source.is_emit:
+                executable, origin, detail = self._compile(source, options), COMPILED, f"for {self.target}"
             else:
-                executable, origin, detail = self._cached(self._cache, options, label)
+                executable, origin, detail = self._cached(self._cache, source, options, label)
         self._shared.keep(executable)
         return EngineProgram(executable, origin, detail, perf_counter() - started, meter)
 
-    def _cached(self, cache: ProgramCache, options: Options, label: str) -> tuple[CompiledModel, str, str]:
-        weights = {**self.source.weights, **self._weights}
+    def _cached(
+        self, cache: ProgramCache, source: Source, options: Options, label: str
+    ) -> tuple[CompiledModel, str, str]:
+        weights = {**self.model.weights, **self._weights}
         executable, loaded, kept = cache.made(
-            label, self._text, options, weights, self._shared, lambda: self._compile(options), self._stamp
+            label,
+            self.model.text_of(source),
+            options,
+            weights,
+            self._shared,
+            lambda: self._compile(source, options),
+            self._stamp,
         )
         if loaded is not None:
             return executable, LOADED, loaded
         return executable, COMPILED, f"for {self.target}, {kept}"
 
-    def _compile(self, options: Options) -> CompiledModel:
+    def _compile(self, source: Source, options: Options) -> CompiledModel:
         with _COMPILING:
-            return compile_source(self.source, self._weights, options, self._shared, self._passes)
+            return compile_source(source, self._weights, options, self._shared, self._passes)
 
 
 class CompilingEngine:
@@ -134,12 +241,13 @@ class CompilingEngine:
 
     def __init__(self, compiler: _Compiler, interface: Interface, dims: str, values: str) -> None:
         self._compiler = compiler
-        self.model = compiler.source.name
+        self.model = compiler.model.name
         self.name = compiler.target
         self.threads = compiler.options.threads
         self.interface = interface
         self._dims, self._values = dims, values
         self._sizes = parse_dims(dims)
+        interface.given = {name: sizes[0] for name, sizes in self._sizes.items() if len(sizes) == 1}
         if unknown := [name for name in self._sizes if name not in self.interface.dims]:
             listed = ", ".join(self.interface.dims) or "none"
             raise PolicyError(
@@ -158,10 +266,7 @@ class CompilingEngine:
 
     def refusal(self, bucket: Bucket) -> str | None:
         """See `Engine`."""
-        if self._compiler.source.is_onnx:
-            return None  # empty tensors are ONNX's own, and the compile says what becomes of them
-        empty = [name for name, size in zip(self.interface.dims, bucket.sizes, strict=True) if size < 1]
-        return f"{empty[0]} must be at least 1" if empty else None
+        return self._compiler.model.refusal(dict(zip(self.interface.dims, bucket.sizes, strict=True)))
 
     def make(self, bucket: Bucket) -> EngineProgram:
         """See `Engine`."""

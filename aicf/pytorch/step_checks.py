@@ -1,0 +1,152 @@
+"""What a training step takes: what it cannot train is told in one line, before anything changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from operator import attrgetter
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from aicf.errors import InvalidIR
+from aicf.frontends.torch.layouts import memory_order
+from aicf.pytorch.optimizers import Group
+
+_INSTEAD = "compile the model with torch.compile"
+
+_KINDS: Sequence[tuple[Callable[[Tensor], bool], str, str]] = (
+    (attrgetter("is_nested"), "is nested", "pad it with .to_padded_tensor(0.0)"),
+    (lambda tensor: tensor.layout is not torch.strided, "is sparse", "make it dense with .to_dense()"),
+    (attrgetter("is_quantized"), "is quantized", "give it as .dequantize()"),
+    (torch.is_complex, "is complex", "give its parts as torch.view_as_real(x)"),
+    (attrgetter("requires_grad"), "requires a gradient, which a step does not give", "pass it as x.detach()"),
+)
+
+
+def check_batch(values: Iterable[Any]) -> None:
+    """Raises InvalidIR for a tensor of a batch that no step can take."""
+    for number, value in enumerate(values):
+        if not isinstance(value, Tensor):
+            continue
+        for is_so, what, way_out in _KINDS:
+            if is_so(value):
+                raise InvalidIR(f"tensor {number} of the batch {what}; {way_out}")
+
+
+def tensors_of(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers by name; tied ones have several."""
+    return {
+        **dict(model.named_parameters(remove_duplicate=False)),
+        **dict(model.named_buffers(remove_duplicate=False)),
+    }
+
+
+_dtype = attrgetter("dtype")
+
+
+def forms_of(tensors: Mapping[str, Tensor]) -> tuple[Any, ...]:
+    """What a program is made for, of a module's tensors: which these are, and how each lies in memory.
+
+    A program has the tensors themselves, so that no other one has the identity of one that is gone.
+    """
+    values = tuple(tensors.values())
+    return (
+        tuple(map(id, values)),
+        tuple(map(_dtype, values)),
+        tuple(map(Tensor.size, values)),
+        tuple(map(Tensor.stride, values)),
+    )
+
+
+def check_model(model: nn.Module) -> None:
+    """Raises InvalidIR for a module whose parameters and buffers a step cannot update where they are."""
+    for name, module in model.named_modules():
+        if isinstance(module, DistributedDataParallel):
+            raise InvalidIR(
+                "DistributedDataParallel sums gradients by hooks, which train_step does not call; give the module "
+                f"inside, or {_INSTEAD}"
+            )
+        if module._backward_hooks or module._backward_pre_hooks:
+            raise InvalidIR(
+                f"module '{name}' has backward hooks, which train_step does not call; remove them, or {_INSTEAD}"
+            )
+    tensors = tensors_of(model)
+    for name, tensor in tensors.items():
+        _check_tensor(name, tensor)
+    _check_overlap(tensors)
+
+
+def _check_tensor(name: str, tensor: Tensor) -> None:
+    if tensor._backward_hooks or getattr(tensor, "_post_accumulate_grad_hooks", None):
+        raise InvalidIR(
+            f"parameter '{name}' has hooks on its gradient, which train_step does not call; remove them, or {_INSTEAD}"
+        )
+    if is_traceable_wrapper_subclass(tensor):
+        raise InvalidIR(
+            f"'{name}' is a {type(tensor).__name__}, which has no memory of its own; {_INSTEAD}, which traces into it"
+        )
+    if tensor.layout is not torch.strided or tensor.is_quantized or not _is_dense(tensor):
+        raise InvalidIR(
+            f"'{name}' is not dense in memory; make it so, as in p.data = p.data.contiguous(), before the optimizer is "
+            "made"
+        )
+
+
+def _is_dense(tensor: Tensor) -> bool:
+    """Whether each element of its memory is one of the tensor, in whatever order of dimensions."""
+    order = memory_order(tensor.shape, tensor.stride())
+    return tensor.permute(order).is_contiguous()
+
+
+def _check_overlap(tensors: Mapping[str, Tensor]) -> None:
+    """Raises InvalidIR if two tensors share some of their memory; a tied one is one tensor."""
+    by_id = {id(tensor): (name, tensor) for name, tensor in tensors.items()}
+    spans = sorted(
+        (tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes, name)
+        for name, tensor in by_id.values()
+        if tensor.device.type != "meta" and tensor.numel()
+    )
+    for (_, end, name), (start, _, other) in pairwise(spans):
+        if start < end:
+            raise InvalidIR(
+                f"'{other}' and '{name}' are two tensors that share memory; tie them as one parameter, or clone one"
+            )
+
+
+def check_trained(groups: Sequence[Group], trained: Iterable[Tensor]) -> None:
+    """Raises InvalidIR if a loss passes gradients to none of the optimizer's parameters."""
+    passed = set(map(id, trained))
+    if not any(id(parameter) in passed for group in groups for parameter in group.parameters):
+        raise InvalidIR(
+            "the loss passes no gradient to any parameter of the optimizer; give a loss that depends on them, and "
+            "parameters that require gradients"
+        )
+
+
+def check_counts(optimizer: torch.optim.Optimizer, trained: Iterable[Tensor], steps: int) -> None:
+    """Raises InvalidIR if parameters have made different numbers of steps, which a program does not tell apart."""
+    counts = [
+        count for each in trained if isinstance(count := optimizer.state.get(each, {}).get("step"), Tensor)
+    ]
+    if other := [int(count) for count in counts if int(count) != steps]:
+        raise InvalidIR(
+            f"some parameters have made {other[0]} steps of the optimizer, others {steps}, as after being frozen; "
+            "make a new optimizer for train_step, or go on with its own step()"
+        )
+
+
+@contextmanager
+def restored(optimizer: torch.optim.Optimizer) -> Generator[None]:
+    """Where something fails inside, the optimizer has the states that it had before."""
+    before = {parameter: dict(state) for parameter, state in optimizer.state.items()}
+    try:
+        yield
+    except BaseException:
+        optimizer.state.clear()
+        optimizer.state.update(before)
+        raise
