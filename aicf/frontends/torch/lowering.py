@@ -27,6 +27,7 @@ from aicf.frontends.torch.nodes import (
     check_ops,
     gives_tensors,
     is_op,
+    is_random_state,
     is_tensor,
     items,
     op_name,
@@ -199,6 +200,8 @@ class _Walk:
 
     def _tensor_of(self, node: Any, fake: Any) -> Tensor:
         dtype = name_of(fake.dtype)
+        if dtype is None and str(fake.dtype) == "torch.uint64" and is_random_state(node):
+            dtype = "i64"  # the same bits; nobody but the way back of that attention reads them
         if dtype is None:
             raise unsupported(
                 node, f"element type {fake.dtype}", "use a floating-point, integer or bool type that AICF has"
