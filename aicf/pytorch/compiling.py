@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -26,10 +27,15 @@ def compiled_for(
     options: TorchOptions,
     device: torch.device,
     shared: ModelWeights,
+    saved_share: float = 1.0,
 ) -> tuple[CompiledModel, str]:
-    """A program for a device of PyTorch, and in words where it came from. Raises as `aicf.compile`."""
+    """A program for a device of PyTorch, and in words where it came from. Raises as `aicf.compile`.
+
+    Args:
+        saved_share: Of a step, see `aicf.compiled.Options`.
+    """
     verify_module(source.module)
-    told = resolve_options(source, _requested(options, device))
+    told = resolve_options(source, replace(_requested(options, device), saved_share=saved_share))
 
     def compiled() -> CompiledModel:
         return compile_source(source, weights, told, shared)

@@ -171,7 +171,7 @@ class StepProgram:
         module, self._dtype = writer.write()
         source = Source(module, writer.graph.name)
         self.executable, self.origin = compiled_for(
-            source, writer.weights, options, self.device, ModelWeights()
+            source, writer.weights, options, self.device, ModelWeights(), float(options.memory_budget)
         )
         self._addressed = self.executable.addressed()
         self._packing = Packing(self._addressed, self._addressed.packs, Packed())

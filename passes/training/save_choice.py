@@ -47,12 +47,15 @@ class Choice:
     after: int
 
 
-def choose(block: Block, pins: Mapping[logical.SaveOp, bool], less: int, price: Price) -> Choice:
+def choose(
+    block: Block, pins: Mapping[logical.SaveOp, bool], less: int, price: Price, share: float = 1.0
+) -> Choice:
     """Keeps what is saved, except what is pinned, what is free to compute, and what brings memory down by `less` bytes.
 
     Args:
         pins: Of saves that a policy names, whether to keep them. What several share is kept if one of them is.
         price: Of ops, together.
+        share: Of the bytes that could be kept or not; memory is brought down by the rest of them too.
     """
     memory = [each for each in saved_memory(saves_in(block)) if not is_given(each.root)]
     live = LiveBytes(block)
@@ -69,8 +72,9 @@ def choose(block: Block, pins: Mapping[logical.SaveOp, bool], less: int, price: 
             held.discard(root)
             because[root] = reason
     before = live.peak(held).bytes
+    free = [each.root for each in memory if each.root in held and each.root not in because]
+    less += round((1 - share) * sum(byte_count(root.type) for root in free))
     if less:
-        free = [each.root for each in memory if each.root in held and each.root not in because]
         dropped = _dropped(free, held, before - less, live, price)
         held -= set(dropped)
         because |= dict.fromkeys(dropped, f"memory is to shrink by {less} bytes")
