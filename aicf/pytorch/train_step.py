@@ -1,6 +1,7 @@
 """`train_step`: a module, a loss and an optimizer of PyTorch as one program, on the memory that PyTorch has for them.
 
-The forward part is traced by `torch.export` and differentiated here. Parameters, buffers and states of the optimizer
+The forward part is traced by `torch.export` and differentiated here, or traced with its gradients by AOTAutograd;
+`step_gradients` says when. Parameters, buffers and states of the optimizer
 stay PyTorch's tensors, updated in place: `state_dict()`, checkpoints and averages of weights go on working, and a
 scheduler changes rates without a new program.
 """
@@ -9,29 +10,23 @@ from __future__ import annotations
 
 import logging
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_flatten
+from torch.utils._pytree import tree_flatten, tree_leaves
 
 from aicf.compiled import CompiledModel
-from aicf.errors import InvalidIR
-from aicf.frontends.exported_program import ExportedProgram
-from aicf.frontends.torch import lower_graph
-from aicf.frontends.torch.decompositions import of_export
-from aicf.frontends.torch.exported import roles_of
+from aicf.pytorch.custom_gradients import check_hooks
 from aicf.pytorch.optimizers import Group, groups_of, state_of, steps_so_far
-from aicf.pytorch.options import TorchOptions, read_options
-from aicf.pytorch.step_program import LOSS, Model, StepProgram
+from aicf.pytorch.options import StepOptions, read_step_options
+from aicf.pytorch.step_gradients import Trace, chosen, note_in_ledger
+from aicf.pytorch.step_program import StepProgram
+from aicf.pytorch.step_report import ProgramReport, StepReport
 
 LossFunction: TypeAlias = Callable[[Any, Any], Tensor]
 LOGGER = logging.getLogger("aicf.pytorch")
-_OWN = "model."
-"""What the names of the module's tensors begin with in the traced module."""
 
 
 class TrainStep:
@@ -46,10 +41,11 @@ class TrainStep:
         model: nn.Module,
         loss: LossFunction | None,
         optimizer: torch.optim.Optimizer,
-        options: TorchOptions,
+        options: StepOptions,
     ) -> None:
         self.model, self.optimizer, self._loss, self._options = model, optimizer, loss, options
         self._programs: dict[Any, StepProgram] = {}
+        self._reports: dict[int, ProgramReport] = {}
         self._count: Tensor | None = None
         self._hook_into(optimizer)
         self.steps = self._told = steps_so_far(optimizer)
@@ -79,6 +75,11 @@ class TrainStep:
         """The programs so far, one for each form of a batch: their `explain()` says what they do."""
         return [program.executable for program in self._programs.values()]
 
+    def report(self) -> StepReport:
+        """What became of the step: its programs, and who took their gradients, with the reason."""
+        programs = tuple(self._reports[id(program)] for program in self._programs.values())
+        return StepReport(type(self.model).__name__, self.steps, programs)
+
     def _modes(self) -> tuple[object, ...]:
         """What a trace depends on beside the batch."""
         casts = [
@@ -92,35 +93,25 @@ class TrainStep:
 
     def _made(self, batch: tuple[Any, ...], named: dict[str, Any], groups: Sequence[Group]) -> StepProgram:
         start = time.perf_counter()
-        module = _WithLoss(self.model, self._loss)
-        with warnings.catch_warnings():
-            # PyTorch's own copies of its trees, in each export.
-            warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\)")
-            exported = cast(ExportedProgram, torch.export.export(module, batch, named, strict=False))
-            functional = exported.run_decompositions(of_export())
-        roles = roles_of(functional, _OWN)
-        shown = len(functional.graph_signature.output_specs) - 1
-        roles = replace(roles, results={shown: LOSS}, is_alone=False)
-        lowered = lower_graph(functional.graph, type(self.model).__name__, {}, roles)
-        if lowered.module is None:
-            raise InvalidIR("the loss depends on nothing; give a loss function of what the module gives")
-        tensors = {
-            **dict(self.model.named_parameters(remove_duplicate=False)),
-            **dict(self.model.named_buffers(remove_duplicate=False)),
-            **{name: value for name, value in functional.constants.items() if isinstance(value, Tensor)},
-        }
-        states = {
-            name: state_of(self.optimizer, parameter, group.update)
+        check_hooks(dict(self.model.named_parameters()))
+        parameters = [
+            (name, parameter, group.update)
             for group in groups
             for name, parameter in zip(group.names, group.parameters, strict=True)
-        }
-        first = min(
-            index
-            for index, spec in enumerate(functional.graph_signature.input_specs)
-            if spec.kind.name == "USER_INPUT"
+        ]
+
+        def made(trace: Trace) -> StepProgram:
+            names = {name for name, _, _ in parameters}
+            model = trace(_WithLoss(self.model, self._loss), batch, named, type(self.model).__name__, names)
+            states = {name: state_of(self.optimizer, each, update) for name, each, update in parameters}
+            return StepProgram(model, groups, states, self._options)
+
+        program, choice = chosen(self._options.gradients, made)
+        note_in_ledger(program.executable, choice)
+        self._reports[id(program)] = ProgramReport(
+            _told_form(batch, named), choice, time.perf_counter() - start, program.origin, program.executable
         )
-        program = StepProgram(Model(lowered, tensors, first), groups, states, self._options)
-        LOGGER.info("%s: %s in %.2f s", program.executable.name, program.origin, time.perf_counter() - start)
+        LOGGER.info("%s", self._reports[id(program)])
         return program
 
     # The optimizer's own count of steps
@@ -153,6 +144,7 @@ class TrainStep:
     def _loaded(self) -> None:
         """The optimizer has other states from now on, which the programs do not know."""
         self._programs.clear()
+        self._reports.clear()
         self._ask()
 
 
@@ -170,7 +162,7 @@ def train_step(
         loss: Takes what the module gives and the target, as `torch.nn.functional.cross_entropy` does; None for a module
             that gives the loss itself, or an object with the attribute `loss`.
         optimizer: `torch.optim.SGD`, `Adam` or `AdamW`, on parameters of the module.
-        options: See `TorchOptions`.
+        options: See `aicf.pytorch.StepOptions`.
 
     Raises:
         InvalidIR: the optimizer is of another class or has an option without a counterpart.
@@ -178,7 +170,7 @@ def train_step(
     """
     model = getattr(model, "_orig_mod", model)  # what torch.compile wrapped
     groups_of(optimizer, {id(parameter): name for name, parameter in model.named_parameters()})
-    return TrainStep(model, loss, optimizer, read_options(options))
+    return TrainStep(model, loss, optimizer, read_step_options(options))
 
 
 class _WithLoss(nn.Module):
@@ -204,3 +196,9 @@ def _form(value: Any) -> object:
     if isinstance(value, Tensor):
         return (tuple(value.shape), value.dtype, value.device, value.stride())
     return value
+
+
+def _told_form(batch: tuple[Any, ...], named: Mapping[str, Any]) -> str:
+    """A batch in words, by the shapes and element types of its tensors."""
+    tensors = [value for value in tree_leaves((batch, dict(named))) if isinstance(value, Tensor)]
+    return ", ".join(f"{str(each.dtype).removeprefix('torch.')}{list(each.shape)}" for each in tensors)

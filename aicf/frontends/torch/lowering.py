@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from xdsl.dialects.builtin import ArrayAttr, FileLineColLoc, NameLoc, StringAttr
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.logical import ID_ATTR, MAX_CONSTANT_ELEMENTS, SRC_ATTR
 from aicf.errors import AicfError, InvalidIR, UnsupportedOp
 from aicf.frontends.builder import Graph, Value
-from aicf.frontends.builder.core import last_op, ops_since, write_from
+from aicf.frontends.builder.core import last_op, ops_since, saved, write_from
 from aicf.frontends.torch.element_types import name_of
 from aicf.frontends.torch.layouts import VIEWS, lies_as, memory_order, root_of, viewed
 from aicf.frontends.torch.locations import line_of, module_path, text_of
@@ -94,6 +94,7 @@ class _Walk:
         self._arguments: dict[int, Value] = {}
         self._seed: Value | None = None
         self._counters = 0
+        self._saves: dict[SSAValue, Value] = {}
         self._names = Counter[str]()
         self._taken = set[str]()
         self._notes: list[tuple[str, str]] = []
@@ -299,7 +300,7 @@ class _Walk:
             lambda: self._memory_of(node.args[0]),
             text_of(location),
         )
-        positional, named = self._arguments_of(node)
+        positional, named = self._arguments_of(node, node.name in self._roles.backward)
         lower = self._row(node, overload, [*positional, *named.values()])
         results = listed(lower(writer, *positional, **named))
         self._notes.extend((node.name, note) for note in writer.notes)
@@ -343,7 +344,7 @@ class _Walk:
                     "this is a defect of AICF: report it with the model",
                 )
 
-    def _arguments_of(self, node: Any) -> tuple[list[Any], dict[str, Any]]:
+    def _arguments_of(self, node: Any, is_backward: bool) -> tuple[list[Any], dict[str, Any]]:
         """What a node is called with, in the order of the schema: positional ones, and keyword-only ones by name."""
         schema = node.target._schema.arguments
         given = {
@@ -355,7 +356,7 @@ class _Walk:
             if argument.name in DROPPED:
                 continue
             value = (
-                self._argument_value(given[argument.name])
+                self._argument_value(given[argument.name], is_backward)
                 if argument.name in given
                 else argument.default_value
             )
@@ -366,14 +367,23 @@ class _Walk:
                 positional.append(value)
         return positional, named
 
-    def _argument_value(self, value: Any) -> Any:
+    def _argument_value(self, value: Any, is_backward: bool) -> Any:
         if type(value).__name__ == "Node":
-            return self._values[value]
+            known = self._values[value]
+            if is_backward and value.name not in self._roles.backward and isinstance(known, Value):
+                return self._saved(known)
+            return known
         if isinstance(value, list | tuple):
-            return [self._argument_value(item) for item in cast("Sequence[Any]", value)]
+            return [self._argument_value(item, is_backward) for item in cast("Sequence[Any]", value)]
         if type(value).__name__ == "dtype":
             return name_of(value)
         return number_of(value, self._bindings)
+
+    def _saved(self, value: Value) -> Value:
+        """A value of the forward part as the backward part reads it."""
+        if value.ssa not in self._saves:
+            self._saves[value.ssa] = saved(self._builder, value)
+        return self._saves[value.ssa]
 
     def _number(self, node: Any, fake: Any) -> Any:
         """A number that follows from sizes."""
@@ -447,9 +457,9 @@ class _Walk:
     def _output(self, index: int, node: Any) -> Output:
         fake = node.meta.get("val")
         value = self._values.get(node)
-        is_alone = self._roles.is_alone
+        is_alone = self._roles.is_alone or self._roles.copies
         if isinstance(value, Empty):
-            if is_alone:
+            if self._roles.is_alone:
                 raise unsupported(node, "a result has no elements", "return it from outside of the model")
             return Void(value.info)
         if node in self._index and is_tensor(fake) and not is_alone:

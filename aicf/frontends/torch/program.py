@@ -148,6 +148,9 @@ class Roles:
         suffix: Of the ids of ops, where other programs of the module have the same ops.
         is_alone: Whether the program runs without PyTorch: its arguments and results are row-major, and it copies what
             is a view of an argument.
+        copies: Whether results that are arguments, or views of them or of each other, are written anew in any case.
+        backward: Nodes, by name, that belong to the backward part: what they read of others is marked by
+            `logical.save`.
     """
 
     names: Mapping[int, str] = field(default_factory=dict[int, str])
@@ -157,3 +160,5 @@ class Roles:
     results: Mapping[int, str] = field(default_factory=dict[int, str])
     suffix: str = ""
     is_alone: bool = False
+    copies: bool = False
+    backward: frozenset[str] = frozenset()

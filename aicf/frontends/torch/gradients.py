@@ -1,0 +1,78 @@
+"""Which nodes of a traced forward part pass back something else than their row's ops would.
+
+A row gives the numbers of an op. What its ops pass back is the derivative of those numbers, which is not always what
+PyTorch passes back: PyTorch has a convention of its own where there is no derivative, and some rows compute with an
+infinity that they then leave out. Whoever takes the gradients of the ops asks here first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeAlias
+
+from aicf.frontends.torch.nodes import is_op, is_tensor, items, op_name, overload_of
+
+_When: TypeAlias = Callable[[Any], bool]
+
+
+def _always(node: Any) -> bool:
+    return True
+
+
+def _is_other_norm(node: Any) -> bool:
+    """Whether a norm is none of those whose rules say what 0 passes back."""
+    order = node.args[1] if len(node.args) > 1 else node.kwargs.get("ord", 2)
+    return abs(float(order)) not in (1.0, 2.0, float("inf")) or float(order) in (-1.0, -2.0)
+
+
+_OTHERS: Mapping[str, tuple[_When, str]] = {
+    "_safe_softmax.default": (_always, "a row that sees nothing passes back 0"),
+    "as_strided_scatter.default": (_always, "what is overwritten passes back too"),
+    "linalg_vector_norm.default": (_is_other_norm, "a norm of 0 passes back 0"),
+    "max_unpool2d.default": (_always, "all that fall on one place pass back"),
+    "max_unpool3d.default": (_always, "all that fall on one place pass back"),
+    "special_i1.default": (_always, "it has a slope at 0"),
+    "special_i1e.default": (_always, "it has a slope at 0"),
+    "special_log_ndtr.default": (_always, "far from 0 it has a slope"),
+}
+"""By overload: which calls of it, and what PyTorch has that the ops of the row have not."""
+
+
+def foreign_gradient(graph: Any, trained: Collection[int], result: int) -> tuple[Any, str] | None:
+    """The first node on the way from a placeholder to a result that passes back otherwise, and how.
+
+    Args:
+        graph: A `torch.fx.Graph` of a forward part.
+        trained: The placeholders, by index.
+        result: Its index.
+    """
+    for node in _on_the_way(graph, trained, result):
+        when, what = _OTHERS.get(overload_of(node), (None, ""))
+        if when is not None and when(node):
+            return node, f"{op_name(node)}: in PyTorch {what}"
+    return None
+
+
+def _on_the_way(graph: Any, trained: Collection[int], result: int) -> list[Any]:
+    """Nodes that depend on a placeholder, and that a result depends on, through floats that are not detached."""
+    nodes = list(graph.nodes)
+    sources = [
+        node for index, node in enumerate(n for n in nodes if n.op == "placeholder") if index in trained
+    ]
+    active = set(sources)
+    for node in nodes:
+        if any(source in active for source in node.all_input_nodes) and _passes_back(node):
+            active.add(node)
+    needed: set[Any] = set()
+    stack = [items(next(node for node in reversed(nodes) if node.op == "output").args[0])[result]]
+    while stack:
+        node = stack.pop()
+        if node in active and node not in needed:
+            needed.add(node)
+            stack.extend(node.all_input_nodes)
+    return [node for node in nodes if node in needed and is_op(node)]
+
+
+def _passes_back(node: Any) -> bool:
+    fakes = [fake for fake in items(node.meta.get("val")) if is_tensor(fake)]
+    return any(fake.dtype.is_floating_point for fake in fakes) and not overload_of(node).startswith("detach")
