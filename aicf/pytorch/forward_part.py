@@ -55,7 +55,8 @@ def forward_part(
     if (found := foreign_gradient(functional.graph, places, shown)) is not None:
         node, what = found
         raise NoRule(f"{what}; {WAY_OUT}", location=text_of(line_of(node.meta)))
-    lowered = lower_graph(functional.graph, name, {}, replace(roles, results={shown: LOSS}, is_alone=False))
+    roles = replace(roles, results={shown: LOSS}, is_alone=False, differentiated=True)
+    lowered = lower_graph(functional.graph, name, {}, roles)
     if lowered.module is None:
         raise InvalidIR("the loss depends on nothing; give a loss function of what the module gives")
     constants = {

@@ -269,3 +269,44 @@ def test_attention_that_is_computed_again_is_refused() -> None:
     ours = compiled(lambda q, k, v: _flash(q, k, v).sin(), memory_budget=0.0)
     with pytest.raises(UnsupportedOp, match="other weights dropped .*give it memory_budget=1.0"):
         ours(*heads).sum().backward()
+
+
+@pytest.mark.parametrize("gradients", ["aicf", "pytorch"])
+def test_a_model_of_transformers(gradients: str) -> None:
+    """At a rate of 1 nothing is left to chance: the steps are those of eager mode."""
+    transformers = pytest.importorskip("transformers")
+
+    def model(rate: float) -> Any:
+        torch.manual_seed(1)
+        config = transformers.GPT2Config(
+            **{"n_layer": 2, "n_head": 2, "n_embd": 16, "vocab_size": 50, "n_positions": 16},
+            **{
+                "attn_pdrop": rate,
+                "resid_pdrop": 0.0,
+                "embd_pdrop": 0.0,
+                "bos_token_id": 0,
+                "eos_token_id": 0,
+            },
+        )
+        return transformers.GPT2LMHeadModel(config).double().train()
+
+    def trained(rate: float, seed: int, our: bool = True) -> list[Tensor]:
+        ours = model(rate)
+        optimizer = torch.optim.SGD(ours.parameters(), 0.1)
+        step = aicf.pytorch.train_step(ours, None, optimizer, options={"gradients": gradients})
+        ids = torch.randint(0, 50, (2, 12), generator=torch.Generator().manual_seed(5))
+        torch.manual_seed(seed)
+        for _ in range(2):
+            if our:
+                step(input_ids=ids, labels=ids)
+            else:
+                optimizer.zero_grad()
+                ours(input_ids=ids, labels=ids).loss.backward()
+                optimizer.step()
+        return [each.detach() for each in ours.parameters()]
+
+    # Its loss is computed in f32.
+    assert_same(trained(1.0, 3), trained(1.0, 3, our=False), 1e-6)
+    first = trained(0.3, 3)
+    assert_same(first, trained(0.3, 3))
+    assert not torch.equal(first[0], trained(0.3, 4)[0])

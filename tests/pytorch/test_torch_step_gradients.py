@@ -136,6 +136,13 @@ def _unseeing(model: nn.Module, y: Tensor) -> Tensor:
     return torch.ops.aten._safe_softmax(scores.masked_fill(hidden, float("-inf")), -1) @ y
 
 
+def _attending(model: nn.Module, y: Tensor, has_floats: bool = False) -> Tensor:
+    mask = torch.ones(6, 6, dtype=torch.bool).tril(-1)  # the first query sees nothing
+    bias = torch.where(mask, 0.5, float("-inf")).double() if has_floats else mask
+    heads = y.reshape(1, 6, 2, 8).transpose(1, 2)
+    return F.scaled_dot_product_attention(heads, heads * 2, heads + 1, bias)
+
+
 BY_AICF: dict[str, Forward] = {
     "cumsum": lambda _, y: y.cumsum(1),
     "cumprod": lambda _, y: y.cumprod(1),
@@ -155,6 +162,9 @@ BY_AICF: dict[str, Forward] = {
     "index_put": lambda _, y: y.index_put((torch.tensor([0, 0]),), y[:2] * 2, accumulate=True),
     "unfold": lambda _, y: F.unfold(_images(y), 2),
     "lgamma": lambda _, y: (y.square() + 0.5).lgamma(),
+    "safe softmax": _unseeing,
+    "attention that sees nothing": _attending,
+    "attention with a mask of floats": lambda model, y: _attending(model, y, True),
     "straight through": _quantized,
     "no_grad": _teacher,
     "enable_grad in no_grad": _teacher_in_two_modes,
@@ -172,10 +182,6 @@ BY_PYTORCH: dict[str, tuple[Forward, str]] = {
     "round": (_rounded, "the loss depends on 'first.weight' in steps alone"),
     "nearest": (_sampled_nearest, "the loss depends on .* in steps alone"),
     "max_unpool": (_unpooled, "aten.max_unpool2d.default: in PyTorch all that fall on one place pass back"),
-    "safe softmax": (
-        _unseeing,
-        "aten._safe_softmax.default: in PyTorch a row that sees nothing passes back 0",
-    ),
     "norm": (
         lambda _, y: torch.linalg.vector_norm(y.relu() * 0, 3.5, 1) + y.sum(),
         "aten.linalg_vector_norm.default: in PyTorch a norm of 0 passes back 0",
@@ -448,3 +454,34 @@ def test_what_is_nobody(gradients: Any) -> None:
 def test_torch_compile_has_no_such_option() -> None:
     with pytest.raises(PolicyError, match="there is no option 'gradients'"):
         aicf.pytorch.aicf_backend(torch.fx.symbolic_trace(nn.ReLU()), [], options={"gradients": "aicf"})
+
+
+@pytest.mark.parametrize("gradients", ["aicf", "pytorch"])
+def test_batches_of_all_kinds(gradients: str) -> None:
+    """One tensor twice, a dictionary, numbers, and what is named."""
+
+    class Named(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(1)
+            self.layer = nn.Linear(8, 8).double()
+
+        def forward(
+            self, given: dict[str, Tensor], factor: float, *, labels: Tensor, bias: Any = None
+        ) -> Tensor:
+            """A loss."""
+            assert bias is None
+            return F.mse_loss(self.layer(given["x"]) * factor + given["y"], labels)
+
+    model = Named()
+    theirs = copy.deepcopy(model)
+    optimizers = [torch.optim.SGD(each.parameters(), 0.1) for each in (model, theirs)]
+    step = aicf.pytorch.train_step(model, None, optimizers[0], options={"gradients": gradients})
+    for x in _batches():
+        arguments, named = ({"y": x, "x": x + 1}, 3.0), {"labels": x}
+        optimizers[1].zero_grad()
+        loss = theirs(*arguments, **named)
+        loss.backward()
+        optimizers[1].step()
+        assert_same(step(*arguments, **named), loss.detach(), 1e-9)
+    assert_same(model.state_dict(), theirs.state_dict(), 1e-9)

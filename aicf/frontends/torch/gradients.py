@@ -26,7 +26,6 @@ def _is_other_norm(node: Any) -> bool:
 
 
 _OTHERS: Mapping[str, tuple[_When, str]] = {
-    "_safe_softmax.default": (_always, "a row that sees nothing passes back 0"),
     "as_strided_scatter.default": (_always, "what is overwritten passes back too"),
     "linalg_vector_norm.default": (_is_other_norm, "a norm of 0 passes back 0"),
     "max_unpool2d.default": (_always, "all that fall on one place pass back"),

@@ -299,6 +299,7 @@ class _Walk:
             self._random_counters,
             lambda: self._memory_of(node.args[0]),
             text_of(location),
+            self._roles.differentiated,
         )
         positional, named = self._arguments_of(node, node.name in self._roles.backward)
         lower = self._row(node, overload, [*positional, *named.values()])

@@ -149,6 +149,7 @@ class Roles:
         is_alone: Whether the program runs without PyTorch: its arguments and results are row-major, and it copies what
             is a view of an argument.
         copies: Whether results that are arguments, or views of them or of each other, are written anew in any case.
+        differentiated: Whether the gradients of its ops will be taken.
         backward: Nodes, by name, that belong to the backward part: what they read of others is marked by
             `logical.save`.
     """
@@ -161,4 +162,5 @@ class Roles:
     suffix: str = ""
     is_alone: bool = False
     copies: bool = False
+    differentiated: bool = False
     backward: frozenset[str] = frozenset()

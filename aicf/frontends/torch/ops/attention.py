@@ -104,9 +104,15 @@ def _attended(writer: Writer, heads: _Heads, dropout: Dropout | None = None) -> 
     query = heads.query
     if scale == 0:
         query, scale = query * 0.0, 1.0
-    y = graph.attention(query, heads.key, heads.value, heads.mask, scale=scale, causal=heads.causal)
-    if heads.mask is not None:
-        y = graph.select(_unseeing(writer, heads.mask), 0.0, y)
+    mask = heads.mask
+    if mask is None:
+        y = graph.attention(query, heads.key, heads.value, scale=scale, causal=heads.causal)
+    else:
+        unseeing = _unseeing(writer, mask)
+        if writer.differentiated:  # what is left out must be finite, or it passes back NaN
+            mask = mask | unseeing if is_bool(mask.dtype) else graph.select(unseeing, 0.0, mask)
+        y = graph.attention(query, heads.key, heads.value, mask, scale=scale, causal=heads.causal)
+        y = graph.select(unseeing, 0.0, y)
     return writer.reshape(y, writer.shape)
 
 
