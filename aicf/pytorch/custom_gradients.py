@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.function import BackwardCFunction
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
@@ -21,7 +22,7 @@ from aicf.errors import InvalidIR
 from aicf.frontends.torch.locations import line_of, text_of
 from aicf.passes.training.differentiate import NoRule
 
-_WAY_OUT = "train with options={'gradients': 'pytorch'}"
+WAY_OUT = "train with options={'gradients': 'pytorch'}"
 
 
 def check_hooks(parameters: Mapping[str, Tensor]) -> None:
@@ -44,7 +45,9 @@ def check_custom_gradients(
         batch, named: What it is called with.
         trained: Names of parameters.
     """
-    mode, watch = FakeTensorMode(allow_non_fake_inputs=True), _Watch()
+    # Numbers that follow from elements have no value here, which is what the environment is for.
+    mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv(), static_shapes=True)
+    watch = _Watch()
     tensors = {**dict(_all(module.named_parameters)), **dict(_all(module.named_buffers))}
     fakes = {name: mode.from_tensor(tensor) for name, tensor in tensors.items()}
     arguments, more = tree_map_only(Tensor, mode.from_tensor, (tuple(batch), dict(named)))
@@ -54,14 +57,14 @@ def check_custom_gradients(
         loss = torch.func.functional_call(module, fakes, arguments, more)
     if watch.found is not None:
         what, line = watch.found
-        raise NoRule(f"{what}, which is not traced; {_WAY_OUT}", location=line)
+        raise NoRule(f"{what}, which is not traced; {WAY_OUT}", location=line)
     leaves = {id(fakes[name]) for name in trained}
     for node in _on_the_way(getattr(loss, "grad_fn", None), leaves):
         if isinstance(node, BackwardCFunction):
             name = type(node).__name__.removesuffix("Backward")
             trace = "".join(cast(Any, node).metadata.get("traceback_", ()))
             raise NoRule(
-                f"torch.autograd.Function '{name}' has a backward of its own; {_WAY_OUT}",
+                f"torch.autograd.Function '{name}' has a backward of its own; {WAY_OUT}",
                 location=text_of(line_of({"stack_trace": trace})),
             )
 

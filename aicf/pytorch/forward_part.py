@@ -22,12 +22,11 @@ from aicf.frontends.torch.exported import roles_of
 from aicf.frontends.torch.gradients import foreign_gradient
 from aicf.frontends.torch.locations import line_of, text_of
 from aicf.passes.training.differentiate import NoRule
-from aicf.pytorch.custom_gradients import check_custom_gradients
+from aicf.pytorch.custom_gradients import WAY_OUT, check_custom_gradients
 from aicf.pytorch.step_program import LOSS, Model
 
 OWN = "model."
 """What the names of the module's tensors begin with in the traced module."""
-WAY_OUT = "train with options={'gradients': 'pytorch'}"
 
 
 def forward_part(

@@ -110,9 +110,9 @@ def _roles(
             case descriptors.InputMutationAOTOutput(mutated_input=descriptors.BufferAOTInput() as buffer):
                 updates[at[buffer]] = node.name
             case descriptors.InputMutationAOTOutput():
-                raise UnsupportedOp(
-                    f"the model changes {what.mutated_input.expr()} in place; return the new value instead"
-                )
+                changed = what.mutated_input
+                told = f"'{_target(changed)}'" if hasattr(changed, "target") else "a tensor of the batch"
+                raise UnsupportedOp(f"the model changes {told} in place; return the new value instead")
             case _:
                 pass
     params = frozenset(index for index, name in names.items() if name != TANGENT)

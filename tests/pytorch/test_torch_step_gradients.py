@@ -485,3 +485,22 @@ def test_batches_of_all_kinds(gradients: str) -> None:
         optimizers[1].step()
         assert_same(step(*arguments, **named), loss.detach(), 1e-9)
     assert_same(model.state_dict(), theirs.state_dict(), 1e-9)
+
+
+def test_what_a_model_must_not_change() -> None:
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Embedding(10, 6, max_norm=1.0), _Mean()).double()
+    step = aicf.pytorch.train_step(
+        model, None, torch.optim.SGD(model.parameters(), 0.1), options={"gradients": "pytorch"}
+    )
+    with pytest.raises(UnsupportedOp, match=r"the model changes '0.weight' in place; return the new value"):
+        step(torch.arange(6))
+
+
+def test_a_loss_that_is_no_number() -> None:
+    model = nn.Linear(8, 8).double()
+    step = aicf.pytorch.train_step(
+        model, torch.sub, torch.optim.SGD(model.parameters(), 0.1), options={"gradients": "pytorch"}
+    )
+    with pytest.raises(InvalidIR, match=r"the loss has shape \(6, 8\); it is a tensor of rank 0"):
+        step(*_batches(2))
