@@ -154,7 +154,7 @@ BY_AICF: dict[str, Forward] = {
     "median": lambda _, y: y.median(1)[0],
     "max_pool3d": lambda _, y: F.max_pool3d(y.reshape(-1, 1, 4, 2, 2), 2, 1),
     "avg_pool3d": lambda _, y: F.avg_pool3d(y.reshape(-1, 1, 4, 2, 2), 2, 1),
-    "adaptive pool": lambda _, y: F.adaptive_max_pool2d(_images(y), 3),
+    "adaptive pool": lambda _, y: F.adaptive_avg_pool2d(_images(y), 3),
     "grid_sample": _sampled,
     "bicubic": lambda _, y: F.interpolate(_images(y), size=7, mode="bicubic"),
     "cdist": lambda _, y: torch.cdist(y, y + 1),

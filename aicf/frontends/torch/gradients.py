@@ -22,17 +22,51 @@ def _always(node: Any) -> bool:
 def _is_other_norm(node: Any) -> bool:
     """Whether a norm is none of those whose rules say what 0 passes back."""
     order = node.args[1] if len(node.args) > 1 else node.kwargs.get("ord", 2)
-    return abs(float(order)) not in (1.0, 2.0, float("inf")) or float(order) in (-1.0, -2.0)
+    return order is not None and float(order) not in (1.0, 2.0, float("inf"), float("-inf"), 0.0)
 
 
+def _is_other_distance(node: Any) -> bool:
+    order = node.args[2] if len(node.args) > 2 else node.kwargs.get("p", 2.0)
+    return float(order) not in (1.0, 2.0, float("inf"), 0.0)
+
+
+def _takes_extremes(node: Any) -> bool:
+    return bool({"amax", "amin"} & {*node.args, *node.kwargs.values()} - set(node.all_input_nodes))
+
+
+_ONE, _ZERO = "one of several equals has all of it", "0 passes back 0"
 _OTHERS: Mapping[str, tuple[_When, str]] = {
+    "adaptive_max_pool1d.default": (_always, _ONE),
+    "adaptive_max_pool2d.default": (_always, _ONE),
+    "adaptive_max_pool3d.default": (_always, _ONE),
     "as_strided_scatter.default": (_always, "what is overwritten passes back too"),
+    "atan2.default": (_always, "two zeros pass back 0"),
+    "cdist.default": (_is_other_distance, "a distance of 0 passes back 0"),
+    "fmax.default": (_always, _ONE),
+    "fmin.default": (_always, _ONE),
+    "fmod.Tensor": (_always, "the divisor gets its part"),
     "linalg_vector_norm.default": (_is_other_norm, "a norm of 0 passes back 0"),
+    "max.dim": (_always, _ONE),
     "max_unpool2d.default": (_always, "all that fall on one place pass back"),
     "max_unpool3d.default": (_always, "all that fall on one place pass back"),
+    "min.dim": (_always, _ONE),
+    "multi_margin_loss.default": (_always, "what is on the margin passes nothing back"),
+    "norm.Scalar": (_is_other_norm, "a norm of 0 passes back 0"),
+    "norm.ScalarOpt_dim": (_is_other_norm, "a norm of 0 passes back 0"),
+    "remainder.Scalar_Tensor": (_always, "the divisor gets its part"),
+    "remainder.Tensor": (_always, "the divisor gets its part"),
+    "scatter_reduce.two": (_takes_extremes, "an extreme that is there before has its share"),
+    "sinc.default": (_always, _ZERO),
     "special_i1.default": (_always, "it has a slope at 0"),
     "special_i1e.default": (_always, "it has a slope at 0"),
     "special_log_ndtr.default": (_always, "far from 0 it has a slope"),
+    "std.correction": (_always, _ZERO),
+    "std.default": (_always, _ZERO),
+    "std.dim": (_always, _ZERO),
+    "std_mean.correction": (_always, _ZERO),
+    "std_mean.default": (_always, _ZERO),
+    "std_mean.dim": (_always, _ZERO),
+    "xlogy.Tensor": (_always, _ZERO),
 }
 """By overload: which calls of it, and what PyTorch has that the ops of the row have not."""
 
