@@ -77,6 +77,7 @@ class Options:
         strict: Whether a wrong declaration in an ONNX model is an error.
         passes: Of the caller, each with its extension point, `lowered=my-pass{limit=4}`.
         training: Whether the model was taken as in training, with its dropouts; else in evaluation.
+        saved_share: Of the bytes that the forward part of a training step would save, those that it may, 0 to 1.
     """
 
     target: str
@@ -91,6 +92,7 @@ class Options:
     strict: bool = False
     passes: tuple[str, ...] = ()
     training: bool = False
+    saved_share: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -75,8 +75,11 @@ def _pipeline(source: Source, options: Options, extend: Extend) -> tuple[ModuleP
     if options.meta or options.check_finite or is_training(source.module):
         meta, budget = options.meta or "device", options.memory_budget
         checks = (options.check_finite, budget)
-        training = AicfTrainingPass(*given, options.tuning, meta, *checks, training=options.training)
-        return training.passes(extend)
+        training, share = options.training, options.saved_share
+        pipeline = AicfTrainingPass(
+            *given, options.tuning, meta, *checks, training=training, saved_share=share
+        )
+        return pipeline.passes(extend)
     if options.policy and not source.has_groups:
         resolve_policy(options.policy).execution.check_saves(())
     stage = "lowered" if source.has_groups else "logical"

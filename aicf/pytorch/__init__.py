@@ -5,12 +5,15 @@ model = torch.compile(model, backend="aicf")
 
 from aicf.pytorch.backend import aicf_backend
 from aicf.pytorch.deploy import Deployed, load, save
-from aicf.pytorch.options import TorchOptions, policy
+from aicf.pytorch.options import StepOptions, TorchOptions, policy
 from aicf.pytorch.report import TorchReport, report
+from aicf.pytorch.step_report import StepReport
 from aicf.pytorch.train_step import TrainStep, train_step
 
 __all__ = [
     "Deployed",
+    "StepOptions",
+    "StepReport",
     "TorchOptions",
     "TorchReport",
     "TrainStep",

@@ -27,10 +27,16 @@ def compiled_for(
     options: TorchOptions,
     device: torch.device,
     shared: ModelWeights,
+    saved_share: float = 1.0,
 ) -> tuple[CompiledModel, str]:
-    """A program for a device of PyTorch, and in words where it came from. Raises as `aicf.compile`."""
+    """A program for a device of PyTorch, and in words where it came from. Raises as `aicf.compile`.
+
+    Args:
+        saved_share: Of a step, see `aicf.compiled.Options`.
+    """
     verify_module(source.module)
-    told = resolve_options(source, replace(options_for(options, device), policy=options.own_policy_line))
+    own = replace(options_for(options, device), policy=options.own_policy_line, saved_share=saved_share)
+    told = resolve_options(source, own)
 
     def compiled() -> CompiledModel:
         return compile_source(source, weights, told, shared)

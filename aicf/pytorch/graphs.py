@@ -18,6 +18,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from aicf.errors import UnsupportedOp
 from aicf.frontends.torch import Lowered, Port, Roles, lower_graph
+from aicf.frontends.torch.nodes import check_recomputed, drops_attention
 from aicf.inference.packing import ModelWeights
 from aicf.passes.support.ledger import copy_decisions, record_decision
 from aicf.pytorch.compiling import compiled_for, device_of
@@ -191,12 +192,18 @@ class CompiledGraph:
         try:
             return self._compiled(sizes, args)
         except UnsupportedOp as error:
-            if self.options.fallback != "eager":
+            # The way back of a dropout that one of the two draws cannot be left to the other.
+            if self.options.fallback != "eager" or self._is_half_of_dropout():
                 raise
             return EagerProgram(self._module, str(error)), f"in eager mode: {error}"
 
+    def _is_half_of_dropout(self) -> bool:
+        return self.info.kind != "inference" and drops_attention(self._graph)
+
     def _compiled(self, sizes: Mapping[str, int], args: Sequence[Any]) -> tuple[TorchProgram, str]:
         params = self.info.params if self.info.kind == "inference" else frozenset[int]()
+        if self.info.kind == "backward":
+            check_recomputed(self._graph)
         name = self.info.kind  # a name with a number would be part of the key in a folder of programs
         lowered = lower_graph(self._graph, name, sizes, Roles(self.info.names, params))
         device = device_of(args)

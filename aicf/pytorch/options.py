@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeVar, cast
 
 from aicf.arguments import path_from
 from aicf.errors import ArtifactError, PolicyError, did_you_mean, quoted
@@ -91,6 +91,29 @@ class TorchOptions:
         return None if self.cache_dir is None else path_from(self.cache_dir, ArtifactError, "cache_dir")
 
 
+GRADIENTS = ("auto", "aicf", "pytorch")
+
+
+@dataclass(frozen=True)
+class StepOptions(TorchOptions):
+    """Options of `train_step`: those of the backend, and who takes the gradients.
+
+    Args:
+        gradients: `aicf` takes them of the ops of the forward part; an op that they cannot be taken of is an error.
+            `pytorch` has AOTAutograd trace them. `auto` is `aicf`, or `pytorch` where that is an error.
+
+    Raises:
+        PolicyError: a value is not legal.
+    """
+
+    gradients: Literal["auto", "aicf", "pytorch"] = "auto"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.gradients not in GRADIENTS:
+            raise PolicyError(f"gradients is {quoted(self.gradients)}; it is 'auto', 'aicf' or 'pytorch'")
+
+
 _IN_FORCE: ContextVar[Policy | None] = ContextVar("aicf_pytorch_policy", default=None)
 
 
@@ -111,16 +134,28 @@ def policy(chosen: Policy) -> Generator[None]:
         _IN_FORCE.reset(token)
 
 
+_Options = TypeVar("_Options", bound=TorchOptions)
+
+
 def read_options(given: Mapping[str, Any] | None) -> TorchOptions:
     """The options of one compile.
 
     Raises:
         PolicyError: a name is none of them, or a value is not legal.
     """
-    known = [field.name for field in fields(TorchOptions)]
+    return _read(TorchOptions, given)
+
+
+def read_step_options(given: Mapping[str, Any] | None) -> StepOptions:
+    """The options of one step. Raises as `read_options`."""
+    return _read(StepOptions, given)
+
+
+def _read(kind: type[_Options], given: Mapping[str, Any] | None) -> _Options:
+    known = [field.name for field in fields(kind)]
     for name in given or {}:
         if name not in known:
             hint = " ".join(filter(None, (did_you_mean(str(name), known), f"they are {', '.join(known)}")))
             raise PolicyError(f"options: there is no option {quoted(name)}; {hint}")
-    options = TorchOptions(**(given or {}))
+    options = kind(**(given or {}))
     return options if options.policy is not None else replace(options, policy=_IN_FORCE.get())

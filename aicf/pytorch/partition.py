@@ -23,7 +23,7 @@ from aicf.dialects.emit import DecisionOp
 from aicf.errors import UnsupportedOp
 from aicf.frontends.torch import lower_graph
 from aicf.frontends.torch.layouts import VIEWS
-from aicf.frontends.torch.nodes import base_op, is_tensor, items
+from aicf.frontends.torch.nodes import base_op, is_exact_attention, is_tensor, items
 from aicf.passes.training.save_choice import Pin
 from aicf.pytorch.compiling import device_of, options_for
 from aicf.pytorch.options import TorchOptions
@@ -140,7 +140,8 @@ def _pins(forward: Mapping[str, Node]) -> dict[str, Pin]:
 
 
 def _is_random(node: Node) -> bool:
-    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+    is_tagged = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+    return is_tagged and not is_exact_attention(node)
 
 
 def _is_one_tensor(node: Node) -> bool:

@@ -16,18 +16,20 @@ from xdsl.ir import Attribute
 from aicf.dialects.logical import NAME_ATTR, UPDATES_ATTR
 from aicf.frontends.builder import Graph, Value
 from aicf.frontends.torch import Lowered, Port
+from aicf.frontends.torch.layouts import memory_order
 from aicf.frontends.torch.lowering import SEED
 from aicf.inference.packing import ModelWeights
 from aicf.pytorch.compiling import compiled_for, current_stream, device_of, is_capturing
 from aicf.pytorch.optimizers import Group
 from aicf.pytorch.options import TorchOptions
 from aicf.pytorch.programs import Argument, Packed, Packing
+from aicf.pytorch.seeds import Seeds
 from aicf.pytorch.tensors import stand_in, torch_dtype
 from aicf.runtime.tensors import Array
 from aicf.sources import Source
 from aicf.training.optimizers import Operands
 
-COUNT, LOSS = "aicf.step", "loss"
+COUNT, LOSS, TANGENT = "aicf.step", "loss", "aicf.tangent"
 States = Mapping[str, Mapping[str, Tensor]]
 """States of the optimizer: by name of the parameter, then of the state."""
 
@@ -46,16 +48,18 @@ class Model:
     """What a step trains.
 
     Args:
-        lowered: The forward part with its loss.
+        lowered: The forward part with its loss, and the backward part if it is there too.
         tensors: Parameters and buffers by the names that the program has for them; tied ones have several.
-        first_input: The index of the placeholder of the first tensor of a batch.
+        leaves: Which of the values of a batch each placeholder has, by index.
         trained: Names of parameters that the loss passes gradients back to.
+        gradients: Results that are gradients, by the name of the parameter; None if they are to be taken here.
     """
 
     lowered: Lowered
     tensors: Mapping[str, Tensor]
-    first_input: int
+    leaves: Mapping[int, int]
     trained: Collection[str]
+    gradients: Mapping[str, Port] | None = None
 
 
 class _Writer:
@@ -69,6 +73,7 @@ class _Writer:
         self.graph = Graph(f"{function.sym_name.data}_step")
         self.weights: dict[str, Array] = {}
         self._by_tensor: dict[int, Value] = {}
+        self._gradients: dict[int, Value] = {}
         self._trained = {id(model.tensors[name]) for name in model.trained}
 
     def write(self) -> tuple[ModuleOp, torch.dtype]:
@@ -95,6 +100,8 @@ class _Writer:
     def _argument(self, port: Port) -> Value:
         """An argument of the model; parameters that are one tensor are one argument."""
         tensor = self._model.tensors.get(port.name)
+        if port.name == TANGENT:
+            return self.graph.constant(1.0, port.stored_shape, port.tensor.dtype)
         if tensor is None:
             return self.graph.input(port.name, port.stored_shape, port.tensor.dtype)
         if id(tensor) not in self._by_tensor:
@@ -110,7 +117,7 @@ class _Writer:
 
     def _results(self, values: Sequence[Value]) -> Value:
         """Passes on what the model updates; the loss."""
-        loss = values[0]
+        named: dict[str, Value] = {}
         owners = {port.name: port for port in self._model.lowered.inputs}
         for value, attributes in zip(values, self._function.res_attrs or (), strict=True):
             entry = attributes.data
@@ -119,16 +126,42 @@ class _Writer:
                 tensor = self._model.tensors[owners[target.data].name]
                 self.graph.update(self._by_tensor[id(tensor)], value)
             else:
-                loss = value
-        self.graph.output(loss, LOSS)
-        return loss
+                named[cast(StringAttr, entry[NAME_ATTR]).data] = value
+        for name, port in (self._model.gradients or {}).items():
+            self._add_gradient(name, named[port.name], port)
+        self.graph.output(named[LOSS], LOSS)
+        return named[LOSS]
+
+    def _add_gradient(self, name: str, value: Value, port: Port) -> None:
+        """A gradient in the order that its parameter has in memory; tied parameters have the sum of theirs."""
+        tensor = self._model.tensors[name]
+        own = memory_order(tensor.shape, tensor.stride())
+        order = [port.order.index(axis) for axis in own]
+        value = value if order == sorted(order) else self.graph.transpose(value, order)
+        before = self._gradients.get(id(tensor))
+        self._gradients[id(tensor)] = value if before is None else before + value
+
+    def _gradient(self, name: str, tensor: Tensor, loss: Value) -> Value | None:
+        """Of a parameter; None if it gets none, and PyTorch leaves it as it is too."""
+        parameter = self._by_tensor.get(id(tensor))
+        if self._model.gradients is None:
+            if parameter is None or id(tensor) not in self._trained:
+                return None
+            return self.graph.gradient(loss, parameter, name=f"{name}.grad")
+        return self._gradients.get(id(tensor))
+
+    def _parameter(self, name: str, tensor: Tensor, gradient: Value) -> Value:
+        """A parameter, which may be one that has a gradient although the loss does not read it."""
+        if id(tensor) not in self._by_tensor:
+            self._by_tensor[id(tensor)] = self.graph.param(name, gradient.shape, gradient.dtype)
+            self.weights[name] = stand_in(gradient.info.shape, gradient.dtype)
+        return self._by_tensor[id(tensor)]
 
     def _update(self, name: str, tensor: Tensor, group: Group, loss: Value, rate: Value, now: Value) -> None:
-        graph = self.graph
-        parameter = self._by_tensor.get(id(tensor))
-        if parameter is None or id(tensor) not in self._trained:
-            return  # it gets no gradient: PyTorch leaves it as it is too
-        gradient = graph.gradient(loss, parameter, name=f"{name}.grad")
+        graph, gradient = self.graph, self._gradient(name, tensor, loss)
+        if gradient is None:
+            return
+        parameter = self._parameter(name, tensor, gradient)
         states = [
             self._state(f"{name}.{state}", parameter.shape, parameter.dtype) for state in self._states[name]
         ]
@@ -162,19 +195,22 @@ class StepProgram:
         groups: How, the rates apart.
         states: Of the optimizer.
         options: What the user said.
+        seeds: Where the random numbers of each step start.
 
     Raises:
         As `aicf.train_step`.
     """
 
-    def __init__(self, model: Model, groups: Sequence[Group], states: States, options: TorchOptions) -> None:
-        self._model, self._states = model, states
+    def __init__(
+        self, model: Model, groups: Sequence[Group], states: States, options: TorchOptions, seeds: Seeds
+    ) -> None:
+        self._model, self._states, self._seeds = model, states, seeds
         self.device = device_of(model.tensors.values())
         writer = _Writer(model, groups, states)
         module, self._dtype = writer.write()
         source = Source(module, writer.graph.name)
         self.executable, self.origin = compiled_for(
-            source, writer.weights, options, self.device, ModelWeights()
+            source, writer.weights, options, self.device, ModelWeights(), float(options.memory_budget)
         )
         self._addressed = self.executable.addressed()
         self._packing = Packing(self._addressed, self._addressed.packs, Packed())
@@ -188,7 +224,7 @@ class StepProgram:
         self._inputs = [
             (port.name, Argument.of(port, _ALIGN))
             for port in model.lowered.inputs
-            if port.name not in model.tensors
+            if port.name not in model.tensors and port.name != TANGENT
         ]
 
     def run(self, batch: Sequence[Any], groups: Sequence[Group], count: Tensor) -> Tensor:
@@ -196,14 +232,14 @@ class StepProgram:
         keep = [count, torch.empty((), dtype=self._dtype, device=self.device)]
         at = {COUNT: count.data_ptr(), LOSS: keep[1].data_ptr()}
         for name, argument in self._inputs:
-            tensor = argument.placed(cast(Tensor, batch[argument.index - self._model.first_input]))
+            tensor = argument.placed(cast(Tensor, batch[self._model.leaves[argument.index]]))
             keep.append(tensor)
             at[name] = tensor.data_ptr()
         for number, (rate, group) in enumerate(zip(self._rates, groups, strict=True)):
             rate.set(group.rate)
             at[rate_name(number)] = rate.tensor.data_ptr()
         if self._model.lowered.has_seed:
-            keep.append(torch.empty((), dtype=torch.int64, device=self.device).random_())
+            keep.append(self._seeds.draw(self.device))
             at[SEED] = keep[-1].data_ptr()
         stream = current_stream(self.device)
         if self._packing.names:

@@ -1,6 +1,7 @@
 """`train_step`: a module, a loss and an optimizer of PyTorch as one program, on the memory that PyTorch has for them.
 
-The forward part is traced by `torch.export` and differentiated here. Parameters, buffers and states of the optimizer
+The forward part is traced by `torch.export` and differentiated here, or traced with its gradients by AOTAutograd;
+`step_gradients` says when. Parameters, buffers and states of the optimizer
 stay PyTorch's tensors, updated in place: `state_dict()`, checkpoints and averages of weights go on working, and a
 scheduler changes rates without a new program.
 """
@@ -11,19 +12,16 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_flatten
+from torch.utils._pytree import tree_flatten, tree_leaves
 
 from aicf.compiled import CompiledModel
-from aicf.errors import InvalidIR
-from aicf.frontends.torch import lower_graph
-from aicf.frontends.torch.exported import roles_of
 from aicf.pytorch.optimizers import Group, groups_of, state_of, steps_so_far
-from aicf.pytorch.options import TorchOptions, read_options
+from aicf.pytorch.options import StepOptions, read_step_options
+from aicf.pytorch.seeds import Seeds
 from aicf.pytorch.step_checks import (
     check_batch,
     check_counts,
@@ -33,13 +31,12 @@ from aicf.pytorch.step_checks import (
     restored,
     tensors_of,
 )
-from aicf.pytorch.step_program import LOSS, Model, StepProgram
-from aicf.pytorch.step_tracing import reached, traced
+from aicf.pytorch.step_gradients import Trace, chosen, note_in_ledger
+from aicf.pytorch.step_program import StepProgram
+from aicf.pytorch.step_report import ProgramReport, StepReport
 
 LossFunction: TypeAlias = Callable[[Any, Any], Tensor]
 LOGGER = logging.getLogger("aicf.pytorch")
-_OWN = "model."
-"""What the names of the module's tensors begin with in the traced module."""
 
 
 class TrainStep:
@@ -55,13 +52,15 @@ class TrainStep:
         model: nn.Module,
         loss: LossFunction | None,
         optimizer: torch.optim.Optimizer,
-        options: TorchOptions,
+        options: StepOptions,
     ) -> None:
         self.model, self.optimizer, self._loss, self._options = model, optimizer, loss, options
         self._programs: dict[Any, StepProgram] = {}
+        self._reports: dict[int, ProgramReport] = {}
         self._count: Tensor | None = None
         self._trained: Sequence[Tensor] = ()
         self._turn = threading.RLock()
+        self._seeds = Seeds(options.seed, type(model).__name__)
         self._hook_into(optimizer)
         self.steps = self._told = steps_so_far(optimizer)
 
@@ -97,7 +96,8 @@ class TrainStep:
         self._programs.pop(key, None)
         self._programs[key] = program
         if len(self._programs) > self._options.max_programs:
-            del self._programs[next(iter(self._programs))]
+            oldest = next(iter(self._programs))
+            del self._reports[id(self._programs.pop(oldest))]
         self._trained = program.trained
         return program
 
@@ -114,6 +114,11 @@ class TrainStep:
         """The programs so far, one for each form of a batch: their `explain()` says what they do."""
         return [program.executable for program in self._programs.values()]
 
+    def report(self) -> StepReport:
+        """What became of the step: its programs, and who took their gradients, with the reason."""
+        programs = tuple(self._reports[id(program)] for program in self._programs.values())
+        return StepReport(type(self.model).__name__, self.steps, programs)
+
     def _modes(self) -> tuple[object, ...]:
         """What a trace depends on beside the batch."""
         casts = [
@@ -128,30 +133,30 @@ class TrainStep:
     def _made(self, batch: tuple[Any, ...], named: dict[str, Any], groups: Sequence[Group]) -> StepProgram:
         start = time.perf_counter()
         check_model(self.model)
-        functional = traced(_WithLoss(self.model, self._loss), batch, named)
-        roles = roles_of(functional, _OWN)
-        shown = len(functional.graph_signature.output_specs) - 1
-        roles = replace(roles, results={shown: LOSS}, is_alone=False, is_differentiated=True)
-        lowered = lower_graph(functional.graph, type(self.model).__name__, {}, roles)
-        if lowered.module is None:
-            raise InvalidIR("the loss depends on nothing; give a loss function of what the module gives")
-        constants = {name: value for name, value in functional.constants.items() if isinstance(value, Tensor)}
-        tensors = {**tensors_of(self.model), **constants}
-        trained = {roles.names[index] for index in reached(functional, shown)} & tensors.keys()
-        check_trained(groups, [tensors[name] for name in trained])
-        states = {
-            name: state_of(self.optimizer, parameter, group.update)
+        parameters = [
+            (name, parameter, group.update)
             for group in groups
             for name, parameter in zip(group.names, group.parameters, strict=True)
-            if any(parameter is tensors[each] for each in trained)
-        }
-        first = min(
-            index
-            for index, spec in enumerate(functional.graph_signature.input_specs)
-            if spec.kind.name == "USER_INPUT"
+        ]
+
+        def made(trace: Trace) -> StepProgram:
+            names = {name for name, _, _ in parameters}
+            model = trace(_WithLoss(self.model, self._loss), batch, named, type(self.model).__name__, names)
+            check_trained(groups, [model.tensors[each] for each in model.trained])
+            passed = {id(model.tensors[each]) for each in model.trained}
+            states = {
+                name: state_of(self.optimizer, each, update)
+                for name, each, update in parameters
+                if id(each) in passed
+            }
+            return StepProgram(model, groups, states, self._options, self._seeds)
+
+        program, choice = chosen(self._options.gradients, made)
+        note_in_ledger(program.executable, choice)
+        self._reports[id(program)] = ProgramReport(
+            _told_form(batch, named), choice, time.perf_counter() - start, program.origin, program.executable
         )
-        program = StepProgram(Model(lowered, tensors, first, trained), groups, states, self._options)
-        LOGGER.info("%s: %s in %.2f s", program.executable.name, program.origin, time.perf_counter() - start)
+        LOGGER.info("%s", self._reports[id(program)])
         return program
 
     # The optimizer's own count of steps
@@ -185,6 +190,7 @@ class TrainStep:
     def _loaded(self) -> None:
         """The optimizer has other states from now on, which the programs do not know."""
         self._programs.clear()
+        self._reports.clear()
         self._ask()
 
 
@@ -202,7 +208,7 @@ def train_step(
         loss: Takes what the module gives and the target, as `torch.nn.functional.cross_entropy` does; None for a module
             that gives the loss itself, or an object with the attribute `loss`.
         optimizer: `torch.optim.SGD`, `Adam` or `AdamW`, on parameters of the module.
-        options: See `TorchOptions`.
+        options: See `aicf.pytorch.StepOptions`.
 
     Raises:
         InvalidIR: the optimizer is of another class or has an option without a counterpart.
@@ -210,7 +216,7 @@ def train_step(
     """
     model = getattr(model, "_orig_mod", model)  # what torch.compile wrapped
     groups_of(optimizer, {id(parameter): name for name, parameter in model.named_parameters()})
-    return TrainStep(model, loss, optimizer, read_options(options))
+    return TrainStep(model, loss, optimizer, read_step_options(options))
 
 
 class _WithLoss(nn.Module):
@@ -236,3 +242,9 @@ def _form(value: Any) -> object:
     if isinstance(value, Tensor):
         return (tuple(value.shape), value.dtype, value.device, value.stride())
     return value
+
+
+def _told_form(batch: tuple[Any, ...], named: Mapping[str, Any]) -> str:
+    """A batch in words, by the shapes and element types of its tensors."""
+    tensors = [value for value in tree_leaves((batch, dict(named))) if isinstance(value, Tensor)]
+    return ", ".join(f"{str(each.dtype).removeprefix('torch.')}{list(each.shape)}" for each in tensors)

@@ -2,10 +2,13 @@
 // RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"saves\": {\"h.save\": \"recompute\", \"turned.save\": \"keep\", \"a.save\": \"recompute\", \"half.save\": \"keep\"}}"},eliminate-saves' | filecheck %s --check-prefix=PINNED
 // RUN: aicf-opt %s -p 'set-target{target="cuda:sm_90a"},apply-policy{policy="{\"saves\": {\"e2.save\": \"keep\"}}"},eliminate-saves{less=100000}' | filecheck %s --check-prefix=LEAST
 // RUN: aicf-opt %s -p 'set-target{target="cuda:sm_90a"},eliminate-saves{less=1000}' | filecheck %s --check-prefix=LESS
+// RUN: aicf-opt %s -p 'set-target{target="cuda:sm_90a"},eliminate-saves{share=0.5}' | filecheck %s --check-prefix=SHARE
+// RUN: not aicf-opt %s -p 'eliminate-saves{share=1.5}' 2>&1 | filecheck %s --check-prefix=PART
 // RUN: not aicf-opt %s -p 'set-target{target="reference:typed"},apply-policy{policy="{\"saves\": {\"a\": \"keep\"}}"},eliminate-saves' 2>&1 | filecheck %s --check-prefix=NAME
 // RUN: not aicf-opt %s -p 'set-target{target="reference:typed"},apply-policy{policy="{\"saves\": {\"a.save\": \"drop\"}}"}' 2>&1 | filecheck %s --check-prefix=VALUE
 
 // NAME: error: {{.*}}saves.a: no save has that id; it has: a.save, e0.save, e1.save, e2.save, e3.save, given.save, h.save, half.save, rows.save, turned.save
+// PART: error: {{.*}}share: 1.5 is no part of a whole; give a number from 0 to 1
 // VALUE: error: {{.*}}saves.a.save: 'drop' is not legal; legal: keep, recompute
 
 // The choices are written down as a policy, by which the same program is made again.
@@ -88,6 +91,12 @@ func.func @net(
 // LESS-NEXT: %p0.again = logical.matmul %x, %w
 // LESS-NEXT: %e0.again = logical.exp %p0.again
 // LESS-NEXT: %w1 = logical.matmul %e0.again, %d1
+
+// A share is of what each function would keep: half of 1024 and of 2048 bytes.
+// SHARE: order = "text"
+// SHARE: emit.decision "eliminate-saves" ["net"] choice "2 of 3 saved values computed again" because "1024 bytes alive at most, 1536 before, as estimated without groups"
+// SHARE: emit.decision "eliminate-saves" ["e0.save"] choice "recompute" because "memory is to shrink by 1024 bytes"
+// SHARE-NEXT: emit.decision "eliminate-saves" ["e1.save"] choice "keep"
 
 // What cannot be met is not: as few bytes as are found, with what the policy says.
 // LEAST: emit.decision "eliminate-saves" ["e2.save"] choice "keep" because "the policy says so"

@@ -37,8 +37,9 @@ class AicfTrainingPass(NamedPipeline):
     Options: `target`, `policy`, `dims`, `threads`, `tuning` and `until` of `aicf-inference`; `meta` (`device` or
     `host`: who computes counters and rates, see `separate-meta`) and `check-finite` (a step that is not finite changes
     nothing); `memory-budget`, the bytes that the arena of a program may take: what is saved is computed again where it
-    takes more. 0 sets no bound. `training` is for a model without gradients: a training step is taken as in training
-    anyway.
+    takes more. 0 sets no bound. `saved-share`, from 0 to 1, is the part of what would be saved that stays; the arena
+    takes less by about the rest, as far as that goes. `training` is for a model without gradients: a training step is
+    taken as in training anyway.
 
     Raises PlanError if no choice is found that stays within the budget.
     """
@@ -55,6 +56,7 @@ class AicfTrainingPass(NamedPipeline):
     check_finite: bool = False
     memory_budget: int = 0
     training: bool = False
+    saved_share: float = 1.0
 
     def passes(self, extend: Extend = nothing) -> tuple[ModulePass, ...]:
         """The passes in order, with the options handed on, and with those of `extend` at the extension points."""
@@ -72,7 +74,7 @@ class AicfTrainingPass(NamedPipeline):
             *simplifications(),
             *lowering_passes(),
             # Saves keep equal ops of the two parts apart: merged, they would tear fusions. So no cse from here.
-            EliminateSavesPass(),
+            EliminateSavesPass(share=self.saved_share),
             LogicalDcePass(),
             *extend("lowered"),
             VerifyLogicalPass(),

@@ -17,7 +17,7 @@ from xdsl.pattern_rewriter import PatternRewriter
 
 from aicf.dialects import logical
 from aicf.dialects.types import element_of
-from aicf.errors import UnsupportedOp
+from aicf.errors import AicfError, InvalidIR, UnsupportedOp
 from aicf.passes.bodies.workload import argument_attrs
 from aicf.passes.logical.lowerings import FORMULAS
 from aicf.passes.logical.lowerings.base import LowerBy
@@ -28,12 +28,33 @@ from aicf.passes.training.gradients import GRADIENTS, Adjoint, ByFormula, Gradie
 from aicf.passes.training.gradients.totals import total
 
 
+class NoGradient(AicfError):
+    """There are no ops for a gradient: who has other means may take those."""
+
+
+class NoRule(NoGradient, UnsupportedOp):
+    """Nothing says what an op passes back."""
+
+
+class NoWay(NoGradient, InvalidIR):
+    """The loss passes nothing back to a value.
+
+    Args:
+        message, location: See `AicfError`.
+        stop: Where the op is written that passes nothing back, if there is one.
+    """
+
+    def __init__(self, message: str, *, location: str | None = None, stop: str | None = None) -> None:
+        super().__init__(message, location=location)
+        self.stop = stop
+
+
 @dataclass(frozen=True)
 class DifferentiatePass(ModulePass):
     """Replaces every `logical.gradient` by ops that compute it, after the loss.
 
-    What they read of the forward part is marked by `logical.save`. Raises InvalidIR for a value that the loss does not
-    depend on, or only in ways that pass nothing back.
+    What they read of the forward part is marked by `logical.save`. Raises NoWay, an InvalidIR, for a value that the
+    loss does not depend on, or only in ways that pass nothing back.
     """
 
     name = "differentiate"
@@ -60,7 +81,10 @@ def _differentiate(gradients: Sequence[logical.GradientOp], ids: IdTable) -> Non
     found = _backward(order, active, gradients[0], Tape(gradients[0], ids))
     for gradient in gradients:
         if gradient.by not in found:
-            raise invalid(gradient, _why_not(gradient.by, loss, needed))
+            message, stop = _why_not(gradient.by, loss, needed)
+            wrong = invalid(gradient, message)
+            place = None if stop is None else position_of(stop)
+            raise NoWay(wrong.message, location=wrong.location, stop=place)
     rewriter = PatternRewriter(gradients[0])
     for gradient in gradients:
         replace_with_value(rewriter, gradient, found[gradient.by])
@@ -88,9 +112,9 @@ def _needed(loss: SSAValue) -> set[Operation]:
 
 
 def _rule_of(op: Operation) -> Gradient:
-    """What the op passes back. Raises UnsupportedOp if nothing says so."""
+    """What the op passes back. Raises NoRule if nothing says so."""
     if type(op) not in GRADIENTS:
-        raise UnsupportedOp(
+        raise NoRule(
             f"{op.name} '{op_id(op)}' has no gradient; take the derivative by values computed after it",
             location=position_of(op),
         )
@@ -187,21 +211,22 @@ def _pass_back(
         found[operand] = part
 
 
-def _why_not(root: SSAValue, loss: SSAValue, needed: set[Operation]) -> str:
-    """Why the loss passes nothing back to `root`, in a user's words."""
+def _why_not(root: SSAValue, loss: SSAValue, needed: set[Operation]) -> tuple[str, Operation | None]:
+    """Why the loss passes nothing back to `root`, in a user's words, and the op that does not."""
     path = _path(root, loss, needed)
     if path is None:
-        return f"the loss does not depend on {_name(root)}; {_WAY_OUT}"
+        return f"the loss does not depend on {_name(root)}; {_WAY_OUT}", None
     values = [root, *(op.results[0] for op in path)]
     step, stop = next(
         (step, op)
         for step, (value, op) in enumerate(zip(values, path, strict=False), 1)
         if not any(o is value and _passes_to(op, i) for i, o in enumerate(op.operands))
     )
-    return (
+    message = (
         f"the loss depends on {_name(root)} in steps alone: {_way(values, step)}; "
         f"{stop.name} '{op_id(stop)}' passes nothing back; {_WAY_OUT}"
     )
+    return message, stop
 
 
 _WAY_OUT = "leave it out, or declare it frozen"

@@ -36,17 +36,22 @@ class EliminateSavesPass(ModulePass):
     nothing. With `less` (bytes of each function, or `step=4096,other=512`), so many values are computed again that so
     many bytes less are alive at the peak, about: those first that give the most bytes for their predicted time. The
     instructions then stay in text order, on one stream unless the policy says more: so a value is computed again just
-    before it is read. What was chosen is written into `aicf.execution`, as the policy that gives this program again.
+    before it is read. `share`, below 1, is such a number of bytes too: the rest of what each function would keep, so
+    that 0.25 asks for three quarters of that to be free. What was chosen is written into `aicf.execution`, as the
+    policy that gives this program again.
 
-    Raises PolicyError for a policy or an option that names no save or function.
+    Raises PolicyError for a policy or an option that names no save or function, and for a share that is none.
     """
 
     name = "eliminate-saves"
     works_on = WorksOn(("logical.save",))
 
     less: int | str = 0
+    share: float = 1.0
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        if not 0 <= self.share <= 1:
+            raise PolicyError(f"share: {self.share} is no part of a whole; give a number from 0 to 1")
         every = functions(op)
         names = [identity for f in every for save in saves_in(f.body.block) if (identity := op_id(save))]
         wishes = execution_of(op).saves
@@ -59,12 +64,14 @@ class EliminateSavesPass(ModulePass):
             if saves:
                 prices = OpPrices(op, function)
                 pins = {save: wish for save in saves if (wish := wish_of(save, wishes)) is not None}
-                choice = choose(function.body.block, pins, less.get(function.sym_name.data, 0), prices)
+                choice = choose(
+                    function.body.block, pins, less.get(function.sym_name.data, 0), prices, self.share
+                )
                 chosen |= SaveReport(op, self.name, function, choice, prices).write()
                 eliminate(function.body.block, choice.held, ids)
         if chosen:
             execution = replace(execution_of(op), saves=chosen)
-            if any(less.values()):
+            if any(less.values()) or self.share < 1:
                 execution = replace(execution, order="text", streams=execution.streams or 1)
             op.attributes[EXECUTION_ATTR] = execution.to_attr()
 

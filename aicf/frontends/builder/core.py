@@ -22,7 +22,8 @@ from xdsl.dialects.builtin import (
     StringAttr,
 )
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, Region, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects import dims, logical
@@ -406,6 +407,19 @@ def ops_since(graph: GraphCore, last: Operation | None) -> list[Operation]:
         found.append(op)
         op = op.prev_op
     return found[::-1]
+
+
+def saved(graph: GraphCore, value: Value) -> Value:
+    """The value, marked as what the backward part of a training step reads; itself if it is in memory anyway."""
+    source = value.ssa
+    if not isinstance(source, OpResult) or isinstance(source.op, logical.ConstantOp):
+        return value
+    save = logical.SaveOp(source)
+    save.location = location = source.op.location
+    if isinstance(location, NameLoc):
+        save.location = NameLoc(StringAttr(f"{location.desc.data}.save"), location.location)
+    Rewriter.insert_op(save, InsertPoint.after(source.op))
+    return graph._value(save.result)  # pyright: ignore[reportPrivateUsage]
 
 
 def positive_axis(axis: int, rank: int) -> int:

@@ -12,8 +12,8 @@ from xdsl.dialects.builtin import FileLineColLoc, IntAttr, StringAttr
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)', re.MULTILINE)
 _ROOT = re.compile(r"^L\['[^']*'\]\.?|^self\.?")
 _ITEM = re.compile(r"(?:\._modules)?\['?(\w+)'?\]")
-_OWN = re.compile(r"[/\\](torch|torchvision)[/\\]")
-"""Files of PyTorch, whose lines are not the user's."""
+_OWN = re.compile(r"[/\\](torch|torchvision|aicf[/\\]pytorch)[/\\]")
+"""Files of PyTorch and of what calls it here, whose lines are not the user's."""
 
 
 def module_path(meta: Mapping[str, Any]) -> str:

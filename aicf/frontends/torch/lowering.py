@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from xdsl.dialects.builtin import ArrayAttr, FileLineColLoc, NameLoc, StringAttr
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.logical import ID_ATTR, MAX_CONSTANT_ELEMENTS, SRC_ATTR
 from aicf.errors import AicfError, InvalidIR, UnsupportedOp
 from aicf.frontends.builder import Graph, Value
-from aicf.frontends.builder.core import last_op, ops_since, write_from
+from aicf.frontends.builder.core import last_op, ops_since, saved, write_from
 from aicf.frontends.torch.element_types import name_of
 from aicf.frontends.torch.layouts import VIEWS, lies_as, memory_order, root_of, viewed
 from aicf.frontends.torch.locations import line_of, module_path, text_of
@@ -27,6 +27,7 @@ from aicf.frontends.torch.nodes import (
     check_ops,
     gives_tensors,
     is_op,
+    is_random_state,
     is_tensor,
     items,
     op_name,
@@ -55,8 +56,6 @@ from aicf.frontends.torch.sizes import number_of, shape_of
 
 SEED = "aicf.seed"
 """The input that random numbers of a program follow from."""
-STOPS = frozenset({"detach", "detach_copy"})
-"""Ops that give their operand, to which they pass no gradient back."""
 DROPPED = frozenset({"layout", "device", "pin_memory", "memory_format", "non_blocking", "generator"})
 """Arguments that say where a tensor is and how it lies in memory, which the program decides by itself."""
 
@@ -96,6 +95,7 @@ class _Walk:
         self._arguments: dict[int, Value] = {}
         self._seed: Value | None = None
         self._counters = 0
+        self._saves: dict[SSAValue, Value] = {}
         self._names = Counter[str]()
         self._taken = set[str]()
         self._notes: list[tuple[str, str]] = []
@@ -209,6 +209,8 @@ class _Walk:
 
     def _tensor_of(self, node: Any, fake: Any) -> Tensor:
         dtype = name_of(fake.dtype)
+        if dtype is None and str(fake.dtype) == "torch.uint64" and is_random_state(node):
+            dtype = "i64"  # the same bits; nobody but the way back of that attention reads them
         if dtype is None:
             raise unsupported(
                 node, f"element type {fake.dtype}", "use a floating-point, integer or bool type that AICF has"
@@ -273,8 +275,6 @@ class _Walk:
             if error.location is None and location is not None:
                 error.locate(cast(str, text_of(location)))
             raise
-        if self._roles.is_differentiated and base_op(node) in STOPS and isinstance(found, Value):
-            found = self._builder.bitcast(found, found.dtype)  # passes nothing back, and costs nothing
         self._name(node, last)
         self._values[node] = found
 
@@ -307,8 +307,9 @@ class _Walk:
             self._random_counters,
             lambda: self._memory_of(node.args[0]),
             text_of(location),
+            self._roles.is_differentiated,
         )
-        positional, named = self._arguments_of(node)
+        positional, named = self._arguments_of(node, node.name in self._roles.backward)
         lower = self._row(node, overload, [*positional, *named.values()])
         results = listed(lower(writer, *positional, **named))
         self._notes.extend((node.name, note) for note in writer.notes)
@@ -352,7 +353,7 @@ class _Walk:
                     "this is a defect of AICF: report it with the model",
                 )
 
-    def _arguments_of(self, node: Any) -> tuple[list[Any], dict[str, Any]]:
+    def _arguments_of(self, node: Any, is_backward: bool) -> tuple[list[Any], dict[str, Any]]:
         """What a node is called with, in the order of the schema: positional ones, and keyword-only ones by name."""
         schema = node.target._schema.arguments
         given = {
@@ -364,7 +365,7 @@ class _Walk:
             if argument.name in DROPPED:
                 continue
             value = (
-                self._argument_value(given[argument.name])
+                self._argument_value(given[argument.name], is_backward)
                 if argument.name in given
                 else argument.default_value
             )
@@ -375,14 +376,23 @@ class _Walk:
                 positional.append(value)
         return positional, named
 
-    def _argument_value(self, value: Any) -> Any:
+    def _argument_value(self, value: Any, is_backward: bool) -> Any:
         if type(value).__name__ == "Node":
-            return self._values[value]
+            known = self._values[value]
+            if is_backward and value.name not in self._roles.backward and isinstance(known, Value):
+                return self._saved(known)
+            return known
         if isinstance(value, list | tuple):
-            return [self._argument_value(item) for item in cast("Sequence[Any]", value)]
+            return [self._argument_value(item, is_backward) for item in cast("Sequence[Any]", value)]
         if type(value).__name__ == "dtype":
             return name_of(value)
         return number_of(value, self._bindings)
+
+    def _saved(self, value: Value) -> Value:
+        """A value of the forward part as the backward part reads it."""
+        if value.ssa not in self._saves:
+            self._saves[value.ssa] = saved(self._builder, value)
+        return self._saves[value.ssa]
 
     def _number(self, node: Any, fake: Any) -> Any:
         """A number that follows from sizes."""
@@ -456,9 +466,9 @@ class _Walk:
     def _output(self, index: int, node: Any) -> Output:
         fake = node.meta.get("val")
         value = self._values.get(node)
-        is_alone = self._roles.is_alone
+        is_alone = self._roles.is_alone or self._roles.copies
         if isinstance(value, Empty):
-            if is_alone:
+            if self._roles.is_alone:
                 raise unsupported(node, "a result has no elements", "return it from outside of the model")
             return Void(value.info)
         if node in self._index and is_tensor(fake) and not is_alone:

@@ -58,6 +58,54 @@ def unsupported(node: Any, what: str, way_out: str) -> UnsupportedOp:
     )
 
 
+_ATTENTION, _BACK = "_scaled_dot_product_", "_backward"
+
+
+def is_random_state(node: Any) -> bool:
+    """Whether a node is, or gives, the state of random numbers that an attention hands to its way back.
+
+    PyTorch has it as u64 for some libraries; nothing but attention reads it.
+    """
+    if node.op == "placeholder":
+        return bool(node.users) and all(map(_is_attention, node.users))
+    source = node.args[0] if getattr(node.target, "__name__", "") == "getitem" else node
+    return _is_attention(source)
+
+
+def _is_attention(node: Any) -> bool:
+    return base_op(node).startswith(_ATTENTION)
+
+
+def is_exact_attention(node: Any) -> bool:
+    """Whether a node is an attention that drops no weights: it gives the same again, though PyTorch's tag says not."""
+    return _is_attention(node) and not _drops(node)
+
+
+def drops_attention(graph: Any) -> bool:
+    """Whether an attention of a graph drops weights, on its way there or back."""
+    return any(map(_drops, graph.nodes))
+
+
+def check_recomputed(graph: Any) -> None:
+    """Raises UnsupportedOp if a backward part computes an attention with dropout again: it would drop other weights."""
+    for node in graph.nodes:
+        if _drops(node) and not base_op(node).endswith(_BACK):
+            raise unsupported(
+                node,
+                f"{op_name(node)} is computed again for the backward part, with other weights dropped",
+                "give it memory_budget=1.0",
+            )
+
+
+def _drops(node: Any) -> bool:
+    if not _is_attention(node):
+        return False
+    names = [argument.name for argument in node.target._schema.arguments]
+    at = names.index("dropout_p")
+    rate = node.kwargs.get("dropout_p", node.args[at] if at < len(node.args) else 0.0)
+    return bool(rate)
+
+
 def items(value: Any) -> list[Any]:
     """Several results, or one."""
     return list(cast("Sequence[Any]", value)) if isinstance(value, list | tuple) else [value]

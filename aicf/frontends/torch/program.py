@@ -152,6 +152,9 @@ class Roles:
         is_alone: Whether the program runs without PyTorch: its arguments and results are row-major, and it copies what
             is a view of an argument.
         is_differentiated: Whether gradients are taken of the program: what `detach` gives passes none back then.
+        copies: Whether results that are arguments, or views of them or of each other, are written anew in any case.
+        backward: Nodes, by name, that belong to the backward part: what they read of others is marked by
+            `logical.save`.
     """
 
     names: Mapping[int, str] = field(default_factory=dict[int, str])
@@ -162,3 +165,5 @@ class Roles:
     suffix: str = ""
     is_alone: bool = False
     is_differentiated: bool = False
+    copies: bool = False
+    backward: frozenset[str] = frozenset()

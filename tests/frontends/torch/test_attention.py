@@ -66,9 +66,15 @@ def test_attention_is_one_op() -> None:
     assert [op.name for op in function.regions[0].block.ops] == ["logical.attention", "func.return"]
 
 
-def test_dropout_is_refused() -> None:
-    with pytest.raises(UnsupportedOp, match=r"drops weights.*set the dropout of attention to 0"):
-        op_program(_PLAIN, *[_random(2, 3, 4, 5)] * 3, None, 0.5)
+def test_the_library_of_the_cpu_has_no_dropout() -> None:
+    with pytest.raises(UnsupportedOp, match=r"rate of 0.5; call scaled_dot_product_attention for it"):
+        op_program(_CPU, *[_random(2, 3, 4, 5)] * 3, 0.5)
+
+
+def test_a_mask_of_dropped_weights_is_refused() -> None:
+    math, kept = aten._scaled_dot_product_attention_math.default, _random(2, 3, 4, 4) > 0
+    with pytest.raises(UnsupportedOp, match=r"mask of dropped weights; give it a rate of dropout instead"):
+        op_program(math, *[_random(2, 3, 4, 5)] * 3, None, 0.5, False, kept)
 
 
 @pytest.mark.parametrize("kind", ["none", "float"])

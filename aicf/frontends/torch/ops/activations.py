@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from aicf.dialects.logical import Approximation
 from aicf.frontends.builder import Graph, Value
 from aicf.frontends.torch.ops.base import Number, Writer, is_float, row
+from aicf.frontends.torch.ops.comparison import open_clamp
 from aicf.frontends.torch.ops.elementwise import formula, operator
 
 SOFTPLUS_EXACT = 20.0
@@ -24,10 +25,10 @@ def _relu(graph: Graph, x: Value) -> Value:
     return graph.relu(x) if is_float(x.dtype) else graph.max(x, 0)
 
 
-@operator("relu6.default")
-def _relu6(graph: Graph, x: Value) -> Value:
+@row("relu6.default")
+def _relu6(writer: Writer, x: Value) -> Value:
     """x between 0 and 6."""
-    return graph.clamp(x, 0.0, 6.0) if is_float(x.dtype) else graph.min(graph.max(x, 0), 6)
+    return open_clamp(writer, x, 0, 6)
 
 
 @row("gelu.default")

@@ -13,9 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from aicf.frontends.builder import Value
+from aicf.frontends.torch.ops.attention_dropout import Dropout, drawn_dropout, same_dropout, state_of
 from aicf.frontends.torch.ops.base import Empty, Writer, empty_row, is_bool, row
 
 _HIDDEN = float("-inf")
+_EFFICIENT = 4
+"""Results of the library whose state of random numbers is at 2; others have it at 6."""
 
 
 @dataclass(frozen=True)
@@ -91,17 +94,48 @@ def _repeated(writer: Writer, value: Value, times: int) -> Value:
 # Forward
 
 
-def _attended(writer: Writer, heads: _Heads) -> Value:
-    """The op, and 0 for queries that see no key, where it gives NaN."""
+def _attended(writer: Writer, heads: _Heads, dropout: Dropout | None = None) -> Value:
+    """The op, and 0 for queries that see no key, where it gives NaN; with dropout its products and softmax."""
     graph = writer.graph
+    if dropout is not None:
+        weights = dropout.applied(writer, _softmax(writer, heads))
+        return _of_values(writer, heads, weights)
     scale = heads.scale
     query = heads.query
     if scale == 0:
         query, scale = query * 0.0, 1.0
-    y = graph.attention(query, heads.key, heads.value, heads.mask, scale=scale, causal=heads.causal)
-    if heads.mask is not None:
-        y = graph.select(_unseeing(writer, heads.mask), 0.0, y)
+    mask = heads.mask
+    if mask is None:
+        y = graph.attention(query, heads.key, heads.value, scale=scale, causal=heads.causal)
+    else:
+        unseeing = _unseeing(writer, mask)
+        if writer.is_differentiated:  # what is left out must be finite, or it passes back NaN
+            mask = mask | unseeing if is_bool(mask.dtype) else graph.select(unseeing, 0.0, mask)
+        y = graph.attention(query, heads.key, heads.value, mask, scale=scale, causal=heads.causal)
+        y = graph.select(unseeing, 0.0, y)
     return writer.reshape(y, writer.shape)
+
+
+def _softmax(writer: Writer, heads: _Heads) -> Value:
+    """The weights of the values, in the wide type: 0 for queries that see no key, which pass nothing back either."""
+    graph, scores = writer.graph, _scores(writer, heads)
+    if heads.mask is None:
+        return graph.softmax(scores, scores.rank - 1)
+    unseeing = _unseeing(writer, heads.mask)
+    weights = graph.softmax(graph.select(unseeing, 0.0, scores), scores.rank - 1)
+    return graph.select(unseeing, 0.0, weights)
+
+
+def _of_values(writer: Writer, heads: _Heads, weights: Value) -> Value:
+    """weights @ value."""
+    value = _repeated(writer, heads.value, writer.sizes(weights)[-3] // writer.sizes(heads.value)[-3])
+    y = writer.graph.matmul(weights, writer.widened(value))
+    return writer.reshape(writer.result(y), writer.shape)
+
+
+def _drawn(writer: Writer, heads: _Heads, rate: float) -> Dropout | None:
+    queries = writer.sizes(heads.query)
+    return drawn_dropout(writer, rate, [*queries[:-1], writer.sizes(heads.key)[-2]])
 
 
 def _unseeing(writer: Writer, mask: Value) -> Value:
@@ -147,9 +181,10 @@ def _logsumexp(writer: Writer, heads: _Heads, index: int) -> Value | None:
 
 
 def _refuse_dropout(writer: Writer, rate: float) -> None:
+    """For the library of the CPU, which has no dropout in PyTorch either."""
     if rate:
         writer.unsupported(
-            f"attention that drops weights, at a rate of {rate}", "set the dropout of attention to 0"
+            f"attention that drops weights, at a rate of {rate}", "call scaled_dot_product_attention for it"
         )
 
 
@@ -167,8 +202,8 @@ def _attention(
     enable_gqa: bool = False,
 ) -> Value:
     """softmax(query @ key.T * scale + mask) @ value."""
-    _refuse_dropout(writer, dropout)
-    return _attended(writer, _heads(writer, query, key, value, mask, causal, scale, enable_gqa))
+    heads = _heads(writer, query, key, value, mask, causal, scale, enable_gqa)
+    return _attended(writer, heads, _drawn(writer, heads, dropout))
 
 
 @row("_scaled_dot_product_attention_math.default")
@@ -186,17 +221,16 @@ def _attention_math(
     enable_gqa: bool = False,
 ) -> list[Value | None]:
     """The same, with the weights of the values."""
-    _refuse_dropout(writer, dropout)
     if dropped is not None:
-        writer.unsupported("attention with a mask of dropped weights", "set the dropout of attention to 0")
+        writer.unsupported("attention with a mask of dropped weights", "give it a rate of dropout instead")
     heads = _heads(writer, query, key, value, mask, causal, scale, enable_gqa)
-    y = _attended(writer, heads)
+    drawn = _drawn(writer, heads, dropout)
     if 1 not in writer.used:
-        return [y, None]
-    scores = _scores(writer, heads)
-    weights = writer.graph.softmax(scores, scores.rank - 1)
-    if heads.mask is not None:
-        weights = writer.graph.select(_unseeing(writer, heads.mask), 0.0, weights)
+        return [_attended(writer, heads, drawn), None]
+    weights = _softmax(writer, heads)
+    if drawn is not None:
+        weights = drawn.applied(writer, weights)
+    y = _attended(writer, heads) if drawn is None else _of_values(writer, heads, weights)
     return [y, writer.result(writer.reshape(weights, writer.results[1].shape), 1)]
 
 
@@ -231,16 +265,18 @@ def _attention_flash(
     scale: float | None = None,
 ) -> list[Value | None]:
     """The same; what else the library gives is for dropout."""
-    _refuse_dropout(writer, dropout)
     heads = _heads(writer, query, key, value, None, causal, scale, True)
-    return [_attended(writer, heads), _logsumexp(writer, heads, 1), *_unused(writer, 2)]
+    return _with_state(writer, heads, dropout)
 
 
-def _unused(writer: Writer, first: int) -> list[Value | None]:
-    """Results from one on that only dropout has a use for: zeros where something passes them on."""
+def _with_state(writer: Writer, heads: _Heads, rate: float) -> list[Value | None]:
+    """Attention, the logarithms of its sums, and what the way back needs for dropout."""
+    dropout = _drawn(writer, heads, rate)
+    seed_at = 2 if len(writer.results) == _EFFICIENT else 6
     return [
-        writer.full(tensor.shape, 0, tensor.dtype) if index in writer.used and tensor.count else None
-        for index, tensor in list(enumerate(writer.results))[first:]
+        _attended(writer, heads, dropout),
+        _logsumexp(writer, heads, 1),
+        *state_of(writer, dropout, 2, seed_at),
     ]
 
 
@@ -259,9 +295,8 @@ def _attention_biased(
     scale: float | None = None,
 ) -> list[Value | None]:
     """The same with a mask."""
-    _refuse_dropout(writer, dropout)
     heads = _heads(writer, query, key, value, mask, causal, scale, True)
-    return [_attended(writer, heads), _logsumexp(writer, heads, 1), *_unused(writer, 2)]
+    return _with_state(writer, heads, dropout)
 
 
 @row("_scaled_dot_product_fused_attention_overrideable.default")
@@ -278,9 +313,8 @@ def _attention_overrideable(
     scale: float | None = None,
 ) -> list[Value | None]:
     """The same for devices of others."""
-    _refuse_dropout(writer, dropout)
     heads = _heads(writer, query, key, value, mask, causal, scale, True)
-    return [_attended(writer, heads), _logsumexp(writer, heads, 1), *_unused(writer, 2)]
+    return _with_state(writer, heads, dropout)
 
 
 # Backward
@@ -294,10 +328,12 @@ def _passed_back(
     sums: Value,
     shapes: Sequence[Sequence[int]],
     mask_index: int | None = None,
+    dropout: Dropout | None = None,
 ) -> list[Value | None]:
     """To queries, keys and values, and to the mask.
 
-    The weights are exp(scores - logarithm of the sum), and their scores get weight * (g @ value.T - sum(g * y)).
+    The weights are exp(scores - logarithm of the sum), and their scores get weight * (g @ value.T - sum(g * y)). Those
+    that were dropped pass nothing back; sum(g * y) has them left out already.
     """
     graph, query, used = writer.graph, heads.query, writer.used
     times = writer.sizes(query)[-3] // writer.sizes(heads.key)[-3]
@@ -306,10 +342,12 @@ def _passed_back(
     weights = _weights(writer, heads, sums)
     found: list[Value | None] = [None] * (3 if mask_index is None else 4)
     if 2 in used:
-        product = graph.matmul(weights, grad, transpose_a=True)
+        dropped = weights if dropout is None else dropout.applied(writer, weights)
+        product = graph.matmul(dropped, grad, transpose_a=True)
         found[2] = _of_groups(writer, product, times, shapes[2], 2)
     if used & {0, 1, 3}:
         by_weight = graph.matmul(grad, value, transpose_b=True)
+        by_weight = by_weight if dropout is None else dropout.applied(writer, by_weight)
         slant = graph.reduce_sum(grad * y, [grad.rank - 1], keepdims=True)
         by_score = weights * (by_weight - slant)
         if 0 in used:
@@ -330,7 +368,7 @@ def _weights(writer: Writer, heads: _Heads, sums: Value) -> Value:
     is_additive = mask is not None and not is_bool(mask.dtype)
     plain = _Heads(heads.query, heads.key, heads.value, mask if is_additive else None, False, heads.scale)
     scores = _scores(writer, plain)
-    rows = writer.widened(sums)
+    rows = writer.cast(sums, scores.dtype)
     queries = writer.sizes(scores)[-2]
     rows = writer.part(rows, rows.rank - 1, 0, queries)
     rows = writer.reshape(rows, [*writer.sizes(scores)[:-1], 1])
@@ -411,9 +449,9 @@ def _flash_backward(
     scale: float | None = None,
 ) -> list[Value | None]:
     """What attention passes back."""
-    _refuse_dropout(writer, dropout)
+    drops = same_dropout(writer, dropout, random)
     heads = _heads(writer, query, key, value, None, causal, scale, True)
-    return _passed_back(writer, heads, grad, y, sums, _shapes(writer, query, key, value))
+    return _passed_back(writer, heads, grad, y, sums, _shapes(writer, query, key, value), dropout=drops)
 
 
 @row("_scaled_dot_product_efficient_attention_backward.default")
@@ -436,9 +474,9 @@ def _efficient_backward(
     scale: float | None = None,
 ) -> list[Value | None]:
     """What attention passes back, to the mask too."""
-    _refuse_dropout(writer, dropout)
+    drops = same_dropout(writer, dropout, [seed, offset])
     heads = _heads(writer, query, key, value, mask, causal, scale, True)
-    return _passed_back(writer, heads, grad, y, sums, _shapes(writer, query, key, value), 3)
+    return _passed_back(writer, heads, grad, y, sums, _shapes(writer, query, key, value), 3, drops)
 
 
 @row("_scaled_dot_product_cudnn_attention_backward.default")
@@ -464,11 +502,11 @@ def _cudnn_backward(
     scale: float | None = None,
 ) -> list[Value | None]:
     """What attention passes back."""
-    _refuse_dropout(writer, dropout)
+    drops = same_dropout(writer, dropout, [seed, offset])
     heads = _heads(writer, query, key, value, mask, causal, scale, True)
     if sums.rank == query.rank:
         sums = writer.drop(sums, sums.rank - 1)
-    return _passed_back(writer, heads, grad, y, sums, _shapes(writer, query, key, value))
+    return _passed_back(writer, heads, grad, y, sums, _shapes(writer, query, key, value), dropout=drops)
 
 
 @row("_scaled_dot_product_fused_attention_overrideable_backward.default")
@@ -493,6 +531,6 @@ def _overrideable_backward(
     scale: float | None = None,
 ) -> list[Value | None]:
     """What attention passes back, to the mask too."""
-    _refuse_dropout(writer, dropout)
+    drops = same_dropout(writer, dropout, random)
     heads = _heads(writer, query, key, value, mask, causal, scale, True)
-    return _passed_back(writer, heads, grad, y, sums, _shapes(writer, query, key, value), 3)
+    return _passed_back(writer, heads, grad, y, sums, _shapes(writer, query, key, value), 3, drops)

@@ -199,6 +199,7 @@ class Writer:
         counters: Sets a number of counters of the random stream apart for this node, and gives the first.
         memory: Tells where the first operand lies, for ops that go by strides.
         location: Where the node comes from, as `file:line`.
+        is_differentiated: Whether the gradients of these ops will be taken.
     """
 
     graph: Graph
@@ -209,6 +210,7 @@ class Writer:
     counters: Callable[[int], int]
     memory: Callable[[], Memory]
     location: str | None = None
+    is_differentiated: bool = False
     notes: list[str] = field(default_factory=list[str])
 
     # What the op gives

@@ -84,13 +84,13 @@ def _where(writer: Writer, condition: Value, on_true: Operand, on_false: Operand
 # The larger and the smaller of two
 
 
-@operator("maximum.default", "max.other", "clamp_min.default", "clamp_min.Tensor")
+@operator("maximum.default", "max.other")
 def _maximum(graph: Graph, lhs: Value, rhs: Operand) -> Value:
     """The larger of the two; NaN if either is NaN."""
     return graph.max(lhs, rhs)
 
 
-@operator("minimum.default", "min.other", "clamp_max.default", "clamp_max.Tensor")
+@operator("minimum.default", "min.other")
 def _minimum(graph: Graph, lhs: Value, rhs: Operand) -> Value:
     """The smaller of the two; NaN if either is NaN."""
     return graph.min(lhs, rhs)
@@ -114,7 +114,7 @@ def _numbers_first(graph: Graph, lhs: Value, rhs: Value, of_numbers: Value) -> V
     return graph.select(graph.is_nan(lhs), rhs, graph.select(graph.is_nan(rhs), lhs, of_numbers))
 
 
-@row("clamp.default", "clip.default", "hardtanh.default")
+@row("clamp.default", "clip.default", "clamp_min.default")
 def _clamp(writer: Writer, x: Value, low: Number | None = None, high: Number | None = None) -> Value:
     """min(max(x, low), high); either bound may be missing."""
     x = writer.cast(x, writer.dtype)
@@ -124,10 +124,39 @@ def _clamp(writer: Writer, x: Value, low: Number | None = None, high: Number | N
     return _clamp_tensor(writer, x, low, high)
 
 
-@row("clamp.Tensor", "clip.Tensor")
+@row("clamp.Tensor", "clip.Tensor", "clamp_min.Tensor")
 def _clamp_tensor(writer: Writer, x: Value, low: Operand | None = None, high: Operand | None = None) -> Value:
     """min(max(x, low), high); NaN where x or a bound is NaN."""
     x = writer.cast(x, writer.dtype)
     if low is not None:
-        x = writer.graph.max(x, writer.operand(low, writer.dtype))
-    return x if high is None else writer.graph.min(x, writer.operand(high, writer.dtype))
+        x = _bounded(writer, x, writer.operand(low, writer.dtype), "ge")
+    return x if high is None else _bounded(writer, x, writer.operand(high, writer.dtype), "le")
+
+
+@row("clamp_max.default", "clamp_max.Tensor")
+def _clamp_max(writer: Writer, x: Value, high: Operand) -> Value:
+    """min(x, high)."""
+    return _clamp_tensor(writer, x, None, high) if isinstance(high, Value) else _clamp(writer, x, None, high)
+
+
+@row("hardtanh.default")
+def _hardtanh(writer: Writer, x: Value, low: Number = -1.0, high: Number = 1.0) -> Value:
+    """min(max(x, low), high)."""
+    return open_clamp(writer, x, low, high)
+
+
+def _bounded(writer: Writer, x: Value, bound: Operand, predicate: Predicate) -> Value:
+    """x where it is within the bound, else the bound; NaN where either is. On the bound x has all that is passed back,
+    where a maximum would share it."""
+    graph = writer.graph
+    if not (writer.is_differentiated and is_float(writer.dtype)):
+        return graph.max(x, bound) if predicate == "ge" else graph.min(x, bound)
+    return graph.select(graph.or_(graph.compare(predicate, x, bound), graph.ne(x, x)), x, bound)
+
+
+def open_clamp(writer: Writer, x: Value, low: Number, high: Number) -> Value:
+    """min(max(x, low), high), which passes nothing back on a bound."""
+    graph, y = writer.graph, _clamp(writer, x, low, high)
+    if not (writer.is_differentiated and is_float(writer.dtype)):
+        return y
+    return graph.select(graph.and_(graph.gt(x, float(low)), graph.lt(x, float(high))), x, graph.detach(y))

@@ -37,7 +37,10 @@ def _safe_softmax(writer: Writer, x: Value, axis: int, dtype: object = None) -> 
 
     def make(value: Value, at: int) -> Value:
         largest = graph.reduce_max(value, [at], keepdims=True)
-        return graph.select(graph.eq(largest, float("-inf")), 0.0, graph.softmax(value, at))
+        hidden = graph.eq(largest, float("-inf"))
+        if writer.is_differentiated:  # what is left out must be finite, or it passes back NaN
+            value = graph.select(hidden, 0.0, value)
+        return graph.select(hidden, 0.0, graph.softmax(value, at))
 
     return _along(writer, x, axis, make)
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from aicf.dialects.types import element_named
 from aicf.frontends.builder import Value
-from aicf.frontends.torch.ops.base import Writer, row
+from aicf.frontends.torch.ops.base import Writer, is_float, row
 
 
 def moved(writer: Writer, x: Value, source: int, target: int) -> Value:
@@ -105,14 +105,20 @@ def _move(writer: Writer, x: Value, source: Sequence[int], destination: Sequence
 
 
 @row(
-    *("detach.default", "alias.default", "clone.default", "contiguous.default", "lift_fresh_copy.default"),
-    *("lift_fresh.default", "lift.default", "detach_copy.default", "alias_copy.default"),
+    *("alias.default", "clone.default", "contiguous.default", "lift_fresh_copy.default"),
+    *("lift_fresh.default", "lift.default", "alias_copy.default"),
     *("resolve_conj.default", "resolve_neg.default", "positive.default", "conj.default", "_conj.default"),
     *("real.default", "conj_physical.default", "_conj_physical.default", "view_as_real_copy.default"),
 )
 def _same(writer: Writer, x: Value) -> Value:
     """The operand: a program has values, and no two of them share memory that changes. All numbers are real."""
     return x
+
+
+@row("detach.default", "detach_copy.default")
+def _detached(writer: Writer, x: Value) -> Value:
+    """The operand, which passes nothing back."""
+    return writer.graph.detach(x) if is_float(x.dtype) else x
 
 
 @row("view.dtype", "view_copy.dtype")

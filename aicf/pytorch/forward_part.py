@@ -1,0 +1,152 @@
+"""The forward part of a step as `torch.export` traces it, for gradients that AICF takes.
+
+An exported graph has the ops and not what PyTorch's autograd was told beside them. What was left without gradients is
+detached here; what passes back otherwise than its ops would is an error, by which others may choose other gradients.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Set
+from dataclasses import replace
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from aicf.errors import InvalidIR
+from aicf.frontends.exported_program import ExportedProgram
+from aicf.frontends.torch import lower_graph
+from aicf.frontends.torch.decompositions import of_export
+from aicf.frontends.torch.exported import roles_of
+from aicf.frontends.torch.gradients import foreign_gradient, reached
+from aicf.frontends.torch.locations import line_of, text_of
+from aicf.passes.training.differentiate import NoRule
+from aicf.pytorch.custom_gradients import WAY_OUT, check_custom_gradients
+from aicf.pytorch.step_program import LOSS, Model
+
+OWN = "model."
+"""What the names of the module's tensors begin with in the traced module."""
+
+
+def forward_part(
+    module: nn.Module, batch: tuple[Any, ...], named: Mapping[str, Any], name: str, trained: Set[str]
+) -> Model:
+    """The forward part, without gradients.
+
+    Args:
+        module: It has the trained module as `model` and gives the loss.
+        batch, named: What it is called with.
+        name: Of the program.
+        trained: Names of the parameters that are to be trained.
+
+    Raises:
+        NoRule: on the way to one of them something passes back otherwise than its ops would.
+        UnsupportedOp, InvalidIR: as of `lower_graph`.
+    """
+    tensors = tensors_of(module)
+    trained = with_tied(trained, tensors)
+    check_custom_gradients(module, batch, named, {OWN + each for each in trained})
+    functional: Any = _exported(module, batch, named)
+    roles = roles_of(functional, OWN)
+    shown = len(functional.graph_signature.output_specs) - 1
+    places = {index for index, each in roles.names.items() if index in roles.params and each in trained}
+    if (found := foreign_gradient(functional.graph, places, shown)) is not None:
+        node, what = found
+        raise NoRule(f"{what}; {WAY_OUT}", location=text_of(line_of(node.meta)))
+    roles = replace(roles, results={shown: LOSS}, is_alone=False, is_differentiated=True)
+    lowered = lower_graph(functional.graph, name, {}, roles)
+    if lowered.module is None:
+        raise InvalidIR("the loss depends on nothing; give a loss function of what the module gives")
+    constants = {
+        name.removeprefix(OWN): value
+        for name, value in functional.constants.items()
+        if isinstance(value, Tensor)
+    }
+    inputs = [
+        index
+        for index, spec in enumerate(functional.graph_signature.input_specs)
+        if spec.kind.name == "USER_INPUT"
+    ]
+    passed = {roles.names[index] for index in reached(functional.graph, places, shown)}
+    return Model(lowered, tensors | constants, {index: number for number, index in enumerate(inputs)}, passed)
+
+
+def tensors_of(module: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers of the trained module by name; tied ones have several."""
+    model = module.get_submodule(OWN.strip("."))
+    return {
+        **dict(model.named_parameters(remove_duplicate=False)),
+        **dict(model.named_buffers(remove_duplicate=False)),
+    }
+
+
+def with_tied(names: Set[str], tensors: Mapping[str, Tensor]) -> set[str]:
+    """All names of the tensors that some names are of."""
+    own = {id(tensors[name]) for name in names}
+    return {name for name, tensor in tensors.items() if id(tensor) in own}
+
+
+def _exported(module: nn.Module, batch: tuple[Any, ...], named: Mapping[str, Any]) -> ExportedProgram:
+    with warnings.catch_warnings():
+        # PyTorch's own copies of its trees, in each export.
+        warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\)")
+        try:
+            exported = torch.export.export(module, batch, dict(named), strict=False)
+        except Exception as error:
+            if not type(error).__module__.startswith("torch.") and "exported program" not in str(error):
+                raise  # of the user's code, as in eager mode
+            reason = str(error).strip().partition("\n")[0]
+            raise InvalidIR(
+                f"torch.export cannot trace the model: {reason}; leave out what follows from elements of tensors, or "
+                "compile the model with torch.compile"
+            ) from error
+        _detach(exported.graph_module)
+        return cast(ExportedProgram, exported).run_decompositions(of_export())
+
+
+def _detach(module: torch.fx.GraphModule) -> None:
+    """Detaches what parts under `torch.no_grad` give, which are graphs of their own until they are decomposed."""
+    for node in list(module.graph.nodes):
+        if node.op != "call_function" or not (parts := _parts(node)):
+            continue
+        if _is_without_gradients(node):
+            if any(map(_has_gradients, parts)):
+                where = text_of(line_of(node.meta))
+                raise NoRule(f"torch.enable_grad inside of torch.no_grad; {WAY_OUT}", location=where)
+            _detach_results(module.graph, node)
+        else:
+            for part in parts:
+                _detach(part)
+    module.recompile()
+
+
+def _parts(node: torch.fx.Node) -> list[torch.fx.GraphModule]:
+    """The graphs that a node runs."""
+    owner = node.graph.owning_module
+    names = [each.target for each in node.all_input_nodes if each.op == "get_attr"]
+    held = [getattr(owner, str(name), None) for name in names]
+    return [each for each in held if isinstance(each, torch.fx.GraphModule)]
+
+
+def _is_without_gradients(node: torch.fx.Node) -> bool:
+    return str(node.target) == "wrap_with_set_grad_enabled" and node.args[0] is False
+
+
+def _has_gradients(module: torch.fx.GraphModule) -> bool:
+    for node in module.graph.nodes:
+        if str(node.target) == "wrap_with_set_grad_enabled" and node.args[0] is True:
+            return True
+        if node.op == "call_function" and any(map(_has_gradients, _parts(node))):
+            return True
+    return False
+
+
+def _detach_results(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
+    for result in list(node.users):
+        fake = result.meta.get("val")
+        if isinstance(fake, Tensor) and fake.is_floating_point():
+            with graph.inserting_after(result):
+                detached = graph.call_function(torch.ops.aten.detach.default, (result,))
+            detached.meta = dict(result.meta)
+            result.replace_all_uses_with(detached, delete_user_cb=lambda user, own=detached: user is not own)
