@@ -91,16 +91,7 @@ def _exported(module: nn.Module, batch: tuple[Any, ...], named: Mapping[str, Any
     with warnings.catch_warnings():
         # PyTorch's own copies of its trees, in each export.
         warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\)")
-        try:
-            exported = torch.export.export(module, batch, dict(named), strict=False)
-        except Exception as error:
-            if not type(error).__module__.startswith("torch.") and "exported program" not in str(error):
-                raise  # of the user's code, as in eager mode
-            reason = str(error).strip().partition("\n")[0]
-            raise InvalidIR(
-                f"torch.export cannot trace the model: {reason}; leave out what follows from elements of tensors, or "
-                "compile the model with torch.compile"
-            ) from error
+        exported = torch.export.export(module, batch, dict(named), strict=False)
         _detach(exported.graph_module)
         return cast(ExportedProgram, exported).run_decompositions(of_export())
 

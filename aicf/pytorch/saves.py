@@ -81,7 +81,7 @@ def plan_saves(
         for save in saves
         if (said := wish_of(save, wishes) or pin(nodes[op_id(save) or ""])) is not None
     }
-    choice = choose(block, pins, 0, prices, share)
+    choice = choose(block, pins, 0, prices, kept=share)
     told = SaveReport(module, EliminateSavesPass.name, function, choice, prices)
     told.write()
     free = {id(each.root) for each in choice.memory}

@@ -84,7 +84,7 @@ def check_model(model: nn.Module) -> None:
 def _check_tensor(name: str, tensor: Tensor) -> None:
     if tensor._backward_hooks or getattr(tensor, "_post_accumulate_grad_hooks", None):
         raise InvalidIR(
-            f"parameter '{name}' has hooks on its gradient, which train_step does not call; remove them, or {_INSTEAD}"
+            f"parameter '{name}' has a hook on its gradient, which train_step does not call; remove it, or {_INSTEAD}"
         )
     if is_traceable_wrapper_subclass(tensor):
         raise InvalidIR(
@@ -138,6 +138,21 @@ def check_counts(optimizer: torch.optim.Optimizer, trained: Iterable[Tensor], st
             f"some parameters have made {other[0]} steps of the optimizer, others {steps}, as after being frozen; "
             "make a new optimizer for train_step, or go on with its own step()"
         )
+
+
+@contextmanager
+def in_one_line() -> Generator[None]:
+    """Errors of PyTorch's tracers are one line; those of the user's code stay as in eager mode."""
+    try:
+        yield
+    except Exception as error:
+        if not type(error).__module__.startswith("torch.") and "exported program" not in str(error):
+            raise
+        reason = str(error).strip().partition("\n")[0]
+        raise InvalidIR(
+            f"PyTorch cannot trace the model: {type(error).__name__}: {reason}; leave out what follows from "
+            f"elements of tensors, or {_INSTEAD}"
+        ) from error
 
 
 @contextmanager

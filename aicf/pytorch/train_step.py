@@ -28,6 +28,7 @@ from aicf.pytorch.step_checks import (
     check_model,
     check_trained,
     forms_of,
+    in_one_line,
     restored,
     tensors_of,
 )
@@ -37,6 +38,7 @@ from aicf.pytorch.step_report import ProgramReport, StepReport
 
 LossFunction: TypeAlias = Callable[[Any, Any], Tensor]
 LOGGER = logging.getLogger("aicf.pytorch")
+_Made: TypeAlias = tuple[StepProgram, ProgramReport]
 
 
 class TrainStep:
@@ -87,12 +89,13 @@ class TrainStep:
             vars(self.optimizer)["_opt_called"] = True  # schedules warn where it is not
             return loss
 
-    def _changed(self, key: Any, program: StepProgram | None, make: Callable[[], StepProgram]) -> StepProgram:
+    def _changed(self, key: Any, program: StepProgram | None, make: Callable[[], _Made]) -> StepProgram:
         """Another program than last time, made if need be; the least recently used one is the first."""
         with restored(self.optimizer):
             self._tell()
-            program = program or make()
+            program, report = (program, self._reports[id(program)]) if program else make()
             check_counts(self.optimizer, program.trained, self.steps)
+        self._reports[id(program)] = report
         self._programs.pop(key, None)
         self._programs[key] = program
         if len(self._programs) > self._options.max_programs:
@@ -116,8 +119,7 @@ class TrainStep:
 
     def report(self) -> StepReport:
         """What became of the step: its programs, and who took their gradients, with the reason."""
-        programs = tuple(self._reports[id(program)] for program in self._programs.values())
-        return StepReport(type(self.model).__name__, self.steps, programs)
+        return StepReport(type(self.model).__name__, self.steps, tuple(self._reports.values()))
 
     def _modes(self) -> tuple[object, ...]:
         """What a trace depends on beside the batch."""
@@ -130,7 +132,7 @@ class TrainStep:
     def _names(self) -> dict[int, str]:
         return {id(parameter): name for name, parameter in self.model.named_parameters()}
 
-    def _made(self, batch: tuple[Any, ...], named: dict[str, Any], groups: Sequence[Group]) -> StepProgram:
+    def _made(self, batch: tuple[Any, ...], named: dict[str, Any], groups: Sequence[Group]) -> _Made:
         start = time.perf_counter()
         check_model(self.model)
         parameters = [
@@ -151,13 +153,18 @@ class TrainStep:
             }
             return StepProgram(model, groups, states, self._options, self._seeds)
 
-        program, choice = chosen(self._options.gradients, made)
+        def tried(trace: Trace) -> StepProgram:
+            with restored(self.optimizer):  # gradients that are taken otherwise may need fewer states
+                return made(trace)
+
+        with in_one_line():
+            program, choice = chosen(self._options.gradients, tried)
         note_in_ledger(program.executable, choice)
-        self._reports[id(program)] = ProgramReport(
+        report = ProgramReport(
             _told_form(batch, named), choice, time.perf_counter() - start, program.origin, program.executable
         )
-        LOGGER.info("%s", self._reports[id(program)])
-        return program
+        LOGGER.info("%s", report)
+        return program, report
 
     # The optimizer's own count of steps
 

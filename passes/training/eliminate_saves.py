@@ -65,7 +65,7 @@ class EliminateSavesPass(ModulePass):
                 prices = OpPrices(op, function)
                 pins = {save: wish for save in saves if (wish := wish_of(save, wishes)) is not None}
                 choice = choose(
-                    function.body.block, pins, less.get(function.sym_name.data, 0), prices, self.share
+                    function.body.block, pins, less.get(function.sym_name.data, 0), prices, share=self.share
                 )
                 chosen |= SaveReport(op, self.name, function, choice, prices).write()
                 eliminate(function.body.block, choice.held, ids)

@@ -64,7 +64,13 @@ class Choice:
 
 
 def choose(
-    block: Block, pins: Mapping[logical.SaveOp, Pin], less: int, price: Price, share: float = 1.0
+    block: Block,
+    pins: Mapping[logical.SaveOp, Pin],
+    less: int,
+    price: Price,
+    *,
+    share: float = 1.0,
+    kept: float = 1.0,
 ) -> Choice:
     """Keeps what is saved, except what is pinned, what is free to compute, and what is over a limit.
 
@@ -72,7 +78,8 @@ def choose(
         pins: Of saves that something is said of. What several share is kept if one of them is.
         less: Bytes that memory at the peak is to shrink by.
         price: Of ops, together.
-        share: Of the bytes that would be kept, how many may be.
+        share: Of the bytes that would be kept; memory at the peak is to shrink by the rest of them too.
+        kept: Of the same bytes, how many may be kept, wherever the peak is.
     """
     memory = [each for each in saved_memory(saves_in(block)) if not is_given(each.root)]
     live = LiveBytes(block)
@@ -90,16 +97,17 @@ def choose(
             held.discard(root)
             because[root] = reason
     before = live.peak(held).bytes
+    free = [each.root for each in memory if each.root in held and each.root not in because]
+    less += round((1 - share) * sum(byte_count(root.type) for root in free))
     if less:
-        free = [each.root for each in memory if each.root in held and each.root not in because]
         dropped = _dropped(free, held, before - less, live, price)
         held -= set(dropped)
         because |= dict.fromkeys(dropped, f"memory is to shrink by {less} bytes")
-    if share < 1:
-        free = [each.root for each in memory if each.root in held and each.root not in because]
-        dropped = _dropped_to(share, free, held, price)
+    if kept < 1:
+        free = [root for root in free if root in held]
+        dropped = _dropped_to(kept, free, held, price)
         held -= set(dropped)
-        because |= dict.fromkeys(dropped, f"{share:.0%} of what could be kept may be")
+        because |= dict.fromkeys(dropped, f"{kept:.0%} of what could be kept may be")
     return Choice(memory, frozenset(held), because, before, live.peak(held).bytes)
 
 

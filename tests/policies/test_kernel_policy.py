@@ -148,8 +148,8 @@ WRONG: list[tuple[str, str]] = [
     ("{groups: [a]}", 'groups[0]: expected a list, got "a"'),
     ("{groups: [[a], []]}", "groups[1]: is empty; list op ids, or drop it"),
     ("{groups: [[a], [b, a]]}", "groups[1]: 'a' is in groups[0] already; name it once"),
-    ("{layouts: {a: nhwc}}", "layouts.a: 'nhwc' is not legal; legal: channels_last, row_major"),
-    ("{layouts: {a: 1}}", "layouts.a: expected one of row_major, channels_last, got 1"),
+    ("{layouts: {a: nhwc}}", "layouts.a: 'nhwc' is not legal; legal: channels_last, pitched, row_major"),
+    ("{layouts: {a: 1}}", "layouts.a: expected one of row_major, channels_last, pitched, got 1"),
     ("{1: 2}", "1: unknown field; legal: "),
 ]
 

@@ -282,11 +282,11 @@ FLOWS: dict[str, tuple[Forward, str]] = {
     ),
     "an item": (
         lambda layers, x: layers(x) * x.max().item(),
-        "leave out what follows from elements of tensors",
+        "a size follows from elements of a tensor",
     ),
     "a size": (
         lambda layers, x: layers(x) * layers(x)[x[:, 0] > 0].sum(),
-        "leave out what follows from elements of tensors",
+        "a size follows from elements of a tensor",
     ),
     "an op": (
         lambda layers, x: torch.linalg.inv(layers(x)[:4]).repeat(2, 1)[:6],
