@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import aicf.pytorch
-from aicf.errors import UnsupportedOp
 from tests.support.pytorch_backend import assert_same, compiled, random
 
 pytestmark = [
