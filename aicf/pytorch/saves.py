@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, OpResult
+from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from aicf.compiled import Options
@@ -20,6 +21,7 @@ from aicf.dialects import logical
 from aicf.dialects.emit import DecisionOp, find_ledger
 from aicf.frontends.text import make_context
 from aicf.frontends.torch import Lowered
+from aicf.passes.bodies.views import is_view
 from aicf.passes.fusion.op_prices import OpPrices
 from aicf.passes.logical.assign_ids import AssignIdsPass
 from aicf.passes.logical.saved_values import root_of, saves_in
@@ -28,6 +30,7 @@ from aicf.passes.support.identity import IdTable, name_after, op_id
 from aicf.passes.support.interface import functions
 from aicf.passes.support.policy import execution_of
 from aicf.passes.training.eliminate_saves import EliminateSavesPass, wish_of
+from aicf.passes.training.gradients.base import is_widening
 from aicf.passes.training.save_choice import Pin, choose
 from aicf.passes.training.save_report import SaveReport
 from aicf.sources import Source
@@ -67,8 +70,9 @@ def plan_saves(
         return SavePlan({}, [])
     context = make_context()
     AssignIdsPass().apply(context, module)
-    nodes = _write_saves(module, lowered, forward)
-    if not nodes:
+    marking = _Marking(module, lowered, forward)
+    marking.run()
+    if not (nodes := marking.nodes):
         return SavePlan({}, [])
     _lower(module, resolve_options(Source(module, "training"), options), context)
     (function,) = functions(module)
@@ -90,40 +94,95 @@ def plan_saves(
         for save in saves
         for root in (root_of(save.operand),)
     }
-    return SavePlan(kept, _decisions(module))
+    return SavePlan(kept | dict.fromkeys(marking.cast_again, False), _decisions(module))
 
 
-def _write_saves(module: ModuleOp, lowered: Lowered, forward: Collection[str]) -> dict[str, str]:
-    """Marks what ops of the backward part read of the forward part; by id of the mark, the node that it is about."""
-    (function,) = functions(module)
-    ops = list(function.body.block.ops)
-    table = lowered.provenance
-    # What is written for results alone reads in neither part.
-    written_forward = {op: not name or name in forward for op, name in zip(ops, table.writers, strict=True)}
-    owners: dict[Operation, str] = {}
-    for name, index in table.values.items():
-        if name in forward:
-            owners.setdefault(ops[index], name)
-    ids, marks, nodes = IdTable(module), dict[Operation, logical.SaveOp](), dict[str, str]()
-    for op in ops:
-        if written_forward[op]:
-            continue
-        for index, operand in enumerate(op.operands):
-            if (
-                not isinstance(operand, OpResult)
-                or not written_forward[operand.op]
-                or operand.op not in owners
-            ):
+class _Marking:
+    """Marks what ops of the backward part read of the forward part.
+
+    What is a cast to more bytes, or a view of one, is cast again: its operand is what may be kept.
+
+    Args:
+        module: Of both parts, with ids.
+        lowered: As what it was written.
+        forward: The names of nodes of the forward part.
+    """
+
+    def __init__(self, module: ModuleOp, lowered: Lowered, forward: Collection[str]) -> None:
+        (function,) = functions(module)
+        self._ops, self._ids = list(function.body.block.ops), IdTable(module)
+        table = lowered.provenance
+        self._writers = dict(zip(self._ops, table.writers, strict=True))
+        self._forward = forward
+        self._owners: dict[Operation, str] = {}
+        for name, index in table.values.items():
+            if name in forward:
+                self._owners.setdefault(self._ops[index], name)
+        self._marks: dict[Operation, SSAValue] = {}
+        self._again: dict[Operation, SSAValue] = {}
+        self.nodes: dict[str, str] = {}
+        """By id of a mark, the node that it is about."""
+        self.cast_again: set[str] = set()
+        """Nodes that cast to more bytes, and are done again."""
+
+    def run(self) -> None:
+        """Marks every value once; readers read the mark, or what is cast of it."""
+        for op in self._ops:
+            if not self._is_backward(op):
                 continue
-            if isinstance(operand.op, logical.ConstantOp):
-                continue
-            if operand.op not in marks:
-                mark = marks[operand.op] = logical.SaveOp(operand)
-                name_after(mark, operand.op, "save", ids)
-                Rewriter.insert_op(mark, InsertPoint.after(operand.op))
-                nodes[op_id(mark) or ""] = owners[operand.op]
-            op.operands[index] = marks[operand.op].result
-    return nodes
+            for index, operand in enumerate(op.operands):
+                if isinstance(operand, OpResult) and self._is_saved(operand.op):
+                    op.operands[index] = self._read(operand.op, op)
+
+    def _is_backward(self, op: Operation) -> bool:
+        """Of neither part is what is written for results alone."""
+        name = self._writers[op]
+        return bool(name) and name not in self._forward
+
+    def _is_saved(self, op: Operation) -> bool:
+        is_forward = op in self._owners and not self._is_backward(op)
+        return is_forward and not isinstance(op, logical.ConstantOp)
+
+    def _read(self, op: Operation, reader: Operation) -> SSAValue:
+        """What a reader reads of the result of a forward op."""
+        source, chain = self._narrow(op)
+        if not chain:
+            return self._mark(op)
+        for each in reversed(chain):
+            if each not in self._again:
+                before = each.operands[0].owner
+                value = self._mark(source) if before is source else self._again[cast(Operation, before)]
+                copy = each.clone({each.operands[0]: value})
+                name_after(copy, each, "again", self._ids)
+                Rewriter.insert_op(copy, InsertPoint.before(reader))
+                self._again[each] = copy.results[0]
+                if is_widening(each):
+                    self.cast_again.add(self._writers[each])
+        return self._again[op]
+
+    def _narrow(self, op: Operation) -> tuple[Operation, list[Operation]]:
+        """The op whose result a chain of views and casts to more bytes begins at, and that chain, the last one first;
+        no chain if there is no such cast."""
+        passed: list[Operation] = []
+        source, chain, current = op, list[Operation](), op
+        while is_view(current) or is_widening(current):
+            before = current.operands[0].owner
+            if not isinstance(before, Operation) or not self._is_saved(before):
+                break
+            passed.append(current)
+            if is_widening(current):
+                source, chain = before, list(passed)
+            current = before
+        return source, chain
+
+    def _mark(self, op: Operation) -> SSAValue:
+        if op not in self._marks:
+            mark = logical.SaveOp(op.results[0])
+            name_after(mark, op, "save", self._ids)
+            Rewriter.insert_op(mark, InsertPoint.after(op))
+            self._marks[op] = mark.result
+            self.nodes[op_id(mark) or ""] = self._owners[op]
+        return self._marks[op]
 
 
 def _lower(module: ModuleOp, options: Options, context: Context) -> None:

@@ -529,6 +529,14 @@ def _policies() -> dict[str, Case]:
             {"fusion": {"concat": False}},
         ),
         "norms-strict": (partial(programs.norms, "f16"), (GENERATED,), {"rounding": "strict"}),
+        "pitched": (
+            partial(programs.pitched, "bf16"),
+            (WGMMA, GENERATED),
+            {
+                "layouts": {"scores": "pitched", "likely": "pitched"},
+                "fusion": {"attention": False, "norm": False, "prologue": False},
+            },
+        ),
     }
     return {
         name: Case(_built(name, build), kernels, policy, depth=4)

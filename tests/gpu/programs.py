@@ -226,6 +226,15 @@ def concats(dtype: str) -> Graph:
     return g
 
 
+def pitched(dtype: str) -> Graph:
+    """Scores of 5,001 words and a product with what follows from them: no row is a multiple of 16 bytes."""
+    g = Graph("pitched")
+    table = g.param("table", (5001, 256), dtype)
+    scores = g.matmul(g.input("x", (1000, 256), dtype), table, transpose_b=True, name="scores")
+    g.output(g.matmul(g.softmax(scores, name="likely"), table, name="back"), "y")
+    return g
+
+
 def many_blocks(dtype: str) -> Graph:
     """As many elements, rows and columns as fill the GPU several times."""
     g = Graph("many_blocks")

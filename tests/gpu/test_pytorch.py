@@ -123,3 +123,39 @@ def test_a_step_updates_what_pytorch_has() -> None:
     states = mine.state_dict()["state"][0], theirs.state_dict()["state"][0]
     assert float(states[0]["step"]) == float(states[1]["step"]) == 5
     assert error(states[0]["exp_avg"], states[1]["exp_avg"]) < 1e-3
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_dropout_inside_attention_is_the_same_in_both_parts(dtype: str) -> None:
+    """Values of one say which weights are left; the derivative by the values is their sum over the queries."""
+    kind = getattr(torch, dtype)
+    q, k = (torch.randn(2, 4, 64, 32, device="cuda", dtype=kind) for _ in range(2))
+    v = torch.eye(64, device="cuda", dtype=kind).expand(2, 4, 64, 64).contiguous().requires_grad_()
+
+    def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, dropout_p=0.5)
+
+    found = torch.compile(run, backend=aicf.pytorch.aicf_backend)(q, k, v)
+    found.sum().backward()
+    left = found.detach().double()
+    whole = torch.softmax(q.double() @ k.double().mT / 32**0.5, -1)
+    assert error(left[left != 0], 2.0 * whole[left != 0]) < 1e-2
+    assert abs(float((left == 0).double().mean()) - 0.5) < 0.02  # 4 standard deviations are 0.011
+    assert error(v.grad, left.sum(-2)[..., None].expand(2, 4, 64, 64)) < 1e-2
+
+
+@pytest.mark.parametrize("gradients", ["aicf", "pytorch"])
+def test_a_step_takes_gradients_of_either(gradients: str) -> None:
+    module = network().double()
+    theirs = copy.deepcopy(module)
+    x, target = (torch.randn(8, size, device="cuda", dtype=torch.float64) for size in (32, 16))
+    pairs = [(each, torch.optim.AdamW(each.parameters(), lr=1e-2)) for each in (module, theirs)]
+    loss = torch.nn.functional.mse_loss
+    step = aicf.pytorch.train_step(module, loss, pairs[0][1], options={"gradients": gradients})
+    for _ in range(3):
+        step(x, target)
+        pairs[1][1].zero_grad()
+        loss(theirs(x), target).backward()
+        pairs[1][1].step()
+    for found, wanted in zip(module.parameters(), theirs.parameters(), strict=True):
+        assert error(found, wanted) < 1e-9

@@ -201,3 +201,20 @@ def test_pytorch_chooses_where_the_graph_cannot_be_read() -> None:
     ]
     assert told
     assert "geqrf" in told[0].because
+
+
+def test_of_a_cast_to_more_bytes_the_operand_is_kept() -> None:
+    weight = random(16, 48).half().requires_grad_()
+
+    def run(x: Tensor) -> Tensor:
+        return (x @ weight).float().reshape(-1, 6).sin()
+
+    x = random(32, 16).half()
+    result = compiled(run)(x)
+    kept = [each for each in _kept(result, nn.Identity()) if each.numel() == 32 * 48]
+    assert [each.dtype for each in kept] == [torch.float16]
+    result.sum().backward()
+    found = weight.grad
+    weight.grad = None
+    run(x).sum().backward()
+    assert_same(found, weight.grad, 1e-2)
