@@ -296,6 +296,8 @@ def _reject_options(source: Source, own: bool, requested: Options) -> None:
     followed = {"threads", "strict", "passes"}  # as far as they can be, which is checked elsewhere
     if source.is_open:
         followed |= {"policy", "tuning"} if own else {"policy", "tuning", "target"}
+    if requested.saved_share == 1:
+        followed |= {"saved_share"}
     if wrong := [option for option, value in vars(requested).items() if value and option not in followed]:
         raise PolicyError(
             f"{wrong[0]}= has no effect on an emit program, which is decided; "
