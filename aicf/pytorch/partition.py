@@ -16,6 +16,7 @@ import torch
 from torch._functorch import config
 from torch._functorch.compile_utils import fx_graph_cse
 from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import GraphModule, Node
 from torch.utils.checkpoint import CheckpointPolicy
 
@@ -113,7 +114,9 @@ def _forward_nodes(joint: GraphModule, count: int) -> dict[str, Node]:
 def _planned(joint: GraphModule, forward: Mapping[str, Node], options: TorchOptions) -> SavePlan:
     placeholders = joint.graph.find_nodes(op="placeholder")
     examples = [node.meta.get("val") for node in placeholders]
-    lowered = lower_graph(joint.graph, "training", bindings_of(placeholders, examples))
+    # Tensors that the graph holds are real, and PyTorch is still tracing with stand-ins.
+    with unset_fake_temporarily():
+        lowered = lower_graph(joint.graph, "training", bindings_of(placeholders, examples))
     requested = options_for(options, device_of(examples))
     pins = _pins(forward)
     return plan_saves(lowered, forward, pins.get, requested, options.memory_budget)

@@ -370,12 +370,17 @@ def _view_of(alias: Alias) -> Make:
 
 
 def bindings_of(placeholders: Sequence[Any], args: Sequence[Any]) -> Mapping[str, int]:
-    """The value of each symbolic size of a graph in one call, by the name of its symbol."""
+    """The value of each symbolic size of a graph in one call, by the name of its symbol.
+
+    Args:
+        placeholders: Of the graph.
+        args: What it is called with; while PyTorch traces, stand-ins that have symbolic sizes too.
+    """
     found: dict[str, int] = {}
     for node, value in zip(placeholders, args, strict=True):
         fake = node.meta.get("val")
         if isinstance(fake, torch.SymInt):
-            _note(fake, int(value), found)
+            _note(fake, value, found)
         elif isinstance(fake, Tensor):
             for size, actual in zip(fake.shape, value.shape, strict=True):
                 _note(size, actual, found)
@@ -384,7 +389,10 @@ def bindings_of(placeholders: Sequence[Any], args: Sequence[Any]) -> Mapping[str
     return found
 
 
-def _note(size: Any, actual: int, found: dict[str, int]) -> None:
+def _note(size: Any, actual: Any, found: dict[str, int]) -> None:
     expression = expression_of(size)
     if expression is not None and expression.is_symbol:
-        found.setdefault(expression.name, actual)
+        # `int` of a symbolic size would be a guard: the graph would be for this one size from then on.
+        found.setdefault(
+            expression.name, actual.node.hint if isinstance(actual, torch.SymInt) else int(actual)
+        )

@@ -6,6 +6,7 @@
 // CHECK-DAG: emit.decision "prepare-parameters" ["w:scaled", "scaled"] choice "computed once" because "it follows from w, s, which no program updates" rejected {"at every call" = "it would be the same each time"} cost {bytes = 2048 : i64}
 // CHECK-DAG: emit.decision "prepare-parameters" ["w:scaled", "again"] choice "computed once, as for another program"
 // CHECK-DAG: emit.decision "prepare-parameters" ["large"] choice "at every call" because "it has 262144 bytes and follows from 1024 bytes of parameters, which are less to read"
+// CHECK-DAG: emit.decision "prepare-parameters" ["halves:factors", "first", "second"] choice "computed once, as for another program"
 // CHECK-LABEL: func.func @prepare(%w: tensor<16x32xi8> {logical.name = "w", logical.role = "param"}, %s: tensor<16xf32> {logical.name = "s", logical.role = "param"}, %v: tensor<32x16xf16> {logical.name = "halves", logical.role = "param"}) -> (tensor<16x32xf32> {logical.name = "w:scaled"}, tensor<32x16xf32> {logical.name = "halves:factors"}) {
 // CHECK-NEXT: %wide = logical.cast %w
 // CHECK-NEXT: logical.broadcast %s
@@ -43,6 +44,12 @@
 // CHECK-NEXT: %addend = logical.cast %b
 // CHECK: logical.add %product
 // CHECK: func.return
+
+// Equal values of one function are one argument.
+// CHECK-LABEL: func.func @twice
+// CHECK-SAME: %factors: tensor<32x16xf32> {logical.name = "halves:factors", logical.role = "derived"}) ->
+// CHECK-NEXT: logical.matmul %{{.*}}, %factors
+// CHECK-NEXT: logical.matmul %{{.*}}, %factors
 
 // What rows of a large parameter are taken for loops is read there: a copy of them would be read just as long.
 // CHECK-LABEL: func.func @taken
@@ -93,6 +100,13 @@ func.func @widened(%x: tensor<4x32xf32> {logical.name = "x", logical.role = "inp
   %product = logical.matmul %x, %factors : (tensor<4x32xf32>, tensor<32x16xf32>) -> tensor<4x16xf32>
   %y = logical.add %product, %rows : tensor<4x16xf32>
   func.return %y : tensor<4x16xf32>
+}
+func.func @twice(%x: tensor<4x32xf32> {logical.name = "x", logical.role = "input"}, %v: tensor<32x16xf16> {logical.name = "halves", logical.role = "param"}) -> (tensor<4x16xf32> {logical.name = "y"}, tensor<4x16xf32> {logical.name = "z"}) {
+  %first = logical.cast %v : tensor<32x16xf16> -> tensor<32x16xf32>
+  %second = logical.cast %v : tensor<32x16xf16> -> tensor<32x16xf32>
+  %y = logical.matmul %x, %first : (tensor<4x32xf32>, tensor<32x16xf32>) -> tensor<4x16xf32>
+  %z = logical.matmul %x, %second : (tensor<4x32xf32>, tensor<32x16xf32>) -> tensor<4x16xf32>
+  func.return %y, %z : tensor<4x16xf32>, tensor<4x16xf32>
 }
 func.func @taken(%x: tensor<512x64xf32> {logical.name = "x", logical.role = "input"}, %table: tensor<512x64xf32> {logical.name = "table", logical.role = "param"}, %i: tensor<512xi64> {logical.name = "places", logical.role = "param"}) -> (tensor<512x64xf32> {logical.name = "y"}) {
   %rows = logical.gather %table, %i {axis = 0} : (tensor<512x64xf32>, tensor<512xi64>) -> tensor<512x64xf32>

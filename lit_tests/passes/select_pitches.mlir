@@ -9,17 +9,17 @@
 // CHECK: %p = emit.group "p"
 // CHECK: %[[GAP:.*]] = emit.group "p.gap" from ["p"] ins() -> (tensor<4096x7xf16>)
 // CHECK: logical.constant dense<0.000000e+00> : tensor<4096x7xf16>
-// CHECK: %{{.*}} = logical.concat %p, %[[GAP]] {axis = 1 {{.*}}aicf.id = "p.pitched"
+// CHECK: %{{.*}} = logical.concat %p, %[[GAP]] {axis = 1, aicf.id = "p.pitched"
 // CHECK: emit.group "y" from ["y"] ins(%p_1 = %p : tensor<4096x5001xf16>
 // OFF-NOT: select-pitches
 // OFF-NOT: logical.concat
 // CPU-NOT: select-pitches
 // CPU-NOT: logical.concat
-// EMIT: emit.slot : !emit.buffer<4096x5008xf16, temp>
+// EMIT: emit.slot : !emit.buffer<4096x5008xf16, arena>
 // EMIT: emit.resolved {{.*}} name("p")
-// EMIT-NEXT: outs(%{{.*}} : !emit.buffer<4096x5001xf16, temp, strides [5008, 1]>)
+// EMIT-NEXT: ins({{.*}} outs(%{{.*}} : !emit.buffer<4096x5001xf16, arena, strides [5008, 1]>)
 // EMIT: emit.resolved {{.*}} name("y")
-// EMIT-NEXT: ins(%{{.*}} : !emit.buffer<4096x5001xf16, temp, strides [5008, 1]>
+// EMIT-NEXT: ins(%{{.*}} : !emit.buffer<4096x5001xf16, arena, strides [5008, 1]>
 // EMIT: cuda.gemm_wgmma
 func.func @rows(
     %x : tensor<4096x5001xf16> {logical.name = "x", logical.role = "input"},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import prod
 
@@ -148,14 +148,16 @@ class _Prepared:
     Args:
         params: Its arguments.
         known: What was moved already, by what it computes.
-        crossings: What functions read of it.
+        crossings: What functions read of it, by function and value: equal values of one function are one argument.
     """
 
     module: ModuleOp
     block: Block = field(default_factory=Block)
     params: dict[str, BlockArgument] = field(default_factory=dict[str, BlockArgument])
     known: dict[Hashable, Operation] = field(default_factory=dict[Hashable, Operation])
-    crossings: list[_Crossing] = field(default_factory=list[_Crossing])
+    crossings: dict[tuple[func.FuncOp, OpResult], _Crossing] = field(
+        default_factory=dict[tuple[func.FuncOp, OpResult], _Crossing]
+    )
 
     def take(self, values: ParameterValues) -> None:
         """Moves the values of one function that are to be computed once."""
@@ -197,17 +199,21 @@ class _Prepared:
     def _cross(self, function: func.FuncOp, value: OpResult, made: SSAValue, params: Sequence[str]) -> None:
         """Lets `function` read a new argument in place of `value`; what it is called is settled in the end."""
         assert isinstance(made, OpResult)
-        src = [name for name in (name_of(value.op), *ids_of(value.op)) if name is not None]
-        argument = add_argument(function, "", "derived", value.type, {})
-        value.replace_all_uses_with(argument)
-        self.crossings.append(_Crossing(function, argument, made, tuple(src), tuple(params)))
+        src = tuple(name for name in (name_of(value.op), *ids_of(value.op)) if name is not None)
+        if (known := self.crossings.get((function, made))) is None:
+            argument = add_argument(function, "", "derived", value.type, {})
+            crossing = _Crossing(function, argument, made, src, tuple(params))
+        else:
+            crossing = replace(known, src=tuple(dict.fromkeys((*known.src, *src))))
+        value.replace_all_uses_with(crossing.argument)
+        self.crossings[function, made] = crossing
 
     def finish(self) -> None:
         """Adds `@prepare` to the module, before the functions, if it computes anything. Views that cross are copied
         there."""
         if not self.crossings:
             return
-        ids, crossing = IdTable(self.module), {each.made.op for each in self.crossings}
+        ids, crossing = IdTable(self.module), {made.op for _, made in self.crossings}
         for op in self.block.walk():
             if isinstance(op, GroupOp):
                 op.id = StringAttr(without_bucket(op.id.data))
@@ -240,7 +246,7 @@ class _Prepared:
         """Calls what crosses by its first parameter and the op that makes it, and records it."""
         taken = {name for function in functions(self.module) for name in arguments_of(function)}
         results: dict[SSAValue, str] = {}
-        for each in self.crossings:
+        for each in self.crossings.values():
             is_new = each.made not in results
             if is_new:
                 results[each.made] = unused(f"{each.params[0]}:{_name_of_result(each.made)}", taken)
