@@ -1,1 +1,1 @@
-"""What reads a model: text IR, the Python builder, ONNX files."""
+"""What reads a model: text IR, the Python builder, ONNX files, PyTorch graphs."""

@@ -8,7 +8,7 @@
 // RUN: not aicf-opt %s -p 'set-target{target="reference:typed"},apply-policy{policy="{\"saves\": {\"a.save\": \"drop\"}}"}' 2>&1 | filecheck %s --check-prefix=VALUE
 
 // NAME: error: {{.*}}saves.a: no save has that id; it has: a.save, e0.save, e1.save, e2.save, e3.save, given.save, h.save, half.save, rows.save, turned.save
-// PART: error: {{.*}}share: 1.5 is no part of a whole; give a number from 0 to 1
+// PART: error: {{.*}}share is 1.5; give a number from 0 to 1
 // VALUE: error: {{.*}}saves.a.save: 'drop' is not legal; legal: keep, recompute
 
 // The choices are written down as a policy, by which the same program is made again.

@@ -1,1 +1,1 @@
-"""Expansions of ops, and of operand types, that no kernel of the target takes."""
+"""Rewrites of ops and operand types that the target has no kernel for; `lower-logical` for composite ops."""

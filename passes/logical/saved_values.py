@@ -1,4 +1,7 @@
-"""What a training step saves: the values, where their elements lie, and what computing one again takes."""
+"""The values that a training step saves: which memory each is in, and which ops recompute it.
+
+Fusing passes use it too, as they see a program before and after values are recomputed.
+"""
 
 from __future__ import annotations
 

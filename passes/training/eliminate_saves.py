@@ -1,4 +1,7 @@
-"""`eliminate-saves`: where the backward part of a training step takes what it reads of the forward part from."""
+"""`eliminate-saves`: whether each forward value that the backward part reads is kept, aliased or recomputed.
+
+The choice itself is in `save_choice.py`.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +35,12 @@ class EliminateSavesPass(ModulePass):
     - an alias: it lies in memory that is there anyway, an argument's, a result's or another kept value's;
     - recomputed: the ops that give it are repeated, as `<id>.again`, before its first reader in the backward part.
 
-    Kept is what the policy does not say otherwise (`saves: {a.save: recompute}`), unless computing it again costs
-    nothing. With `less` (bytes of each function, or `step=4096,other=512`), so many values are computed again that so
-    many bytes less are alive at the peak, about: those first that give the most bytes for their predicted time. The
-    instructions then stay in text order, on one stream unless the policy says more: so a value is computed again just
-    before it is read. `share`, below 1, is such a number of bytes too: the rest of what each function would keep, so
-    that 0.25 asks for three quarters of that to be free. What was chosen is written into `aicf.execution`, as the
-    policy that gives this program again.
+    A value is kept unless the policy says otherwise (`saves: {a.save: recompute}`) or computing it again costs nothing.
+    `less` (bytes of each function, or `step=4096,other=512`) recomputes values until the peak of live bytes is about
+    that much lower, beginning with those that free the most bytes for their predicted time. The instructions then stay
+    in text order, on one stream unless the policy says more, so that a value is recomputed just before it is read.
+    `share`, below 1, is the share of the saved bytes that may stay: 0.25 frees three quarters of them. The choice is
+    written into `aicf.execution`, as the policy that gives this program again.
 
     Raises PolicyError for a policy or an option that names no save or function, and for a share that is none.
     """
@@ -51,7 +53,7 @@ class EliminateSavesPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if not 0 <= self.share <= 1:
-            raise PolicyError(f"share: {self.share} is no part of a whole; give a number from 0 to 1")
+            raise PolicyError(f"share is {self.share}; give a number from 0 to 1")
         every = functions(op)
         names = [identity for f in every for save in saves_in(f.body.block) if (identity := op_id(save))]
         wishes = execution_of(op).saves

@@ -47,7 +47,7 @@ ARITHMETIC = 1.25
 
 @dataclass(frozen=True)
 class Choice:
-    """Where the backward part of one function takes what is saved from.
+    """Which saved values of one function are kept for its backward part, and which are recomputed.
 
     Args:
         memory: All that is saved.

@@ -16,7 +16,7 @@ from aicf.passes.fusion.driver import Candidate, Decision, FusionPattern, label
 from aicf.passes.fusion.forming import FusionContext
 
 _RESULTS = 2
-"""Of a group: what is normed, if others read it too, and the norm."""
+"""Most results of a group: the norm, and its operand if that has other consumers."""
 
 Cut = tuple[Operation, ...]
 

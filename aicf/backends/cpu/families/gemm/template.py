@@ -366,7 +366,7 @@ class _Gemm:
     def sums(
         self, a: Value, b: Value, rows: int, active: tuple[int, ...], prefetch: Value | None
     ) -> list[list[Value]]:
-        """The K loop of one tile; `active` gives the lanes of each vector of B that exist."""
+        """The microkernel: the K loop of one register tile. `active` gives the lanes of each vector of B that exist."""
         em, spec, p = self.em, self.spec, self.p
         a_strides = p.tile_strides
         split = min(spec.k_split, p.depth)

@@ -1,1 +1,1 @@
-"""Writes at computed indices, and the indices of the largest elements."""
+"""Writes at computed indices."""

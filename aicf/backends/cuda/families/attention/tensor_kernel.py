@@ -52,6 +52,7 @@ class TensorAttention(CudaKernel[Spec]):
     # What follows
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
+        """See `Kernel`: f16 and bf16, on the architectures and operands that the subclass takes."""
         problem, arch = problem_of(work), arch_named(target.arch.data)
         if (reason := self.arch_reason(arch) or common_reason(work, problem)) is not None:
             return reason

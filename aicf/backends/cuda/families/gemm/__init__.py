@@ -1,1 +1,1 @@
-"""Matrix products: what all their families share."""
+"""Matrix products: a folder for each method, and what the methods share."""

@@ -45,6 +45,13 @@ from aicf.dialects.types import element_of
 MOST_ROWS = 16
 """Activation rows above which tensor cores win."""
 
+_LATENCY_US = 1.5
+"""Of one kernel in a chain that overlaps with its neighbours."""
+_BANDWIDTH_SHARE, _ARITHMETIC_FACTOR = 0.9, 1.5
+"""What streaming weights reaches of the memory's bandwidth, and what products on scalar units take of their peak."""
+_PROLOGUE_US = 0.4
+"""Of a norm that is computed on the way in."""
+
 KINDS = frozenset({"gemm", "gemm_epilogue", "norm_gemm", "gemm_gated", "norm_gated", "gemm_multi"})
 
 # Records
@@ -198,9 +205,10 @@ class GemvKernel(CudaKernel[Spec]):
         """See `Kernel`: the weights at memory speed, no less than the latency of one kernel in a chain."""
         arch = arch_named(target.arch.data)
         problem = read_problem(work.kind, work.attrs, work.operands)
-        streaming = problem.weight_bytes / (0.9 * arch.bandwidth_gbs * 1e3)
+        streaming = problem.weight_bytes / (_BANDWIDTH_SHARE * arch.bandwidth_gbs * 1e3)
         arithmetic = 2e-6 * problem.m * problem.weight_bytes / ELEMENT_BYTES[problem.dtype] / arch.f32_tflops
-        return max(streaming, 1.5 * arithmetic, LATENCY_US) + (0.4 if work.prologue is not None else 0.0)
+        prologue = _PROLOGUE_US if work.prologue is not None else 0.0
+        return max(streaming, _ARITHMETIC_FACTOR * arithmetic, _LATENCY_US) + prologue
 
     def schedule(self, work: Workload, target: TargetAttr) -> Spec:
         spec = choose(read_problem(work.kind, work.attrs, work.operands), arch_named(target.arch.data))
@@ -227,10 +235,6 @@ class GemvKernel(CudaKernel[Spec]):
     def tolerates(self, target: TargetAttr, key: str, record: Record, expected: Record) -> bool:
         """See `Kernel`: what is loaded first is compared with what is written meanwhile by `verify-order`."""
         return key == FIRST or super().tolerates(target, key, record, expected)
-
-
-LATENCY_US = 1.5
-"""Of one kernel in a chain that overlaps with its neighbours."""
 
 
 def specs(work: Workload, target: TargetAttr) -> list[dict[str, Attribute]]:

@@ -1,1 +1,1 @@
-"""Products on Hopper: bulk copies and warpgroup products, with a row program after them."""
+"""Products on Hopper: bulk copies and warpgroup products; `gemm/norm` puts a row program after them."""
