@@ -5,8 +5,7 @@
 Every form gets the same weights and inputs. The error is against eager mode in float64 on the same device, relative to
 the largest element; that of a training step is of the loss. Times are medians of calls, in microseconds; on a GPU a
 call is followed by a wait for the device, so that the host's part counts. Inductor is given its best options:
-freezing on the CPU, `max-autotune` with CUDA Graphs on a GPU. Both compilers have caches on disk, which are empty at
-first.
+freezing on the CPU, `max-autotune` with CUDA Graphs on a GPU. Its caches on disk are empty at first.
 """
 
 from __future__ import annotations
@@ -15,11 +14,9 @@ import copy
 import json
 import statistics
 import sys
-import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -46,8 +43,8 @@ class Row:
     Attributes:
         work: `inference` or `training`, which is forward, backward and a step of AdamW.
         us: Of a call, the median.
-        cold_s: From making the form to the end of its second call, with empty caches on disk.
-        warm_s: The same once more, after PyTorch has forgotten the form, from what the first time left on disk.
+        cold_s: From making the form to the end of its second call, with empty caches; `pytorch_starts.py` has whole
+            processes.
         error: See the module.
         peak_bytes: That a training step took of the device's memory, as its driver tells; 0 for all else.
     """
@@ -57,12 +54,11 @@ class Row:
     form: str
     us: float
     cold_s: float
-    warm_s: float
     error: float
     peak_bytes: int = 0
 
 
-def _forms(device: str, folder: str) -> Mapping[str, Callable[[nn.Module], Callable[..., Any]]]:
+def _forms(device: str) -> Mapping[str, Callable[[nn.Module], Callable[..., Any]]]:
     options = {"freezing": True} if device == "cpu" else None
     mode = None if device == "cpu" else "max-autotune"
     return {
@@ -70,9 +66,7 @@ def _forms(device: str, folder: str) -> Mapping[str, Callable[[nn.Module], Calla
         "inductor": lambda module: torch.compile(module, mode=mode, options=options),
         "inductor-default": torch.compile,
         "inductor-graph": lambda module: torch.compile(module, mode="reduce-overhead"),
-        "aicf": lambda module: torch.compile(
-            module, backend=aicf.pytorch.aicf_backend, options={"cache_dir": folder}
-        ),
+        "aicf": lambda module: torch.compile(module, backend=aicf.pytorch.aicf_backend),
     }
 
 
@@ -107,69 +101,39 @@ def _moved(network: Network, device: str, dtype: torch.dtype) -> Network:
     return Network(module, inputs, network.first, network.options)
 
 
-@contextmanager
-def _empty_caches() -> Iterator[str]:
-    """The folder of AICF's programs; Inductor's is set by the way."""
-    with tempfile.TemporaryDirectory() as folder, fresh_cache():
-        yield folder
-
-
 def _inference(name: str, network: Network, form: str, device: str, exact: Tensor, seconds: float) -> Row:
-    def begun() -> tuple[Callable[..., Any], float]:
-        torch._dynamo.reset()
-        start = time.perf_counter()
-        called = _forms(device, folder)[form](network.module)
-        for _ in range(2):
-            network.result(called)
-        _wait(device)
-        return called, time.perf_counter() - start
-
-    with torch.inference_mode(), _empty_caches() as folder:
-        called, cold = begun()
+    torch._dynamo.reset()
+    start = time.perf_counter()
+    called = _forms(device)[form](network.module)
+    with torch.inference_mode(), fresh_cache():
+        network.result(called)
         found = network.result(called).clone()
+        _wait(device)
+        cold = time.perf_counter() - start
         us = _timed(lambda: network.result(called), device, seconds)
-        _, warm = begun()
-    return Row(name, "inference", form, us, cold, warm, _error(found, exact))
+    return Row(name, "inference", form, us, cold, _error(found, exact))
 
 
 def _training(
     name: str, network: Network, form: str, device: str, exact: Tensor, seconds: float, autocast: bool
 ) -> Row:
+    torch._dynamo.reset()
     cast = torch.autocast(device, torch.bfloat16, enabled=autocast)
     if device == "cuda":
         torch.cuda.empty_cache()
         free = torch.cuda.mem_get_info()[0]
-
-    def begun() -> tuple[Callable[[], Tensor], Tensor, float]:
-        torch._dynamo.reset()
-        module = copy.deepcopy(network.module)
-        copied = Network(module, network.inputs, network.first, network.options)
-        start = time.perf_counter()
-        call = _step(copied, form, device, folder, cast)
-        first = call()
-        call()
-        _wait(device)
-        return call, first, time.perf_counter() - start
-
-    with _empty_caches() as folder:
-        call, first, cold = begun()
-        us = _timed(call, device, seconds)
-        taken = free - torch.cuda.mem_get_info()[0] if device == "cuda" else 0
-        _, _, warm = begun()
-    return Row(name, "training", form, us, cold, warm, _error(first, exact), taken)
-
-
-def _step(network: Network, form: str, device: str, folder: str, cast: Any) -> Callable[[], Tensor]:
-    """A step of training, which gives its loss."""
-    optimizer = torch.optim.AdamW(network.module.parameters(), lr=1e-4, fused=device == "cuda")
+    module = copy.deepcopy(network.module)
+    network = Network(module, network.inputs, network.first, network.options)
+    optimizer = torch.optim.AdamW(module.parameters(), lr=1e-4, fused=device == "cuda")
+    start = time.perf_counter()
     if form == "aicf-step":
-        step = aicf.pytorch.train_step(_Loss(network), None, optimizer, options={"cache_dir": folder})
+        step = aicf.pytorch.train_step(_Loss(network), None, optimizer)
 
         def call() -> Tensor:
             with cast:
                 return step(**network.inputs)
     else:
-        called = _forms(device, folder)[form](network.module)
+        called = _forms(device)[form](module)
 
         def call() -> Tensor:
             with cast:
@@ -179,7 +143,14 @@ def _step(network: Network, form: str, device: str, folder: str, cast: Any) -> C
             optimizer.zero_grad()
             return loss
 
-    return call
+    with fresh_cache():
+        first = call()
+        call()
+    _wait(device)
+    cold = time.perf_counter() - start
+    us = _timed(call, device, seconds)
+    taken = free - torch.cuda.mem_get_info()[0] if device == "cuda" else 0
+    return Row(name, "training", form, us, cold, _error(first, exact), taken)
 
 
 class _Loss(nn.Module):
@@ -252,8 +223,7 @@ def _rows(
             continue
         rows.append(row)
         print(
-            f"{name:10} {kind} {form:16} {row.us:10.1f} us  cold {row.cold_s:6.1f} s  warm {row.warm_s:5.1f} s  "
-            f"error {row.error:.1e}",
+            f"{name:10} {kind} {form:16} {row.us:10.1f} us  cold {row.cold_s:6.1f} s  error {row.error:.1e}",
             flush=True,
         )
     return rows
