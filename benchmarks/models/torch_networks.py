@@ -40,14 +40,11 @@ class Network:
     def loss(
         self, module: nn.Module | Callable[..., Any], inputs: Mapping[str, Tensor] | None = None
     ) -> Tensor:
-        """A scalar that depends on all of the result: of a model of language the cross-entropy of the next token."""
+        """A scalar that depends on all of the result: of a model of language its own loss, of the next token."""
         given = inputs or self.inputs
-        result = self.result(module, given).float()
         if self.first == "logits" and list(given) == ["input_ids"]:
-            return nn.functional.cross_entropy(
-                result[:, :-1].flatten(0, 1), given["input_ids"][:, 1:].flatten()
-            )
-        return result.square().mean()
+            return module(**given, labels=given["input_ids"], **self.options).loss
+        return self.result(module, given).float().square().mean()
 
 
 def _tokens(batch: int, length: int, vocabulary: int) -> Tensor:
@@ -80,7 +77,9 @@ def gpt2(small: bool, batch: int = 1, length: int = 64) -> Network:
     width, layers, heads = _size(small, 768, 12, 12)
     vocabulary, length = (100, 12) if small else (50257, length)
     config = tf.GPT2Config(vocab_size=vocabulary, n_embd=width, n_layer=layers, n_head=heads, use_cache=False)
-    return Network(tf.GPT2LMHeadModel(config), {"input_ids": _tokens(batch, length, vocabulary)}, "logits")
+    module = tf.GPT2LMHeadModel(config)
+    module.loss_type = "ForCausalLM"  # what it takes anyway, with a warning that breaks graphs
+    return Network(module, {"input_ids": _tokens(batch, length, vocabulary)}, "logits")
 
 
 def llama(small: bool, batch: int = 1, length: int = 64) -> Network:
