@@ -15,6 +15,7 @@
 // CHECK-NOT: emit.decision "legalize-for-target"
 // CHECK: emit.decision "fuse-epilogues" ["c", "c.sums", "c.bias", "y"] choice "one kernel for 3 ops"
 // CUDA: emit.decision "legalize-for-target" ["wide"] choice "as a product of i32" because {{.*}}cuda.gemm_simt: its sums are i32, wider than a product of u8: cast the operands first
+// CUDA: emit.decision "legalize-for-target" ["few.add"] choice "as sums under a mask" because {{.*}}cuda.scatter: 2 rows get 4096 updates, those of a row one after the other: sums under a mask are faster
 // CUDA-NOT: emit.decision "legalize-for-target"
 // FORBID: emit.decision "legalize-for-target" ["l"] choice "step by step" because "cpu.lstm: forbidden by policy (forbid)"
 
@@ -138,4 +139,19 @@ func.func @layer(%x : tensor<2x64x3xf32> {logical.name = "x", logical.role = "in
   %turned = logical.transpose %x {permutation = [0, 2, 1]} : tensor<2x64x3xf32> -> tensor<2x3x64xf32>
   %l = logical.lstm %turned, %w, %f : (tensor<2x3x64xf32>, tensor<64x16xf32>, tensor<2x3x16xf32>) -> tensor<2x2x3x16xf32>
   func.return %l : tensor<2x2x3x16xf32>
+}
+
+// Many updates of few rows, such as the gradient of an embedding of token types, are one sum on a GPU.
+// CHECK-LABEL: func.func @adds
+// CHECK: logical.scatter_combine
+// CUDA-LABEL: func.func @adds
+// CUDA-NOT: logical.scatter_combine
+// CUDA: %few.add.masked = logical.select
+// CUDA-NEXT: %few.add.sum = logical.reduce_sum %few.add.masked {axes = [1]
+// GPU: emit.program @adds
+// GPU: emit.resolved "generated"{{.*}}name("few")
+// GPU-NOT: emit.resolved
+func.func @adds(%x : tensor<2x768xf32> {logical.name = "x", logical.role = "input"}, %i : tensor<4096xi64> {logical.name = "i", logical.role = "input"}, %d : tensor<4096x768xf32> {logical.name = "d", logical.role = "input"}) -> (tensor<2x768xf32> {logical.name = "y"}) {
+  %few = logical.scatter %x, %i, %d {mode = "add"} : (tensor<2x768xf32>, tensor<4096xi64>, tensor<4096x768xf32>) -> tensor<2x768xf32>
+  func.return %few : tensor<2x768xf32>
 }

@@ -82,6 +82,45 @@ def test_what_an_expansion_writes_is_expanded_in_turn() -> None:
     np.testing.assert_array_equal(run_program(module, {"x": x, "w": w})["y"], wanted)
 
 
+@pytest.mark.parametrize(
+    ("target", "policy", "rows", "count", "is_expanded"),
+    [
+        ("cuda:sm_90a", {}, 3, 900, True),
+        ("cuda:sm_90a", {}, 3, 700, False),  # short lists
+        ("cuda:sm_90a", {}, 9, 9000, False),  # many rows
+        ("cpu:x86-64-v3", {}, 3, 900, False),
+        ("cpu:x86-64-v3", {"forbid": ["cpu.scatter"]}, 3, 900, True),
+    ],
+)
+def test_updates_of_few_rows(
+    target: str, policy: dict[str, Any], rows: int, count: int, is_expanded: bool
+) -> None:
+    """Sums under a mask: negative indices count from the end, others out of range drop their update, NaN as well."""
+    rng = np.random.default_rng(rows)
+    x, updates = rng.standard_normal((rows, 4, 5)), rng.standard_normal((count, 4, 5))
+    indices = rng.integers(-rows - 2, rows + 2, count)
+    updates[np.flatnonzero(indices == rows)[0]] = np.nan
+    graph = Graph("scatter")
+    operands = graph.input("x", x.shape, "f64"), graph.input("i", indices.shape, "i64")
+    graph.output(graph.scatter(*operands, graph.input("u", updates.shape, "f64"), mode="add"), "y")
+    module = graph.module()
+    for each in (
+        SetTargetPass(target),
+        ApplyPolicyPass(json.dumps(policy)),
+        AssignIdsPass(),
+        LowerLogicalPass(),
+        LegalizeForTargetPass(),
+    ):
+        each.apply(make_context(), module)
+    scatters = [op for op in module.walk() if isinstance(op, logical.ScatterCombineOp)]
+    assert (not scatters) == is_expanded
+    wanted = x.copy()
+    is_inside = (indices >= -rows) & (indices < rows)
+    np.add.at(wanted, indices[is_inside], updates[is_inside])
+    found = run_program(module, {"x": x, "i": indices, "u": updates})["y"]
+    np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12)
+
+
 def test_an_op_has_one_expansion() -> None:
     with pytest.raises(ValueError, match="logical.conv has an expansion already"):
         register(EXPANSIONS[logical.ConvOp])

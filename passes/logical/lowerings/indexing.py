@@ -31,7 +31,7 @@ def _one_hot(lower: Lowering, op: logical.OneHotOp) -> SSAValue:
     """on where the index is the coordinate, else off."""
     sizes, axis, depth = op.info.sizes, op.axis.value.data, op.depth.value.data
     element = tensor_info(op.indices.type).element
-    indices = _from_the_end(lower, op.indices, depth)
+    indices = from_the_end(lower, op.indices, depth)
     others = [dim for dim in range(len(sizes)) if dim != axis]
     spread = lower.broadcast(indices, others, sizes, "spread")
     coordinate = lower.add(logical.IotaOp(axis, sizes, element), "place")
@@ -40,7 +40,7 @@ def _one_hot(lower: Lowering, op: logical.OneHotOp) -> SSAValue:
     return lower.add(logical.SelectOp(here, on, off), "chosen")
 
 
-def _from_the_end(lower: Lowering, indices: SSAValue, size: int) -> SSAValue:
+def from_the_end(lower: Lowering, indices: SSAValue, size: int) -> SSAValue:
     """Negative indices counted from the end of `size` elements."""
     zero, whole = lower.splat(0, indices, "zero"), lower.splat(size, indices, "size")
     negative = lower.add(logical.CompareOp("lt", indices, zero), "negative")
@@ -68,7 +68,7 @@ def _rows(
     valid: SSAValue | None = None
     for coordinate, check, size in zip(coordinates, checked, sizes, strict=True):
         if check:
-            coordinate = _from_the_end(lower, coordinate, size)
+            coordinate = from_the_end(lower, coordinate, size)
             inside = _inside(lower, coordinate, size)
             false = lower.splat(0, inside, "false")
             valid = inside if valid is None else lower.apply(logical.SelectOp, valid, inside, false)
