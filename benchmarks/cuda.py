@@ -7,8 +7,8 @@
     python benchmarks/cuda.py table            writes the tables of docs/cuda.md from the result
 
 Times are medians of microseconds for one replay, back to back, weights in device memory; inputs and outputs are bound.
-`run` and `cold` add to the result that is there, so a long run may be several short ones. What is to be reached is in
-gpu/criteria.py, and each result says whether it is.
+`run` and `cold` add to the existing result, so a long run may be several short ones. The targets are in
+gpu/criteria.py, and each result says whether it meets them.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
     python benchmarks/train.py merge JSON...   results of several runs as one
     python benchmarks/train.py table           writes the tables of docs/training.md from the result
 
-Times are medians of microseconds for one step, back to back; the batch is bound, the state stays on the device. What
-is to be reached is in training/promises.py, and each result says whether it is.
+Times are medians of microseconds for one step, back to back; the batch is bound, the state stays on the device. The
+targets are in training/promises.py, and each result says whether it meets them.
 """
 
 from __future__ import annotations

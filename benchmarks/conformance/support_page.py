@@ -1,4 +1,4 @@
-"""docs/onnx-support.md from the JSON result: which ops of ONNX run, what does not and why."""
+"""docs/onnx-support.md from the JSON result: which ops of ONNX run, which do not, and why."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ KINDS = {
 _HEAD = """\
 # ONNX support
 
-AICF reads ONNX files of opset 7 to 28. This page is made by `python benchmarks/onnx_conformance.py --page` from a run
-of the test cases that the `onnx` package brings; edit nothing here. A case passes if all outputs have the shape and
-type of the reference, and values within the tolerances of onnx's own runner. What else becomes of one:
+AICF reads ONNX files of opset 7 to 28. `python benchmarks/onnx_conformance.py --page` writes this page from a run of
+the test cases in the `onnx` package; do not edit it. A case passes if all outputs have the shape and type of the
+reference, and values within the tolerances of onnx's own runner. The other outcomes are:
 
-- random: the reference drew random numbers, which no definition prescribes;
-- noise: outputs are at most twice as far from those in f64 as the reference, whose own rounding is of the size of the
-  tolerance;
+- random: the reference drew random numbers, which ONNX does not specify;
+- noise: the error of the outputs relative to f64 is at most twice that of the reference, whose own rounding error is as
+  large as the tolerance;
 - wrong: other values;
-- unsupported: an error says so;
-- crash: any other end.
+- unsupported: an error that names something the runtime does not support;
+- crash: any other exception, a crash or a timeout.
 
 The peers ran the same cases in the same run: {versions}.
 """
 _BOUND = """\
-## Values that programs are made for
+## Inputs with fixed values
 
-A program is static. Where a shape follows from the *value* of an input, as from the shape operand of `Reshape`, that
-value is given when the model is compiled (`aicf.compile(..., values={...})`). These cases were run so, with the values
-of the case; AICF asks for them by name, and binds none by itself.
+A program is static. If the *value* of an input determines a shape, as the shape operand of `Reshape` does, that value
+is given when the model is compiled (`aicf.compile(..., values={...})`). These cases were compiled with the values of
+the case. AICF's error names the inputs whose values it needs; it fixes no value on its own.
 """
 
 
@@ -51,10 +51,10 @@ def page(result: Mapping[str, Any]) -> str:
     return "\n".join(
         [
             _HEAD.format(versions=_versions(result["machine"]["packages"])),
-            "## In all\n",
+            "## Totals\n",
             *_totals(rivals),
             "\n## Node cases by op\n",
-            "Passed of all, with the peers beside it; ops outside of the default domain have it before their name.\n",
+            "Passed cases, next to the peers'. Ops outside the default domain have the domain as a prefix.\n",
             *_ops(rivals),
             "",
             _BOUND,
@@ -83,7 +83,7 @@ def _totals(rivals: Mapping[str, Any]) -> list[str]:
             if (total := rival["totals"].get(kind)) is not None:
                 counts = [total.get(status, 0) for status in STATUSES]
                 body.append([what, total["cases"], NAMES[name], *counts, f"{total['percent']:.1f} %"])
-    return _table(["cases", "of", "", *STATUSES, "passed"], body)
+    return _table(["cases", "number", "", *STATUSES, "passed"], body)
 
 
 def _ops(rivals: Mapping[str, Any]) -> list[str]:
@@ -112,7 +112,7 @@ def _bound(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _failures(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Each reason once for each op and kind, with its number of cases: node names in it are numbers of a case."""
+    """One row per op, kind and reason, with the number of cases."""
     found: Counter[tuple[str, str, str, str]] = Counter()
     for row in rows:
         for each in row["failed"].values():
@@ -125,5 +125,5 @@ def _failures(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _reason(reason: str) -> str:
-    """Without the node's name, which differs from case to case, and fit for a cell."""
+    """The reason as text of a cell, without the node's name, which differs from case to case."""
     return re.sub(r"^<[^>]*>: ", "", reason).replace("|", "\\|")

@@ -1,7 +1,7 @@
 """Sample calls of an overload of ATen, from PyTorch's OpInfo database.
 
 The samples of an OpInfo are run in eager mode, with or without gradients, and the calls of the overload that they make
-are taken down. Where they make none, the overload is called with the sample's own arguments, if it takes them: no
+are recorded. Where they make none, the overload is called with the sample's own arguments, if it takes them: no
 function of Python calls `add.Scalar`.
 """
 

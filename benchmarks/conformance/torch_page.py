@@ -1,4 +1,4 @@
-"""docs/torch-support.md from the JSON result and the op map: which ops of PyTorch run, what does not and why."""
+"""docs/torch-support.md from the JSON result and the op map: which ops of PyTorch run, which do not, and why."""
 
 from __future__ import annotations
 
@@ -14,35 +14,36 @@ STATUSES = ("right", "wrong", "unsupported", "raised")
 _HEAD = """\
 # PyTorch support
 
-AICF compiles PyTorch's models from the graphs of ATen ops that PyTorch traces. This page is made by
-`python benchmarks/torch_conformance.py --page` from a run of PyTorch's own sample inputs; edit nothing here.
+AICF compiles PyTorch's models from the graphs of ATen ops that PyTorch traces.
+`python benchmarks/torch_conformance.py --page` writes this page from a run of PyTorch's own sample inputs; do not edit
+it.
 
-PyTorch tags the overloads that a backend has to have as core. For each of them, the samples of PyTorch's OpInfo
-database, and where those are few its reference inputs, are run in eager mode, and the calls of the overload that they
-make are taken down: at most {samples} for each of {dtypes}. They are traced, compiled
-for `{target}` and run.
-Samples that eager mode refuses are left out. What becomes of one:
+PyTorch tags as core the overloads that a backend must have. For each of them, the samples of PyTorch's OpInfo database,
+and its reference inputs if the samples are few, are run in eager mode, and the calls of the overload are recorded: at
+most {samples} for each of {dtypes}. The calls are traced, compiled for `{target}` and run. Samples
+that eager mode refuses are left out. A sample has one of these outcomes:
 
 - right: shapes and types are those of eager mode, and every element is within the tolerance of eager mode in float64
-  or in the dtype itself, or at least as near to the first as the second is. Where PyTorch leaves the order of equal
-  elements open, any is right; random numbers are held to their range and moments, memory without values to its shape;
-- wrong: anything else;
-- unsupported: an error says so;
-- raised: any other end.
+  or in the dtype itself, or its error relative to float64 is no larger than eager mode's. If PyTorch does not specify
+  the order of equal elements, any order is right. Random numbers are checked for range and moments, uninitialized
+  memory only for shape;
+- wrong: any other result;
+- unsupported: an error that names something AICF does not support;
+- raised: any other exception, a crash or a timeout.
 
-The tolerance of an element is twice a unit relative to the largest element, or to 1 if that is larger, and eight times
-the unit relative to the element itself; the unit is {tolerances}.
-The run was with PyTorch {version}.
+The tolerance of an element is an absolute part, two units times the largest element (at least 1), and a relative part,
+eight units times the element; the unit is {tolerances}. The
+run used PyTorch {version}.
 """
 _LIMITS = """\
-AICF has no complex numbers. The sizes of a program are numbers when it is compiled, so that no result can have a size
-that follows from elements.
+AICF has no complex numbers. All sizes of a program are known when it is compiled, so no result can have a
+data-dependent size.
 """
 _OTHERS = """\
 ## All other ops
 
-The op map has {count} overloads in all. These are not core, by the file of `aicf/frontends/torch/ops/` that writes
-them. Ops that are in no table are taken apart by PyTorch's own formulas, where it has one.
+The op map has {count} overloads in all. The ones below are not core. They are grouped by the file of
+`aicf/frontends/torch/ops/` that lowers them. Ops in no table are decomposed by PyTorch's own formulas, if it has one.
 """
 
 
@@ -52,7 +53,7 @@ def page(result: Mapping[str, Any]) -> str:
     totals = result["totals"]
     lines = [
         _head(result),
-        "## In all\n",
+        "## Totals\n",
         *_table(
             ["core ops", "with samples", "samples", *STATUSES, "share right"],
             [
@@ -67,7 +68,7 @@ def page(result: Mapping[str, Any]) -> str:
         ),
         "\n## Core ops\n",
         *_table(["op", "samples", *STATUSES], [_row(row) for row in core]),
-        "\n## What is not right\n",
+        "\n## What does not pass\n",
         _LIMITS,
         *_failures(core),
         "\n## Not measured\n",
@@ -104,7 +105,7 @@ def _row(row: Mapping[str, Any]) -> list[object]:
 
 
 def _failures(core: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Each reason once for each op, with its number of samples and their types."""
+    """One row per op and reason, with the number of samples and their types."""
     body: list[list[object]] = []
     for row in core:
         found: dict[tuple[str, str], Counter[str]] = {}
@@ -113,11 +114,11 @@ def _failures(core: Sequence[Mapping[str, Any]]) -> list[str]:
             found.setdefault(key, Counter()).update([each["dtype"]])
         for (status, reason), dtypes in found.items():
             body.append([f"`{_short(row['op'])}`", sum(dtypes.values()), ", ".join(dtypes), status, reason])
-    return _table(["op", "samples", "of", "status", "reason"], body)
+    return _table(["op", "samples", "types", "status", "reason"], body)
 
 
 def _reason(reason: str) -> str:
-    """Without the node's name, and fit for a cell."""
+    """The reason as text of a cell, without the node's name."""
     return re.sub(r" \(node '[^']*'\)", "", reason).replace("|", "\\|")
 
 

@@ -35,7 +35,7 @@ def microseconds(us: float) -> str:
 
 
 def aims(first: str, names: Mapping[str, str], found: Sequence[Mapping[str, Any]]) -> str:
-    """What was to be reached and what was, by row; `first` says what a row is, and `names` its text."""
+    """Targets and measured figures by row; `first` is the head of the first column, `names` has the text of a row."""
     body = [
         [
             names[aim["row"]],
@@ -46,4 +46,4 @@ def aims(first: str, names: Mapping[str, str], found: Sequence[Mapping[str, Any]
         ]
         for aim in found
     ]
-    return table([first, "what", "to reach", "measured", "reached"], body)
+    return table([first, "what", "target", "measured", "met"], body)

@@ -1,4 +1,4 @@
-"""The figures of a result of the GPU benchmark as the tables that docs/cuda.md has: a page says what the JSON says."""
+"""The tables of docs/cuda.md from the JSON result of the GPU benchmark."""
 
 from __future__ import annotations
 
@@ -48,23 +48,23 @@ RIVALS = {
 
 
 def tables(result: Mapping[str, Any]) -> str:
-    """All tables, between the marks; without those that nothing was measured for."""
+    """All tables that have a measurement, between the marks."""
     rows: Sequence[Mapping[str, Any]] = result["rows"]
     made = {
         'Microseconds of a replay, back to back; "-" was not run:': _times(rows, "us", ("aicf", *PEERS)),
-        "The same with pauses five times as long as what was timed:": _times(
+        "The same, with pauses of five times the measured length:": _times(
             rows, "us_with_pauses", ("aicf", *PEERS)
         ),
-        "Beside kernels that the compiler was told, and a device copy, back to back:": _times(
+        "Compared with kernels pinned by policy, and with a device copy:": _times(
             rows, "us", ("aicf", "wgmma", "cublaslt", "copy")
         ),
-        "What was to be reached:": aims("program", PROGRAMS, result["criteria"]),
+        "Targets:": aims("program", PROGRAMS, result["criteria"]),
     }
     return sections(START, made)
 
 
 def with_tables(page: str, result: Mapping[str, Any]) -> str:
-    """The page with these tables in place of what is between its marks. ValueError if it has no marks."""
+    """The page with these tables between its marks. ValueError if it has no marks."""
     return between_marks(page, START, tables(result))
 
 
@@ -74,7 +74,7 @@ def update(page: Path, result: Mapping[str, Any]) -> None:
 
 
 def _times(rows: Sequence[Mapping[str, Any]], field: str, rivals: Sequence[str]) -> str:
-    """Times by program and rival, of the programs that have them for another than us; "" if none has."""
+    """Times by program and rival, of the programs that have a time of a rival; "" if there is none."""
     others = [rival for rival in rivals if rival != "aicf"]
     timed = [row for row in rows if any(rival in row.get(field, {}) for rival in others)]
     body = [[PROGRAMS[row["name"]], *(_us(row[field].get(rival)) for rival in rivals)] for row in timed]

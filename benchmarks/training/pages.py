@@ -1,4 +1,4 @@
-"""The figures of a result of the training benchmark as the tables that docs/training.md has."""
+"""The tables of docs/training.md from the JSON result of the training benchmark."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def with_tables(page: str, result: Mapping[str, Any]) -> str:
 
 
 def tables(result: Mapping[str, Any]) -> str:
-    """All tables, between the marks; without those that nothing was measured for."""
+    """All tables that have a measurement, between the marks."""
     rows: Sequence[Mapping[str, Any]] = result["rows"]
     made = {
         'Microseconds of a step; "-" was not run:': _by_rival(rows, "us", microseconds),
-        "The largest distance of a loss from float64's in the first 20 steps, over the mean loss:": _by_rival(
+        "Largest deviation of a loss from float64 in the first 20 steps, relative to the mean loss:": _by_rival(
             rows, "error", lambda error: f"{error:.1e}"
         ),
         "Megabytes requested from the driver:": _by_rival(rows, "bytes", lambda size: f"{size / 1e6:.1f}"),
-        "What was to be reached:": aims("work", WORKS, result["promises"]),
+        "Targets:": aims("work", WORKS, result["promises"]),
     }
     return sections(START, made)
 

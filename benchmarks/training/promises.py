@@ -1,4 +1,4 @@
-"""What each row of the training benchmark is to reach, as data, and what a result says to it."""
+"""The targets of the training benchmark, as data, and whether a result meets them."""
 
 from __future__ import annotations
 
@@ -61,15 +61,15 @@ def _price(row: Row) -> float:
 PROMISES: Sequence[Criterion] = (
     Criterion("mlp_64", "a step, us", "<=", 45, _step),
     Criterion("mlp_1024", "a step, us", "<=", 90, _step),
-    Criterion("encoder", "of the best peer's time", "<=", 0.7, _of_best),
-    Criterion("digits", "of PyTorch eager's time", "<=", 0.5, _of_eager),
-    Criterion("digits", "of torch.compile's time", "<=", 0.8, _of_compiled),
-    Criterion("encoder", "peak memory, of PyTorch's", "<=", 1, _memory),
-    Criterion("encoder", "prediction of that, off by", "<=", 0.01, _prediction),
-    Criterion("encoder", "with a memory budget, of the peak without", "<=", 0.6, _budget),
-    Criterion("encoder", "with that budget, of the time without", "<=", 1.35, _price),
+    Criterion("encoder", "time relative to the best peer", "<=", 0.7, _of_best),
+    Criterion("digits", "time relative to PyTorch eager", "<=", 0.5, _of_eager),
+    Criterion("digits", "time relative to torch.compile", "<=", 0.8, _of_compiled),
+    Criterion("encoder", "peak memory relative to PyTorch", "<=", 1, _memory),
+    Criterion("encoder", "relative error of the predicted memory", "<=", 0.01, _prediction),
+    Criterion("encoder", "peak memory with a budget, relative to without", "<=", 0.6, _budget),
+    Criterion("encoder", "time with that budget, relative to without", "<=", 1.35, _price),
     *(
-        Criterion(row, "error of the losses, of the largest of a peer", "<=", 2, _error)
+        Criterion(row, "error of the losses, relative to the largest of a peer", "<=", 2, _error)
         for row in ("digits", "mlp_64", "mlp_1024", "encoder")
     ),
 )
