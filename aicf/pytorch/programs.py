@@ -23,6 +23,7 @@ from aicf.frontends.torch import Alias, Computed, Lowered, NoTensor, Output, Pas
 from aicf.frontends.torch.lowering import SEED
 from aicf.frontends.torch.sizes import expression_of
 from aicf.pytorch.compiling import current_stream, is_capturing
+from aicf.pytorch.fused_optimizers import watch_fused_optimizers
 from aicf.pytorch.seeds import Seeds
 from aicf.pytorch.tensors import torch_dtype
 from aicf.runtime.addressed import Addressed
@@ -396,3 +397,6 @@ def _note(size: Any, actual: Any, found: dict[str, int]) -> None:
         found.setdefault(
             expression.name, actual.node.hint if isinstance(actual, torch.SymInt) else int(actual)
         )
+
+
+watch_fused_optimizers()  # else what is packed of their parameters would go stale

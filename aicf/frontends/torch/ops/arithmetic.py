@@ -86,6 +86,13 @@ def _addcmul(writer: Writer, x: Value, first: Value, second: Value, *, value: Nu
     return writer.result(writer.graph.add(x, product))
 
 
+@row("prims.fma.default")
+def _fma(writer: Writer, first: Operand, second: Operand, addend: Operand) -> Value:
+    """first * second + addend, as which PyTorch writes the steps of optimizers."""
+    one, other, third = writer.promoted(first, second, addend, dtype=wide(writer.dtype))
+    return writer.result(writer.graph.add(writer.graph.mul(one, other), third))
+
+
 @formula("addcdiv.default")
 def _addcdiv(graph: Graph, x: Value, first: Value, second: Value, *, value: Number = 1) -> Value:
     """x + value * first / second."""

@@ -94,7 +94,9 @@ def long_lists_reason(work: Workload) -> str | None:
         return None
     if rows > _FEW_ROWS or count < _LONG_LIST * rows:
         return None
-    return f"{rows} rows get {count} updates, those of a row one after the other: sums under a mask are faster"
+    return (
+        f"{rows} rows get {count} updates, those of a row one after the other: sums under a mask are faster"
+    )
 
 
 class CombiningKernel(IndexedKernel):
