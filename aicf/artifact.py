@@ -232,8 +232,10 @@ def _read_stream(stream: BinaryIO, path: str) -> Artifact:
         what = "is empty" if size == 0 else "is not an AICF artifact"
         raise _error(path, f"{what}; make one with `{_compile_of(Path(path))}`")
     infos, directory = _read_directory(stream, path)
+    if not infos or infos[0].filename != MANIFEST:  # a zip file of others, such as a program of PyTorch
+        raise _foreign(path)
     spans = _check_layout(stream, path, infos, directory, size)
-    manifest = _read_manifest(stream, path, infos, spans)
+    manifest = _read_manifest(stream, path, spans)
     _check_seal(stream, path, spans, size)
     return Artifact(path, _read_entries(stream, path, manifest, spans), manifest)
 
@@ -283,18 +285,19 @@ def _check_layout(
     return spans
 
 
-def _read_manifest(
-    stream: BinaryIO, path: str, infos: Sequence[zipfile.ZipInfo], spans: Mapping[str, tuple[int, int]]
-) -> dict[str, Any]:
-    if not infos or infos[0].filename != MANIFEST:
-        raise _error(path, "is a zip file but not an AICF artifact; make one with `aicf compile`")
+def _foreign(path: str) -> ArtifactError:
+    command = _compile_of(Path(path))
+    return _error(path, f"is a zip file but not an AICF artifact; make one with `{command}`")
+
+
+def _read_manifest(stream: BinaryIO, path: str, spans: Mapping[str, tuple[int, int]]) -> dict[str, Any]:
     start, end = spans[MANIFEST]
     if end - start > _MAX_MANIFEST:
         raise _error(path, f"is corrupt: its manifest takes {end - start} bytes; {_RECOMPILE}")
     manifest = _parse_manifest(_read_span(stream, start, end), path)
     form = manifest.get("format")
     if not isinstance(form, dict) or cast(dict[str, Any], form).get("name") != FORMAT_NAME:
-        raise _error(path, "is a zip file but not an AICF artifact; make one with `aicf compile`")
+        raise _foreign(path)
     number = cast(dict[str, Any], form).get("version")
     if type(number) is int and number > FORMAT_VERSION:
         raise _error(

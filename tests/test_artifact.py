@@ -185,7 +185,16 @@ def test_foreign_zip(tmp_path: Path):
     path = tmp_path / "m.aicf"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("word/document.xml", "<x/>")
-    refuse(path, "is a zip file but not an AICF artifact")
+    refuse(path, "is a zip file but not an AICF artifact; make one with `aicf compile MODEL -o m.aicf`")
+
+
+def test_a_compressed_zip_of_others(tmp_path: Path):
+    path = tmp_path / "model.pt2"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("model/data/weights", bytes(100))
+    refuse(
+        path, "is a zip file but not an AICF artifact; make one with `aicf compile model.pt2 -o model.aicf`"
+    )
 
 
 def test_every_truncation_is_found(path: Path):
