@@ -40,7 +40,7 @@ TUNING_KEY = "tuning_key"
 """Figure of a decision that says which work of the tuning table it read."""
 
 FREE_US = "free_us"
-"""Figure of a decision about batch-invariant work: predicted microseconds of the choice without that wish."""
+"""Figure of a decision about batch-invariant work: predicted microseconds of the choice without that requirement."""
 
 _ALGORITHM = "algorithm"
 """Entry of the record of kernels that have several, see `Kernel.algorithms`."""
