@@ -86,9 +86,9 @@ def choose(
     held = {each.root for each in memory}
     because: dict[SSAValue, str] = {}
     for each in memory:
-        wishes = [pins[save] for save in each.saves if save in pins]
-        if wishes:
-            decisive = next((pin for pin in wishes if pin.keep), wishes[0])
+        requests = [pins[save] for save in each.saves if save in pins]
+        if requests:
+            decisive = next((pin for pin in requests if pin.keep), requests[0])
             because[each.root] = decisive.because
             if not decisive.keep:
                 held.discard(each.root)
