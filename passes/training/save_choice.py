@@ -14,7 +14,7 @@ from aicf.passes.bodies.views import is_view
 from aicf.passes.logical.saved_values import (
     SavedMemory,
     computing,
-    is_given,
+    is_always_in_memory,
     root_of,
     saved_memory,
     saves_in,
@@ -81,7 +81,7 @@ def choose(
         share: Of the bytes that would be kept; memory at the peak is to shrink by the rest of them too.
         kept: Of the same bytes, how many may be kept, wherever the peak is.
     """
-    memory = [each for each in saved_memory(saves_in(block)) if not is_given(each.root)]
+    memory = [each for each in saved_memory(saves_in(block)) if not is_always_in_memory(each.root)]
     live = LiveBytes(block)
     held = {each.root for each in memory}
     because: dict[SSAValue, str] = {}
