@@ -197,10 +197,12 @@ class GeneratedSpec:
         return f"{own}, {across}{parts}"
 
     def _scan_order(self) -> str:
-        parts = f"; behind the totals of {self.splits} parts before, in order" if self.splits > 1 else ""
+        parts = (
+            f"; after the totals of the {self.splits} preceding parts, in order" if self.splits > 1 else ""
+        )
         if self.strategy == "scan_chain":
             parts = (
-                f"; behind the tiles before it of {self.threads}, by butterflies, and those groups in order"
+                f"; after the preceding tiles of {self.threads}, by butterflies, and those groups in order"
             )
         if self.strategy == "scan_columns":
             return f"each point in the order of the scan{parts}"
