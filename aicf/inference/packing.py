@@ -44,7 +44,7 @@ class ModelWeights:
 
     def keep(self, executable: CompiledModel) -> None:
         """Offers what an executable has packed on the host from now on."""
-        if executable.native.place != "host" or executable.plan.prepare is None:
+        if executable.native.memory != "host" or executable.plan.prepare is None:
             return
         keys, arrays = packing_keys(executable.plan), executable.prepared()
         with self._lock:
