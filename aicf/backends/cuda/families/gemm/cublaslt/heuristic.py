@@ -13,7 +13,7 @@ from functools import cache
 from xdsl.dialects.builtin import DictionaryAttr, StringAttr
 
 from aicf.backends.common.record import Record
-from aicf.backends.cuda.families.gemm.cublaslt.codegen import FUNCTION, call_values
+from aicf.backends.cuda.families.gemm.cublaslt.call import FUNCTION, call_values
 from aicf.backends.cuda.runtime import library
 from aicf.backends.cuda.runtime.device import CudaDevice
 from aicf.backends.cuda.runtime.device_program import LibraryNode
