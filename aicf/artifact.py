@@ -32,7 +32,7 @@ from aicf.errors import ArtifactError
 from aicf.files import write_whole
 
 FORMAT_NAME = "aicf"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
 
 _RECOMPILE = "copy the file again or make it anew with `aicf compile`"
@@ -304,6 +304,11 @@ def _read_manifest(stream: BinaryIO, path: str, spans: Mapping[str, tuple[int, i
             path,
             f"has format version {number}, and this AICF reads up to {FORMAT_VERSION}; "
             "upgrade AICF or compile the model with this version",
+        )
+    if type(number) is int and 0 < number < FORMAT_VERSION:
+        raise _error(
+            path,
+            f"has format version {number}, and this AICF reads {FORMAT_VERSION}; compile the model again",
         )
     problem = _manifest_problem(manifest)
     if type(number) is not int or number != FORMAT_VERSION:

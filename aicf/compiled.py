@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from aicf.extensions import Extension
 
 EMIT, LOGICAL, LEDGER, PLAN = "emit.mlir", "logical.mlir", "ledger.json", "plan.json"
-LOCATIONS, TRAINED = "places.json", "trained.json"
+LOCATIONS, TRAINED = "locations.json", "trained.json"
 NATIVE, WEIGHTS, PREPARED = "native.bin", "weights.safetensors", "prepared.safetensors"
 KEPT = "kept.safetensors"
 """What the host keeps of a training step beside its state."""
@@ -168,7 +168,7 @@ class CompiledModel(Executable):
         texts = {"emit": record.emit} | ({} if record.logical is None else {"logical": record.logical})
         super().__init__(plan, native, weights, derived=derived, texts=texts, on_device=on_device)
         self.record = record
-        if native.place == "host":
+        if native.memory == "host":
             self._code.on_host()  # what this machine lacks is an error now; a device is asked for at the first use
 
     @property
@@ -284,7 +284,7 @@ def _write(
     if record.logical is not None:
         entries[LOGICAL] = record.logical.encode()
     prepared_for = None
-    if weights and model.plan.prepare is not None and model.native.place == "host":
+    if weights and model.plan.prepare is not None and model.native.memory == "host":
         entries[PREPARED] = tensor_bytes.to_bytes(model.prepared())
         prepared_for = artifact.digest(entries[WEIGHTS])
     ours = _Manifest(model.name, record.options, prepared_for)
@@ -430,7 +430,7 @@ def explain_why_not(path: str | Path, one: str, other: str) -> WhyNot:
 def _read_locations(file: Artifact) -> dict[str, str]:
     if LOCATIONS not in file.entries:
         return {}
-    found = from_json_value(dict[str, object], _read_json(file, LOCATIONS), "places")
+    found = from_json_value(dict[str, object], _read_json(file, LOCATIONS), "locations")
     locations = {id_: location for id_, location in found.items() if isinstance(location, str)}
     if len(locations) < len(found):
         raise ArtifactError(f"entry '{LOCATIONS}' holds what is no location; compile the model again")

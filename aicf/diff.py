@@ -365,8 +365,8 @@ def _components(before: Sequence[_Instruction], after: Sequence[_Instruction]) -
         of |= dict.fromkeys(own.ops, own)
     for index, instruction in enumerate(after, len(before)):
         own = _Component(index, [], [instruction], set(instruction.members))
-        touching = {part.first: part for op in instruction.members if (part := of.get(op)) is not None}
-        for part in sorted(touching.values(), key=lambda part: -part.first):
+        overlapping = {part.first: part for op in instruction.members if (part := of.get(op)) is not None}
+        for part in sorted(overlapping.values(), key=lambda part: -part.first):
             own.take(part)
         of |= dict.fromkeys(own.ops, own)
     return sorted({id(part): part for part in of.values()}.values(), key=lambda part: part.first)

@@ -154,14 +154,14 @@ def microseconds(us: float) -> str:
 class ProgramExplanation:
     """The instructions of one program, its memory, and the least memory any placement takes (None: unknown).
 
-    `told` has what was decided about it as a whole: whose gradients a step has.
+    `notes` has what was decided about it as a whole: whose gradients a step has.
     """
 
     name: str
     rows: tuple[InstructionRow, ...]
     arena_bytes: int
     lower_bound_bytes: int | None
-    told: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def memory(self) -> str:
@@ -221,8 +221,8 @@ class Explanation:
         blocks = [self.title]
         for program in self.programs:
             lines = [line for row in program.rows for line in row.lines()]
-            told = [line for entry in program.told for line in wrapped(entry, "")]
-            blocks.append("\n".join([f"@{program.name}: {program.memory}", *told, *lines]))
+            notes = [line for entry in program.notes for line in wrapped(entry, "")]
+            blocks.append("\n".join([f"@{program.name}: {program.memory}", *notes, *lines]))
         if self.saves is not None:
             blocks.append("\n".join(self.saves.lines()))
         return "\n\n".join(blocks)
@@ -292,12 +292,12 @@ def _explain_program(plan: CapturePlan, decisions: Sequence[Decision]) -> Progra
         _row(node, launch, plan, decisions)
         for node, launch in zip(plan.graph.nodes, plan.launches, strict=True)
     )
-    told = tuple(
+    notes = tuple(
         f"{decision.choice}: {decision.because}"
         for decision in decisions
         if _is_about(decision, STEP, plan.name)
     )
-    return ProgramExplanation(plan.name, rows, plan.arena_bytes, lower_bound_of(plan.name, decisions), told)
+    return ProgramExplanation(plan.name, rows, plan.arena_bytes, lower_bound_of(plan.name, decisions), notes)
 
 
 def lower_bound_of(program: str, decisions: Sequence[Decision]) -> int | None:

@@ -31,7 +31,7 @@ class _Header:
     plan: str
     features: tuple[str, ...]
     functions: tuple[str, ...]
-    place: str
+    memory: str
     reserves: dict[str, object]
     programs: tuple[ProgramNeeds, ...]
 
@@ -39,7 +39,7 @@ class _Header:
 def to_bytes(native: NativeCode, plan_sha256: str) -> bytes:
     """The entry of an artifact whose plan has this hash."""
     header = _Header(
-        plan_sha256, native.features, native.functions, native.place, dict(native.reserves), native.programs
+        plan_sha256, native.features, native.functions, native.memory, dict(native.reserves), native.programs
     )
     text = json.dumps(to_json_value(header), sort_keys=True, separators=(",", ":")).encode()
     text += b" " * (-(_START + len(text)) % _ALIGN)
@@ -51,10 +51,10 @@ def read(data: bytes | memoryview) -> tuple[NativeCode, str]:
     view = memoryview(data)
     header, start = _read_header(view)
     reserves = {entry: size for entry, size in header.reserves.items() if type(size) is int and size >= 0}
-    if header.place not in ("host", "device") or len(reserves) != len(header.reserves):
+    if header.memory not in ("host", "device") or len(reserves) != len(header.reserves):
         raise ArtifactError("native.bin does not say where its code runs; compile the model again")
     native = NativeCode(
-        bytes(view[start:]), header.features, header.functions, header.place, reserves, header.programs
+        bytes(view[start:]), header.features, header.functions, header.memory, reserves, header.programs
     )
     return native, header.plan
 

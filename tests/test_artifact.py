@@ -265,7 +265,8 @@ def describe(data: bytes) -> dict[str, object]:
 
 
 FORGERIES: dict[str, tuple[Callable[[dict[str, Any], list[tuple[zipfile.ZipInfo, bytes]]], object], str]] = {
-    "newer": (set_version(2), r"has format version 2, and this AICF reads up to 1; upgrade AICF or compile"),
+    "newer": (set_version(3), r"has format version 3, and this AICF reads up to 2; upgrade AICF or compile"),
+    "older": (set_version(1), "has format version 1, and this AICF reads 2; compile the model again"),
     "version zero": (set_version(0), "format version '0' does not exist"),
     "version true": (set_version(True), "format version 'True' does not exist"),
     "version text": (set_version("2"), "format version '2' does not exist"),

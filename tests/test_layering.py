@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -248,40 +248,6 @@ def test_folders_of_passes_import_one_way():
         above.add(folder)
 
 
-def closure(module: str) -> set[str]:
-    """All modules of ours that are imported with `module`; imports inside functions do not count."""
-    reached, left = set[str](), [module]
-    while left:
-        name = left.pop()
-        if name in MODULES and name not in reached:
-            reached.add(name)
-            left += top_level_imports(name)
-    return reached
-
-
-@cache
-def top_level_imports(module: str) -> list[str]:
-    return [
-        name
-        for _, name in imports(module, MODULES[module], ast.parse(MODULES[module].read_text("utf-8")).body)
-    ]
-
-
-KERNELS = [name for name in MODULES if ".families." in name and name.endswith("kernel")]
-
-
-@pytest.mark.parametrize("module", KERNELS)
-def test_kernels_load_no_code_generator(module: str):
-    """What selects and prices kernels runs where no code is made: on any machine, for any target."""
-    reached = closure(module)
-    generators = {name for name in reached if ".codegen" in name or ".compiler" in name}
-    assert not generators
-    heavy = {
-        name for other in reached for name in top_level_imports(other) if name.partition(".")[0] in HEAVY
-    }
-    assert not heavy
-
-
 def is_for_types(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
@@ -293,14 +259,52 @@ def run_time_nodes(node: ast.AST) -> Iterator[ast.AST]:
             yield from run_time_nodes(child)
 
 
+@cache
+def run_time_imports(module: str) -> frozenset[str]:
+    """All that a module imports while it runs: those inside functions count, those for type checkers do not."""
+    nodes = list(run_time_nodes(ast.parse(MODULES[module].read_text("utf-8"))))
+    return frozenset(name for _, name in imports(module, MODULES[module], nodes or [ast.Pass()]))
+
+
+@cache
+def top_level_imports(module: str) -> frozenset[str]:
+    """All that is imported with a module: those inside functions do not count."""
+    body = ast.parse(MODULES[module].read_text("utf-8")).body
+    return frozenset(name for _, name in imports(module, MODULES[module], body or [ast.Pass()]))
+
+
+def closure(module: str, imported: Callable[[str], Iterable[str]]) -> set[str]:
+    """A module and all modules of ours that it imports, directly or not."""
+    reached, left = set[str](), [module]
+    while left:
+        name = left.pop()
+        if name in MODULES and name not in reached:
+            reached.add(name)
+            left += imported(name)
+    return reached
+
+
+KERNELS = [name for name in MODULES if ".families." in name and name.endswith("kernel")]
+
+
+@pytest.mark.parametrize("module", KERNELS)
+def test_kernels_load_no_code_generator(module: str):
+    """What selects and prices kernels runs where no code is made: on any machine, for any target. No function of it
+    loads a code generator later, either."""
+    reached = closure(module, run_time_imports)
+    assert not {name for name in reached if ".codegen" in name or ".compiler" in name}
+    heavy = {
+        name
+        for other in closure(module, top_level_imports)
+        for name in top_level_imports(other)
+        if name.partition(".")[0] in HEAVY
+    }
+    assert not heavy
+
+
 def test_no_module_imports_itself_by_way_of_others():
     """Imports inside functions count, those for type checkers do not."""
-    graph: dict[str, set[str]] = {}
-    for module, path in MODULES.items():
-        nodes = list(run_time_nodes(ast.parse(path.read_text("utf-8"))))
-        graph[module] = {
-            name for _, name in imports(module, path, nodes or [ast.Pass()]) if name in MODULES
-        } - {module}
+    graph = {module: (run_time_imports(module) & MODULES.keys()) - {module} for module in MODULES}
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the modules
 
 

@@ -123,9 +123,9 @@ def native_of(saved: Path, **fields: Any) -> bytes:
 
 CODES: dict[str, tuple[dict[str, Any], str]] = {
     "function": ({"functions": ("system",)}, "native code asks for an unknown function 'system'"),
-    "place": ({"place": "moon"}, "native.bin does not say where its code runs"),
+    "memory": ({"memory": "moon"}, "native.bin does not say where its code runs"),
     "reserves": (
-        {"place": "device", "reserves": {"aicf_x": -1}},
+        {"memory": "device", "reserves": {"aicf_x": -1}},
         "native.bin does not say where its code runs",
     ),
     "no code": ({"code": b""}, "native code cannot be loaded"),
@@ -191,7 +191,7 @@ def test_what_code_needs_is_what_its_plan_has(target: str, tmp_path: Path):
 @pytest.mark.parametrize("text", ['{"a": NaN}', '{"a": 1}', '{"a": null}', "[]", "[" * 100_000])
 def test_damaged_locations(text: str, saved: Path, tmp_path: Path):
     path = forge(saved, tmp_path / "forged.aicf", {LOCATIONS: text.encode()})
-    with pytest.raises(aicf.ArtifactError, match="place"):
+    with pytest.raises(aicf.ArtifactError, match="locations"):
         aicf.load(path)
 
 

@@ -102,7 +102,7 @@ class Backend(Protocol):
         ...
 
     def load(self, native: NativeCode) -> LoadedCode | DeviceCode:
-        """Loads code into this process, as `NativeCode.place` says. Raises BackendUnavailable if the machine lacks a
+        """Loads code into this process, as `NativeCode.memory` says. Raises BackendUnavailable if the machine lacks a
         feature."""
         ...
 

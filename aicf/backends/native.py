@@ -39,7 +39,7 @@ class NativeCode:
         code: The object file (or whatever the backend loads), the same bytes for the same input.
         features: CPU or device features it needs.
         functions: Names of the library functions whose addresses follow the data pointers in every table.
-        place: `host`: `load` gives `LoadedCode`, and programs run on host memory. `device`: it gives `DeviceCode`, and
+        memory: `host`: `load` gives `LoadedCode`, and programs run on host memory. `device`: it gives `DeviceCode`, and
             is called at the first use, so that a machine without the device can compile, save and explain.
         reserves: Bytes that a program of device code needs besides the plan's buffers, by entry symbol.
         programs: What each program needs; the compiler adds it to what a backend builds.
@@ -48,7 +48,7 @@ class NativeCode:
     code: bytes
     features: tuple[str, ...]
     functions: tuple[str, ...] = ()
-    place: Literal["host", "device"] = "host"
+    memory: Literal["host", "device"] = "host"
     reserves: Mapping[str, int] = field(default_factory=dict[str, int])
     programs: tuple[ProgramNeeds, ...] = ()
 

@@ -101,7 +101,7 @@ def load_native(backend: str, native: NativeCode) -> LoadedCode:
 
 
 def load_device(backend: str, native: NativeCode) -> DeviceCode:
-    """Loads code that runs on a device (`NativeCode.place`), onto the device. Raises as `load_native`."""
+    """Loads code that runs on a device (`NativeCode.memory`), onto the device. Raises as `load_native`."""
     return cast("DeviceCode", _load(backend, native))
 
 

@@ -103,7 +103,7 @@ class ProgramCache:
             return "not cached"
         return f"cached as {path}"
 
-    def made(
+    def load_or_compile(
         self,
         label: str,
         logical: str,

@@ -44,7 +44,7 @@ class ModelWeights:
 
     def keep(self, executable: CompiledModel) -> None:
         """Offers what an executable has packed on the host from now on."""
-        if executable.native.place != "host" or executable.plan.prepare is None:
+        if executable.native.memory != "host" or executable.plan.prepare is None:
             return
         keys, arrays = packing_keys(executable.plan), executable.prepared()
         with self._lock:
@@ -56,10 +56,10 @@ def packing_keys(plan: ModulePlan) -> dict[str, str]:
     """By derived bind, a hash of all that its bytes follow from, the values of weights apart."""
     if plan.prepare is None:
         return {}
-    made = _Made(plan.prepare)
+    packing = _PackingKeys(plan.prepare)
     for node, launch in zip(plan.prepare.graph.nodes, plan.prepare.launches, strict=True):
-        made.run(node, launch)
-    return made.keys()
+        packing.run(node, launch)
+    return packing.keys()
 
 
 def common_bytes(executables: Iterable[Executable], kinds: Collection[str] = (WEIGHT, DERIVED)) -> int:
@@ -79,8 +79,8 @@ class _Written:
     key: str
 
 
-class _Made:
-    """What `@prepare` has made so far, as hashes of how."""
+class _PackingKeys:
+    """What `@prepare` has packed so far, as hashes of how."""
 
     def __init__(self, prepare: CapturePlan) -> None:
         self._binds = prepare.graph.binds
@@ -118,11 +118,13 @@ class _Made:
         """What is read: what earlier instructions wrote there, in order, and in a bind its weight or constant."""
         start, stop = self._bytes(operand)
         written = self._written.get(operand.base, ())
-        made = [[each.key, each.start - start] for each in written if each.start < stop and start < each.stop]
+        sources = [
+            [each.key, each.start - start] for each in written if each.start < stop and start < each.stop
+        ]
         if operand.base == ARENA:
-            return made
+            return sources
         bind = self._binds[operand.base - ARENA - 1]
-        return made or [bind.name, bind.value, operand.offset]
+        return sources or [bind.name, bind.value, operand.offset]
 
     def keys(self) -> dict[str, str]:
         """The hash of each derived bind."""

@@ -13,15 +13,15 @@ from aicf.policies.execution_policy import COMPILE, ExecutionPolicy
 from aicf.policies.kernel_policy import KernelPolicy
 from aicf.policies.policy import EXECUTION, KERNEL, Policy, resolve_policy
 
-KernelWish: TypeAlias = KernelPolicy | Mapping[str, object] | str | Path | None
-ExecutionWish: TypeAlias = ExecutionPolicy | Mapping[str, object] | str | Path | None
+KernelPolicyLike: TypeAlias = KernelPolicy | Mapping[str, object] | str | Path | None
+ExecutionPolicyLike: TypeAlias = ExecutionPolicy | Mapping[str, object] | str | Path | None
 """A policy of one section: itself, plain values, inline JSON, or the path of a JSON or YAML file."""
 
 _Section = TypeVar("_Section", KernelPolicy, ExecutionPolicy)
-_Wish: TypeAlias = KernelPolicy | ExecutionPolicy | Mapping[str, object] | str | Path | None
+_PolicyLike: TypeAlias = KernelPolicy | ExecutionPolicy | Mapping[str, object] | str | Path | None
 
 
-def policies(kernel: KernelWish, execution: ExecutionWish) -> Policy:
+def policies(kernel: KernelPolicyLike, execution: ExecutionPolicyLike) -> Policy:
     """Both sections as one policy.
 
     Raises:
@@ -52,7 +52,7 @@ def _text_of(name: str, given: str | Path) -> str:
 
 
 def _section(
-    name: str, kind: type[_Section], given: _Wish, parts: Callable[[Policy], tuple[_Section, object]]
+    name: str, kind: type[_Section], given: _PolicyLike, parts: Callable[[Policy], tuple[_Section, object]]
 ) -> _Section:
     """One section; `parts` tells it from the other one of a policy."""
     if given is None:

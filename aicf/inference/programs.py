@@ -177,13 +177,13 @@ class Programs:
         self._making: dict[Bucket, _Making] = {}
         self._is_closed = False
 
-    def add_ahead(self, made: EngineProgram) -> None:
+    def add_ahead(self, found: EngineProgram) -> None:
         """Takes the programs that were given ahead. Raises PolicyError if they exceed the limits."""
-        self._report.warn(made.executable.decisions)
-        for number, row in enumerate(made.executable.plan.rows):
-            sizes = dict(zip(made.executable.plan.dims, row.sizes, strict=True))
+        self._report.warn(found.executable.decisions)
+        for number, row in enumerate(found.executable.plan.rows):
+            sizes = dict(zip(found.executable.plan.dims, row.sizes, strict=True))
             bucket = self._engine.interface.bucket_named(sizes)
-            self._keep(self._program(bucket, made, row.program, is_ahead=True, with_shared=number == 0))
+            self._keep(self._program(bucket, found, row.program, is_ahead=True, with_shared=number == 0))
         self._check_bytes(self.all, "with the programs given ahead")
 
     @property
@@ -277,7 +277,7 @@ class Programs:
     def _make(self, making: _Making, bucket: Bucket) -> Program:
         """Makes a program, also for those who wait for it. What fails is tried again at the next call."""
         try:
-            return self._made(bucket)
+            return self._load_or_compile(bucket)
         except Exception as error:
             making.error = error
             raise
@@ -285,7 +285,7 @@ class Programs:
             with self._lock:
                 del self._making[bucket]
 
-    def _made(self, bucket: Bucket) -> Program:
+    def _load_or_compile(self, bucket: Bucket) -> Program:
         label = self._engine.interface.label(bucket)
         refusal = self._engine.refusal(bucket)
         if refusal is None and not self._limits.makes:
@@ -293,36 +293,36 @@ class Programs:
         if refusal is not None:
             have = " | ".join(program.label for program in self.all) or "no sizes"
             raise InputMismatch(f"no program for {label}; made for {have}; {refusal}")
-        made = self._engine.make(bucket)
-        self._report.warn(made.executable.decisions)
-        name = made.executable.plan.rows[0].program
-        program = self._program(bucket, made, name, is_ahead=False, with_shared=True)
+        found = self._engine.make(bucket)
+        self._report.warn(found.executable.decisions)
+        name = found.executable.plan.rows[0].program
+        program = self._program(bucket, found, name, is_ahead=False, with_shared=True)
         self._check_bytes(
             [*(each for each in self.all if each.is_ahead), program], f"with the program for {label}"
         )
         self._keep(program)
         self._report.add(
             logging.INFO,
-            made.origin,
+            found.origin,
             label,
-            made.detail,
-            made.seconds,
-            f"\n  {placed(made.executable, program.plan)}",
+            found.detail,
+            found.seconds,
+            f"\n  {placed(found.executable, program.plan)}",
         )
         self._evict(program)
         return program
 
     def _program(
-        self, bucket: Bucket, made: EngineProgram, name: str, *, is_ahead: bool, with_shared: bool
+        self, bucket: Bucket, found: EngineProgram, name: str, *, is_ahead: bool, with_shared: bool
     ) -> Program:
-        executable, label = made.executable, self._engine.interface.label(bucket)
+        executable, label = found.executable, self._engine.interface.label(bucket)
         plan = executable.plan.by_name[name]
         nbytes = program_bytes(executable, name, with_shared=with_shared)
         names = self._engine.interface.input_names
         own = tuple(names.index(bind.name) for bind in plan.graph.inputs)
         takes = None if len(own) == len(names) else own
-        meter = made.meter
-        return Program(bucket, label, executable, plan, made.origin, is_ahead, nbytes, meter, takes=takes)
+        meter = found.meter
+        return Program(bucket, label, executable, plan, found.origin, is_ahead, nbytes, meter, takes=takes)
 
     def _keep(self, program: Program) -> None:
         with self._lock:

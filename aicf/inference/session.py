@@ -35,7 +35,7 @@ from aicf.runtime.tensors import Array, describe
 
 if TYPE_CHECKING:
     from aicf.extensions import Extension, Passes
-    from aicf.inference.policies import ExecutionWish, KernelWish
+    from aicf.inference.policies import ExecutionPolicyLike, KernelPolicyLike
     from aicf.policies.policy import Policy
     from aicf.sources import Dims, Model, Tuning, Values
     from aicf.weight_arrays import Weights
@@ -83,8 +83,8 @@ class InferenceSession:
         *,
         device: str | None = None,
         engine: str | None = None,
-        kernel_policy: KernelWish = None,
-        exec_policy: ExecutionWish = None,
+        kernel_policy: KernelPolicyLike = None,
+        exec_policy: ExecutionPolicyLike = None,
         cache_dir: str | Path | None = None,
         dims: Dims | None = None,
         values: Values | None = None,
@@ -373,7 +373,7 @@ def _read_passes(passes: Passes) -> Sequence[Extension]:
     return flattened(passes)
 
 
-def _read_policies(kernel: KernelWish, execution: ExecutionWish) -> tuple[Policy | None, Limits]:
+def _read_policies(kernel: KernelPolicyLike, execution: ExecutionPolicyLike) -> tuple[Policy | None, Limits]:
     """The policy of compiles, None if nothing is given, and the limits of the session."""
     if kernel is None and execution is None:
         return None, Limits()

@@ -34,7 +34,7 @@ class Meter:
 
         One that fails may have taken memory that the next one finds, so they are counted together.
         """
-        ledger = self._ledgers[executable.native.place]
+        ledger = self._ledgers[executable.native.memory]
         run, before = self._failed.pop(name, None) or self._begin(executable, name, ledger)
         try:
             with self.open():

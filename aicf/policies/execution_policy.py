@@ -28,7 +28,7 @@ NEW_SHAPES = (COMPILE, REFUSE)
 
 @dataclass(frozen=True)
 class ExecutionPolicy(Section):
-    """Wishes about how a program is executed; the default leaves every choice to the passes.
+    """How a program is executed; the default leaves every choice to the passes.
 
     Args:
         version: Of this format.

@@ -75,7 +75,7 @@ class Fusion:
 
 @dataclass(frozen=True)
 class KernelPolicy(Section):
-    """Wishes about what runs; the default leaves every choice to the passes.
+    """Which kernels run; the default leaves every choice to the passes.
 
     Args:
         version: Of this format.
@@ -92,8 +92,8 @@ class KernelPolicy(Section):
             kernel offers. `expected_us` among them is no entry but the time that the record was chosen for, measured or
             predicted: it stands in for the prediction.
         matmul, attention, conv: Whose kernels run the groups of a family: `auto`, or what kernels of the target call
-            themselves (`Kernel.library`), such as `cublasLt`. A wish: what they cannot run gets another kernel, and the
-            ledger says why. `attention: math` fuses none.
+            themselves (`Kernel.library`), such as `cublasLt`. A preference: another kernel runs what they cannot, and
+            the ledger says why. `attention: math` fuses none.
         forbid: Kernel ids that are never chosen.
         groups: Ids of ops that form one group each; a list of one keeps that op alone.
         layouts: Id of a group, or `*` for all that are not named, to how its results of three to five dimensions lie

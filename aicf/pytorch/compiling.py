@@ -45,7 +45,7 @@ def compiled_for(
         return compiled(), "compiled"
     report = Report()
     report.name = source.name
-    made, loaded, kept = ProgramCache(folder, report).made(
+    made, loaded, kept = ProgramCache(folder, report).load_or_compile(
         f"@{source.name}", logical_text(source.module), told, weights, shared, compiled
     )
     return made, f"compiled, {kept}" if loaded is None else f"loaded {loaded}"

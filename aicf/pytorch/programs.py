@@ -327,7 +327,7 @@ def _alignments(executable: CompiledModel | None) -> dict[str, int]:
     """Bytes that the address of each argument of a program has to be a multiple of, by name."""
     if executable is None:
         return {}
-    least = 16 if executable.native.place == "device" else 1
+    least = 16 if executable.native.memory == "device" else 1
     binds = [bind for plan in executable.plan.programs for bind in plan.graph.binds]
     return {bind.name: max(bind.align or 1, least) for bind in binds}
 

@@ -29,7 +29,7 @@ from aicf.passes.pipelines.aicf_inference import front_passes, lowering_passes, 
 from aicf.passes.support.identity import IdTable, name_after, op_id
 from aicf.passes.support.interface import functions
 from aicf.passes.support.policy import execution_of
-from aicf.passes.training.eliminate_saves import EliminateSavesPass, wish_of
+from aicf.passes.training.eliminate_saves import EliminateSavesPass, requested_pin
 from aicf.passes.training.gradients.base import is_widening
 from aicf.passes.training.save_choice import Pin, choose
 from aicf.passes.training.save_report import SaveReport
@@ -83,7 +83,7 @@ def plan_saves(
     pins = {
         save: said
         for save in saves
-        if (said := wish_of(save, wishes) or pin(nodes[op_id(save) or ""])) is not None
+        if (said := requested_pin(save, wishes) or pin(nodes[op_id(save) or ""])) is not None
     }
     choice = choose(block, pins, 0, prices, kept=share)
     told = SaveReport(module, EliminateSavesPass.name, function, choice, prices)

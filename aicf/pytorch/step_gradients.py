@@ -11,7 +11,7 @@ from torch import nn
 from aicf.compiled import CompiledModel
 from aicf.errors import UnsupportedOp
 from aicf.explain import STEP, Decision
-from aicf.passes.training.differentiate import NoGradient, NoWay
+from aicf.passes.training.differentiate import NoGradient, Unreachable
 from aicf.pytorch.forward_part import forward_part
 from aicf.pytorch.joint_part import joint_part
 from aicf.pytorch.step_program import Model, StepProgram
@@ -68,7 +68,7 @@ def chosen(
 def _reason(error: NoGradient) -> str:
     """What there is no rule for, and where, without the way out, which was taken."""
     what = error.message.rpartition("; ")[0] or error.message
-    place = error.stop if isinstance(error, NoWay) else error.location
+    place = error.stop if isinstance(error, Unreachable) else error.location
     return f"{what}, at {place}" if place else what
 
 

@@ -87,11 +87,11 @@ class _Code:
         self._loaded: LoadedCode | DeviceCode | None = None
 
     def on_host(self) -> LoadedCode:
-        """Code of `NativeCode.place` `host`."""
+        """Code of `NativeCode.memory` `host`."""
         return cast(LoadedCode, self._get(load_native))
 
     def on_device(self) -> DeviceCode:
-        """Code of `NativeCode.place` `device`."""
+        """Code of `NativeCode.memory` `device`."""
         return cast(DeviceCode, self._get(load_device))
 
     def release(self) -> None:
@@ -148,7 +148,7 @@ class Executable:
         self._code = _Code(plan.backend, native, self)
         self._store: Store = (
             HostStore(plan, self.weights, cached, self._code.on_host, shares_derived=is_shared)
-            if native.place == "host"
+            if native.memory == "host"
             else DeviceStore(
                 plan,
                 self.weights,

@@ -188,7 +188,7 @@ def _compiled(
     report = Report()
     report.name = source.name
     options, text = resolve_options(source, requested), logical_text(source.module)
-    executable, loaded, kept = ProgramCache(folder, report).made(
+    executable, loaded, kept = ProgramCache(folder, report).load_or_compile(
         f"@{source.name}",
         text,
         options,

@@ -15,7 +15,7 @@ from aicf.runtime.tensors import Array, describe_array, numpy_dtype
 if TYPE_CHECKING:
     from aicf.frontends.builder import Graph, Value
 
-RING, STEPS = f"{OWN}losses", f"{OWN}places"
+RING, STEPS = f"{OWN}losses", f"{OWN}slots"
 """Names of the state, and of the steps of its entries, modulo its length."""
 HISTORY = f"{OWN}history"
 """Name of the losses in a checkpoint or artifact: those of the last steps, up to its own."""
@@ -31,7 +31,7 @@ def write_ring(graph: Graph, step: Value, loss: Value) -> dict[str, Array]:
     """
     ring = graph.state(RING, (LENGTH,), loss.dtype)
     steps = graph.param(STEPS, (LENGTH,), step.dtype)
-    own = graph.and_(step, LENGTH - 1, name="losses.place")
+    own = graph.and_(step, LENGTH - 1, name="losses.slot")
     graph.update(ring, graph.select(graph.eq(steps, own), loss, ring, name="losses.ring"))
     numbers = np.arange(1, LENGTH + 1, dtype=numpy_dtype(step.dtype)) % LENGTH
     return {RING: np.zeros(LENGTH, numpy_dtype(loss.dtype)), STEPS: numbers}

@@ -44,7 +44,7 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Work:
+class CaseWorkload:
     """One kernel in one variant on one piece of work, whatever holds its code.
 
     Args:
@@ -71,7 +71,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Case(Work):
+class Case(CaseWorkload):
     """One kernel in one variant on one piece of work, compiled.
 
     Args:
@@ -121,7 +121,7 @@ class Prepared(_Target):
 
 
 @dataclass(frozen=True)
-class _StoredCase(Work):
+class _StoredCase(CaseWorkload):
     """A case with its code in a file of its own, which is called by the digest of its bytes."""
 
     native: str

@@ -20,7 +20,7 @@
 // PIN: emit.decision "select-kernels" ["q"] choice "cuda.gemm_mma" because "policy pins it for 'q'"
 
 // Only a device knows the library's algorithms, and this target is not said to have the library.
-// LIBRARY: emit.decision "select-kernels" ["q"] choice "cuda.gemm_mma" {{.*}}cuda.cublaslt = "unmeasured: run aicf tune; nor can the device be asked: the target lists no cublasLt; compile with target cuda on the machine with the GPU, or give a tuning table"
+// LIBRARY: emit.decision "select-kernels" ["q"] choice "cuda.gemm_mma" {{.*}}cuda.cublaslt = "unmeasured: run aicf tune; and the device cannot be queried: the target lists no cublasLt; compile with target cuda on the machine with the GPU, or give a tuning table"
 
 // NAME: error: attention: backend 'cuda' has no library 'flash'; did you mean {{.*}} legal: auto, decode, flash_v2, flash_v3, math, simt
 // TARGET: error: matmul: backend 'cpu' has no library 'body'; legal: auto, native, openblas

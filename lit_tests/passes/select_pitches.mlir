@@ -4,7 +4,7 @@
 // RUN: aicf-opt %s -p 'set-target{target="cuda:sm_90a"},fuse-elementwise,select-pitches,select-kernels,generate-kernels,lower-to-emit' | filecheck %s --check-prefix=EMIT
 
 // A row of 5,001 halves is no multiple of 16 bytes, which bulk tensor copies need: the exponentials lie 5,008 apart.
-// CHECK: emit.decision "select-pitches" ["p", "p.gap"] choice "a row every 5008 elements" because "predicted {{.*}} us for all 2 that touch it, not {{.*}}" rejected {row_major = "predicted {{.*}} us, not {{.*}}"}
+// CHECK: emit.decision "select-pitches" ["p", "p.gap"] choice "a row every 5008 elements" because "predicted {{.*}} us for its producer and consumers together, not {{.*}}" rejected {row_major = "predicted {{.*}} us, not {{.*}}"}
 // CHECK-LABEL: func.func @rows
 // CHECK: %p = emit.group "p"
 // CHECK: %[[GAP:.*]] = emit.group "p.gap" from ["p"] ins() -> (tensor<4096x7xf16>)

@@ -27,13 +27,13 @@
 // CHECK: emit.resolved "gemm_epilogue" {{.*}} name("fc2.grad.operand") src(["fc2", "relu"])
 // CHECK: emit.resolved "gemm" {{.*}} name("fc1.grad.weight")
 // CHECK: emit.resolved "reduce_sum" {{.*}} name("fc1.grad.sum")
-// One instruction for all parameters; the counter, the rate, the corrections and the place in the history are in it.
-// CHECK: emit.resolved "adam_step" {{.*}} src(["step.now", "lr", "fc1.weight.adam", "fc1.bias.adam", "fc2.weight.adam", "fc2.bias.adam", "losses.place"
+// One instruction for all parameters; the counter, the rate, the corrections and the slot in the history are in it.
+// CHECK: emit.resolved "adam_step" {{.*}} src(["step.now", "lr", "fc1.weight.adam", "fc1.bias.adam", "fc2.weight.adam", "fc2.bias.adam", "losses.slot"
 // CHECK-NEXT: ins({{.*}} outs(%fc1.weight, %fc1.weight.exp_avg, %fc1.weight.exp_avg_sq, %fc1.bias, %fc1.bias.exp_avg, {{.*}} %aicf.losses, %step :
 // CHECK: kernel("cuda.multi_tensor"
 // CHECK-NOT: emit.resolved
 
-// AGAIN: emit.resolved "adam_step" {{.*}} src(["step.now", "lr", "fc1.weight.adam", "fc1.bias.adam", "fc2.weight.adam", "fc2.bias.adam", "losses.place"
+// AGAIN: emit.resolved "adam_step" {{.*}} src(["step.now", "lr", "fc1.weight.adam", "fc1.bias.adam", "fc2.weight.adam", "fc2.bias.adam", "losses.slot"
 // AGAIN-NOT: emit.resolved
 
 // Where the executable keeps them, what follows from the counter are metas that it sets before each run.
@@ -41,7 +41,7 @@
 // HOST: %step.now = emit.bind meta "step.now" binding(direct) host({formula = "step_inc", of = ["step"]})
 // HOST: %lr = emit.bind meta "lr" binding(direct) host({formula = "learning_rate"
 // HOST: emit.bind meta "fc1.weight.adam.variance.correction" binding(direct) host({formula = "bias_corr", of = ["step.now"], beta = 9.990000e-01 : f64})
-// HOST: emit.bind meta "losses.place" binding(direct) host(
+// HOST: emit.bind meta "losses.slot" binding(direct) host(
 // HOST: emit.resolved "adam_step" {{.*}} name("fc1.weight.adam")
 // HOST-NOT: emit.resolved
 func.func @digits_step(
@@ -61,7 +61,7 @@ func.func @digits_step(
     %fc2.bias.exp_avg: tensor<10xf32> {logical.name = "fc2.bias.exp_avg", logical.role = "state"},
     %fc2.bias.exp_avg_sq: tensor<10xf32> {logical.name = "fc2.bias.exp_avg_sq", logical.role = "state"},
     %aicf.losses: tensor<1024xf32> {logical.name = "aicf.losses", logical.role = "state"},
-    %aicf.places: tensor<1024xi64> {logical.name = "aicf.places", logical.role = "param"})
+    %aicf.slots: tensor<1024xi64> {logical.name = "aicf.slots", logical.role = "param"})
     -> (tensor<f32> {logical.name = "loss"},
         tensor<128x64xf32> {logical.updates = "fc1.weight"},
         tensor<128x64xf32> {logical.updates = "fc1.weight.exp_avg"},
@@ -92,9 +92,9 @@ func.func @digits_step(
   %fc2.weight.adam, %4, %5 = logical.adam %fc2.weight, %fc2.weight.grad, %lr, %step.now, %fc2.weight.exp_avg, %fc2.weight.exp_avg_sq {beta1 = 9.000000e-01 : f64, beta2 = 9.990000e-01 : f64, epsilon = 1.000000e-08 : f64, weight_decay = 0.000000e+00 : f64} : (tensor<10x128xf32>, tensor<10x128xf32>, tensor<f32>, tensor<i64>, tensor<10x128xf32>, tensor<10x128xf32>) -> (tensor<10x128xf32>, tensor<10x128xf32>, tensor<10x128xf32>)
   %fc2.bias.adam, %6, %7 = logical.adam %fc2.bias, %fc2.bias.grad, %lr, %step.now, %fc2.bias.exp_avg, %fc2.bias.exp_avg_sq {beta1 = 9.000000e-01 : f64, beta2 = 9.990000e-01 : f64, epsilon = 1.000000e-08 : f64, weight_decay = 0.000000e+00 : f64} : (tensor<10xf32>, tensor<10xf32>, tensor<f32>, tensor<i64>, tensor<10xf32>, tensor<10xf32>) -> (tensor<10xf32>, tensor<10xf32>, tensor<10xf32>)
   %8 = logical.constant dense<1023> : tensor<i64>
-  %losses.place = logical.and %step.now, %8 : tensor<i64>
-  %9 = logical.broadcast %losses.place {dimensions = []} : tensor<i64> -> tensor<1024xi64>
-  %10 = logical.compare "eq" %aicf.places, %9 : tensor<1024xi64> -> tensor<1024xi1>
+  %losses.slot = logical.and %step.now, %8 : tensor<i64>
+  %9 = logical.broadcast %losses.slot {dimensions = []} : tensor<i64> -> tensor<1024xi64>
+  %10 = logical.compare "eq" %aicf.slots, %9 : tensor<1024xi64> -> tensor<1024xi1>
   %11 = logical.broadcast %loss {dimensions = []} : tensor<f32> -> tensor<1024xf32>
   %losses.ring = logical.select %10, %11, %aicf.losses : tensor<1024xi1>, tensor<1024xf32>
   func.return %loss, %fc1.weight.adam, %0, %1, %fc1.bias.adam, %2, %3, %fc2.weight.adam, %4, %5, %fc2.bias.adam, %6, %7, %losses.ring, %step.now : tensor<f32>, tensor<128x64xf32>, tensor<128x64xf32>, tensor<128x64xf32>, tensor<128xf32>, tensor<128xf32>, tensor<128xf32>, tensor<10x128xf32>, tensor<10x128xf32>, tensor<10x128xf32>, tensor<10xf32>, tensor<10xf32>, tensor<10xf32>, tensor<1024xf32>, tensor<i64>

@@ -445,20 +445,20 @@ class _Writer:
         """Whether computing `root` needs `value`, not counting what is kept already."""
         if root is value:
             return True
-        stack = [*operands_of(root.op)] if isinstance(root, OpResult) and not self._is_given(root) else []
+        stack = [*operands_of(root.op)] if isinstance(root, OpResult) and not self._is_available(root) else []
         seen: set[SSAValue] = set()
         while stack:
             current = stack.pop()
             if current is value:
                 return True
-            if current in seen or self._is_given(current) or not isinstance(current, OpResult):
+            if current in seen or self._is_available(current) or not isinstance(current, OpResult):
                 continue
             seen.add(current)
             if not current.op.has_trait(PrimitiveReduction):
                 stack.extend(operands_of(current.op))
         return False
 
-    def _is_given(self, value: SSAValue) -> bool:
+    def _is_available(self, value: SSAValue) -> bool:
         return value in self.kept or value in self.arguments
 
     def _compute(self, value: SSAValue, body: Block, local: dict[SSAValue, SSAValue]) -> SSAValue:
@@ -499,24 +499,24 @@ class _Writer:
             return self._coordinate_op(op, known, body)
         if isinstance(op, logical.CumsumOp) and op not in self.indexing.scans and op.exclusive is None:
             return known[0]
-        made = _made(op, known, type_)
-        body.add_ops(made)
-        made[-1].results[0].name_hint = value.name_hint
-        return made[-1].results[0]
+        ops = _scalar_ops_of(op, known, type_)
+        body.add_ops(ops)
+        ops[-1].results[0].name_hint = value.name_hint
+        return ops[-1].results[0]
 
     def _coordinate_op(self, op: Operation, operands: Sequence[SSAValue], body: Block) -> SSAValue:
         """The scalar of an op that knows where it is."""
         position = {dim: loop for loop, dim in enumerate(self._dim_order())}
         dims = [None if dim is None else position[dim] for dim in self.indexing.index[op.results[0]]]
         if isinstance(op, logical.IotaOp):
-            made = write_coordinate(body, element_of(op.result.type).type, dims[op.axis.value.data])
+            scalar = write_coordinate(body, element_of(op.result.type).type, dims[op.axis.value.data])
         else:
-            made = write_read(body, op, operands, dims)
-        made.name_hint = op.results[0].name_hint
-        return made
+            scalar = write_read(body, op, operands, dims)
+        scalar.name_hint = op.results[0].name_hint
+        return scalar
 
 
-def _made(op: Operation, operands: Sequence[SSAValue], type_: Attribute) -> Sequence[Operation]:
+def _scalar_ops_of(op: Operation, operands: Sequence[SSAValue], type_: Attribute) -> Sequence[Operation]:
     """The scalar ops of one op, the last one giving its value."""
     match op:
         case logical.ConstantOp():
@@ -527,10 +527,10 @@ def _made(op: Operation, operands: Sequence[SSAValue], type_: Attribute) -> Sequ
             flags = {"exclusive": op.exclusive is not None, "reverse": op.reverse is not None}
             return [ScanOp("sum", operands[0], **flags)]
         case _:
-            made = scalar_ops(op, operands, type_)
-    if made is None:
+            ops = scalar_ops(op, operands, type_)
+    if ops is None:
         raise NoCode(f"{op.name} is not computed element by element")
-    return made
+    return ops
 
 
 def _is_one_step(op: logical.CumsumOp) -> bool:

@@ -135,7 +135,7 @@ class _ViewFolder:
             is_product = isinstance(value.op, MatmulOp) and value.has_one_use()
             if not is_product and value.op not in writes:
                 value, chain = _seen_through(result, lambda op: isinstance(op, TransposeOp))
-                if self.has_products or _is_given(value, chain):
+                if self.has_products or _is_yielded(value, chain):
                     continue
             if chain and (view := view_after(chain, last)) is not None:
                 found[result] = value, view
@@ -252,12 +252,12 @@ def _seen_through(value: SSAValue, is_seen: Callable[[Operation], bool]) -> tupl
     return value, chain[::-1]
 
 
-def _is_given(value: SSAValue, besides: Collection[Operation]) -> bool:
+def _is_yielded(value: SSAValue, besides: Collection[Operation]) -> bool:
     """Whether a body yields a value, or views of it, by other ops than those. What reads it in the body, or a view of
     it, has no say in where it lies."""
     readers = [use.operation for use in value.uses if use.operation not in besides]
     return any(
-        _is_given(reader.results[0], ()) if is_view(reader) else isinstance(reader, YieldOp)
+        _is_yielded(reader.results[0], ()) if is_view(reader) else isinstance(reader, YieldOp)
         for reader in readers
     )
 

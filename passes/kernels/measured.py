@@ -97,7 +97,7 @@ class Measurements:
 
         Args:
             measured: What was found of the work.
-            proposed: What the device proposes for the `device_fields` of the kernel, if it was asked.
+            proposed: What the device proposes for the `device_fields` of the kernel, if it was queried.
         """
         own = [] if measured is None else [row for row in measured.rows if row.kernel == kernel.id]
         failed = [] if measured is None else [entry for entry in measured.failed if entry.kernel == kernel.id]

@@ -40,7 +40,7 @@ TUNING_KEY = "tuning_key"
 """Figure of a decision that says which work of the tuning table it read."""
 
 FREE_US = "free_us"
-"""Figure of a decision about batch-invariant work: predicted microseconds of the choice without that wish."""
+"""Figure of a decision about batch-invariant work: predicted microseconds of the choice without that requirement."""
 
 _ALGORITHM = "algorithm"
 """Entry of the record of kernels that have several, see `Kernel.algorithms`."""
@@ -58,7 +58,7 @@ class SelectKernelsPass(ModulePass):
     changes, only kernels that combine terms in one order are left to choose from.
 
     A family's library that the policy prefers runs what it can of that family. Where its record lacks what only the
-    device knows, and nothing was measured, the device is asked.
+    device knows, and nothing was measured, the device is queried.
 
     `tuning` is a table that `aicf tune` wrote (a path or inline JSON); it must have been measured for the module's
     target. Where it has rows, the best measured variant of a kernel is taken: cold or warm, as the policy says. Ties
@@ -133,7 +133,7 @@ class _Weighed:
         offers: Of each other kernel the reason against some variants, and the rest with their microseconds.
         threads_us: Predicted microseconds by number of threads, of kernels that weighed it.
         free: The figure of what batch-invariant work would take if it were none.
-        asked: Kernels whose records the device completed, without a measurement.
+        queried: Kernels whose records the device completed, without a measurement.
     """
 
     measured: MeasuredWorkload | None
@@ -141,7 +141,7 @@ class _Weighed:
     offers: Sequence[tuple[Mapping[str, str], Sequence[tuple[Variant, float]]]]
     threads_us: Mapping[str, Mapping[int, float]]
     free: Mapping[str, Attribute]
-    asked: Collection[str]
+    queried: Collection[str]
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class _Chooser:
     policy: KernelPolicy
     measured: Measurements
     known: dict[Structure, _Weighed] = field(default_factory=dict[Structure, _Weighed])
-    """Of the work so far that something else was said or asked of."""
+    """Of the work so far that something else was said or requested of."""
 
     def choose_for_groups(self, function: func.FuncOp) -> None:
         """Gives each group of a function its kernel record."""
@@ -200,7 +200,7 @@ class _Chooser:
                 location=position_of(op),
             )
         best, because = _best(work, options, self.policy, rejected, self.target)
-        if best.variant.kernel.id in weighed.asked and not best.is_measured:
+        if best.variant.kernel.id in weighed.queried and not best.is_measured:
             because += "; what only the device knows is what its library proposed"
         for option in options:
             if option is not best:
@@ -253,10 +253,10 @@ class _Chooser:
         measured = self.measured.find(work)
         rows = () if measured is None else measured.rows
         known = {row.kernel for row in rows} | self._completed_by_policy(work)
-        asked = self._askable(work, known)
+        queried = self._kernels_to_query(work, known)
         forbidden = frozenset(self.policy.forbid)
-        legal, rejected = legal_kernels(group_work, self.target, forbidden, known | asked)
-        legal, rejected, proposed = self._asked(legal, rejected, asked, work)
+        legal, rejected = legal_kernels(group_work, self.target, forbidden, known | queried)
+        legal, rejected, proposed = self._query_device(legal, rejected, queried, work)
         legal, rejected = _deterministic(legal, rejected, self.policy)
         legal, rejected = self._in_one_order(legal, rejected, work)
         offers: list[tuple[Mapping[str, str], Sequence[tuple[Variant, float]]]] = []
@@ -267,8 +267,8 @@ class _Chooser:
         free = self._free_choice(group_work) if offers else {}
         return _Weighed(measured, rejected, offers, threads, free, frozenset(proposed))
 
-    def _askable(self, work: Workload, known: Collection[str]) -> frozenset[str]:
-        """The kernels that the policy wants for a work and that nobody has measured: worth to ask the device about."""
+    def _kernels_to_query(self, work: Workload, known: Collection[str]) -> frozenset[str]:
+        """The kernels that the policy wants for a work and that nobody has measured: the device may know them."""
         pinned = _stated(self.policy.kernels, work)
         wanted = self.policy.library_for(work.kind)
         return frozenset(
@@ -278,21 +278,21 @@ class _Chooser:
             if (kernel.library == wanted if pinned is None else kernel.id == pinned[1])
         )
 
-    def _asked(
+    def _query_device(
         self,
         legal: Sequence[AnyKernel],
         rejected: Mapping[str, str],
-        asked: Collection[str],
+        queried: Collection[str],
         work: Workload,
     ) -> tuple[list[AnyKernel], dict[str, str], dict[str, Record]]:
         """The legal kernels without those that the device had no answer for, and its answers about the others."""
         reasons, proposed = dict(rejected), dict[str, Record]()
         for kernel in legal:
-            if kernel.id in asked:
+            if kernel.id in queried:
                 try:
-                    proposed[kernel.id] = kernel.ask_device(work, self.target)
+                    proposed[kernel.id] = kernel.propose_on_device(work, self.target)
                 except BackendUnavailable as error:
-                    reasons[kernel.id] = f"{UNMEASURED}; nor can the device be asked: {error.message}"
+                    reasons[kernel.id] = f"{UNMEASURED}; and the device cannot be queried: {error.message}"
         return [kernel for kernel in legal if kernel.id not in reasons], reasons, proposed
 
     def _free_choice(self, group_work: GroupWorkload) -> dict[str, Attribute]:

@@ -88,8 +88,8 @@ class _Pitch:
         return self.value.op
 
     @property
-    def touching(self) -> list[GroupOp]:
-        """The groups that write and read it, in text order."""
+    def users(self) -> list[GroupOp]:
+        """The producer and the consumers, in text order."""
         readers = [use.operation for use in self.value.uses]
         return list(dict.fromkeys([self.group, *(group for group in readers if isinstance(group, GroupOp))]))
 
@@ -128,10 +128,10 @@ class _Deciding:
         shape = tensor_info(value.type).shape
         if len(shape) < 2 or 0 in shape or not shape[-1] * _size(value) % self._row_bytes:
             return False
-        touching = [value.op, *(use.operation for use in value.uses)]
-        groups = [group for group in touching if isinstance(group, GroupOp) and is_free_to_move(group)]
+        users = [value.op, *(use.operation for use in value.uses)]
+        groups = [group for group in users if isinstance(group, GroupOp) and is_free_to_move(group)]
         return (
-            1 < len(groups) == len(touching)
+            1 < len(groups) == len(users)
             and any(multiplies(group.body.block) for group in groups)
             and alias_of(value).whole is value
         )
@@ -141,19 +141,22 @@ class _Deciding:
         return _Pitch(value, -(-columns // whole) * whole)
 
     def _decide(self, pitch: _Pitch) -> None:
-        named, every = self._wish(pitch.group), self._context.policy.layouts.get(EVERY_VALUE)
+        named, every = self._requested_layout(pitch.group), self._context.policy.layouts.get(EVERY_VALUE)
         if named == PITCHED:
             self._check_legal(pitch)
-        wish = named or every
-        if wish == ROW_MAJOR or (wish != PITCHED and self._context.policy.determinism == BATCH_INVARIANT):
+        requested = named or every
+        if requested == ROW_MAJOR or (
+            requested != PITCHED and self._context.policy.determinism == BATCH_INVARIANT
+        ):
             return
-        dense_us = self._us(pitch.touching, {})
-        pitched_us = self._us(pitch.touching, {pitch.value: pitch.view}) + self._gap_us(pitch)
-        if wish == PITCHED and pitched_us < inf:
+        dense_us = self._us(pitch.users, {})
+        pitched_us = self._us(pitch.users, {pitch.value: pitch.view}) + self._gap_us(pitch)
+        if requested == PITCHED and pitched_us < inf:
             because = "the policy says so"
         elif dense_us - pitched_us > max(LEAST_GAIN * dense_us, LEAST_GAIN_US):
-            count = len(pitch.touching)
-            because = f"predicted {pitched_us:.4g} us for all {count} that touch it, not {dense_us:.4g}"
+            because = (
+                f"predicted {pitched_us:.4g} us for its producer and consumers together, not {dense_us:.4g}"
+            )
         else:
             return
         self._lay_out(pitch, because, dense_us, pitched_us)
@@ -167,13 +170,13 @@ class _Deciding:
 
     def _follow(self, pitch: _Pitch, follower: _Pitch) -> None:
         """Lays out an operand as the result that may overwrite it lies, unless that costs time."""
-        dense_us = self._us(pitch.touching, {})
-        pitched_us = self._us(pitch.touching, {pitch.value: pitch.view}) + self._gap_us(pitch)
+        dense_us = self._us(pitch.users, {})
+        pitched_us = self._us(pitch.users, {pitch.value: pitch.view}) + self._gap_us(pitch)
         if pitched_us - dense_us <= max(LEAST_GAIN * dense_us, LEAST_GAIN_US):
             because = f"'{follower.group.id.data}' has the same rows and may overwrite it"
             self._lay_out(pitch, because, dense_us, pitched_us)
 
-    def _wish(self, group: GroupOp) -> str | None:
+    def _requested_layout(self, group: GroupOp) -> str | None:
         layouts, id_ = self._context.policy.layouts, group.id.data
         return layouts.get(id_, layouts.get(without_bucket(id_)))
 
@@ -192,7 +195,7 @@ class _Deciding:
         return self._us([group], {group.results[0]: View(shape[-1], pitch.gaps, pitch.view.strides)})
 
     def _check_legal(self, pitch: _Pitch) -> None:
-        for group in pitch.touching:
+        for group in pitch.users:
             work = _aliased(group, {pitch.value: pitch.view})
             if (why := why_not_aliased(group, work, self._context)) is not None:
                 raise PolicyError(
@@ -203,8 +206,8 @@ class _Deciding:
     # Rewriting
 
     def _lay_out(self, pitch: _Pitch, because: str, dense_us: float, pitched_us: float) -> None:
-        """Writes the gaps and the concatenation behind the group."""
-        touching, group = pitch.touching, pitch.group
+        """Writes the gaps and the concatenation after the group."""
+        users, group = pitch.users, pitch.group
         gap = _filling(pitch)
         rows = logical.ConcatOp([pitch.value, gap.results[0]], len(pitch.gaps) - 1)
         set_identity(rows, derived_id(group.id.data, WITH_GAPS), [source.data for source in group.src])
@@ -212,7 +215,7 @@ class _Deciding:
         block = group.parent
         assert block is not None
         block.insert_ops_after([gap, rows], group)
-        for each in touching:
+        for each in users:
             remember_workload(each, _aliased(each, {}))
         record_decision(
             self._context.module,

@@ -22,7 +22,7 @@ def root_of(value: SSAValue) -> SSAValue:
     return value
 
 
-def is_given(root: SSAValue) -> bool:
+def is_always_in_memory(root: SSAValue) -> bool:
     """Whether a value is in memory whatever is saved: arguments, constants, and what the function returns."""
     if isinstance(root, BlockArgument):
         return True
@@ -84,4 +84,4 @@ def computing(value: SSAValue, held: Collection[SSAValue]) -> list[Operation]:
 def in_memory(value: SSAValue, held: Collection[SSAValue]) -> bool:
     """Whether a value can be read where the backward part is."""
     root = root_of(value)
-    return root in held or is_given(root)
+    return root in held or is_always_in_memory(root)

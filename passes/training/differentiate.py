@@ -29,19 +29,19 @@ from aicf.passes.training.gradients.totals import total
 
 
 class NoGradient(AicfError):
-    """There are no ops for a gradient: who has other means may take those."""
+    """There are no ops for a gradient; callers may fall back to another source of gradients."""
 
 
 class NoRule(NoGradient, UnsupportedOp):
     """Nothing says what an op passes back."""
 
 
-class NoWay(NoGradient, InvalidIR):
+class Unreachable(NoGradient, InvalidIR):
     """The loss passes nothing back to a value.
 
     Args:
         message, location: See `AicfError`.
-        stop: Where the op is written that passes nothing back, if there is one.
+        stop: Location of the op that stops the gradient, if there is one.
     """
 
     def __init__(self, message: str, *, location: str | None = None, stop: str | None = None) -> None:
@@ -53,8 +53,8 @@ class NoWay(NoGradient, InvalidIR):
 class DifferentiatePass(ModulePass):
     """Replaces every `logical.gradient` by ops that compute it, after the loss.
 
-    What they read of the forward part is marked by `logical.save`. Raises NoWay, an InvalidIR, for a value that the
-    loss does not depend on, or only in ways that pass nothing back.
+    What they read of the forward part is marked by `logical.save`. Raises Unreachable, an InvalidIR, for a value that
+    the loss does not depend on, or only in ways that pass nothing back.
     """
 
     name = "differentiate"
@@ -84,7 +84,7 @@ def _differentiate(gradients: Sequence[logical.GradientOp], ids: IdTable) -> Non
             message, stop = _why_not(gradient.by, loss, needed)
             wrong = invalid(gradient, message)
             place = None if stop is None else position_of(stop)
-            raise NoWay(wrong.message, location=wrong.location, stop=place)
+            raise Unreachable(wrong.message, location=wrong.location, stop=place)
     rewriter = PatternRewriter(gradients[0])
     for gradient in gradients:
         replace_with_value(rewriter, gradient, found[gradient.by])

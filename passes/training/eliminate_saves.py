@@ -56,7 +56,7 @@ class EliminateSavesPass(ModulePass):
             raise PolicyError(f"share is {self.share}; give a number from 0 to 1")
         every = functions(op)
         names = [identity for f in every for save in saves_in(f.body.block) if (identity := op_id(save))]
-        wishes = execution_of(op).saves
+        requests = execution_of(op).saves
         execution_of(op).check_saves(list(with_stems(names)))
         less = read_less(str(self.less), [function.sym_name.data for function in every])
         ids = IdTable(op)
@@ -65,7 +65,7 @@ class EliminateSavesPass(ModulePass):
             saves = saves_in(function.body.block)
             if saves:
                 prices = OpPrices(op, function)
-                pins = {save: wish for save in saves if (wish := wish_of(save, wishes)) is not None}
+                pins = {save: pin for save in saves if (pin := requested_pin(save, requests)) is not None}
                 choice = choose(
                     function.body.block, pins, less.get(function.sym_name.data, 0), prices, share=self.share
                 )
@@ -78,11 +78,11 @@ class EliminateSavesPass(ModulePass):
             op.attributes[EXECUTION_ATTR] = execution.to_attr()
 
 
-def wish_of(save: logical.SaveOp, wishes: Mapping[str, str]) -> Pin | None:
+def requested_pin(save: logical.SaveOp, requests: Mapping[str, str]) -> Pin | None:
     """What the policy says of a save, by its entries for saves."""
     identity = op_id(save) or ""
-    wish = wishes.get(identity, wishes.get(without_bucket(identity)))
-    return None if wish is None else Pin(wish == KEEP)
+    requested = requests.get(identity, requests.get(without_bucket(identity)))
+    return None if requested is None else Pin(requested == KEEP)
 
 
 def read_less(text: str, functions: Sequence[str]) -> dict[str, int]:

@@ -15,7 +15,7 @@ from xdsl.ir import Block, Operation, OpResult, SSAValue
 from aicf.dialects import logical
 from aicf.dialects.types import byte_count
 from aicf.passes.bodies.views import is_view
-from aicf.passes.logical.saved_values import computing, in_memory, is_given, root_of
+from aicf.passes.logical.saved_values import computing, in_memory, is_always_in_memory, root_of
 
 
 @dataclass(frozen=True)
@@ -84,14 +84,14 @@ class LiveBytes:
             touched.append(set())
             for operand in op.operands:
                 root = root_of(operand)
-                if is_given(root):
+                if is_always_in_memory(root):
                     continue
                 key = root, (again or _is_saved(operand)) and not in_memory(root, held)
                 lives[key].end = step
                 lives[key].readers.add(op)
                 touched[-1].add(root)
             for result in op.results:
-                if not is_given(result):
+                if not is_always_in_memory(result):
                     lives[result, again] = _Life(step, step, set())
                     touched[-1].add(result)
         return lives, touched

@@ -14,7 +14,7 @@ from aicf.passes.bodies.views import is_view
 from aicf.passes.logical.saved_values import (
     SavedMemory,
     computing,
-    is_given,
+    is_always_in_memory,
     root_of,
     saved_memory,
     saves_in,
@@ -81,14 +81,14 @@ def choose(
         share: Of the bytes that would be kept; memory at the peak is to shrink by the rest of them too.
         kept: Of the same bytes, how many may be kept, wherever the peak is.
     """
-    memory = [each for each in saved_memory(saves_in(block)) if not is_given(each.root)]
+    memory = [each for each in saved_memory(saves_in(block)) if not is_always_in_memory(each.root)]
     live = LiveBytes(block)
     held = {each.root for each in memory}
     because: dict[SSAValue, str] = {}
     for each in memory:
-        wishes = [pins[save] for save in each.saves if save in pins]
-        if wishes:
-            decisive = next((pin for pin in wishes if pin.keep), wishes[0])
+        requests = [pins[save] for save in each.saves if save in pins]
+        if requests:
+            decisive = next((pin for pin in requests if pin.keep), requests[0])
             because[each.root] = decisive.because
             if not decisive.keep:
                 held.discard(each.root)

@@ -15,7 +15,7 @@ from aicf.dialects.types import byte_count
 from aicf.passes.bodies.outlining import is_rematerializable
 from aicf.passes.bodies.workload import argument_attrs
 from aicf.passes.fusion.op_prices import OpPrices
-from aicf.passes.logical.saved_values import computing, is_given, root_of, saves_in
+from aicf.passes.logical.saved_values import computing, is_always_in_memory, root_of, saves_in
 from aicf.passes.support.identity import op_id
 from aicf.passes.support.ledger import record_decision
 from aicf.passes.training.save_choice import Choice
@@ -62,7 +62,7 @@ class SaveReport:
         if isinstance(root, BlockArgument):
             name = argument_attrs(self.function, root.index).get(logical.NAME_ATTR)
             return f"argument {root.index}" if name is None else f"argument '{name.data}'"
-        if is_given(root):
+        if is_always_in_memory(root):
             assert isinstance(root, OpResult)
             return f"'{op_id(root.op)}', a constant or a result"
         first = next(each.saves[0] for each in self.choice.memory if each.root is root)

@@ -60,7 +60,7 @@ class Kernel(ABC, Generic[Schedule]):
     device_fields: Mapping[str, Attribute] = MappingProxyType({})
     """The entries of its record that only a device can give, by measuring, such as the bytes of a library's algorithm;
     each with what stands in its place until then (for `workspace_bytes` the most it may be). A kernel with such entries
-    is not legal without a measurement, or what `ask_device` says. `record` gives the other entries."""
+    is not legal without a measurement, or what `propose_on_device` gives. `record` gives the other entries."""
 
     @property
     def code_generator(self) -> str:
@@ -164,7 +164,7 @@ class Kernel(ABC, Generic[Schedule]):
         """
         return None
 
-    def ask_device(self, work: Workload, target: TargetAttr) -> Record:
+    def propose_on_device(self, work: Workload, target: TargetAttr) -> Record:
         """The `device_fields` as the device of this machine proposes them, without a measurement. Only for legal work.
 
         Raises BackendUnavailable: this machine is not the target, or has no such device or library.

@@ -74,7 +74,7 @@ class CudaBackend:
 
         arch = arch_named(target.arch.data)
         code = build_module(units, arch)
-        return NativeCode(code, (f"cuda-{arch.name}",), place="device", reserves=reserves(read(code)[0]))
+        return NativeCode(code, (f"cuda-{arch.name}",), memory="device", reserves=reserves(read(code)[0]))
 
     def load(self, native: NativeCode) -> DeviceCode:
         """Loads code onto this machine's GPU."""

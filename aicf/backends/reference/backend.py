@@ -1,6 +1,6 @@
 """The reference backend: one kernel that runs anything, by its body, on NumPy.
 
-Slow and right. It chooses nothing and packs nothing, so plans for it show the program without any kernel's wishes.
+Slow and right. It chooses nothing and packs nothing, so plans for it show the program without any kernel's demands.
 """
 
 from __future__ import annotations

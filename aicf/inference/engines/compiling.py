@@ -210,7 +210,7 @@ class _Compiler:
         self, cache: ProgramCache, source: Source, options: Options, label: str
     ) -> tuple[CompiledModel, str, str]:
         weights = {**self.model.weights, **self._weights}
-        executable, loaded, kept = cache.made(
+        executable, loaded, kept = cache.load_or_compile(
             label,
             self.model.text_of(source),
             options,

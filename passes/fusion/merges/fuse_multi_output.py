@@ -25,7 +25,7 @@ from aicf.passes.fusion.forming import FusionContext, fusion_contexts, refusal
 from aicf.passes.fusion.merges.group_loops import NAMED, alone_us, is_named
 from aicf.passes.fusion.merges.merge import Merge, members, window
 from aicf.passes.fusion.profitability import LIST_THEM, SAME_TIME, slower
-from aicf.passes.logical.saved_values import is_given
+from aicf.passes.logical.saved_values import is_always_in_memory
 from aicf.passes.support.identity import op_id
 from aicf.passes.support.ledger import microseconds, record_decision
 from aicf.passes.support.works_on import GROUPS
@@ -322,7 +322,7 @@ def _against_memory(merge: Merge) -> str | None:
 
 def _arena_bytes(values: Iterable[SSAValue]) -> int:
     """Bytes of what the program has no other memory for."""
-    return _bytes(value for value in values if not is_given(value))
+    return _bytes(value for value in values if not is_always_in_memory(value))
 
 
 def _later(group: GroupOp) -> Iterator[tuple[GroupOp, bool, tuple[Operation, ...]]]:

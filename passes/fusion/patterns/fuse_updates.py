@@ -185,11 +185,11 @@ def _kept_arguments(function: func.FuncOp) -> frozenset[SSAValue]:
 
 def _is_light(op: Operation, arguments: Collection[SSAValue]) -> bool:
     """Whether an op computes of one tensor alone, or of a parameter or state."""
-    tensors = {value for value in op.operands if not _is_given(value)}
+    tensors = {value for value in op.operands if not _is_constant_or_splat(value)}
     return len(tensors) <= 1 or any(_comes_from(value, arguments) for value in tensors)
 
 
-def _is_given(value: SSAValue) -> bool:
+def _is_constant_or_splat(value: SSAValue) -> bool:
     """Whether a value is a constant, or one number for all elements."""
     return isinstance(value, OpResult) and (isinstance(value.op, logical.ConstantOp) or is_spread(value.op))
 
@@ -213,7 +213,7 @@ def _unfit_operand(op: Operation, members: Collection[Operation]) -> str | None:
             continue
         seen.add(current)
         for value in current.operands:
-            if not isinstance(value, OpResult) or _is_given(value):
+            if not isinstance(value, OpResult) or _is_constant_or_splat(value):
                 continue
             if value.op in members:
                 stack.append(value.op)

@@ -188,15 +188,15 @@ def _resize(node: Node) -> Result:
     shape = node.shape(0)
     axes = node.attributes.ints("axes", list(range(len(shape))))
     axes = [node.axis(axis, len(shape)) for axis in axes]
-    if _is_given(node, 3):
+    if _has_operand(node, 3):
         return _resized(node, _with_regions(node, _by_sizes(node, axes)))
-    if not _is_given(node, 2):
+    if not _has_operand(node, 2):
         raise node.invalid("neither scales nor sizes are given; one of them is needed")
     scales = node.value(2, "scales").tolist()
     return _resized(node, _with_regions(node, _by_scales(node, axes, scales)))
 
 
-def _is_given(node: Node, index: int) -> bool:
+def _has_operand(node: Node, index: int) -> bool:
     """Whether an operand is there; an empty one stands for an absent one."""
     return node.has(index) and node.shape(index) != (0,)
 

@@ -85,7 +85,7 @@ def cuda_code(programs: Sequence[DeviceProgram], **changes: Any) -> NativeCode:
         section += image
     module = DeviceModule(FORMAT, "sm_90a", tuple(programs), tuple(table), {}, 13000)
     module = replace(module, **changes)
-    return NativeCode(stored(module, section), ("cuda-sm_90a",), place="device", reserves=reserves(module))
+    return NativeCode(stored(module, section), ("cuda-sm_90a",), memory="device", reserves=reserves(module))
 
 
 def symbol_of(program: CapturePlan, launch: int) -> str:

@@ -12,17 +12,18 @@ from xdsl.ir import Attribute, Block
 from aicf.backends.common.workload import OperandInfo, Workload
 from aicf.backends.cuda.compiler.launches import KernelLaunch
 from aicf.backends.cuda.compiler.toolchain import compile_kernels
-from aicf.backends.cuda.families.attention.codegen import emit
-from aicf.backends.cuda.families.attention.kernel import (
-    AttentionKernel,
+from aicf.backends.cuda.families.attention.problem import problem_of
+from aicf.backends.cuda.families.attention.simt import codegen as simt_code
+from aicf.backends.cuda.families.attention.simt.kernel import SimtAttentionKernel
+from aicf.backends.cuda.families.attention.tensor import codegen as tensor_code
+from aicf.backends.cuda.families.attention.tensor.kernel import AttentionKernel
+from aicf.backends.cuda.families.attention.tensor.schedule import (
     AttentionSpec,
-    SimtAttentionKernel,
     ranked_specs,
     read_spec,
     shared_layout,
     specs,
 )
-from aicf.backends.cuda.families.attention.problem import problem_of
 from aicf.backends.cuda.target import ARCHES
 from aicf.dialects.emit_types import TargetAttr
 from tests.backends.cuda.gemm_launches import launch_of
@@ -62,6 +63,7 @@ def bert(batch: int = 1, rows: int = 128, dtype: str = "f16") -> Workload:
 
 def launch(work: Workload, record: Mapping[str, Attribute], kernel: str = KERNEL.id) -> KernelLaunch:
     """The one launch of `work`."""
+    emit = simt_code.emit if kernel == SIMT.id else tensor_code.emit
     (made,) = emit(launch_of(work, kernel, record))
     assert isinstance(made, KernelLaunch)
     return made

@@ -17,11 +17,14 @@ from aicf.backends.common.workload import OperandInfo, Workload
 from aicf.backends.cuda.compiler.launches import KernelLaunch
 from aicf.backends.cuda.compiler.specializer import part, registers, splice, stage, unrolled
 from aicf.backends.cuda.compiler.toolchain import compile_kernels
-from aicf.backends.cuda.families.attention import codegen as attention_code
 from aicf.backends.cuda.families.attention.decode import codegen as attention_step_code
 from aicf.backends.cuda.families.attention.decode.kernel import AttentionStepKernel
 from aicf.backends.cuda.families.attention.decode.kernel import Spec as StepSpec
-from aicf.backends.cuda.families.attention.kernel import AttentionKernel, AttentionSpec, SimtAttentionKernel
+from aicf.backends.cuda.families.attention.simt import codegen as attention_simt_code
+from aicf.backends.cuda.families.attention.simt.kernel import SimtAttentionKernel
+from aicf.backends.cuda.families.attention.tensor import codegen as attention_code
+from aicf.backends.cuda.families.attention.tensor.kernel import AttentionKernel
+from aicf.backends.cuda.families.attention.tensor.schedule import AttentionSpec
 from aicf.backends.cuda.families.attention.wgmma import codegen as attention_wgmma_code
 from aicf.backends.cuda.families.attention.wgmma import template as attention_wgmma
 from aicf.backends.cuda.families.attention.wgmma.kernel import Spec as WgmmaSpec
@@ -91,7 +94,7 @@ Variant = Callable[[Workload], KernelLaunch]
 
 
 def simt(work: Workload) -> KernelLaunch:
-    (made,) = attention_code.emit(launch_of(work, SIMT.id, SIMT.record(work, TARGET)))
+    (made,) = attention_simt_code.emit(launch_of(work, SIMT.id, SIMT.record(work, TARGET)))
     return made
 
 

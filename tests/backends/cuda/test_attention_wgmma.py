@@ -15,8 +15,8 @@ from aicf.backends.common.record import integer
 from aicf.backends.common.workload import OperandInfo, Workload
 from aicf.backends.cuda.compiler.launches import KernelLaunch
 from aicf.backends.cuda.compiler.toolchain import compile_kernels
-from aicf.backends.cuda.families.attention.kernel import AttentionKernel
 from aicf.backends.cuda.families.attention.problem import problem_of
+from aicf.backends.cuda.families.attention.tensor.kernel import AttentionKernel
 from aicf.backends.cuda.families.attention.wgmma.codegen import emit
 from aicf.backends.cuda.families.attention.wgmma.kernel import (
     Spec,

@@ -1,6 +1,6 @@
 """cublasLt without a tuning table: the algorithm that the library's heuristic proposes becomes part of the record.
 
-A fake library answers, and keeps what it was asked.
+A fake library answers, and keeps what it was queried for.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class FakeLibrary:
 
     Args:
         offers: How many algorithms it knows.
-        asked: How often its heuristic was asked.
+        queries: How often its heuristic was queried.
         limits: Attributes of the last preference.
         operation: Attributes of the last operation.
         layouts: Arguments of the matrices.
@@ -60,7 +60,7 @@ class FakeLibrary:
     """
 
     offers: int = 1
-    asked: int = 0
+    queries: int = 0
     limits: dict[str, int] = field(default_factory=dict[str, int])
     operation: dict[str, int] = field(default_factory=dict[str, int])
     layouts: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
@@ -109,7 +109,7 @@ class FakeLibrary:
 
     def matmul_algo_get_heuristic(self, *args: int) -> None:
         *_, count, results, found = args
-        self.asked += 1
+        self.queries += 1
         record = np.zeros(1, self.matmul_heuristic_result_dtype)
         record["algo"], record["workspace_size"] = np.frombuffer(ALGORITHM, np.uint8), 4096
         offered = min(count, self.offers)
@@ -177,23 +177,23 @@ def test_the_heuristic_is_told_what_the_call_will_be(fake: FakeLibrary) -> None:
     assert fake.operation["EPILOGUE"] == fake.Epilogue["BIAS"]
 
 
-def test_it_is_asked_once_for_calls_that_are_alike(fake: FakeLibrary) -> None:
+def test_it_is_queried_once_for_calls_that_are_alike(fake: FakeLibrary) -> None:
     first, again = (compiled(HERE, matmul="cublasLt") for _ in range(2))
-    assert fake.asked == 1
+    assert fake.queries == 1
     assert first.ir("emit") == again.ir("emit")
 
 
-def test_a_pinned_kernel_is_asked_for_too(fake: FakeLibrary) -> None:
+def test_a_pinned_kernel_is_queried_for_too(fake: FakeLibrary) -> None:
     by_kind = chosen(compiled(HERE, kernels={"gemm_epilogue": KERNEL}))
     (id_,) = by_kind.subjects
     assert by_kind.choice == chosen(compiled(HERE, kernels={id_: KERNEL})).choice == KERNEL
 
 
-def test_nobody_is_asked_if_the_policy_leaves_the_choice_open(fake: FakeLibrary) -> None:
+def test_nothing_is_queried_if_the_policy_leaves_the_choice_open(fake: FakeLibrary) -> None:
     """What a compile decides by itself does not depend on the machine that it runs on."""
     decision = chosen(compiled(HERE))
     assert decision.rejected[KERNEL] == "unmeasured: run aicf tune"
-    assert not fake.asked
+    assert not fake.queries
 
 
 def test_a_policy_that_was_extracted_needs_no_device(
@@ -226,14 +226,14 @@ WAY_OUT = "; compile with target cuda on the machine with the GPU, or give a tun
         (f"cuda:sm_80+cublasLt={VERSION}", "the GPU here is sm_90a, the target's sm_80"),
     ],
 )
-def test_another_machine_is_not_asked(fake: FakeLibrary, target: str, reason: str) -> None:
+def test_another_machine_is_not_queried(fake: FakeLibrary, target: str, reason: str) -> None:
     """Another kernel runs the group, and the ledger says why; a pin is an error."""
     decision = chosen(compiled(target, matmul="cublasLt"))
     assert decision.choice != KERNEL
     assert decision.because.endswith("; matmul: cublasLt does not run it, see cuda.cublaslt")
-    said = f"unmeasured: run aicf tune; nor can the device be asked: {reason}{WAY_OUT}"
+    said = f"unmeasured: run aicf tune; and the device cannot be queried: {reason}{WAY_OUT}"
     assert decision.rejected[KERNEL] == said
-    assert not fake.asked
+    assert not fake.queries
     with pytest.raises(PolicyError, match="'cuda.cublaslt' cannot run it: unmeasured"):
         compiled(target, kernels={"gemm_epilogue": KERNEL})
 

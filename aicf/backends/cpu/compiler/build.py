@@ -53,7 +53,7 @@ class _Module:
         self.level = level
         self.module = new_module(name, level)
         self.functions = self._table_functions()
-        self.made: dict[str, Any] = {}
+        self.compiled: dict[str, Any] = {}
         self.tables: dict[tuple[Number, ...], Value] = {}
         launches = [launch for unit in units for launch in unit.launches]
         self.keys = function_keys([(launch, self.kernel(launch).reads_body) for launch in launches])
@@ -90,23 +90,23 @@ class _Module:
     def _function(self, launch: Launch) -> _Called:
         """The function of an instruction; those that are equal but for buffers and numbers share one."""
         key, numbers = self.keys[id(launch)]
-        function = self._made(launch, key, numbers)
+        function = self._compiled_function(launch, key, numbers)
         if not numbers:
             return _Called(function)
         if numbers not in self.tables:
             self.tables[numbers] = global_numbers(self.module, numbers)
         return _Called(function, self.tables[numbers])
 
-    def _made(self, launch: Launch, key: str, numbers: Sequence[Number]) -> Any:
+    def _compiled_function(self, launch: Launch, key: str, numbers: Sequence[Number]) -> Any:
         """The function by what it depends on; one that reads numbers has an argument more."""
-        if key not in self.made:
+        if key not in self.compiled:
             pointers, given = [PTR] * operand_count(launch), [PTR] if numbers else []
             signature = ir.FunctionType(VOID, [*pointers, I64, I64, PTR, *given])
-            function = ir.Function(self.module, signature, f"instruction_{len(self.made)}")
+            function = ir.Function(self.module, signature, f"instruction_{len(self.compiled)}")
             function.linkage = "internal"
             self._body(launch, function, numbers)
-            self.made[key] = function
-        return self.made[key]
+            self.compiled[key] = function
+        return self.compiled[key]
 
     def _body(self, launch: Launch, function: Any, numbers: Sequence[Number]) -> None:
         kernel = self.kernel(launch)

@@ -91,37 +91,37 @@ def by_columns(spec: GeneratedSpec, reductions: Sequence[ReduceOp], lines: list[
 def by_clusters(
     spec: GeneratedSpec, reductions: Sequence[ReduceOp], barrier: str, lines: list[str]
 ) -> list[str]:
-    """Within each warp, over the warps of a block, then over the blocks of the cluster: a thread for each column tells
-    all blocks what its own has, and when all are heard, adds up what it was told.
+    """Within each warp, over the warps of a block, then over the blocks of the cluster: a thread for each column sends
+    what its own block has to all blocks, and adds up what it received when all have arrived.
 
     Args:
-        barrier: Address of one that expects `told_bytes`.
+        barrier: Address of one that expects `exchanged_bytes`.
     """
     if not reductions:
         return []
     across, columns = spec.threads // spec.lanes, _columns(spec)
     for i, op in enumerate(reductions):
         lines.append(f"shared{i} = cuda.shared.array({spec.threads // WARP * columns}, {partial_dtype(op)})")
-        lines.append(f"told{i} = cuda.shared.array({spec.cluster * columns}, {partial_dtype(op)})")
+        lines.append(f"exchanged{i} = cuda.shared.array({spec.cluster * columns}, {partial_dtype(op)})")
     _keep_warps(spec, reductions, lines)
     lines += ["cuda.syncthreads()", f"if thread < {columns}:"]
     for i, op in enumerate(reductions):
         lines += [f"    {line}" for line in _added(op, f"shared{i}", f"s{i}", spec.threads // WARP, columns)]
         offset = f"u32(cuda.blockIdx.y * {columns} + thread) * u32({_register_bytes(op)})"
-        lines.append(f"    to{i} = u32(shared_base(told{i}) + {offset})")
+        lines.append(f"    to{i} = u32(shared_base(exchanged{i}) + {offset})")
         for rank in range(spec.cluster):
             there = [f"map_shared({here}, u32({rank}))" for here in (f"to{i}", barrier)]
             lines.append(f"    store_async_{partial_dtype(op)}({there[0]}, s{i}, {there[1]})")
     lines += [f"barrier_wait({barrier}, u32(0))", f"if thread < {columns}:"]
     for i, op in enumerate(reductions):
-        lines += [f"    {line}" for line in _added(op, f"told{i}", f"w{i}", spec.cluster, columns)]
-        lines.append(f"    told{i}[thread] = w{i}")
+        lines += [f"    {line}" for line in _added(op, f"exchanged{i}", f"w{i}", spec.cluster, columns)]
+        lines.append(f"    exchanged{i}[thread] = w{i}")
     lines += ["cuda.syncthreads()", f"first = thread % {across} * {spec.vector}"]
-    return [f"told{i}[first + {lane}]" for i in range(len(reductions)) for lane in range(spec.vector)]
+    return [f"exchanged{i}[first + {lane}]" for i in range(len(reductions)) for lane in range(spec.vector)]
 
 
-def told_bytes(spec: GeneratedSpec, reductions: Sequence[ReduceOp]) -> int:
-    """What a block of a cluster is told of so many reductions, by itself as well."""
+def exchanged_bytes(spec: GeneratedSpec, reductions: Sequence[ReduceOp]) -> int:
+    """Bytes that a block of a cluster receives for so many reductions, its own included."""
     return spec.cluster * _columns(spec) * sum(map(_register_bytes, reductions))
 
 

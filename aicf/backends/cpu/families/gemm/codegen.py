@@ -10,7 +10,7 @@ from aicf.backends.common.record import read_integer, read_part, read_text
 from aicf.backends.cpu.codegen.call import Call, require_workspace, strided
 from aicf.backends.cpu.codegen.ir_builder import Emitter
 from aicf.backends.cpu.families.gemm.epilogue import make_epilogue
-from aicf.backends.cpu.families.gemm.problem import GemmWork, read_gemm
+from aicf.backends.cpu.families.gemm.problem import GemmWorkload, read_gemm
 from aicf.backends.cpu.families.gemm.row_program import make_rows
 from aicf.backends.cpu.families.gemm.schedule import GemmSpec
 from aicf.backends.cpu.families.gemm.template import GemmPointers, RowProgram, emit_gemm
@@ -39,7 +39,7 @@ def emit(em: Emitter, launch: Launch, call: Call) -> None:
     emit_gemm(em, spec, GemmPointers(a, rights, workspace, call.tid, call.nthreads), epilogue, rows)
 
 
-def read_products(launch: Launch) -> GemmWork:
+def read_products(launch: Launch) -> GemmWorkload:
     """The products of a GEMM instruction, checked against its record."""
     transposed = (get_bool(launch.record, "transpose_a"), get_bool(launch.record, "transpose_b"))
     operands, results = ([strided(ref) for ref in refs] for refs in (launch.ins, launch.outs))

@@ -20,7 +20,7 @@ from aicf.backends.cpu.families.gemm.pack.kernel import PACKED_B, pack_record
 from aicf.backends.cpu.families.gemm.pack.schedule import packed_bytes
 from aicf.backends.cpu.families.gemm.problem import (
     KINDS,
-    GemmWork,
+    GemmWorkload,
     contiguous,
     gemm_reason,
     products_reason,
@@ -217,7 +217,7 @@ def _rows_us(nest: LoopNest, level: CpuLevel, threads: int, fixed: bool) -> floa
     return cost_us(nest, LoopSpec(vector_dim, row.lanes, row.unroll))
 
 
-def _products_apart(work: Workload, gemm: GemmWork) -> Iterator[Workload]:
+def _products_apart(work: Workload, gemm: GemmWorkload) -> Iterator[Workload]:
     """The products as instructions of their own; the sums of a joined one go through memory to the last."""
     a = work.operands[0]
     if gemm.rows is not None:
@@ -267,7 +267,7 @@ def ranked(
     return sorted(found, key=lambda entry: entry[0])
 
 
-def _layouts(work: Workload, gemm: GemmWork, spec: GemmSpec) -> Attribute:
+def _layouts(work: Workload, gemm: GemmWorkload, spec: GemmSpec) -> Attribute:
     problem = spec.problem
     entries: dict[str, Attribute] = {
         "bytes": integer(packed_bytes(spec.b_unit, problem.depth, problem.n, spec.nr)),

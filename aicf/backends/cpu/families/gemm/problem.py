@@ -81,7 +81,7 @@ def operand_roles(kind: str, operands: int, results: int, prologue: KernelOp | N
 
 
 @dataclass(frozen=True)
-class GemmWork:
+class GemmWorkload:
     """Products of one left operand with the row program before them and the epilogues after them.
 
     Args:
@@ -108,7 +108,7 @@ def read_gemm(
     code: KernelOp | None,
     prologue: KernelOp | None,
     packed: bool = False,
-) -> GemmWork:
+) -> GemmWorkload:
     """The work of an instruction of one of `KINDS`.
 
     Args:
@@ -136,7 +136,7 @@ def read_gemm(
     ends = list(accumulate(map(len, accesses)))
     starts = [0, *ends[:-1]]
     joined, makes_rows = found.accumulators > 1, rows is not None
-    return GemmWork(
+    return GemmWorkload(
         replace(problem, products=len(found.rights), joined=joined, makes_rows=makes_rows),
         collapsed,
         found,
@@ -268,7 +268,7 @@ def products_reason(work: Workload) -> str | None:
     return None if has_even_rows(gemm.rows) else "the rows do not follow each other evenly in memory"
 
 
-def read_work(work: Workload) -> GemmWork:
+def read_work(work: Workload) -> GemmWorkload:
     """The matrix products of a work."""
     operands = [strided(operand) for operand in work.operands]
     results = [strided(result) for result in work.results]

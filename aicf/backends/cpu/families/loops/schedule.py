@@ -111,7 +111,7 @@ class LoopSpec:
         if any(isinstance(op, ReduceOp) for op in ops):
             orders.append(f"{self.unroll * self.lanes} strided partial results, each {chain}, added pairwise")
         if scans_of(ops):
-            orders.append(f"prefixes of {self.lanes} lanes, each behind what came before")
+            orders.append(f"prefixes of {self.lanes} lanes, each added to the preceding prefix")
         return "; ".join(orders) or "none"
 
 

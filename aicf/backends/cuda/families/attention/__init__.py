@@ -1,1 +1,1 @@
-"""Attention, on tensor cores from Ampere on and without them."""
+"""Attention: on tensor cores from Ampere on, on Hopper, without tensor cores, and of one new token."""

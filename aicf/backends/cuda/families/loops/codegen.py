@@ -9,7 +9,7 @@ from typing import Any
 from aicf.backends.base import BufferRef, Launch
 from aicf.backends.common.loop_nest import LoopNest, nest_of
 from aicf.backends.common.record import Record
-from aicf.backends.cuda.codegen.combine import told_bytes
+from aicf.backends.cuda.codegen.combine import exchanged_bytes
 from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in
 from aicf.backends.cuda.compiler.specializer import constants_of, stage
@@ -169,7 +169,7 @@ def _sweep(made: _Maker) -> list[KernelLaunch]:
     constants = {
         **_phase_constants(code),
         "COLUMNS": columns,
-        "TOLD_BYTES": tuple(told_bytes(spec, code.reductions(k)) for k in phases),
+        "EXCHANGED_BYTES": tuple(exchanged_bytes(spec, code.reductions(k)) for k in phases),
         "SPAN": spec.span(nest),
         "POINT_VECTOR": point_vector,
         "REDUCE_VECTOR": reduce_vector,

@@ -152,9 +152,9 @@ class ScanCode(PhaseCode):
 
     # From tile to tile
 
-    def _told(self, i: int) -> str:
-        """Address of what a step of scan `i` has told: a flag in the upper half of a word, the value in the lower."""
-        words = self.spec.told_words(self.nest)
+    def _status_address(self, i: int) -> str:
+        """Address of the status word of a step of scan `i`: a flag in its upper half, the value in its lower half."""
+        words = self.spec.exchanged_words(self.nest)
         return f"w + (u64({i * words}) + u64(step) * u64({self.nest.parallel_size}) + u64(point)) * u64(8)"
 
     def tell(self) -> Snippet:
@@ -164,18 +164,18 @@ class ScanCode(PhaseCode):
             value = (
                 f"values[{i}]" if partial_dtype(op) == "i32" else f"cuda.libdevice.float_as_int(values[{i}])"
             )
-            lines.append(f"publish_u64({self._told(i)}, u64({1 << 32}) | u64(u32({value})))")
+            lines.append(f"publish_u64({self._status_address(i)}, u64({1 << 32}) | u64(u32({value})))")
         return Snippet(("point", "step", "values"), tuple(lines))
 
     def ask(self) -> Snippet:
-        """Parameters point, step; waits until it has told, the result is what."""
+        """Parameters point, step; waits until it has published, the result is what."""
         lines: list[str] = []
         names: list[str] = []
         for i, op in enumerate(self.scans):
             lines += [
-                f"q{i} = poll_u64({self._told(i)})",
+                f"q{i} = poll_u64({self._status_address(i)})",
                 f"while q{i} < u64({1 << 32}):",
-                f"    q{i} = poll_u64({self._told(i)})",
+                f"    q{i} = poll_u64({self._status_address(i)})",
             ]
             bits = f"i32(u32(q{i}))"
             names.append(bits if partial_dtype(op) == "i32" else f"cuda.libdevice.int_as_float({bits})")

@@ -137,8 +137,8 @@ class GeneratedSpec:
         step = self.lanes * (self.vector if self.by_rows else 1)
         return -(-nest.reduce_size // (self.splits * self.cluster * step)) * step
 
-    def told_words(self, nest: LoopNest) -> int:
-        """Words by which the blocks of one scan of a chain tell each other: one a tile, and one a group of tiles."""
+    def exchanged_words(self, nest: LoopNest) -> int:
+        """Words that the blocks of one scan of a chain exchange: one a tile, and one a group of tiles."""
         return nest.parallel_size * (self.splits + -(-self.splits // self.threads))
 
     def blocks(self, nest: LoopNest) -> int:
@@ -175,7 +175,7 @@ class GeneratedSpec:
     def grids(self, nest: LoopNest) -> list[tuple[int, int, int]]:
         """Of each launch."""
         if self.strategy == "scan_chain":
-            clears = -(-self.told_words(nest) * len(scan_ops(nest)) // self.threads)
+            clears = -(-self.exchanged_words(nest) * len(scan_ops(nest)) // self.threads)
             return [(clears, 1, 1), (self.blocks(nest), self.splits, 1)]
         return [(self.blocks(nest), splits * self.cluster, 1) for _, splits in self.launches(nest)]
 
@@ -197,10 +197,12 @@ class GeneratedSpec:
         return f"{own}, {across}{parts}"
 
     def _scan_order(self) -> str:
-        parts = f"; behind the totals of {self.splits} parts before, in order" if self.splits > 1 else ""
+        parts = (
+            f"; after the totals of the {self.splits} preceding parts, in order" if self.splits > 1 else ""
+        )
         if self.strategy == "scan_chain":
             parts = (
-                f"; behind the tiles before it of {self.threads}, by butterflies, and those groups in order"
+                f"; after the preceding tiles of {self.threads}, by butterflies, and those groups in order"
             )
         if self.strategy == "scan_columns":
             return f"each point in the order of the scan{parts}"
@@ -231,7 +233,7 @@ def partial_bytes(nest: LoopNest, spec: GeneratedSpec) -> int:
     if spec.splits == 1:
         return 0
     if spec.strategy == "scan_chain":
-        return 8 * spec.told_words(nest) * len(scan_ops(nest))
+        return 8 * spec.exchanged_words(nest) * len(scan_ops(nest))
     ops = (*reduce_ops(nest), *scan_ops(nest))
     return sum(spec.splits * nest.parallel_size * partial_size(op) for op in ops)
 

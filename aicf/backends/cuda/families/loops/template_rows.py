@@ -98,7 +98,7 @@ def sweep(operands: object):
         if thread == 0:  # it may hear the first already: a barrier waits for this arrival too
             for k in unrolled(PHASES):
                 if REDUCTIONS[k]:
-                    barrier_expect(u32(heard + 8 * k), u32(TOLD_BYTES[k]))
+                    barrier_expect(u32(heard + 8 * k), u32(EXCHANGED_BYTES[k]))
     known = registers(KNOWN, 0)
     known[0:KNOWN_INPUTS] = splice(LOAD_POINT, point, index(0))
     for k in unrolled(FIRST):

@@ -208,7 +208,7 @@ def columns(operands: object):
 
 
 def clear(operands: object):
-    """Takes back what blocks told each other in an earlier launch: WORDS words of the workspace."""
+    """Clears what blocks published in an earlier launch: WORDS words of the workspace."""
     at = index(index(cuda.blockIdx.x) * THREADS + index(cuda.threadIdx.x))
     if PROGRAMMATIC:
         launch_dependents()

@@ -79,7 +79,7 @@ class _PartCode(PhaseCode):
         """No parameters; the result is shared memory for what one warp computes."""
         lines = [
             f"s{i} = cuda.shared.array(1, {'i32' if dtype == 'bool' else dtype})"
-            for i, dtype in enumerate(self._told())
+            for i, dtype in enumerate(self._broadcast_dtypes())
         ]
         return Snippet((), tuple(lines), packed([f"s{i}" for i in range(len(lines))]))
 
@@ -87,7 +87,7 @@ class _PartCode(PhaseCode):
         """Parameters board, values."""
         lines = [
             f"board[{i}][0] = {f'cuda.selp(values[{i}], i32(1), i32(0))' if dtype == 'bool' else f'values[{i}]'}"
-            for i, dtype in enumerate(self._told())
+            for i, dtype in enumerate(self._broadcast_dtypes())
         ]
         return Snippet(("board", "values"), tuple(lines or ["pass"]))
 
@@ -95,11 +95,11 @@ class _PartCode(PhaseCode):
         """Parameter board; the result is what is there."""
         names = [
             f"(board[{i}][0] != i32(0))" if dtype == "bool" else f"board[{i}][0]"
-            for i, dtype in enumerate(self._told())
+            for i, dtype in enumerate(self._broadcast_dtypes())
         ]
         return Snippet(("board",), (), packed(names))
 
-    def _told(self) -> list[str]:
+    def _broadcast_dtypes(self) -> list[str]:
         return [REGISTERS[dtype_of(value)] for value in self.boundary(0)]
 
 

@@ -17,7 +17,7 @@ def update(operands: object):
 
     A *variant* is a program with a width of vectors: parts are sorted by variant, FROM and UNTIL are the parts of each.
     What is computed of numbers alone (BEFORE) is computed by one thread while the elements are on their way to all, and
-    told to the others; where nothing is (ONE false), each thread reads the numbers.
+    broadcast to the others; where nothing is (ONE false), each thread reads the numbers.
 
     New values of numbers (NUMBERS) may lie where every block reads the old ones. A block takes a ticket after the
     barrier: what was computed of the old ones went through shared memory, so they have arrived. The block with the last
@@ -55,9 +55,9 @@ def update(operands: object):
                 if thread == 0:
                     known = registers(KNOWN[k], 0)
                     known[0 : KNOWN_INPUTS[k]] = splice(LOAD_POINT[k], 0, 0)
-                    told = registers(BEFORES[k], 0)
-                    told[0 : BEFORES[k]] = splice(BEFORE[k], known[0 : KNOWN[k]])
-                    splice(PUT[k], board[0 : BEFORES[k]], told[0 : BEFORES[k]])
+                    computed = registers(BEFORES[k], 0)
+                    computed[0 : BEFORES[k]] = splice(BEFORE[k], known[0 : KNOWN[k]])
+                    splice(PUT[k], board[0 : BEFORES[k]], computed[0 : BEFORES[k]])
                 cuda.syncthreads()
                 if NUMBERS and thread == 0:
                     ticket = u32(take_ticket(table + u64(TICKET_AT), u32(BLOCKS - 1)))

@@ -19,7 +19,7 @@ from aicf.backends.cuda.families.attention.problem import (
     problem_of_launch,
     read_scale,
 )
-from aicf.backends.cuda.families.attention.template_parts import offset
+from aicf.backends.cuda.families.attention.template import offset
 from aicf.backends.cuda.families.attention.wgmma import template
 from aicf.backends.cuda.families.attention.wgmma.kernel import (
     LINE_BYTES,

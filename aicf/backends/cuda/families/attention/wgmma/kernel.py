@@ -20,7 +20,7 @@ from aicf.backends.cuda.families.attention.problem import (
     problem_of,
     read_scale,
 )
-from aicf.backends.cuda.families.attention.tensor_kernel import TensorAttention
+from aicf.backends.cuda.families.attention.tensor.kernel import TensorAttention
 from aicf.backends.cuda.families.records import STAGES, Shape
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch, arch_named
 from aicf.dialects.emit_types import TargetAttr

@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import cast
 
 from aicf.backends.base import Launch
 from aicf.backends.cuda.compiler.launches import LibraryCall, address_of
+from aicf.backends.cuda.families.gemm.cublaslt.call import FUNCTION, call_values
 from aicf.dialects.json_values import json_value
-
-FUNCTION = "cublasLt.matmul"
-_COPIED = (
-    "dtype",
-    "compute_type",
-    "scale_type",
-    "reduction",
-    "alpha",
-    "beta",
-    "bias_type",
-    "transpose",
-    "matrices",
-    "batch",
-    "epilogue",
-    "alignment",
-    "algorithm",
-    "workspace_bytes",
-)
-"""Entries of the record that are the call."""
 
 
 def emit(launch: Launch) -> Sequence[LibraryCall]:
@@ -39,8 +21,3 @@ def emit(launch: Launch) -> Sequence[LibraryCall]:
         addresses["workspace"] = address_of(launch.ws[0])
     call = call_values(record, list(addresses))
     return [LibraryCall(FUNCTION, str(record["library"]), call, tuple(addresses.values()))]
-
-
-def call_values(record: Mapping[str, object], operands: Sequence[str]) -> dict[str, object]:
-    """The call of a record, whose addresses are those of `operands`."""
-    return {**{name: record[name] for name in _COPIED}, "operands": list(operands)}

@@ -1,7 +1,7 @@
-"""The algorithm that cublasLt itself would take for a call: asked of the library on the GPU of this machine.
+"""The algorithm that cublasLt itself would take for a call: queried from the library on the GPU of this machine.
 
 Its heuristic needs the GPU and nothing of the operands. The answer becomes part of the record, so the program is as
-complete as one whose algorithm was measured. Nothing is asked for a target that is not this machine.
+complete as one whose algorithm was measured. Nothing is queried for a target that is not this machine.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cache
 from xdsl.dialects.builtin import DictionaryAttr, StringAttr
 
 from aicf.backends.common.record import Record
-from aicf.backends.cuda.families.gemm.cublaslt.codegen import FUNCTION, call_values
+from aicf.backends.cuda.families.gemm.cublaslt.call import FUNCTION, call_values
 from aicf.backends.cuda.runtime import library
 from aicf.backends.cuda.runtime.device import CudaDevice
 from aicf.backends.cuda.runtime.device_program import LibraryNode
@@ -63,7 +63,7 @@ def _listed(target: TargetAttr) -> Mapping[str, str]:
 
 @cache
 def first_offered(call: str) -> tuple[str, int]:
-    """The first algorithm for a call, in hexadecimal digits, and its workspace. Calls that are alike are asked once."""
+    """The first algorithm for a call, in hexadecimal digits, and its workspace. Equal calls are queried once."""
     node = LibraryNode("a product", FUNCTION, "", json.loads(call), ())
     found = library.offered(CudaDevice(), node, 1)
     if not found:

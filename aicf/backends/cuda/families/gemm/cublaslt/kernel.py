@@ -267,7 +267,7 @@ class CublasLtKernel(CudaKernel[Algorithm | None]):
     def schedule(self, work: Workload, target: TargetAttr) -> None:
         """See `Kernel`: only the device knows the values of `device_fields`."""
 
-    def ask_device(self, work: Workload, target: TargetAttr) -> Record:
+    def propose_on_device(self, work: Workload, target: TargetAttr) -> Record:
         """See `Kernel`: the first algorithm that the library's heuristic offers on this machine."""
         from aicf.backends.cuda.families.gemm.cublaslt.heuristic import proposal
 

@@ -296,7 +296,7 @@ class _Writer:
                 self.lines += rounded
 
     def _exchange(self, totals: Sequence[_Total]) -> None:
-        """Each of the four threads of a row tells every fourth block; then all add up what they were told."""
+        """Each of the four threads of a row sends to every fourth block; then all add up what they received."""
         blocks = self.spec.cluster_n
         if not self.met and self.spec.sharers == 1:
             self.lines.append("cluster_wait()")
@@ -321,9 +321,9 @@ class _Writer:
         for block in range(blocks):
             if block % 2 == 0:
                 self.lines.append(
-                    f"told = load_shared_f32x4(u32({self._total_address(total)} + u32({block * 8})))"
+                    f"received = load_shared_f32x4(u32({self._total_address(total)} + u32({block * 8})))"
                 )
-            first, second = (f"told[{2 * (block % 2) + half}]" for half in range(2))
+            first, second = (f"received[{2 * (block % 2) + half}]" for half in range(2))
             if block == 0:
                 self.lines += [f"{upper} = {first}", f"{lower} = {second}"]
             else:

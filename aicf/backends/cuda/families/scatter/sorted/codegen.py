@@ -74,7 +74,7 @@ def _spec(launch: Launch) -> SortSpec:
 # Entries
 
 _FIRST_ADDRESS = Snippet(("row",), (), "w + u64(i64(row) * 4)")
-"""Parameter row: where it is told at which entry its list begins."""
+"""Parameter row: address of the number of the entry that its list begins at."""
 
 
 def _named_entry(indices: BufferRef, rows: int) -> Snippet:
@@ -84,9 +84,9 @@ def _named_entry(indices: BufferRef, rows: int) -> Snippet:
         *row.body,
         f"inside = {row.result} >= i64(0)",
         f"key = cuda.selp(inside, i64({row.result}), i64(number % {rows}))",
-        "told = cuda.selp(inside, i32(number), i32(-1 - number))",
+        "signed = cuda.selp(inside, i32(number), i32(-1 - number))",
     )
-    return Snippet(row.params, lines, f"u64(u64(u64(key) << u64({_ROW_BITS})) | u64(u32(told)))")
+    return Snippet(row.params, lines, f"u64(u64(u64(key) << u64({_ROW_BITS})) | u64(u32(signed)))")
 
 
 def _entry(start: int) -> Snippet:

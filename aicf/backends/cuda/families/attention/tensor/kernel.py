@@ -1,4 +1,4 @@
-"""The descriptor of attention on tensor cores: what `cuda.attention` and `cuda.attention_wgmma` have in common.
+"""Descriptors of attention on tensor cores: `cuda.attention`, and what `cuda.attention_wgmma` has in common with it.
 
 A kernel adds its decisions (a spec), which of them are legal, what they cost, and their entries in the record.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from math import ceil
 from typing import TypeVar
 
 from xdsl.ir import Attribute
@@ -17,9 +18,18 @@ from aicf.backends.cuda.families.attention.problem import (
     KIND,
     AttentionProblem,
     common_reason,
+    common_record,
     problem_of,
 )
-from aicf.backends.cuda.families.records import CudaKernel
+from aicf.backends.cuda.families.attention.tensor.schedule import (
+    CODEC,
+    AttentionSpec,
+    predicted_us,
+    ranked_specs,
+    shared_layout,
+    spec_reason,
+)
+from aicf.backends.cuda.families.records import CudaKernel, Shape
 from aicf.backends.cuda.target import GpuArch, arch_named
 from aicf.dialects.emit_types import TargetAttr
 
@@ -80,3 +90,44 @@ class TensorAttention(CudaKernel[Spec]):
 
     def _ranked(self, work: Workload, target: TargetAttr) -> Sequence[Spec]:
         return self.ranked(problem_of(work), arch_named(target.arch.data), work.batch_invariant)
+
+
+class AttentionKernel(TensorAttention[AttentionSpec]):
+    """Attention on tensor cores (mma.sync or wgmma) for f16 and bf16, see `template.py`."""
+
+    id = "cuda.attention"
+    library = "flash_v2"
+    version = 2
+    simplicity = 2
+    codec = CODEC
+    ranked = staticmethod(ranked_specs)
+    us = staticmethod(predicted_us)
+    reason = staticmethod(spec_reason)
+
+    def operands_reason(self, work: Workload, problem: AttentionProblem) -> str | None:
+        for name, size in (("a query", problem.d), ("a value", problem.dv)):
+            if size % 16 != 0 or size > 128:
+                return f"{name} has {size} elements: tensor cores take 16, 32, ... 128 here"
+        matrices = (
+            ("queries", problem.q, problem.m),
+            ("keys", problem.k, problem.n),
+            ("values", problem.v, problem.n),
+        )
+        for name, rows, count in matrices:
+            if not rows.moves_in_eights(count, problem.batch):
+                return f"rows of the {name} are not neighbours that start at multiples of 16 bytes: copy them first"
+        return None
+
+    def fixed_order(self, work: Workload, target: TargetAttr) -> str:
+        return f"on tensor cores, keys in tiles of {self.schedule(work, target).block_n}, in order"
+
+    def record_of(self, work: Workload, target: TargetAttr, schedule: AttentionSpec) -> dict[str, Attribute]:
+        spec = schedule
+        problem = problem_of(work)
+        order = "keys in tiles, in order" + ("; then the warps, in order" if spec.warps_n > 1 else "")
+        blocks = ceil(problem.m / spec.block_m) * problem.count
+        shape = Shape((blocks, 1, 1), (spec.threads, 1, 1), (1, 1, 1), shared_layout(problem, spec).total)
+        return common_record(work, arch_named(target.arch.data), shape, order) | CODEC.entries(spec)
+
+
+KERNELS = (AttentionKernel(),)

@@ -4,8 +4,8 @@
 """Attention in plain f32 arithmetic, with an online softmax. Templates for the specializer.
 
 A warp has ROWS queries; its lanes are the keys of a tile for the scores, then columns of the result for the weighted
-sum of the values. The names in capitals are constants: `codegen.py` gives every one, and `template.py` says what
-those of the problem look like.
+sum of the values. The names in capitals are constants: `codegen.py` gives every one, and the template of `tensor` says
+what those of the problem look like.
 """
 
 from __future__ import annotations

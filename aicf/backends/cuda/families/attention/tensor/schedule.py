@@ -1,5 +1,5 @@
-"""Descriptors of `cuda.attention` and `cuda.attention_simt`: what they can run, what it would cost, and the record of
-their decisions.
+"""The decisions of `cuda.attention`: its tiles, where everything lies in shared memory, and what that is predicted to
+take.
 
 Tile sizes are plain data, shared with `codegen.py`, which makes the launches. No code generator is imported here.
 """
@@ -12,26 +12,9 @@ from functools import lru_cache
 from math import ceil
 from typing import Annotated
 
-from xdsl.ir import Attribute
-
-from aicf.backends.common.kernel import UndecidedKernel
 from aicf.backends.common.record import Entry, OneOf, RecordCodec, Whole, powers_of_two
-from aicf.backends.common.workload import Workload
-from aicf.backends.cuda.families.attention.problem import (
-    KIND,
-    MASK_TYPES,
-    AttentionProblem,
-    common_reason,
-    common_record,
-    mask_clocks,
-    problem_of,
-)
-from aicf.backends.cuda.families.attention.tensor_kernel import TensorAttention
-from aicf.backends.cuda.families.records import CudaKernel, Shape
-from aicf.backends.cuda.target import GpuArch, arch_named
-from aicf.dialects.emit_types import TargetAttr
-
-# The method on tensor cores
+from aicf.backends.cuda.families.attention.problem import AttentionProblem, mask_clocks
+from aicf.backends.cuda.target import GpuArch
 
 
 @dataclass(frozen=True)
@@ -249,115 +232,5 @@ def ranked_specs(problem: AttentionProblem, arch: GpuArch, fixed: bool = False) 
     )
 
 
-# The method on scalar units
-
-SIMT_WARPS, SIMT_ROWS = 4, 4
-"""Warps of a block and queries of a warp of `cuda.attention_simt`; its lanes share the keys of a tile."""
-
-
-def simt_shared_bytes(problem: AttentionProblem) -> int:
-    """Shared memory of a block of `cuda.attention_simt`: f32 queries, 32 keys (padded by one element) and
-    values (padded to whole warps)."""
-    values = 32 * 32 * simt_columns(problem)
-    return 4 * (SIMT_WARPS * SIMT_ROWS * problem.d + 32 * (problem.d + 1) + values)
-
-
-def simt_columns(problem: AttentionProblem) -> int:
-    """Columns of the result that a lane of `cuda.attention_simt` computes."""
-    return -(-problem.dv // 32)
-
-
-# Records
-
-_CODEC = RecordCodec(AttentionSpec)
-read_spec = _CODEC.read
-
-
-# Descriptors
-
-
-class AttentionKernel(TensorAttention[AttentionSpec]):
-    """Attention on tensor cores (mma.sync or wgmma) for f16 and bf16, see `template.py`."""
-
-    id = "cuda.attention"
-    library = "flash_v2"
-    version = 2
-    simplicity = 2
-    codec = _CODEC
-    ranked = staticmethod(ranked_specs)
-    us = staticmethod(predicted_us)
-    reason = staticmethod(spec_reason)
-
-    def operands_reason(self, work: Workload, problem: AttentionProblem) -> str | None:
-        for name, size in (("a query", problem.d), ("a value", problem.dv)):
-            if size % 16 != 0 or size > 128:
-                return f"{name} has {size} elements: tensor cores take 16, 32, ... 128 here"
-        matrices = (
-            ("queries", problem.q, problem.m),
-            ("keys", problem.k, problem.n),
-            ("values", problem.v, problem.n),
-        )
-        for name, rows, count in matrices:
-            if not rows.moves_in_eights(count, problem.batch):
-                return f"rows of the {name} are not neighbours that start at multiples of 16 bytes: copy them first"
-        return None
-
-    def fixed_order(self, work: Workload, target: TargetAttr) -> str:
-        return f"on tensor cores, keys in tiles of {self.schedule(work, target).block_n}, in order"
-
-    def record_of(self, work: Workload, target: TargetAttr, schedule: AttentionSpec) -> dict[str, Attribute]:
-        spec = schedule
-        problem = problem_of(work)
-        order = "keys in tiles, in order" + ("; then the warps, in order" if spec.warps_n > 1 else "")
-        blocks = ceil(problem.m / spec.block_m) * problem.count
-        shape = Shape((blocks, 1, 1), (spec.threads, 1, 1), (1, 1, 1), shared_layout(problem, spec).total)
-        return common_record(work, arch_named(target.arch.data), shape, order) | _CODEC.entries(spec)
-
-
-class SimtAttentionKernel(UndecidedKernel, CudaKernel[None]):
-    """Attention in f32 arithmetic (IEEE) for any strides, see `template_simt.py`."""
-
-    id = "cuda.attention_simt"
-    library = "simt"
-    version = 2
-    kinds = frozenset({KIND})
-    simplicity = 1
-
-    def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        problem = problem_of(work)
-        if (reason := common_reason(work, problem)) is not None:
-            return reason
-        if problem.dtype not in MASK_TYPES:
-            return (
-                f"attention in {problem.dtype} has no code on cuda, only in {', '.join(MASK_TYPES)}: cast it"
-            )
-        if problem.dv > 256:
-            return f"a value has {problem.dv} elements, more than the 256 that fit in registers"
-        shared, room = simt_shared_bytes(problem), arch_named(target.arch.data).shared_bytes
-        if shared > room:
-            return f"queries of {problem.d} elements need {shared} bytes of shared memory, {room} are there"
-        return None
-
-    def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        """See `Kernel`: products at a quarter of the f32 peak, from shared memory."""
-        problem, arch = problem_of(work), arch_named(target.arch.data)
-        blocks = -(-problem.m // (SIMT_WARPS * SIMT_ROWS)) * problem.count
-        rounds = -(-blocks // (arch.multiprocessors * 4))
-        seen = problem.tiles_seen(SIMT_WARPS * SIMT_ROWS, 32)
-        work_of_block = 2 * SIMT_WARPS * SIMT_ROWS * 32 * sum(seen) / len(seen) * (problem.d + problem.dv)
-        rate = arch.f32_tflops * 1e6 / 4 / (arch.multiprocessors * 4)
-        return 3.0 + rounds * work_of_block / rate
-
-    def record_of(self, work: Workload, target: TargetAttr, schedule: None) -> dict[str, Attribute]:
-        problem = problem_of(work)
-        blocks = ceil(problem.m / (SIMT_WARPS * SIMT_ROWS)) * problem.count
-        shape = Shape((blocks, 1, 1), (32 * SIMT_WARPS, 1, 1), (1, 1, 1), simt_shared_bytes(problem))
-        order = self.fixed_order(work, target)
-        return common_record(work, arch_named(target.arch.data), shape, order)
-
-    def fixed_order(self, work: Workload, target: TargetAttr) -> str:
-        """See `Kernel`: there is one order."""
-        return "keys in tiles of 32, in order; sums over the keys of a tile by halving"
-
-
-KERNELS = (AttentionKernel(), SimtAttentionKernel())
+CODEC = RecordCodec(AttentionSpec)
+read_spec = CODEC.read

@@ -1,0 +1,1 @@
+"""Attention on tensor cores from Ampere on: mma.sync, or wgmma straight from shared memory."""
