@@ -11,7 +11,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.utils._pytree import tree_leaves
 
 from aicf.frontends.torch.element_types import name_of
-from aicf.frontends.torch.nodes import is_supported
+from aicf.frontends.torch.nodes import is_getitem, is_supported
 
 Run: TypeAlias = Callable[[list[Any]], Sequence[Any]]
 """A graph: takes its arguments out of a list, and gives its results."""
@@ -37,7 +37,7 @@ class _Compiled(OperatorSupportBase):
         """See `OperatorSupportBase`."""
         if node.op != "call_function" or str(node.target) == "aten.copy_.default":
             return False
-        if getattr(node.target, "__name__", "") == "getitem":
+        if is_getitem(node):
             source = node.args[0]
             return isinstance(source, torch.fx.Node) and is_compiled(source)  # an item stays where its op is
         return is_compiled(node)

@@ -14,6 +14,7 @@ from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 from aicf.errors import AicfError, InvalidIR, UnsupportedOp
 from aicf.frontends.torch import Computed, Roles, lower_graph
 from aicf.frontends.torch.decompositions import of_autograd
+from aicf.frontends.torch.nodes import is_getitem
 from aicf.frontends.torch.program import Port
 from aicf.pytorch.forward_part import OWN, tensors_of, with_tied
 from aicf.pytorch.step_program import LOSS, TANGENT, Model
@@ -143,8 +144,7 @@ def _backward(graph: Any, results: Sequence[Any], wanted: Sequence[Any]) -> froz
     backward: set[str] = set()
     for node in graph.nodes:
         # An item of several results is where they are.
-        is_item = getattr(node.target, "__name__", "") == "getitem"
-        owner = node.args[0] if is_item else node
+        owner = node.args[0] if is_getitem(node) else node
         if node.op == "call_function" and owner not in forward:
             backward.add(node.name)
     return frozenset(backward)

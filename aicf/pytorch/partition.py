@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import getitem
 from typing import Any
 
 import torch
@@ -23,8 +22,8 @@ from torch.utils.checkpoint import CheckpointPolicy
 from aicf.dialects.emit import DecisionOp
 from aicf.errors import UnsupportedOp
 from aicf.frontends.torch import lower_graph
-from aicf.frontends.torch.layouts import VIEWS
-from aicf.frontends.torch.nodes import base_op, is_exact_attention, is_tensor, items
+from aicf.frontends.torch.layouts import is_view
+from aicf.frontends.torch.nodes import base_op, is_exact_attention, is_getitem, is_tensor, items
 from aicf.passes.training.save_choice import Pin
 from aicf.pytorch.compiling import device_of, options_for
 from aicf.pytorch.options import TorchOptions
@@ -107,7 +106,7 @@ def _forward_nodes(joint: GraphModule, count: int) -> dict[str, Node]:
     return {
         node.name: node
         for node in joint.graph.nodes
-        if node in found or (node.target is getitem and node.args[0] in found)
+        if node in found or (is_getitem(node) and node.args[0] in found)
     }
 
 
@@ -165,7 +164,7 @@ def _mark(forward: Mapping[str, Node], kept: Mapping[str, bool]) -> None:
 
 def _base(node: Node, forward: Collection[str]) -> Node:
     """The node whose memory a view is in."""
-    while base_op(node) in VIEWS and (source := node.all_input_nodes[0]).name in forward:
+    while is_view(node) and (source := node.all_input_nodes[0]).name in forward:
         node = source
     return node
 
@@ -179,7 +178,7 @@ def _computing(node: Node, held: Collection[Node]) -> Iterator[Node]:
             continue
         seen.add(node)
         stack.extend(node.all_input_nodes)
-        if base_op(node) not in VIEWS:
+        if not is_view(node):
             yield node
 
 

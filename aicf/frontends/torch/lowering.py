@@ -19,13 +19,14 @@ from aicf.errors import AicfError, InvalidIR, UnsupportedOp
 from aicf.frontends.builder import Graph, Value
 from aicf.frontends.builder.core import last_op, ops_since, saved, write_from
 from aicf.frontends.torch.element_types import name_of
-from aicf.frontends.torch.layouts import VIEWS, lies_as, memory_order, root_of, viewed
+from aicf.frontends.torch.layouts import is_view, lies_as, memory_order, root_of, viewed
 from aicf.frontends.torch.locations import line_of, module_path, text_of
 from aicf.frontends.torch.nodes import (
     NO_OPS,
-    base_op,
     check_ops,
     gives_tensors,
+    is_getitem,
+    is_node,
     is_op,
     is_random_state,
     is_tensor,
@@ -148,7 +149,7 @@ class _Walk:
             target = node.args[0]
             if target in self._index:
                 self._updated[self._index[target]] = node.args[1]
-            elif base_op(target) in VIEWS or len(target.users) > 1:
+            elif is_view(target) or len(target.users) > 1:
                 raise unsupported(
                     node,
                     "a write into a tensor that is no argument and that others read",
@@ -280,7 +281,7 @@ class _Walk:
 
     def _plain(self, node: Any) -> Known:
         """A Python function: an item of several results, or arithmetic on sizes."""
-        if getattr(node.target, "__name__", "") == "getitem":
+        if is_getitem(node):
             return cast("Sequence[Known]", self._values[node.args[0]])[node.args[1]]
         fake = node.meta.get("val")
         if fake is not None and not is_tensor(fake):
@@ -377,7 +378,7 @@ class _Walk:
         return positional, named
 
     def _argument_value(self, value: Any, is_backward: bool) -> Any:
-        if type(value).__name__ == "Node":
+        if is_node(value):
             known = self._values[value]
             if is_backward and value.name not in self._roles.backward and isinstance(known, Value):
                 return self._saved(known)
@@ -455,7 +456,7 @@ class _Walk:
             if index in self._roles.hidden:
                 outputs.append(NoTensor(None))
                 continue
-            if type(result).__name__ != "Node":
+            if not is_node(result):
                 outputs.append(NoTensor(number_of(result, self._bindings)))
                 continue
             if result not in written or self._roles.is_alone:  # which has each result under its own name
@@ -491,7 +492,7 @@ class _Walk:
 
     def _find_shared(self, results: Sequence[Any]) -> None:
         """Finds tensors that several results are views of: these share memory, as in eager mode."""
-        nodes = {node: root_of(node) for node in results if type(node).__name__ == "Node"}
+        nodes = {node: root_of(node) for node in results if is_node(node)}
         counts = Counter(root for node, root in nodes.items() if isinstance(self._values.get(node), Value))
         shared = [root for root, count in counts.items() if count > 1 and root not in self._index]
         self._shared: dict[Any, Port | None] = dict.fromkeys(shared)

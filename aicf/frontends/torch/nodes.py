@@ -68,7 +68,7 @@ def is_random_state(node: Any) -> bool:
     """
     if node.op == "placeholder":
         return bool(node.users) and all(map(_is_attention, node.users))
-    source = node.args[0] if getattr(node.target, "__name__", "") == "getitem" else node
+    source = node.args[0] if is_getitem(node) else node
     return _is_attention(source)
 
 
@@ -122,6 +122,16 @@ def gives_tensors(node: Any) -> bool:
     return any(map(is_tensor, items(fake)))
 
 
+def is_node(value: Any) -> bool:
+    """Whether a value is a node of a `torch.fx.Graph`."""
+    return type(value).__name__ == "Node"
+
+
+def is_getitem(node: Any) -> bool:
+    """Whether a node takes one of the results of another node."""
+    return getattr(node.target, "__name__", "") == "getitem"
+
+
 def is_op(node: Any) -> bool:
     """Whether a node calls an op of PyTorch, which has a schema."""
     return hasattr(node.target, "_schema")
@@ -144,7 +154,7 @@ def short_name(node: Any) -> str:
 
 def used_results(node: Any) -> frozenset[int]:
     """The results of a node that something reads."""
-    return frozenset(user.args[1] for user in node.users if getattr(user.target, "__name__", "") == "getitem")
+    return frozenset(user.args[1] for user in node.users if is_getitem(user))
 
 
 def base_op(node: Any) -> str:
