@@ -48,7 +48,7 @@ def check_custom_gradients(
         what, line = watch.found
         raise NoRule(f"{what}, which is not traced; {WAY_OUT}", location=line)
     leaves = {id(fakes[name]) for name in trained}
-    for node in _on_the_way(getattr(loss, "grad_fn", None), leaves):
+    for node in _autograd_nodes_between(getattr(loss, "grad_fn", None), leaves):
         if isinstance(node, BackwardCFunction):
             name = type(node).__name__.removesuffix("Backward")
             trace = "".join(cast(Any, node).metadata.get("traceback_", ()))
@@ -86,7 +86,7 @@ def _caller() -> str:
     return text_of(line_of({"stack_trace": "".join(lines)})) or "a module"
 
 
-def _on_the_way(loss: Any, leaves: Set[int]) -> list[Any]:
+def _autograd_nodes_between(loss: Any, leaves: Set[int]) -> list[Any]:
     """The nodes of autograd between the loss and a leaf, those next to the loss first."""
     order: list[Any] = []
     reaches: dict[Any, bool] = {}

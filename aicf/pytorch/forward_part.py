@@ -19,7 +19,7 @@ from aicf.frontends.exported_program import ExportedProgram
 from aicf.frontends.torch import lower_graph
 from aicf.frontends.torch.decompositions import of_export
 from aicf.frontends.torch.exported import roles_of
-from aicf.frontends.torch.gradients import foreign_gradient, reached
+from aicf.frontends.torch.gradients import find_other_gradient, placeholders_with_gradient
 from aicf.frontends.torch.locations import line_of, text_of
 from aicf.passes.training.differentiate import NoRule
 from aicf.pytorch.custom_gradients import WAY_OUT, check_custom_gradients
@@ -50,8 +50,8 @@ def forward_part(
     functional: Any = _exported(module, batch, named)
     roles = roles_of(functional, OWN)
     shown = len(functional.graph_signature.output_specs) - 1
-    places = {index for index, each in roles.names.items() if index in roles.params and each in trained}
-    if (found := foreign_gradient(functional.graph, places, shown)) is not None:
+    indices = {index for index, each in roles.names.items() if index in roles.params and each in trained}
+    if (found := find_other_gradient(functional.graph, indices, shown)) is not None:
         node, what = found
         raise NoRule(f"{what}; {WAY_OUT}", location=text_of(line_of(node.meta)))
     roles = replace(roles, results={shown: LOSS}, is_alone=False, is_differentiated=True)
@@ -68,7 +68,7 @@ def forward_part(
         for index, spec in enumerate(functional.graph_signature.input_specs)
         if spec.kind.name == "USER_INPUT"
     ]
-    passed = {roles.names[index] for index in reached(functional.graph, places, shown)}
+    passed = {roles.names[index] for index in placeholders_with_gradient(functional.graph, indices, shown)}
     return Model(lowered, tensors | constants, {index: number for number, index in enumerate(inputs)}, passed)
 
 

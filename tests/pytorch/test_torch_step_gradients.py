@@ -181,22 +181,25 @@ BY_PYTORCH: dict[str, tuple[Forward, str]] = {
     "data": (lambda _, y: y * y.data, "the .data of a tensor, which is not traced"),
     "round": (_rounded, "the loss depends on 'first.weight' in steps alone"),
     "nearest": (_sampled_nearest, "the loss depends on .* in steps alone"),
-    "max_unpool": (_unpooled, "aten.max_unpool2d.default: in PyTorch all that fall on one place pass back"),
+    "max_unpool": (
+        _unpooled,
+        "aten.max_unpool2d.default: in PyTorch all elements at one index get a gradient",
+    ),
     "norm": (
         lambda _, y: torch.linalg.vector_norm(y.relu() * 0, 3.5, 1) + y.sum(),
-        "aten.linalg_vector_norm.default: in PyTorch a norm of 0 passes back 0",
+        "aten.linalg_vector_norm.default: in PyTorch the gradient at a norm of 0 is 0",
     ),
     "i1": (
         lambda _, y: torch.special.i1(y * 0) + y,
-        "aten.special_i1.default: in PyTorch it has a slope at 0",
+        "aten.special_i1.default: in PyTorch the gradient at 0 is 1/2",
     ),
     "log_ndtr": (
         lambda _, y: torch.special.log_ndtr(y * 40),
-        "aten.special_log_ndtr.default: in PyTorch far",
+        "aten.special_log_ndtr.default: in PyTorch the gradient far",
     ),
     "as_strided_scatter": (
         lambda _, y: y.as_strided_scatter(y[0] * 2, (16,), (1,)),
-        "aten.as_strided_scatter.default: in PyTorch what is overwritten",
+        "aten.as_strided_scatter.default: in PyTorch overwritten elements",
     ),
 }
 

@@ -8,9 +8,33 @@ from __future__ import annotations
 import pkgutil
 from importlib import import_module
 
-from aicf.frontends.torch.ops.base import EMPTY_ROWS, ROWS, Lower, Tensor, Writer, empty_row, listed, row
+from aicf.frontends.torch.ops.base import (
+    EMPTY_ROWS,
+    OTHER_GRADIENTS,
+    ROWS,
+    Call,
+    Lower,
+    OtherGradient,
+    Tensor,
+    Writer,
+    empty_row,
+    listed,
+    row,
+)
 
 for _module in sorted(module.name for module in pkgutil.iter_modules(__path__)):
     import_module(f"{__name__}.{_module}")
 
-__all__ = ["EMPTY_ROWS", "ROWS", "Lower", "Tensor", "Writer", "empty_row", "listed", "row"]
+__all__ = [
+    "EMPTY_ROWS",
+    "OTHER_GRADIENTS",
+    "ROWS",
+    "Call",
+    "Lower",
+    "OtherGradient",
+    "Tensor",
+    "Writer",
+    "empty_row",
+    "listed",
+    "row",
+]

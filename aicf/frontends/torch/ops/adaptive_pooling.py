@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 
 from aicf.frontends.builder import Value
-from aicf.frontends.torch.ops.base import Writer, row
+from aicf.frontends.torch.ops.base import ONE_OF_EQUALS, Writer, row
 from aicf.frontends.torch.ops.pooling import back_to_places, repeated
 
 
@@ -127,7 +127,7 @@ for _rank in (2, 3):
 
 
 def _adaptive_max_row(rank: int) -> None:
-    @row(f"adaptive_max_pool{rank}d.default")
+    @row(f"adaptive_max_pool{rank}d.default", other_gradient=ONE_OF_EQUALS)
     def _adaptive_max(writer: Writer, x: Value, counts: Sequence[int]) -> list[Value | None]:
         """The largest of each region, and where it lies in its plane."""
         counts = writer.shape[len(writer.shape) - rank :]

@@ -14,7 +14,7 @@ nothing imports PyTorch: what PyTorch says of a result, its shape and element ty
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
@@ -64,21 +64,58 @@ class Memory:
     offset: int
 
 
+Call: TypeAlias = Mapping[str, Any]
+"""The arguments of a call of an op, by their names in its schema; an argument that is not passed has its default."""
+
+
+def _always(call: Call) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class OtherGradient:
+    """PyTorch's gradient of an op differs from the derivative of the ops that its row writes.
+
+    PyTorch has its own convention where there is no derivative, and some rows compute an infinity in a branch that is
+    not selected.
+
+    Args:
+        reason: What PyTorch's gradient is, for the message.
+        applies: To which calls.
+    """
+
+    reason: str
+    applies: Callable[[Call], bool] = _always
+
+
 ROWS: dict[str, Lower] = {}
 """Every op that has a row, by overload: `add.Tensor`; of another namespace than aten with it, `prims.iota.default`."""
+OTHER_GRADIENTS: dict[str, OtherGradient] = {}
+"""What rows say about gradients, by overload."""
 
 
-def row(*overloads: str) -> Callable[[LowerT], LowerT]:
-    """Enters the function below into the table, for one or more overloads: `add.Tensor`, `relu.default`."""
+def row(*overloads: str, other_gradient: OtherGradient | None = None) -> Callable[[LowerT], LowerT]:
+    """Enters the function below into the table, for one or more overloads: `add.Tensor`, `relu.default`.
+
+    Args:
+        overloads: What the function writes.
+        other_gradient: Given if differentiating the ops that it writes would not give PyTorch's gradient.
+    """
 
     def enter(lower: LowerT) -> LowerT:
         for overload in overloads:
             if overload in ROWS:
                 raise ValueError(f"ATen op map: two rows for {overload}")
             ROWS[overload] = lower
+            if other_gradient is not None:
+                OTHER_GRADIENTS[overload] = other_gradient
         return lower
 
     return enter
+
+
+ONE_OF_EQUALS = OtherGradient("among equal elements, one gets the whole gradient")
+ZERO_AT_ZERO = OtherGradient("the gradient at 0 is 0")
 
 
 EMPTY_ROWS: dict[str, Lower] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aicf.frontends.builder import Graph, Value
+from aicf.frontends.torch.ops.base import OtherGradient
 from aicf.frontends.torch.ops.elementwise import formula
 
 _I0_NEAR = (
@@ -95,13 +96,16 @@ def _i0e(graph: Graph, x: Value) -> Value:
     return _scaled_i0(graph, x)
 
 
-@formula("special_i1.default")
+_AT_ZERO = OtherGradient("the gradient at 0 is 1/2")
+
+
+@formula("special_i1.default", other_gradient=_AT_ZERO)
 def _i1(graph: Graph, x: Value) -> Value:
     """Order 1."""
     return graph.mul(graph.exp(graph.abs(x)), _scaled_i1(graph, x))
 
 
-@formula("special_i1e.default")
+@formula("special_i1e.default", other_gradient=_AT_ZERO)
 def _i1e(graph: Graph, x: Value) -> Value:
     """Order 1, times exp(-|x|)."""
     return _scaled_i1(graph, x)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from aicf.frontends.builder import Value
-from aicf.frontends.torch.ops.base import Writer, empty_row, row
+from aicf.frontends.torch.ops.base import Call, OtherGradient, Writer, empty_row, row
 
 
 def norm(writer: Writer, difference: Value, p: float) -> Value:
@@ -51,7 +51,14 @@ def _apart(writer: Writer, lhs: Value, rhs: Value) -> Value:
     return writer.insert(lhs, lhs.rank - 1) - writer.insert(rhs, rhs.rank - 2)
 
 
-@row("cdist.default", "_cdist_forward.default")
+def _is_other_distance(call: Call) -> bool:
+    return float(call["p"]) not in (1.0, 2.0, math.inf, 0.0)
+
+
+@row(
+    "cdist.default", other_gradient=OtherGradient("the gradient at a distance of 0 is 0", _is_other_distance)
+)
+@row("_cdist_forward.default")
 def _cdist(writer: Writer, lhs: Value, rhs: Value, p: float = 2.0, mode: int | None = None) -> Value:
     """The p-norm of each difference of a row of lhs and a row of rhs."""
     del mode

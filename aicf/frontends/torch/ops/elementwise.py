@@ -8,7 +8,7 @@ import numpy as np
 
 from aicf.dialects.types import element_named
 from aicf.frontends.builder import Graph, Value
-from aicf.frontends.torch.ops.base import Lower, Number, Operand, Writer, is_float, row, wide
+from aicf.frontends.torch.ops.base import Lower, Number, Operand, OtherGradient, Writer, is_float, row, wide
 
 Formula = Callable[..., Value]
 """Takes the graph, then the op's operands; tensors come in one element type."""
@@ -28,7 +28,7 @@ def _holds(dtype: str, number: Number) -> bool:
         return float(element_named(dtype).dtype.type(number)) == number
 
 
-def operator(*overloads: str) -> Callable[[Formula], Formula]:
+def operator(*overloads: str, other_gradient: OtherGradient | None = None) -> Callable[[Formula], Formula]:
     """Enters a formula of one step: operands come in the type of the result, and it is rounded once."""
 
     def enter(compute: Formula) -> Formula:
@@ -36,17 +36,20 @@ def operator(*overloads: str) -> Callable[[Formula], Formula]:
             dtype = computed_in(writer, *operands)
             return writer.result(compute(writer.graph, *(writer.operand(one, dtype) for one in operands)))
 
-        return _entered(compute, lower, overloads)
+        return _entered(compute, lower, overloads, other_gradient)
 
     return enter
 
 
-def formula(*overloads: str, dtype: str | None = None) -> Callable[[Formula], Formula]:
+def formula(
+    *overloads: str, dtype: str | None = None, other_gradient: OtherGradient | None = None
+) -> Callable[[Formula], Formula]:
     """Enters a formula of several steps: tensors come as f32 or f64, numbers as they are, the result is rounded.
 
     Args:
         overloads: What the formula computes.
         dtype: The type to compute in, whatever the result's is.
+        other_gradient: As in `row`.
     """
 
     def enter(compute: Formula) -> Formula:
@@ -55,14 +58,16 @@ def formula(*overloads: str, dtype: str | None = None) -> Callable[[Formula], Fo
             given = [writer.cast(one, joint) if isinstance(one, Value) else one for one in operands]
             return writer.result(compute(writer.graph, *given, **named))
 
-        return _entered(compute, lower, overloads)
+        return _entered(compute, lower, overloads, other_gradient)
 
     return enter
 
 
-def _entered(compute: Formula, lower: Lower, overloads: tuple[str, ...]) -> Formula:
+def _entered(
+    compute: Formula, lower: Lower, overloads: tuple[str, ...], other_gradient: OtherGradient | None
+) -> Formula:
     lower.__doc__ = compute.__doc__
-    row(*overloads)(lower)
+    row(*overloads, other_gradient=other_gradient)(lower)
     return compute
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aicf.frontends.builder import Value
-from aicf.frontends.torch.ops.base import Writer, is_float, row
+from aicf.frontends.torch.ops.base import OtherGradient, Writer, is_float, row
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,10 @@ for _rank in (2, 3):
 
 
 def _max_unpool_row(rank: int) -> None:
-    @row(f"max_unpool{rank}d.default")
+    @row(
+        f"max_unpool{rank}d.default",
+        other_gradient=OtherGradient("all elements at one index get a gradient"),
+    )
     def _max_unpool(writer: Writer, x: Value, places: Value, *windows: object) -> Value:
         """Each element at its place in zeros."""
         shape = writer.shape

@@ -8,7 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from aicf.dialects.logical import ScatterMode
 from aicf.dialects.types import element_named
 from aicf.frontends.builder import Value
-from aicf.frontends.torch.ops.base import Number, Writer, empty_row, is_bool, is_float, row
+from aicf.frontends.torch.ops.base import (
+    Call,
+    Number,
+    OtherGradient,
+    Writer,
+    empty_row,
+    is_bool,
+    is_float,
+    row,
+)
 from aicf.frontends.torch.ops.gathering import with_axis
 from aicf.frontends.torch.ops.indices import as_indices, indexed, is_mask
 from aicf.frontends.torch.ops.views import moved
@@ -84,7 +93,14 @@ def _scatter_add(writer: Writer, x: Value, dim: int, index: Value, src: Value) -
     return _scatter(writer, x, dim, index, src, reduce="add")
 
 
-@row("scatter_reduce.two")
+def _takes_extremes(call: Call) -> bool:
+    return call["reduce"] in ("amax", "amin")
+
+
+@row(
+    "scatter_reduce.two",
+    other_gradient=OtherGradient("the initial value shares the gradient", _takes_extremes),
+)
 def _scatter_reduce(
     writer: Writer,
     x: Value,

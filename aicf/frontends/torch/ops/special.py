@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from aicf.frontends.builder import Graph, Value
-from aicf.frontends.torch.ops.base import Writer, row
+from aicf.frontends.torch.ops.base import OtherGradient, Writer, row
 from aicf.frontends.torch.ops.elementwise import complement, formula, polynomial, square
 
 # Of errors
@@ -71,7 +71,7 @@ def _ndtr(graph: Graph, x: Value) -> Value:
     return graph.mul(_erfc_of(graph, graph.mul(x, -math.sqrt(0.5))), 0.5)
 
 
-@formula("special_log_ndtr.default")
+@formula("special_log_ndtr.default", other_gradient=OtherGradient("the gradient far from 0 is finite"))
 def _log_ndtr(graph: Graph, x: Value) -> Value:
     """The logarithm of the normal distribution, far below 0 too."""
     place = graph.mul(x, math.sqrt(0.5))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from aicf.frontends.builder import Value
-from aicf.frontends.torch.ops.base import Writer, row
+from aicf.frontends.torch.ops.base import OtherGradient, Writer, row
 from aicf.frontends.torch.ops.views import moved
 
 # Windows
@@ -116,7 +116,7 @@ def _as_strided(
     return writer.graph.gather(flat, strided_places(writer, size, stride, start), 0)
 
 
-@row("as_strided_scatter.default")
+@row("as_strided_scatter.default", other_gradient=OtherGradient("overwritten elements also get a gradient"))
 def _as_strided_scatter(
     writer: Writer,
     x: Value,
