@@ -237,7 +237,7 @@ def test_gradients_by_pytorch(name: str) -> None:
     (program,) = step.report().programs
     assert program.gradients.by == "pytorch"
     assert re.search(reason, program.gradients.because)
-    assert "test_torch_step_gradients.py:" in program.gradients.because
+    assert "test_step_gradients.py:" in program.gradients.because
 
 
 @pytest.mark.parametrize("name", BY_PYTORCH)
