@@ -10,8 +10,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import ml_dtypes
-import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
@@ -22,7 +20,7 @@ from aicf.dialects.logical import DispatchOp
 from aicf.errors import InvalidIR, PolicyError, UnsupportedOp
 from aicf.frontends.exported_program import ExportedProgram
 from aicf.frontends.torch.decompositions import of_export
-from aicf.frontends.torch.element_types import name_of
+from aicf.frontends.torch.element_types import host_view, name_of
 from aicf.frontends.torch.lowering import SEED, lower_graph
 from aicf.frontends.torch.nodes import LEAVE_OUT, check_ops, is_tensor
 from aicf.frontends.torch.program import Computed, Lowered, Roles
@@ -308,14 +306,6 @@ def _weights(program: Any, is_shared: bool) -> dict[str, NDArray[Any]]:
         if (
             value is not None and value.device.type != "meta"
         ):  # which has no elements: they are given with the model
-            array = _array(value)
+            array = host_view(value.cpu().contiguous())
             found[spec.target] = array.copy() if is_shared else array
     return found
-
-
-def _array(tensor: Any) -> NDArray[Any]:
-    """The elements of a tensor, on its memory where NumPy can see that."""
-    plain = tensor.detach().cpu().contiguous()
-    if str(plain.dtype) == "torch.bfloat16":
-        return np.asarray(plain.view(import_module("torch").int16).numpy()).view(ml_dtypes.bfloat16)
-    return np.asarray(plain.numpy())
