@@ -51,12 +51,12 @@ Described: TypeAlias = tuple[str, tuple[int | str, ...], str]
 
 @dataclass(frozen=True)
 class Surface:
-    """What an exported program takes and gives.
+    """Inputs and outputs of an exported program.
 
     Args:
         function: For the sizes that it was traced with.
-        inputs: In the order of the module's arguments, those that nothing reads among them, then the seed of random
-            numbers, if there is one.
+        inputs: In the order of the module's arguments, unused ones included, then the seed of random numbers, if there
+            is one.
         outputs: In order.
     """
 
@@ -66,12 +66,12 @@ class Surface:
 
 
 class ExportedModel:
-    """A program of `torch.export`, traced once and written for each choice of its sizes.
+    """A program of `torch.export`, traced once and lowered for each combination of its sizes.
 
     Args:
         program: A `torch.export.ExportedProgram`.
         name: Of the model.
-        is_shared: Whether others have its tensors, and may change them later: weights are copies then.
+        is_shared: Whether the caller has its tensors and may change them later; weights are copies then.
 
     Attributes:
         weights: Values of parameters, buffers and constants, by the names that PyTorch has for them.
@@ -102,7 +102,7 @@ class ExportedModel:
 
         Raises:
             UnsupportedOp: an op has no counterpart.
-            PolicyError: a symbolic size has no value or one that the program does not allow, or a name is none.
+            PolicyError: a symbolic size has no value or one that the program does not allow, or a name is unknown.
         """
         _check_names(buckets, self._symbols)
         rows: list[tuple[tuple[int, ...], str]] = []
@@ -120,7 +120,7 @@ class ExportedModel:
         return ModuleOp([*table, *functions])
 
     def refusal(self, sizes: Mapping[str, int]) -> str | None:
-        """Why the program does not allow these sizes, with the way out; None if it does."""
+        """Why the program does not allow these sizes, with advice; None if it does."""
         for name, size in sizes.items():
             least, most = self._ranges.get(self._symbols[name], (1, None))
             if size < least or (most is not None and size > most):
@@ -129,7 +129,7 @@ class ExportedModel:
         return None
 
     def surface(self) -> Surface:
-        """What it takes and gives. Raises as `module`."""
+        """Inputs and outputs. Raises as `module`."""
         lowered = self._lowered({name: self._example(symbol) for name, symbol in self._symbols.items()}, "")
         names = {symbol: name for name, symbol in self._symbols.items()}
         ports = {port.index: port.name for port in lowered.inputs}
@@ -139,7 +139,7 @@ class ExportedModel:
             if index not in self._roles.params
             and index not in self._roles.updates
             and is_tensor(fake := node.meta.get("val"))
-            and name_of(fake.dtype) is not None  # of another type it is one that nothing reads
+            and name_of(fake.dtype) is not None  # others are unused
         ]
         (results,) = self._graph.output_node().args
         outputs = [
@@ -160,7 +160,7 @@ class ExportedModel:
         return lowered
 
     def _example(self, symbol: str) -> int:
-        """A size that the program allows: the one that it was traced with, where it still knows that."""
+        """A size that the program allows: the one that it was traced with, if it stores that."""
         sizes = [
             size for node in _placeholders(self._graph) for size in getattr(node.meta.get("val"), "shape", ())
         ]
@@ -207,12 +207,12 @@ def _symbols(graph: Any) -> dict[str, str]:
         fake = node.meta.get("val")
         for size in getattr(fake, "shape", (fake,)):  # of a tensor, or a number that is an input
             for symbol in sorted(symbols_of(size) - set(found.values())):
-                found[_given_name(fake, symbol) or symbol] = symbol
+                found[_user_name(fake, symbol) or symbol] = symbol
     return found
 
 
-def _given_name(fake: Any, symbol: str) -> str | None:
-    """What the user called a size, `Dim("batch")`; a program that was loaded has forgotten it."""
+def _user_name(fake: Any, symbol: str) -> str | None:
+    """The user's name of a size, `Dim("batch")`; a loaded program does not store it."""
     environment: Any = getattr(getattr(fake, "fake_mode", None), "shape_env", None)
     names: Mapping[str, str] = getattr(environment, "source_name_to_debug_name", {})
     variables: Mapping[str, Any] = getattr(environment, "source_to_var", {})
@@ -225,7 +225,7 @@ def _given_name(fake: Any, symbol: str) -> str | None:
 def _ranges(program: Any) -> dict[str, tuple[int, int | None]]:
     """The least and the largest value of each symbol; None for no bound.
 
-    Traces assume sizes of 2 and more where nothing else is said, and hold for 1 all the same.
+    Traces assume sizes of at least 2 by default, and are valid for 1 too.
     """
     found: dict[str, tuple[int, int | None]] = {}
     for symbol, allowed in program.range_constraints.items():
@@ -249,13 +249,13 @@ def _check_names(buckets: Mapping[str, Sequence[int]], symbols: Mapping[str, str
 
 
 def roles_of(program: Any, prefix: str = "") -> Roles:
-    """What the arguments and results of a functional program are.
+    """The roles of the arguments and results of a functional program.
 
     Args:
-        prefix: Of the names of weights, which is left out.
+        prefix: Removed from the names of weights.
 
     Raises:
-        UnsupportedOp: one is no tensor and no number, or an op has no counterpart, which some arguments come with.
+        UnsupportedOp: one is neither a tensor nor a number, or an op has no counterpart.
     """
     check_ops(program.graph, LEAVE_OUT)
     signature = program.graph_signature
@@ -303,9 +303,7 @@ def _weights(program: Any, is_shared: bool) -> dict[str, NDArray[Any]]:
     found: dict[str, NDArray[Any]] = {}
     for spec in program.graph_signature.input_specs:
         value = values.get(spec.target) if spec.kind.name in _WEIGHTS else None
-        if (
-            value is not None and value.device.type != "meta"
-        ):  # which has no elements: they are given with the model
+        if value is not None and value.device.type != "meta":  # weights of meta tensors come with the model
             array = host_view(value.cpu().contiguous())
             found[spec.target] = array.copy() if is_shared else array
     return found

@@ -1,4 +1,4 @@
-"""Where tensors of a traced graph lie in memory: which are views of which, and in what order their dimensions are."""
+"""Memory layouts of the tensors of a traced graph: views, and the order of dimensions in memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def is_view(node: Any) -> bool:
 
 
 def viewed(node: Any, placeholders: Mapping[Any, int]) -> Any | None:
-    """The placeholder that a node is another view of, if it is one."""
+    """The placeholder that a node is a view of, if any."""
     fake = node.meta.get("val")
     while node not in placeholders:
         if is_getitem(node):
@@ -36,7 +36,7 @@ def viewed(node: Any, placeholders: Mapping[Any, int]) -> Any | None:
 
 
 def root_of(node: Any) -> Any:
-    """The node that a chain of views begins at, as far as they share its memory."""
+    """The node whose memory a chain of views shares."""
     fake = node.meta.get("val")
     while is_tensor(fake):
         step = node.args[0] if is_getitem(node) else node
@@ -49,8 +49,8 @@ def root_of(node: Any) -> Any:
     return node
 
 
-def lies_as(port: Port) -> bool:
-    """Whether a tensor that is dense in the order of a port has each element where PyTorch has it."""
+def has_dense_strides(port: Port) -> bool:
+    """Whether PyTorch's strides are those of a tensor that is dense in the order of the port."""
     sizes = port.tensor.shape
     pairs = zip(sizes, port.strides, port.dense_strides, strict=True)
     return all(size == 1 or one == other for size, one, other in pairs)

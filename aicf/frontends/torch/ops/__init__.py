@@ -1,6 +1,6 @@
-"""The ATen op map: how each op of PyTorch is written in logical ops, one file a family, one function a row.
+"""The ATen op map: how each op of PyTorch is written in logical ops, one file for a family, one function for a row.
 
-A file registers by being here: it is imported with this package, and its rows enter the table (``base.row``).
+The files of this folder are found and imported with the package, and enter their rows into the table (`base.row`).
 """
 
 from __future__ import annotations

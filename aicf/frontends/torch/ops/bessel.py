@@ -1,4 +1,4 @@
-"""Modified Bessel functions of orders 0 and 1, by Chebyshev series of Moshier's Cephes, which PyTorch takes too."""
+"""Modified Bessel functions of orders 0 and 1, by the Chebyshev series of Moshier's Cephes, which PyTorch uses too."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _series(graph: Graph, x: Value, coefficients: Sequence[float]) -> Value:
 
 
 def _scaled(graph: Graph, x: Value, near: Sequence[float], far: Sequence[float]) -> tuple[Value, Value]:
-    """What both series give for |x|; which of them holds is up to the caller."""
+    """Both series at |x|; the caller selects the one that holds."""
     size = graph.abs(x)
     within, beyond = graph.min(size, 8.0), graph.max(size, 8.0)
     low = _series(graph, graph.sub(graph.mul(within, 0.5), 2.0), near)

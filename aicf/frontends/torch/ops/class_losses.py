@@ -1,4 +1,4 @@
-"""ATen ops that measure probabilities of classes against labels, and what they pass back."""
+"""ATen losses of class probabilities against labels, and their gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ATen ops that compare, select by a condition, and take the larger or the smaller of two."""
+"""ATen ops that compare, select by a condition, and return the larger or the smaller of two."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ATen ops that divide: quotients, rounded in three ways, and remainders."""
+"""ATen divisions: quotients, with three kinds of rounding, and remainders."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _DIVISOR = OtherGradient("the divisor also gets a gradient")
 @row("fmod.Tensor", other_gradient=_DIVISOR)
 @row("fmod.Scalar")
 def _fmod(writer: Writer, lhs: Operand, rhs: Operand) -> Value:
-    """What a division that truncates leaves: it has the sign of lhs."""
+    """The remainder of a truncating division; it has the sign of lhs."""
     graph = writer.graph
     if is_float(writer.dtype):
         return writer.result(_truncated_remainder(graph, *_as_f64(writer, lhs, rhs), writer.dtype))
@@ -58,7 +58,7 @@ def _fmod(writer: Writer, lhs: Operand, rhs: Operand) -> Value:
 @row("remainder.Tensor", "remainder.Scalar_Tensor", other_gradient=_DIVISOR)
 @row("remainder.Scalar")
 def _remainder(writer: Writer, lhs: Operand, rhs: Operand) -> Value:
-    """What a division that rounds down leaves: it has the sign of rhs."""
+    """The remainder of a division that rounds down; it has the sign of rhs."""
     graph = writer.graph
     if not is_float(writer.dtype):
         return graph.mod(*writer.promoted(lhs, rhs, dtype=writer.dtype))

@@ -1,4 +1,4 @@
-"""What rows of elementwise ops share: the type that they compute in, and small formulas."""
+"""Shared by rows of elementwise ops: the type that they compute in, and small formulas."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Formula = Callable[..., Value]
 def computed_in(writer: Writer, *numbers: Operand) -> str:
     """The type that arithmetic of the result's type is done in: f32 for halves that do not hold a number exactly."""
     dtype = writer.dtype
-    given = [number for number in numbers if not isinstance(number, Value)]
-    return dtype if all(_holds(dtype, number) for number in given) else wide(dtype)
+    literals = [number for number in numbers if not isinstance(number, Value)]
+    return dtype if all(_holds(dtype, number) for number in literals) else wide(dtype)
 
 
 def _holds(dtype: str, number: Number) -> bool:
@@ -55,8 +55,8 @@ def formula(
     def enter(compute: Formula) -> Formula:
         def lower(writer: Writer, *operands: Operand, **named: object) -> Value:
             joint = wide(writer.dtype) if dtype is None else dtype
-            given = [writer.cast(one, joint) if isinstance(one, Value) else one for one in operands]
-            return writer.result(compute(writer.graph, *given, **named))
+            cast = [writer.cast(one, joint) if isinstance(one, Value) else one for one in operands]
+            return writer.result(compute(writer.graph, *cast, **named))
 
         return _entered(compute, lower, overloads, other_gradient)
 

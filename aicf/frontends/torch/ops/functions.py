@@ -1,4 +1,4 @@
-"""ATen's functions of one number or two that are no arithmetic: roots, logarithms, angles, rounding, kinds of floats.
+"""ATen's non-arithmetic functions of one or two numbers: roots, logarithms, angles, rounding, kinds of floats.
 
 Of integers and truth values they give floats, as PyTorch says of the result. Others are in ``special.py``.
 """
@@ -84,7 +84,7 @@ def _round_decimals(graph: Graph, x: Value, *, decimals: int = 0) -> Value:
 
 @operator("frac.default")
 def _frac(graph: Graph, x: Value) -> Value:
-    """What is left of x without its whole part."""
+    """The fractional part of x."""
     return graph.sub(x, truncated(graph, x))
 
 

@@ -1,4 +1,4 @@
-"""ATen ops that combine all elements along axes: sums, extremes, moments, norms. Of no elements the result is known."""
+"""ATen reductions along axes: sums, extremes, moments, norms; also of no elements."""
 
 from __future__ import annotations
 
@@ -338,7 +338,7 @@ _OF_NOTHING: Mapping[float, Sequence[str]] = {
         *("std.default", "std.dim", "std.correction"),
     ),
 }
-"""What each reduction gives for axes without elements."""
+"""The result of each reduction over axes without elements."""
 _MOMENTS_OF_NOTHING = (
     *("var_mean.default", "var_mean.dim", "var_mean.correction"),
     *("std_mean.default", "std_mean.dim", "std_mean.correction"),
