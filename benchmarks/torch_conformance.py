@@ -51,7 +51,7 @@ def main(
     ] = False,
     page_only: Annotated[bool, typer.Option("--page", help="Write the page from the result.")] = False,
 ) -> None:
-    """Measures the core ops, and tells of each sample that is not right."""
+    """Measures the core ops, and prints each sample that is not right."""
     if page_only:
         PAGE.write_text(page(json.loads(_result_of(PAGE_TARGET).read_text("utf-8"))), "utf-8")
         return
@@ -71,7 +71,7 @@ def main(
         "apart": {str(each): reason for each in overloads if (reason := apart(each)) is not None},
         "core": [_row(op, [each for each in found if each.op == op]) for op in ops],
     }
-    _tell(found, result)
+    _print_failures(found, result)
     if write:
         write_result(_result_of(target), result)
         if target == PAGE_TARGET:
@@ -124,7 +124,7 @@ def _row(op: str, found: Sequence[Outcome]) -> dict[str, Any]:
     }
 
 
-def _tell(found: Sequence[Outcome], result: dict[str, Any]) -> None:
+def _print_failures(found: Sequence[Outcome], result: dict[str, Any]) -> None:
     for each in found:
         if each.status != RIGHT:
             print(f"{each.status}: {each.dtype} {each.sample}: {each.reason}")

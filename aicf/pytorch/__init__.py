@@ -1,4 +1,4 @@
-"""AICF for PyTorch: the backend of `torch.compile`, and what belongs to it. Importing it imports PyTorch.
+"""AICF for PyTorch: the backend of `torch.compile`, `train_step`, `save` and `load`. Importing it imports PyTorch.
 
 model = torch.compile(model, backend="aicf")
 """

@@ -1,7 +1,7 @@
 """The backend of `torch.compile`: `torch.compile(model, backend="aicf", options={...})`.
 
-TorchDynamo hands over the graph of a function; AOTAutograd makes it functional, and in training adds the gradients.
-What comes out are graphs of ATen ops, each of which becomes a `CompiledGraph`.
+TorchDynamo traces the graph of a function; AOTAutograd functionalizes it, and in training adds the gradients. Each of
+the resulting graphs of ATen ops becomes a `CompiledGraph`.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ def aicf_backend(
 
     Args:
         module: The graph.
-        inputs: Examples of what it is called with.
+        inputs: Example arguments.
         options: See `TorchOptions`.
 
     Raises:
         PolicyError: an option is not legal.
-        UnsupportedOp: an op of the graph has no counterpart, and the options do not leave it to PyTorch.
+        UnsupportedOp: an op of the graph has no counterpart, and the option `fallback` is `error`.
     """
     chosen = read_options(options)
     owners: Owners = []
-    told = Partition()
+    partition_info = Partition()
     compile_with = aot_autograd(
-        fw_compiler=partial(_compiled, "forward", chosen, owners, told),
-        bw_compiler=partial(_compiled, "backward", chosen, owners, told),
-        inference_compiler=partial(_compiled, "inference", chosen, owners, told),
-        partition_fn=partial(partition, chosen, told),
+        fw_compiler=partial(_compiled, "forward", chosen, owners, partition_info),
+        bw_compiler=partial(_compiled, "backward", chosen, owners, partition_info),
+        inference_compiler=partial(_compiled, "inference", chosen, owners, partition_info),
+        partition_fn=partial(partition, chosen, partition_info),
         decompositions=of_autograd(),
         keep_inference_input_mutations=True,
     )
@@ -56,12 +56,12 @@ def _compiled(
     kind: Kind,
     options: TorchOptions,
     owners: Owners,
-    told: Partition,
+    partition_info: Partition,
     module: torch.fx.GraphModule,
     inputs: Sequence[Any],
 ) -> Run:
     module.graph.eliminate_dead_code()
-    info = GraphInfo(kind, new_name(kind), owners=owners, partition=told)
+    info = GraphInfo(kind, new_name(kind), owners=owners, partition=partition_info)
     if options.fallback == "eager" and not all(map(is_compiled, module.graph.nodes)):
         parts = PartlyCompiled(info.name, module)
         info.eager = parts.eager

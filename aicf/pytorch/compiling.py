@@ -29,39 +29,44 @@ def compiled_for(
     shared: ModelWeights,
     saved_share: float = 1.0,
 ) -> tuple[CompiledModel, str]:
-    """A program for a device of PyTorch, and in words where it came from. Raises as `aicf.compile`.
+    """Compiles a program for a device of PyTorch, or loads it, and says which. Raises as `aicf.compile`.
 
     Args:
-        saved_share: Of a step, see `aicf.compiled.Options`.
+        saved_share: See `aicf.compiled.Options`; for training steps.
     """
     verify_module(source.module)
     own = replace(options_for(options, device), policy=options.own_policy_line, saved_share=saved_share)
-    told = resolve_options(source, own)
+    resolved = resolve_options(source, own)
 
-    def compiled() -> CompiledModel:
-        return compile_source(source, weights, told, shared)
+    def compile_it() -> CompiledModel:
+        return compile_source(source, weights, resolved, shared)
 
     if (folder := options.folder) is None:
-        return compiled(), "compiled"
+        return compile_it(), "compiled"
     report = Report()
     report.name = source.name
-    made, loaded, kept = ProgramCache(folder, report).load_or_compile(
-        f"@{source.name}", logical_text(source.module), told, weights, shared, compiled
+    model, loaded_from, cache_note = ProgramCache(folder, report).load_or_compile(
+        f"@{source.name}", logical_text(source.module), resolved, weights, shared, compile_it
     )
-    return made, f"compiled, {kept}" if loaded is None else f"loaded {loaded}"
+    return model, f"compiled, {cache_note}" if loaded_from is None else f"loaded {loaded_from}"
 
 
 def options_for(options: TorchOptions, device: torch.device) -> Options:
-    """What a compile for a device of PyTorch is told."""
-    threads = options.threads or (torch.get_num_threads() if device.type == "cpu" else 1)
+    """The options of a compile for a device of PyTorch."""
+    threads = default_threads(options, device.type)
     return Options(options.target or device.type, options.policy_line, "", threads, options.tuning_line)
 
 
+def default_threads(options: TorchOptions, device_type: str) -> int:
+    """The threads that the options state, else PyTorch's on the CPU and one on a GPU."""
+    return options.threads or (torch.get_num_threads() if device_type == "cpu" else 1)
+
+
 def device_of(values: Iterable[Any]) -> torch.device:
-    """The device of all tensors; numbers in tensors of rank 0 on the host go with any.
+    """The device of all tensors; tensors of rank 0 on the host go with any device.
 
     Raises:
-        PolicyError: there are several, or it is none that has memory of the CPU or of CUDA.
+        PolicyError: there are several, or it is neither the CPU nor a GPU of CUDA.
     """
     tensors = [value for value in values if isinstance(value, Tensor)]
     devices = {tensor.device for tensor in tensors if tensor.dim() or tensor.device.type != "cpu"}
@@ -82,5 +87,5 @@ def current_stream(device: torch.device) -> int:
 
 
 def is_capturing(device: torch.device) -> bool:
-    """Whether PyTorch captures what is queued on its current stream."""
+    """Whether PyTorch is capturing its current stream."""
     return device.type == "cuda" and torch.cuda.is_current_stream_capturing()

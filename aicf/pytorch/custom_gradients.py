@@ -1,7 +1,7 @@
-"""What a module tells PyTorch's autograd in Python: functions with a backward of their own, and hooks on gradients.
+"""Finds gradients that a module defines in Python: functions with their own backward, and hooks on gradients.
 
-A traced forward part does not have them. They are found by running the module on tensors without elements and walking
-the graph that autograd makes meanwhile.
+A traced forward part does not have them. They are found by running the module on fake tensors and walking the graph
+that autograd records.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ WAY_OUT = "train with options={'gradients': 'pytorch'}"
 def check_custom_gradients(
     module: nn.Module, batch: Sequence[Any], named: Mapping[str, Any], trained: Set[str]
 ) -> None:
-    """Raises NoRule for a `torch.autograd.Function` or a hook on the way from a trained parameter to the loss.
+    """Raises NoRule for a `torch.autograd.Function` or a hook between a trained parameter and the loss.
 
     Args:
-        module: It gives the loss.
-        batch, named: What it is called with.
+        module: Returns the loss.
+        batch, named: Its arguments, by position and by name.
         trained: Names of parameters.
     """
-    # Numbers that follow from elements have no value here, which is what the environment is for.
+    # The environment gives symbols to data-dependent numbers, which fake tensors cannot compute.
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv(), static_shapes=True)
     watch = _Watch()
     tensors = {**dict(_all(module.named_parameters)), **dict(_all(module.named_buffers))}
     fakes = {name: mode.from_tensor(tensor) for name, tensor in tensors.items()}
     arguments, more = tree_map_only(Tensor, mode.from_tensor, (tuple(batch), dict(named)))
-    # Anomaly mode keeps the lines of Python; nothing runs backward here.
+    # Anomaly mode records Python's stack with each node; nothing runs backward here.
     lines = torch.autograd.set_detect_anomaly(True, check_nan=False)
     with mode, watch, torch.enable_grad(), lines:
         loss = torch.func.functional_call(module, fakes, arguments, more)
@@ -48,12 +48,12 @@ def check_custom_gradients(
         what, line = watch.found
         raise NoRule(f"{what}, which is not traced; {WAY_OUT}", location=line)
     leaves = {id(fakes[name]) for name in trained}
-    for node in _on_the_way(getattr(loss, "grad_fn", None), leaves):
+    for node in _autograd_nodes_between(getattr(loss, "grad_fn", None), leaves):
         if isinstance(node, BackwardCFunction):
             name = type(node).__name__.removesuffix("Backward")
             trace = "".join(cast(Any, node).metadata.get("traceback_", ()))
             raise NoRule(
-                f"torch.autograd.Function '{name}' has a backward of its own; {WAY_OUT}",
+                f"torch.autograd.Function '{name}' has its own backward; {WAY_OUT}",
                 location=text_of(line_of({"stack_trace": trace})),
             )
 
@@ -66,14 +66,14 @@ _DATA: Any = cast(Any, Tensor).data.__get__
 
 
 class _Watch(TorchFunctionMode):
-    """Notes the first of what PyTorch does not trace: a hook on the gradient of a tensor, or its `.data`."""
+    """Notes the first use of what PyTorch does not trace: a hook on the gradient of a tensor, or its `.data`."""
 
     def __init__(self) -> None:
         super().__init__()
         self.found: tuple[str, str] | None = None
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Every function of PyTorch comes through here."""
+        """Called for every function of PyTorch."""
         if self.found is None and (func is Tensor.register_hook or func == _DATA) and args[0].requires_grad:
             what = "a hook on a gradient" if func is Tensor.register_hook else "the .data of a tensor"
             self.found = what, _caller()
@@ -86,8 +86,8 @@ def _caller() -> str:
     return text_of(line_of({"stack_trace": "".join(lines)})) or "a module"
 
 
-def _on_the_way(loss: Any, leaves: Set[int]) -> list[Any]:
-    """The nodes of autograd between the loss and a leaf, those next to the loss first."""
+def _autograd_nodes_between(loss: Any, leaves: Set[int]) -> list[Any]:
+    """Autograd's nodes between the loss and a leaf, from the loss on."""
     order: list[Any] = []
     reaches: dict[Any, bool] = {}
     stack = [(loss, False)] if loss is not None else []

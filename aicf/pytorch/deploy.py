@@ -1,4 +1,4 @@
-"""`save` and `load`: a compiled module where nothing is traced or compiled, on the weights of a module there."""
+"""`save` and `load`: programs that run on the weights of a module, in a process that neither traces nor compiles."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-import aicf
 from aicf.arguments import path_from
 from aicf.compiled import CompiledModel, load_program
+from aicf.compiler import compile
 from aicf.errors import ArtifactError, InputMismatch
+from aicf.frontends.torch.element_types import host_view, name_of
 from aicf.inference.packing import ModelWeights
-from aicf.pytorch.compiling import current_stream, is_capturing
+from aicf.pytorch.compiling import default_threads
+from aicf.pytorch.launcher import Launcher, PackedCopies
 from aicf.pytorch.options import read_options
-from aicf.pytorch.programs import Packed, Packing
-from aicf.pytorch.step_checks import forms_of, tensors_of
-from aicf.pytorch.tensors import host_view, stand_in, torch_dtype
+from aicf.pytorch.step_checks import signature_of, tensors_of
+from aicf.pytorch.tensors import stand_in, torch_dtype
 from aicf.runtime.capture_plan import CapturePlan
 from aicf.runtime.graph import Bind
 from aicf.runtime.tensors import Array
@@ -39,11 +40,11 @@ def save(
     """Traces and compiles a module, and writes the programs without the weights.
 
     Args:
-        model: In the mode that it is to run in.
+        model: In the mode in which it will run.
         path: Of the artifact.
-        args, named: What it is called with, as examples.
-        dynamic_shapes: As of `torch.export.export`.
-        dims: Sizes of the symbolic dimensions that follow, one program for each.
+        args, named: Example arguments, by position and by name.
+        dynamic_shapes: As in `torch.export.export`.
+        dims: Sizes of the symbolic dimensions of these; each combination gets a program.
         options: See `TorchOptions`.
 
     Raises:
@@ -55,14 +56,13 @@ def save(
     exported = torch.export.export(
         model, tuple(args), dict(named or {}), dynamic_shapes=dynamic_shapes, strict=False
     )
-    threads = chosen.threads or (torch.get_num_threads() if device == "cpu" else 1)
-    compiled = aicf.compile(
+    compiled = compile(
         exported,
         target=chosen.target or device,
         dims=dims,
         policy=chosen.policy,
         tuning=chosen.tuning,
-        threads=threads,
+        threads=default_threads(chosen, device),
         name=type(model).__name__,
     )
     compiled.save(path, weights=False)
@@ -70,15 +70,15 @@ def save(
 
 
 def load(path: str | Path, module: nn.Module) -> Deployed:
-    """The programs of a file that `save` wrote, on the parameters and buffers of a module.
+    """Loads the programs of a file that `save` wrote; they run on the parameters and buffers of a module.
 
     Args:
-        module: Of the class that was saved, in whatever state; what it has now is read and updated where it is.
-            Parameters that take their place later, as by `load_state_dict(assign=True)`, are not seen: load again.
+        module: Of the class that was saved, in any state. Its tensors are read and updated in place. Tensors that
+            replace them later, as by `load_state_dict(assign=True)`, are not seen: load again.
 
     Raises:
         ArtifactError: the file cannot be read, or is for another kind of machine.
-        InputMismatch: the module has not the tensors that the programs read.
+        InputMismatch: the module does not have the tensors that the programs read.
     """
     path = path_from(path, ArtifactError, "the artifact")
     tensors = tensors_of(module)
@@ -89,15 +89,11 @@ def load(path: str | Path, module: nn.Module) -> Deployed:
 def _weight(tensor: Tensor) -> Array:
     if tensor.device.type == "cpu":
         return host_view(tensor)
-    name = next(name for name in _NAMES if torch_dtype(name) == tensor.dtype)
-    return stand_in(tuple(tensor.shape), name)
-
-
-_NAMES = ("f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "i1")
+    return stand_in(tuple(tensor.shape), name_of(tensor.dtype) or "f32")
 
 
 class Deployed:
-    """Callable with tensors in the order of the module's arguments, or by name; gives a tensor, or a tuple of them.
+    """Callable with tensors, by the position or name of the module's arguments; returns a tensor, or a tuple of them.
 
     Args:
         executable: The programs.
@@ -106,7 +102,7 @@ class Deployed:
 
     def __init__(self, executable: CompiledModel, tensors: Mapping[str, Tensor]) -> None:
         self.executable, self._tensors = executable, tensors
-        self._forms = forms_of(tensors)
+        self._signature = signature_of(tensors)
         self._check_dense()
         self._programs = [_Program(executable, plan, tensors) for plan in executable.plan.programs]
 
@@ -114,24 +110,23 @@ class Deployed:
         """One run.
 
         Raises:
-            InputMismatch: no program is for these inputs, or weights were cast, resized or turned since the load.
+            InputMismatch: no program is for these inputs, or weights were cast, resized or permuted since the load.
         """
-        if forms_of(self._tensors) != self._forms:
+        if signature_of(self._tensors) != self._signature:
             raise InputMismatch(
-                "parameters or buffers have another type, size or order than when the programs were loaded; load again"
+                "the type, shape or strides of parameters or buffers have changed since the programs were loaded; load "
+                "again"
             )
         names = [spec.name for spec in self.executable.inputs]
-        given = {**dict(zip(names, args, strict=False)), **named}
-        if set(given) != set(names) or len(args) > len(names):
-            raise InputMismatch(
-                f"the module takes {', '.join(names)}; given are {', '.join(given) or 'none'}"
-            )
+        inputs = {**dict(zip(names, args, strict=False)), **named}
+        if set(inputs) != set(names) or len(args) > len(names):
+            raise InputMismatch(f"the module takes {', '.join(names)}; got {', '.join(inputs) or 'none'}")
         for program in self._programs:
-            if program.fits(given):
-                results = program.run(given)
+            if program.fits(inputs):
+                results = program.run(inputs)
                 return results[0] if len(results) == 1 else tuple(results)
-        shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in given.items())
-        raise InputMismatch(f"no program was saved for {shapes}; save it with these sizes in dims")
+        shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in inputs.items())
+        raise InputMismatch(f"no program was saved for {shapes}; add these sizes to dims and save again")
 
     def _check_dense(self) -> None:
         for name in {bind.name for bind in self.executable.plan.weights} & self._tensors.keys():
@@ -149,29 +144,26 @@ class _Program:
         sizes = next((row.sizes for row in executable.plan.rows if row.program == plan.name), ())
         self._addressed = executable.addressed(**dict(zip(executable.plan.dims, sizes, strict=True)))
         self._inputs, self._outputs, self._tensors = plan.graph.inputs, plan.graph.outputs, tensors
-        self._packing = Packing(self._addressed, self._addressed.packs, Packed())
+        self._launcher = Launcher(self._addressed, self._addressed.packs, PackedCopies())
         self._lock = threading.Lock()
 
-    def fits(self, given: Mapping[str, Tensor]) -> bool:
+    def fits(self, inputs: Mapping[str, Tensor]) -> bool:
         """Whether it is for tensors of these sizes and types."""
-        return all(_fits(bind, given[bind.name]) for bind in self._inputs)
+        return all(_fits(bind, inputs[bind.name]) for bind in self._inputs)
 
-    def run(self, given: Mapping[str, Tensor]) -> list[Tensor]:
+    def run(self, inputs: Mapping[str, Tensor]) -> list[Tensor]:
         """The results for tensors that fit."""
-        placed = {name: value.contiguous() for name, value in given.items()}
-        device = next(iter((*placed.values(), *self._tensors.values()))).device
+        inputs = {name: value.contiguous() for name, value in inputs.items()}
+        device = next(iter((*inputs.values(), *self._tensors.values()))).device
         results = {
             bind.name: torch.empty(bind.shape, dtype=torch_dtype(bind.dtype), device=device)
             for bind in self._outputs
         }
-        at = {**self._tensors, **placed, **results}
+        tensors = {**self._tensors, **inputs, **results}
+        addresses = [tensors[name].data_ptr() for name in self._addressed.names]
         with self._lock:
-            stream = current_stream(device)
-            packed = [self._tensors[name] for name in self._packing.names]
-            if packed:
-                self._packing.update(packed, [tensor.data_ptr() for tensor in packed], stream)
-            launch = self._addressed.queue if is_capturing(device) else self._addressed.run
-            launch([at[name].data_ptr() for name in self._addressed.names], stream)
+            packed = [self._tensors[name] for name in self._launcher.packed_names]
+            self._launcher.launch(addresses, device, packed)
         return list(results.values())
 
 

@@ -1,4 +1,4 @@
-"""`options={"fallback": "eager"}`: ops without a counterpart stay PyTorch's, the parts between them are compiled."""
+"""`options={"fallback": "eager"}`: ops without a counterpart run in eager mode, the parts between them are compiled."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.utils._pytree import tree_leaves
 
 from aicf.frontends.torch.element_types import name_of
-from aicf.frontends.torch.nodes import is_supported
+from aicf.frontends.torch.nodes import is_getitem, is_supported
 
 Run: TypeAlias = Callable[[list[Any]], Sequence[Any]]
-"""A graph: takes its arguments out of a list, and gives its results."""
+"""Runs a graph on a list of arguments, which it empties; returns the results."""
 MakePart: TypeAlias = Callable[[torch.fx.GraphModule, int], Run]
 """Compiles a part of a graph, given its number."""
 
 
 def is_compiled(node: torch.fx.Node) -> bool:
-    """Whether a node has a counterpart, as far as its op and the types of its tensors tell."""
+    """Whether a node has a counterpart, judging by its op and the types of its tensors."""
     if node.op == "output":
         return True
     values = [node.meta.get("val"), *(operand.meta.get("val") for operand in node.all_input_nodes)]
@@ -31,20 +31,22 @@ def is_compiled(node: torch.fx.Node) -> bool:
 
 
 class _Compiled(OperatorSupportBase):
-    """What goes into compiled parts: whatever has a row, mutations apart, which PyTorch makes in their order."""
+    """Puts nodes with a row into compiled parts, except mutations, which PyTorch runs in their order."""
 
     def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: torch.fx.Node) -> bool:
         """See `OperatorSupportBase`."""
         if node.op != "call_function" or str(node.target) == "aten.copy_.default":
             return False
-        if getattr(node.target, "__name__", "") == "getitem":
+        if is_getitem(node):
             source = node.args[0]
-            return isinstance(source, torch.fx.Node) and is_compiled(source)  # an item stays where its op is
+            return isinstance(source, torch.fx.Node) and is_compiled(
+                source
+            )  # an item belongs to the part of its op
         return is_compiled(node)
 
 
 class _Part(torch.nn.Module):
-    """A compiled part, called as the graph calls it."""
+    """A compiled part, as a module that the graph calls."""
 
     def __init__(self, run: Run, is_single: bool) -> None:
         super().__init__()
@@ -57,7 +59,7 @@ class _Part(torch.nn.Module):
 
 
 class PartlyCompiled:
-    """A graph of which some ops run in eager mode.
+    """A graph with some ops that run in eager mode.
 
     Args:
         name: Of its programs.
@@ -73,7 +75,7 @@ class PartlyCompiled:
         self._module, self.parts = module, 0
 
     def compile(self, make: MakePart) -> None:
-        """Compiles the parts between these ops, each by `make`."""
+        """Compiles the parts between these ops with `make`."""
         partitioner = CapabilityBasedPartitioner(self._module, _Compiled(), allows_single_node_partition=True)
         self._module = partitioner.fuse_partitions(partitioner.propose_partitions())
         for node in self._module.graph.nodes:
@@ -83,14 +85,14 @@ class PartlyCompiled:
 
     def __call__(self, args: list[Any]) -> Sequence[Any]:
         """Runs the graph on its arguments."""
-        taken = list(args)
+        arguments = list(args)
         args.clear()
-        return self._module(*taken)
+        return self._module(*arguments)
 
     def _replace(self, name: str, make: MakePart) -> None:
         part = self._module.get_submodule(name)
         assert isinstance(part, torch.fx.GraphModule)
-        (given,) = part.graph.output_node().args
-        is_single = not isinstance(given, list | tuple)
+        (results,) = part.graph.output_node().args
+        is_single = not isinstance(results, list | tuple)
         setattr(self._module, name, _Part(make(part, self.parts), is_single))
         self.parts += 1

@@ -1,7 +1,8 @@
-"""The forward part of a step as `torch.export` traces it, for gradients that AICF takes.
+"""The forward part of a step, traced by `torch.export`, for gradients by AICF.
 
-An exported graph has the ops and not what PyTorch's autograd was told beside them. What was left without gradients is
-detached here; what passes back otherwise than its ops would is an error, by which others may choose other gradients.
+An exported graph has the ops, but not what else PyTorch's autograd knows. Results computed under `torch.no_grad` are
+detached here. An op whose gradient in PyTorch is not the derivative of its formula is an error, on which the caller may
+switch to PyTorch's gradients.
 """
 
 from __future__ import annotations
@@ -19,47 +20,50 @@ from aicf.frontends.exported_program import ExportedProgram
 from aicf.frontends.torch import lower_graph
 from aicf.frontends.torch.decompositions import of_export
 from aicf.frontends.torch.exported import roles_of
-from aicf.frontends.torch.gradients import foreign_gradient, reached
+from aicf.frontends.torch.gradients import find_other_gradient, placeholders_with_gradient
 from aicf.frontends.torch.locations import line_of, text_of
 from aicf.passes.training.differentiate import NoRule
 from aicf.pytorch.custom_gradients import WAY_OUT, check_custom_gradients
+from aicf.pytorch.step_checks import tensors_of
 from aicf.pytorch.step_program import LOSS, Model
 
-OWN = "model."
-"""What the names of the module's tensors begin with in the traced module."""
+MODEL = "model"
+"""The trained module, as a submodule of the traced one."""
+PREFIX = f"{MODEL}."
+"""Of the names of its tensors in the traced module."""
 
 
 def forward_part(
     module: nn.Module, batch: tuple[Any, ...], named: Mapping[str, Any], name: str, trained: Set[str]
 ) -> Model:
-    """The forward part, without gradients.
+    """Traces and lowers the forward part, without gradients.
 
     Args:
-        module: It has the trained module as `model` and gives the loss.
-        batch, named: What it is called with.
+        module: Returns the loss; its submodule `model` is the trained module.
+        batch, named: Its arguments, by position and by name.
         name: Of the program.
-        trained: Names of the parameters that are to be trained.
+        trained: Names of the parameters to train.
 
     Raises:
-        NoRule: on the way to one of them something passes back otherwise than its ops would.
-        UnsupportedOp, InvalidIR: as of `lower_graph`.
+        NoRule: between one of them and the loss, PyTorch's gradient is not the derivative of the ops.
+        UnsupportedOp, InvalidIR: as in `lower_graph`.
     """
-    tensors = tensors_of(module)
+    tensors = tensors_of(module.get_submodule(MODEL))
     trained = with_tied(trained, tensors)
-    check_custom_gradients(module, batch, named, {OWN + each for each in trained})
+    check_custom_gradients(module, batch, named, {PREFIX + each for each in trained})
     functional: Any = _exported(module, batch, named)
-    roles = roles_of(functional, OWN)
-    shown = len(functional.graph_signature.output_specs) - 1
-    places = {index for index, each in roles.names.items() if index in roles.params and each in trained}
-    if (found := foreign_gradient(functional.graph, places, shown)) is not None:
+    roles = roles_of(functional, PREFIX)
+    loss = len(functional.graph_signature.output_specs) - 1
+    indices = {index for index, each in roles.names.items() if index in roles.params and each in trained}
+    if (found := find_other_gradient(functional.graph, indices, loss)) is not None:
         node, what = found
         raise NoRule(f"{what}; {WAY_OUT}", location=text_of(line_of(node.meta)))
-    roles = replace(roles, results={shown: LOSS}, is_alone=False, is_differentiated=True)
+    roles = replace(roles, results={loss: LOSS}, is_alone=False, is_differentiated=True)
     lowered = lower_graph(functional.graph, name, {}, roles)
     if lowered.module is None:
-        raise InvalidIR("the loss depends on nothing; give a loss function of what the module gives")
+        raise InvalidIR("the loss depends on nothing; the loss must depend on the module's output")
     constants = {
-        name.removeprefix(OWN): value
+        name.removeprefix(PREFIX): value
         for name, value in functional.constants.items()
         if isinstance(value, Tensor)
     }
@@ -68,28 +72,21 @@ def forward_part(
         for index, spec in enumerate(functional.graph_signature.input_specs)
         if spec.kind.name == "USER_INPUT"
     ]
-    passed = {roles.names[index] for index in reached(functional.graph, places, shown)}
-    return Model(lowered, tensors | constants, {index: number for number, index in enumerate(inputs)}, passed)
-
-
-def tensors_of(module: nn.Module) -> dict[str, Tensor]:
-    """Parameters and buffers of the trained module by name; tied ones have several."""
-    model = module.get_submodule(OWN.strip("."))
-    return {
-        **dict(model.named_parameters(remove_duplicate=False)),
-        **dict(model.named_buffers(remove_duplicate=False)),
-    }
+    trained = {roles.names[index] for index in placeholders_with_gradient(functional.graph, indices, loss)}
+    return Model(
+        lowered, tensors | constants, {index: number for number, index in enumerate(inputs)}, trained
+    )
 
 
 def with_tied(names: Set[str], tensors: Mapping[str, Tensor]) -> set[str]:
-    """All names of the tensors that some names are of."""
+    """The names, with all other names of the same tensors."""
     own = {id(tensors[name]) for name in names}
     return {name for name, tensor in tensors.items() if id(tensor) in own}
 
 
 def _exported(module: nn.Module, batch: tuple[Any, ...], named: Mapping[str, Any]) -> ExportedProgram:
     with warnings.catch_warnings():
-        # PyTorch's own copies of its trees, in each export.
+        # PyTorch warns about its own use of tree specs, in each export.
         warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\)")
         exported = torch.export.export(module, batch, dict(named), strict=False)
         _detach(exported.graph_module)
@@ -97,14 +94,14 @@ def _exported(module: nn.Module, batch: tuple[Any, ...], named: Mapping[str, Any
 
 
 def _detach(module: torch.fx.GraphModule) -> None:
-    """Detaches what parts under `torch.no_grad` give, which are graphs of their own until they are decomposed."""
+    """Detaches the results of regions under `torch.no_grad`, which are graphs of their own until decomposition."""
     for node in list(module.graph.nodes):
         if node.op != "call_function" or not (parts := _parts(node)):
             continue
         if _is_without_gradients(node):
             if any(map(_has_gradients, parts)):
                 where = text_of(line_of(node.meta))
-                raise NoRule(f"torch.enable_grad inside of torch.no_grad; {WAY_OUT}", location=where)
+                raise NoRule(f"torch.enable_grad inside torch.no_grad; {WAY_OUT}", location=where)
             _detach_results(module.graph, node)
         else:
             for part in parts:

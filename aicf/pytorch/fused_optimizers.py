@@ -1,7 +1,7 @@
 """Counts what fused optimizers write: PyTorch's do not, so nothing could tell that weights have changed.
 
 `AdamW(..., fused=True)` and its like change parameters in one kernel that leaves their version counters as they are.
-What is packed of parameters is made again when those counters say so (`programs.Packing`).
+What is packed of parameters is made again when those counters say so (`launcher.Launcher`).
 """
 
 from __future__ import annotations

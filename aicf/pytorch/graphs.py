@@ -1,4 +1,4 @@
-"""A graph that PyTorch traced, compiled for each choice of its sizes when that is called first."""
+"""A graph that PyTorch traced, compiled for each combination of its sizes on the first call with it."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from xdsl.dialects.builtin import ModuleOp
 
 from aicf.errors import UnsupportedOp
 from aicf.frontends.torch import Lowered, Port, Roles, lower_graph
+from aicf.frontends.torch.element_types import host_view
 from aicf.frontends.torch.nodes import check_recomputed, drops_attention
 from aicf.inference.packing import ModelWeights
 from aicf.passes.support.ledger import copy_decisions, record_decision
 from aicf.pytorch.compiling import compiled_for, device_of
 from aicf.pytorch.options import TorchOptions
 from aicf.pytorch.partition import Partition
-from aicf.pytorch.programs import Common, TorchProgram, bindings_of
+from aicf.pytorch.programs import GraphShared, TorchProgram, bindings_of
 from aicf.pytorch.seeds import Seeds
-from aicf.pytorch.tensors import host_view, stand_in
+from aicf.pytorch.tensors import stand_in
 from aicf.runtime.tensors import Array
 from aicf.sources import Source
 
@@ -34,7 +35,7 @@ Kind: TypeAlias = Literal["inference", "forward", "backward"]
 Owners: TypeAlias = list[weakref.ref[Tensor]]
 LOGGER = logging.getLogger("aicf.pytorch")
 BACKEND = "torch-backend"
-"""What entries of the ledger are by that were decided on the traced graph."""
+"""Named as the pass by ledger entries about decisions on the traced graph."""
 NO_COUNTERPART = "it has no counterpart here, and the option fallback is 'eager'"
 _numbers = itertools.count()
 
@@ -45,9 +46,9 @@ class Built:
 
     Args:
         sizes: The value of each symbolic size.
-        program: It; one that PyTorch runs has no executable.
-        seconds: That making it took.
-        origin: Where it came from, in words.
+        program: The program; one that PyTorch runs has no executable.
+        seconds: For compiling or loading it.
+        origin: Whether it was compiled or loaded, in words.
     """
 
     sizes: Mapping[str, int]
@@ -58,16 +59,16 @@ class Built:
 
 @dataclass
 class GraphInfo:
-    """What a graph is.
+    """Facts about a graph.
 
     Args:
-        kind: Whether it has no gradients, or is one of the two parts of a training graph.
+        kind: Whether it is an inference graph, or the forward or backward part of a training graph.
         name: Of its programs.
-        params: Indices of arguments that hardly ever change: parameters and buffers.
-        names: What arguments are called, by index.
-        owners: Tensors that the first call was made with, by which a report finds whose graph it is; the graphs that
-            come from one of TorchDynamo have them in common.
-        partition: What was decided when the training graph was split of which this is a part.
+        params: Indices of arguments that are parameters and buffers.
+        names: Names of arguments, by index.
+        owners: The tensors of the first call, by which a report finds the module of the graph; graphs that come from
+            the same graph of TorchDynamo share them.
+        partition: How the training graph was split of which this is a part.
         eager: Ops of the graph that run in eager mode, where it is compiled in parts.
     """
 
@@ -79,18 +80,18 @@ class GraphInfo:
     partition: Partition = field(default_factory=Partition)
     eager: tuple[str, ...] = ()
 
-    def record(self, module: ModuleOp, name: str) -> None:
-        """Writes into the ledger of a program what was decided about the graph before it was read."""
+    def record_decisions(self, module: ModuleOp, name: str) -> None:
+        """Writes decisions on the traced graph into the ledger of a program."""
         copy_decisions(self.partition.decisions, module)
         if self.partition.by_pytorch is not None:
             because = f"AICF cannot read the training graph: {self.partition.by_pytorch}"
-            record_decision(module, BACKEND, [name], "PyTorch chose what is kept", because)
+            record_decision(module, BACKEND, [name], "PyTorch chose what is saved", because)
         for op in self.eager:
             record_decision(module, BACKEND, [name], f"{op} runs in eager mode", NO_COUNTERPART)
 
 
 class EagerProgram:
-    """A graph that PyTorch runs op by op, as an op of it has no counterpart for its arguments.
+    """A graph that PyTorch runs in eager mode, because an op has no counterpart for its arguments.
 
     Args:
         module: The graph.
@@ -103,22 +104,22 @@ class EagerProgram:
         self._module, self.reason = module, reason
 
     def __call__(self, args: Sequence[Any]) -> list[Any]:
-        """Runs the graph; its results, in order."""
+        """Runs the graph; returns its results, in order."""
         results = self._module(*args)
         return list(results) if isinstance(results, list | tuple) else [results]
 
 
 class CompiledGraph:
-    """Callable with the arguments of the graph as one list, which gives the list of its results.
+    """Callable with the list of the graph's arguments; returns the list of its results.
 
     Args:
         module: The traced graph.
-        info: What it is.
-        options: What the user said.
+        info: Facts about it.
+        options: Of the user.
     """
 
     def __init__(self, module: torch.fx.GraphModule, info: GraphInfo, options: TorchOptions) -> None:
-        self._boxed_call = True  # of the object itself: PyTorch's wrappers copy what an object has
+        self._boxed_call = True  # on the instance: PyTorch's wrappers copy attributes of instances
         self.info, self.options = info, options
         self._module, self._graph = module, module.graph
         self._placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
@@ -126,15 +127,15 @@ class CompiledGraph:
             index for index, node in enumerate(self._placeholders) if _is_symbolic(node.meta.get("val"))
         )
         self._programs: OrderedDict[tuple[int, ...], Built] = OrderedDict()
-        self._making, self._looking_up = threading.Lock(), threading.Lock()
-        self._shared, self._common = ModelWeights(), Common(seeds=Seeds(options.seed, module.code))
+        self._compile_lock, self._programs_lock = threading.Lock(), threading.Lock()
+        self._weights, self._shared = ModelWeights(), GraphShared(seeds=Seeds(options.seed, module.code))
         self.dropped = 0
         self.calls = 0
 
     def __call__(self, args: list[Any]) -> list[Any]:
-        """Runs the graph; takes the arguments out of the list, so that they live no longer than they have to."""
+        """Runs the graph; empties the list, so that arguments are freed as early as possible."""
         key = self._key(args) if self._symbolic else ()
-        built = self._found(key) or self._made(key, args)
+        built = self._lookup(key) or self._compile(key, args)
         self.calls += 1
         results = built.program(args)
         args.clear()
@@ -142,12 +143,12 @@ class CompiledGraph:
 
     @property
     def built(self) -> list[Built]:
-        """Its programs, the least recently used first."""
-        with self._looking_up:
+        """Its programs, from the least to the most recently used."""
+        with self._programs_lock:
             return list(self._programs.values())
 
-    def _found(self, key: tuple[int, ...]) -> Built | None:
-        with self._looking_up:
+    def _lookup(self, key: tuple[int, ...]) -> Built | None:
+        with self._programs_lock:
             if key in self._programs:
                 self._programs.move_to_end(key)
             return self._programs.get(key)
@@ -161,16 +162,16 @@ class CompiledGraph:
                 key.extend(value.stride())
             elif isinstance(value, torch.SymInt) and value.node.is_nested_int():
                 raise UnsupportedOp(
-                    "a nested tensor has sizes that are no numbers; compile what works on its .values(), or pad it "
+                    "a nested tensor has nested (jagged) sizes; compile what works on its .values(), or pad it "
                     "with .to_padded_tensor(0.0)"
                 )
             else:
                 key.append(int(value))
         return tuple(key)
 
-    def _made(self, key: tuple[int, ...], args: Sequence[Any]) -> Built:
-        with self._making:
-            if (found := self._found(key)) is not None:
+    def _compile(self, key: tuple[int, ...], args: Sequence[Any]) -> Built:
+        with self._compile_lock:
+            if (found := self._lookup(key)) is not None:
                 return found
             start = time.perf_counter()
             sizes = bindings_of(self._placeholders, args)
@@ -179,7 +180,7 @@ class CompiledGraph:
             program, origin = self._compiled_or_eager(sizes, args)
             built = Built(sizes, program, time.perf_counter() - start, origin)
             LOGGER.info("%s: %s in %.2f s", self.info.name, origin, built.seconds)
-            with self._looking_up:
+            with self._programs_lock:
                 self._programs[key] = built
                 while len(self._programs) > self.options.max_programs:
                     self._programs.popitem(last=False)
@@ -192,7 +193,7 @@ class CompiledGraph:
         try:
             return self._compiled(sizes, args)
         except UnsupportedOp as error:
-            # The way back of a dropout that one of the two draws cannot be left to the other.
+            # PyTorch's backward op cannot read the state of a dropout that AICF drew, nor the other way round.
             if self.options.fallback != "eager" or self._is_half_of_dropout():
                 raise
             return EagerProgram(self._module, str(error)), f"in eager mode: {error}"
@@ -204,27 +205,27 @@ class CompiledGraph:
         params = self.info.params if self.info.kind == "inference" else frozenset[int]()
         if self.info.kind == "backward":
             check_recomputed(self._graph)
-        name = self.info.kind  # a name with a number would be part of the key in a folder of programs
+        name = self.info.kind  # without a number, which would become part of the key in the cache folder
         lowered = lower_graph(self._graph, name, sizes, Roles(self.info.names, params))
         device = device_of(args)
         if lowered.module is None:
             return TorchProgram(lowered, None, device), "nothing to compute"
-        self.info.record(lowered.module, name)
+        self.info.record_decisions(lowered.module, name)
         is_static = self.options.static_outputs and self.info.kind == "inference"
         source = Source(lowered.module, name)
         weights = _weights(lowered, args)
-        executable, origin = compiled_for(source, weights, self.options, device, self._shared)
-        self._shared.keep(executable)
-        return TorchProgram(lowered, executable, device, params, self._common, is_static), origin
+        executable, origin = compiled_for(source, weights, self.options, device, self._weights)
+        self._weights.keep(executable)
+        return TorchProgram(lowered, executable, device, params, self._shared, is_static), origin
 
 
 def new_name(kind: Kind) -> str:
-    """Of the programs of a graph: one that no other graph of the process has."""
+    """A name for the programs of a graph, unique in this process."""
     return f"{kind}{next(_numbers)}"
 
 
 def _weights(lowered: Lowered, args: Sequence[Any]) -> dict[str, Array]:
-    """What the program takes as weights: on the memory of PyTorch's tensors, or where that is a device's, stand-ins."""
+    """The weights of the program: arrays on the memory of PyTorch's tensors, or stand-ins for tensors on a device."""
     weights = [port for port in lowered.inputs if port.role in ("param", "state")]
     return {port.name: _weight(port, args[port.index]) for port in weights}
 

@@ -1,4 +1,4 @@
-"""Forward and backward part of a step as AOTAutograd traces them: gradients that PyTorch takes, as one graph."""
+"""The forward and the backward part of a step as one graph, traced by AOTAutograd: gradients by PyTorch."""
 
 from __future__ import annotations
 
@@ -14,27 +14,29 @@ from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 from aicf.errors import AicfError, InvalidIR, UnsupportedOp
 from aicf.frontends.torch import Computed, Roles, lower_graph
 from aicf.frontends.torch.decompositions import of_autograd
+from aicf.frontends.torch.nodes import is_getitem
 from aicf.frontends.torch.program import Port
-from aicf.pytorch.forward_part import OWN, tensors_of, with_tied
+from aicf.pytorch.forward_part import MODEL, PREFIX, with_tied
+from aicf.pytorch.step_checks import tensors_of
 from aicf.pytorch.step_program import LOSS, TANGENT, Model
 
 
 def joint_part(
     module: nn.Module, batch: tuple[Any, ...], named: Mapping[str, Any], name: str, trained: Set[str]
 ) -> Model:
-    """Forward and backward part.
+    """Traces and lowers the forward and the backward part.
 
     Args:
-        module: It has the trained module as `model` and gives the loss.
-        batch, named: What it is called with.
+        module: Returns the loss; its submodule `model` is the trained module.
+        batch, named: Its arguments, by position and by name.
         name: Of the program.
         trained: Names of the parameters whose gradients are results.
 
     Raises:
-        UnsupportedOp: an op has no counterpart, or the module changes what is neither a buffer nor its own.
-        InvalidIR: the loss is no number, or PyTorch cannot trace the gradients.
+        UnsupportedOp: an op has no counterpart, or the module changes a tensor that is not one of its buffers.
+        InvalidIR: the loss is not a tensor of rank 0, or PyTorch cannot trace the gradients.
     """
-    tensors = tensors_of(module)
+    tensors = tensors_of(module.get_submodule(MODEL))
     trained = with_tied(trained, tensors)
     graph: Any = _joint(module, batch, named)
     graph.eliminate_dead_code()
@@ -63,9 +65,9 @@ def _joint(module: nn.Module, batch: tuple[Any, ...], named: Mapping[str, Any]) 
         except AicfError:
             raise
         except Exception as error:
-            told = str(error).strip().partition("\n")[0]
+            reason = str(error).strip().partition("\n")[0]
             raise InvalidIR(
-                f"PyTorch cannot trace the gradients: {type(error).__name__}: {told}; mend that, or train with "
+                f"PyTorch cannot trace the gradients: {type(error).__name__}: {reason}; fix it, or train with "
                 "torch.compile"
             ) from error
         return joint.graph_module.graph
@@ -73,7 +75,7 @@ def _joint(module: nn.Module, batch: tuple[Any, ...], named: Mapping[str, Any]) 
 
 def _target(tensor: Any) -> str:
     """The name of a parameter or buffer of the trained module."""
-    return tensor.target.removeprefix(OWN)
+    return tensor.target.removeprefix(PREFIX)
 
 
 def _roles(
@@ -84,19 +86,20 @@ def _roles(
     backward: frozenset[str],
 ) -> Roles:
     names: dict[int, str] = {}
-    at: dict[Any, int] = {}
-    for index, given in enumerate(inputs):
-        at[given] = index
-        match given:
+    index_of: dict[Any, int] = {}
+    for index, descriptor in enumerate(inputs):
+        index_of[descriptor] = index
+        match descriptor:
             case descriptors.ParamAOTInput() | descriptors.BufferAOTInput():
-                names[index] = _target(given)
+                names[index] = _target(descriptor)
             case descriptors.TangentAOTInput():
                 names[index] = TANGENT
             case descriptors.PlainAOTInput():
                 pass
             case _:
                 raise UnsupportedOp(
-                    f"an argument of the gradients is {given.expr()}; pass each tensor once, and plain tensors only"
+                    f"an argument of the gradients is {descriptor.expr()}; pass each tensor once, and no "
+                    "tensor subclasses"
                 )
     updates: dict[int, str] = {}
     shown: dict[int, str] = {}
@@ -108,11 +111,11 @@ def _roles(
                 if _target(parameter) in trained and node is not None:
                     shown[index] = f"{_target(parameter)}.grad"
             case descriptors.InputMutationAOTOutput(mutated_input=descriptors.BufferAOTInput() as buffer):
-                updates[at[buffer]] = node.name
+                updates[index_of[buffer]] = node.name
             case descriptors.InputMutationAOTOutput():
                 changed = what.mutated_input
-                told = f"'{_target(changed)}'" if hasattr(changed, "target") else "a tensor of the batch"
-                raise UnsupportedOp(f"the model changes {told} in place; return the new value instead")
+                name = f"'{_target(changed)}'" if hasattr(changed, "target") else "a tensor of the batch"
+                raise UnsupportedOp(f"the model changes {name} in place; return the new value instead")
             case _:
                 pass
     params = frozenset(index for index, name in names.items() if name != TANGENT)
@@ -123,12 +126,12 @@ def _roles(
 def _checked_loss(node: Any) -> str:
     fake = node.meta["val"]
     if not isinstance(fake, Tensor) or fake.numel() != 1 or fake.dim():
-        raise InvalidIR(f"the loss has shape {tuple(fake.shape)}; it is a tensor of rank 0")
+        raise InvalidIR(f"the loss has shape {tuple(fake.shape)}; it must be a tensor of rank 0")
     return LOSS
 
 
 def _backward(graph: Any, results: Sequence[Any], wanted: Sequence[Any]) -> frozenset[str]:
-    """All nodes that neither the loss nor what the model updates depends on."""
+    """The nodes that neither the loss nor an update of the model depends on."""
     forward: set[Any] = set()
     stack = [
         node
@@ -142,9 +145,8 @@ def _backward(graph: Any, results: Sequence[Any], wanted: Sequence[Any]) -> froz
             stack.extend(node.all_input_nodes)
     backward: set[str] = set()
     for node in graph.nodes:
-        # An item of several results is where they are.
-        is_item = getattr(node.target, "__name__", "") == "getitem"
-        owner = node.args[0] if is_item else node
+        # An item of several results belongs to the node that computes them.
+        owner = node.args[0] if is_getitem(node) else node
         if node.op == "call_function" and owner not in forward:
             backward.add(node.name)
     return frozenset(backward)

@@ -1,4 +1,4 @@
-"""Optimizers of `torch.optim` as those of a training step: what each group of parameters is updated by."""
+"""Translates optimizers of `torch.optim`: the update rule of each group of parameters."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from aicf.training.optimizers import SGD, Adam, AdamW, Optimizer
 
 @dataclass(frozen=True)
 class Group:
-    """Parameters that are updated alike.
+    """Parameters with the same update rule.
 
     Args:
         names: Of the parameters, in order.
-        parameters: Themselves.
-        update: How, apart from the rate.
-        rate: The learning rate now.
+        parameters: In the same order.
+        update: The rule; its learning rate is unused.
+        rate: The current learning rate.
     """
 
     names: tuple[str, ...]
@@ -31,12 +31,12 @@ class Group:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What a program is made for: another rate needs no other program."""
+        """The facts that a program is valid for; the rate is not among them."""
         return (self.names, self.update)
 
     @property
     def is_wide(self) -> bool:
-        """Whether a parameter is f64: then the rate is too, as 0.1 in f32 is off by 1e-8 of it."""
+        """Whether a parameter is f64; the rate is f64 then too, as 0.1 in f32 has a relative error of 1e-8."""
         return any(each.dtype == torch.float64 for each in self.parameters)
 
 
@@ -90,8 +90,8 @@ def groups_of(optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -> lis
     if read is None:
         known = ", ".join(each.__name__ for each in _CLASSES)
         raise InvalidIR(
-            f"train_step knows torch.optim's {known}, not {type(optimizer).__name__}; use one of them, or compile the "
-            "model alone with torch.compile"
+            f"train_step knows torch.optim's {known}, not {type(optimizer).__name__}; use one of them, or compile only "
+            "the model with torch.compile"
         )
     return [_group(index, group, read, names) for index, group in enumerate(optimizer.param_groups)]
 
@@ -102,8 +102,8 @@ def _group(index: int, group: Mapping[str, Any], read: Read, names: Mapping[int,
     parameters: Sequence[Tensor] = [each for each in group["params"] if each.requires_grad]
     if strange := [each for each in parameters if id(each) not in names]:
         raise InvalidIR(
-            f"group {index} has a parameter {tuple(strange[0].shape)} that is none of the module's; make the optimizer "
-            "from model.parameters()"
+            f"group {index} has a parameter {tuple(strange[0].shape)} that does not belong to the module; make the "
+            "optimizer from model.parameters()"
         )
     return Group(
         tuple(names[id(each)] for each in parameters), tuple(parameters), read(group), float(group["lr"])
@@ -111,7 +111,7 @@ def _group(index: int, group: Mapping[str, Any], read: Read, names: Mapping[int,
 
 
 def state_of(optimizer: torch.optim.Optimizer, parameter: Tensor, update: Optimizer) -> dict[str, Tensor]:
-    """The states of a parameter, by name; those that are not there yet begin as PyTorch's do, with zeros."""
+    """The states of a parameter, by name; missing ones are created as PyTorch does, with zeros."""
     if not update.states and not isinstance(update, Adam):
         return {}  # PyTorch has no entry then either
     state: dict[str, Any] = optimizer.state[parameter]
@@ -122,13 +122,13 @@ def state_of(optimizer: torch.optim.Optimizer, parameter: Tensor, update: Optimi
             state[name] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
         elif (
             state[name].stride() != parameter.stride()
-        ):  # of a file, or of a parameter that lies otherwise since
+        ):  # loaded from a file, or the strides of the parameter have changed
             state[name] = torch.empty_like(parameter, requires_grad=False).copy_(state[name])
     return {name: state[name] for name in update.states}
 
 
 def steps_so_far(optimizer: torch.optim.Optimizer) -> int:
-    """How many steps an optimizer has made, as its states tell; 1 stands for any number of SGD's with momentum."""
+    """The step count in an optimizer's states; SGD with momentum has none: 1 if it has made any step."""
     steps = 0
     for state in optimizer.state.values():
         if isinstance(count := state.get("step"), Tensor):

@@ -1,4 +1,4 @@
-"""What `torch.compile(model, backend="aicf", options={...})` is told, and the policy in force."""
+"""Options of `torch.compile(model, backend="aicf", options={...})` and `train_step`, and the policy in force."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aicf.sources import Policy, Tuning, policy_text, tuning_text
 from aicf.whole_numbers import is_whole
 
 MAX_PROGRAMS = 64
-"""Programs that one graph keeps, each for one choice of its sizes, where nothing else is said."""
+"""The default limit of programs that a graph keeps, one for each combination of its sizes."""
 
 
 @dataclass(frozen=True)
@@ -24,16 +24,19 @@ class TorchOptions:
     """Options of the backend.
 
     Args:
-        target: As of `aicf.compile`; None is the device of the inputs.
-        policy: As of `aicf.compile`; None takes the one in force, see `policy`.
-        tuning: As of `aicf.compile`.
+        target: As in `aicf.compile`; None is the device of the inputs.
+        policy: As in `aicf.compile`; None takes the one in force, see `policy`.
+        tuning: As in `aicf.compile`.
         threads: Threads of programs on the CPU; None takes `torch.get_num_threads()`.
-        fallback: What happens to ops without a counterpart: `error`, or `eager` to leave them to PyTorch.
-        static_outputs: Whether results without gradients are in memory of the program, which every call writes anew.
-        memory_budget: The share of activations that the forward part may keep for the backward part, 0 to 1.
-        cache_dir: Folder of compiled programs, shared by processes; None keeps none.
-        max_programs: Programs that a graph keeps, one for each choice of its sizes; the least recently used one goes.
-        seed: Of a stream of random numbers of each graph's own, 0 or more; None takes seeds from PyTorch's generator.
+        fallback: What happens to ops without a counterpart: `error`, or `eager` to run them in PyTorch.
+        static_outputs: Whether results that need no gradient are in memory of the program; the next call overwrites
+            them.
+        memory_budget: The fraction of the activation bytes that the forward part may save, 0 to 1; the rest is
+            recomputed.
+        cache_dir: Folder of compiled programs, shared by processes; None for no cache.
+        max_programs: Programs that a graph keeps, one for each combination of its sizes; the least recently used one is
+            evicted.
+        seed: 0 or more: each graph has its own random stream. None takes seeds from PyTorch's generator.
 
     Raises:
         PolicyError: a value is not legal.
@@ -74,7 +77,7 @@ class TorchOptions:
 
     @property
     def own_policy_line(self) -> str:
-        """The same for one program, without `saves`, which are about two: `partition` has done what they say."""
+        """The same for one program, without `saves`, which `partition` has applied to the training graph."""
         if not self.policy_line:
             return ""
         policy = resolve_policy(self.policy_line)
@@ -96,11 +99,11 @@ GRADIENTS = ("auto", "aicf", "pytorch")
 
 @dataclass(frozen=True)
 class StepOptions(TorchOptions):
-    """Options of `train_step`: those of the backend, and who takes the gradients.
+    """Options of `train_step`: those of the backend, and who computes the gradients.
 
     Args:
-        gradients: `aicf` takes them of the ops of the forward part; an op that they cannot be taken of is an error.
-            `pytorch` has AOTAutograd trace them. `auto` is `aicf`, or `pytorch` where that is an error.
+        gradients: `aicf` differentiates the ops of the forward part; an op without a rule is an error. `pytorch` lets
+            AOTAutograd trace a joint graph. `auto` uses `aicf` and falls back to `pytorch`.
 
     Raises:
         PolicyError: a value is not legal.
@@ -119,9 +122,7 @@ _IN_FORCE: ContextVar[Policy | None] = ContextVar("aicf_pytorch_policy", default
 
 @contextmanager
 def policy(chosen: Policy) -> Generator[None]:
-    """Models that are compiled inside take this policy, unless their options give one.
-
-    Compiling happens at the first call of a model, so that call belongs inside.
+    """Applies a policy to every model first called inside the block, unless its options have one.
 
     Raises:
         PolicyError: it is not legal.
@@ -137,25 +138,25 @@ def policy(chosen: Policy) -> Generator[None]:
 _Options = TypeVar("_Options", bound=TorchOptions)
 
 
-def read_options(given: Mapping[str, Any] | None) -> TorchOptions:
+def read_options(options: Mapping[str, Any] | None) -> TorchOptions:
     """The options of one compile.
 
     Raises:
-        PolicyError: a name is none of them, or a value is not legal.
+        PolicyError: a name is unknown, or a value is not legal.
     """
-    return _read(TorchOptions, given)
+    return _read(TorchOptions, options)
 
 
-def read_step_options(given: Mapping[str, Any] | None) -> StepOptions:
+def read_step_options(options: Mapping[str, Any] | None) -> StepOptions:
     """The options of one step. Raises as `read_options`."""
-    return _read(StepOptions, given)
+    return _read(StepOptions, options)
 
 
-def _read(kind: type[_Options], given: Mapping[str, Any] | None) -> _Options:
+def _read(kind: type[_Options], options: Mapping[str, Any] | None) -> _Options:
     known = [field.name for field in fields(kind)]
-    for name in given or {}:
+    for name in options or {}:
         if name not in known:
             hint = " ".join(filter(None, (did_you_mean(str(name), known), f"they are {', '.join(known)}")))
             raise PolicyError(f"options: there is no option {quoted(name)}; {hint}")
-    options = kind(**(given or {}))
-    return options if options.policy is not None else replace(options, policy=_IN_FORCE.get())
+    read = kind(**(options or {}))
+    return read if read.policy is not None else replace(read, policy=_IN_FORCE.get())

@@ -1,7 +1,7 @@
 """Splits a training graph into its forward and its backward part, as `eliminate-saves` decides.
 
-PyTorch's own partitioner makes the two graphs. It is told of each tensor of the forward part whether to keep it, by
-the marks that `torch.utils.checkpoint` uses too.
+PyTorch's own partitioner makes the two graphs. Nodes of the forward part are marked for it as saved or recomputed, with
+the marks of `torch.utils.checkpoint`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import getitem
 from typing import Any
 
 import torch
@@ -23,8 +22,8 @@ from torch.utils.checkpoint import CheckpointPolicy
 from aicf.dialects.emit import DecisionOp
 from aicf.errors import UnsupportedOp
 from aicf.frontends.torch import lower_graph
-from aicf.frontends.torch.layouts import VIEWS
-from aicf.frontends.torch.nodes import base_op, is_exact_attention, is_tensor, items
+from aicf.frontends.torch.layouts import is_view
+from aicf.frontends.torch.nodes import base_op, is_exact_attention, is_getitem, is_tensor, items
 from aicf.passes.training.save_choice import Pin
 from aicf.pytorch.compiling import device_of, options_for
 from aicf.pytorch.options import TorchOptions
@@ -33,18 +32,18 @@ from aicf.pytorch.saves import SavePlan, plan_saves
 
 LOGGER = logging.getLogger("aicf.pytorch")
 RECOMPUTE = "recompute"
-"""The entry of a node's metadata by which PyTorch marks it."""
-_TOLD = "torch.utils.checkpoint says so"
+"""The entry of a node's metadata that has PyTorch's mark."""
+_CHECKPOINT = "marked by torch.utils.checkpoint"
 _RANDOM = "random numbers are not drawn a second time"
 
 
 @dataclass
 class Partition:
-    """What was decided about one training graph.
+    """How one training graph was split.
 
     Args:
         decisions: Entries for the ledger of both parts.
-        by_pytorch: Why PyTorch's partitioner chose what to keep, if it did.
+        by_pytorch: Why PyTorch's partitioner chose what to save, if it did.
     """
 
     decisions: list[DecisionOp] = field(default_factory=list[DecisionOp])
@@ -53,25 +52,27 @@ class Partition:
 
 def partition(
     options: TorchOptions,
-    told: Partition,
+    partition_info: Partition,
     joint: GraphModule,
     inputs: Any,
     *,
     num_fwd_outputs: int,
     **named: Any,
 ) -> tuple[GraphModule, GraphModule]:
-    """The two parts of a training graph.
+    """Splits a training graph into its forward and its backward part.
 
     Args:
-        options: `memory_budget` is the share of bytes to keep.
-        told: Gets what was decided.
-        joint, inputs, num_fwd_outputs, named: As AOTAutograd calls a partitioner.
+        options: `memory_budget` is the fraction of bytes to save.
+        partition_info: Filled in here.
+        joint, inputs, num_fwd_outputs, named: The arguments that AOTAutograd passes to a partitioner.
 
     Raises:
-        UnsupportedOp: an op has no counterpart, and the options do not leave it to PyTorch.
+        UnsupportedOp: an op has no counterpart, and the option `fallback` is `error`.
     """
     joint.graph.eliminate_dead_code()
-    joint.graph = fx_graph_cse(joint.graph)  # as PyTorch's does first: so that the plan is about what it cuts
+    joint.graph = fx_graph_cse(
+        joint.graph
+    )  # PyTorch's partitioner does this first; the plan is about its nodes
     forward = _forward_nodes(joint, num_fwd_outputs)
     budget = 1.0
     try:
@@ -79,17 +80,17 @@ def partition(
     except UnsupportedOp as error:
         if options.fallback != "eager":
             raise
-        told.by_pytorch, budget = str(error), options.memory_budget
-        LOGGER.info("PyTorch chooses what the forward part keeps: %s", error)
+        partition_info.by_pytorch, budget = str(error), options.memory_budget
+        LOGGER.info("PyTorch chooses what the forward part saves: %s", error)
     else:
-        told.decisions += plan.decisions
+        partition_info.decisions += plan.decisions
         _mark(forward, plan.kept)
     with config.patch(activation_memory_budget=budget):
         return min_cut_rematerialization_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **named)
 
 
 def _forward_nodes(joint: GraphModule, count: int) -> dict[str, Node]:
-    """What the results of the forward part, and what it updates, follow from, by name, in the order of the graph."""
+    """The nodes that results or updates of the forward part depend on, by name, in the order of the graph."""
     (results,) = joint.graph.output_node().args
     stack = [node for node in items(results)[:count] if isinstance(node, Node)]
     stack += [
@@ -103,18 +104,18 @@ def _forward_nodes(joint: GraphModule, count: int) -> dict[str, Node]:
         if node not in found:
             found.add(node)
             stack.extend(node.all_input_nodes)
-    # What is computed beside them, such as the mask of a dropout, comes from an op that runs in the forward part too.
+    # Other results of these nodes, such as the mask of a dropout, are computed in the forward part too.
     return {
         node.name: node
         for node in joint.graph.nodes
-        if node in found or (node.target is getitem and node.args[0] in found)
+        if node in found or (is_getitem(node) and node.args[0] in found)
     }
 
 
 def _planned(joint: GraphModule, forward: Mapping[str, Node], options: TorchOptions) -> SavePlan:
     placeholders = joint.graph.find_nodes(op="placeholder")
     examples = [node.meta.get("val") for node in placeholders]
-    # Tensors that the graph holds are real, and PyTorch is still tracing with stand-ins.
+    # Constants of the graph are real tensors, and PyTorch is still tracing with fake ones.
     with unset_fake_temporarily():
         lowered = lower_graph(joint.graph, "training", bindings_of(placeholders, examples))
     requested = options_for(options, device_of(examples))
@@ -123,22 +124,22 @@ def _planned(joint: GraphModule, forward: Mapping[str, Node], options: TorchOpti
 
 
 def _pins(forward: Mapping[str, Node]) -> dict[str, Pin]:
-    """What was said of nodes by `torch.utils.checkpoint`; and that what random numbers are in is kept, as far as it
-    does not follow from other tensors that are."""
+    """The marks of `torch.utils.checkpoint`. Tensors that depend on random numbers are saved too, unless they can be
+    computed from other saved tensors."""
     pins: dict[str, Pin] = {}
     random: set[Node] = set()
     for name, node in forward.items():
-        said = node.meta.get(RECOMPUTE)
+        checkpoint_policy = node.meta.get(RECOMPUTE)
         if _is_random(node) or any(each in random for each in node.all_input_nodes):
             if any(user.name not in forward for user in node.users) and _is_one_tensor(node):
                 pins[name] = Pin(True, _RANDOM)
             else:
                 random.add(node)
             node.meta.pop(RECOMPUTE, None)
-        elif said in (CheckpointPolicy.MUST_RECOMPUTE, CheckpointPolicy.PREFER_RECOMPUTE):
-            pins[name] = Pin(False, _TOLD)
-        elif said is not None:
-            pins[name] = Pin(True, _TOLD)
+        elif checkpoint_policy in (CheckpointPolicy.MUST_RECOMPUTE, CheckpointPolicy.PREFER_RECOMPUTE):
+            pins[name] = Pin(False, _CHECKPOINT)
+        elif checkpoint_policy is not None:
+            pins[name] = Pin(True, _CHECKPOINT)
     return pins
 
 
@@ -152,7 +153,7 @@ def _is_one_tensor(node: Node) -> bool:
 
 
 def _mark(forward: Mapping[str, Node], kept: Mapping[str, bool]) -> None:
-    """Tells PyTorch's partitioner of each tensor whether to keep it."""
+    """Marks each tensor for PyTorch's partitioner as saved or recomputed."""
     held = {_base(forward[name], forward) for name, is_kept in kept.items() if is_kept}
     for node in held:
         if node.op == "call_function":
@@ -164,14 +165,14 @@ def _mark(forward: Mapping[str, Node], kept: Mapping[str, bool]) -> None:
 
 
 def _base(node: Node, forward: Collection[str]) -> Node:
-    """The node whose memory a view is in."""
-    while base_op(node) in VIEWS and (source := node.all_input_nodes[0]).name in forward:
+    """The node whose memory a view shares."""
+    while is_view(node) and (source := node.all_input_nodes[0]).name in forward:
         node = source
     return node
 
 
 def _computing(node: Node, held: Collection[Node]) -> Iterator[Node]:
-    """The nodes that compute one again from those that are kept and from arguments, views apart, which are free."""
+    """The nodes that recompute a node from saved ones and from arguments; without views, which cost nothing."""
     stack, seen = [node], set[Node]()
     while stack:
         node = stack.pop()
@@ -179,7 +180,7 @@ def _computing(node: Node, held: Collection[Node]) -> Iterator[Node]:
             continue
         seen.add(node)
         stack.extend(node.all_input_nodes)
-        if base_op(node) not in VIEWS:
+        if not is_view(node):
             yield node
 
 

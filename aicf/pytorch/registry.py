@@ -1,4 +1,4 @@
-"""The graphs of this process that were compiled and are alive, for reports."""
+"""The compiled graphs of this process that are alive, for reports."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _graphs: list[weakref.ref[CompiledGraph | PartlyCompiled]] = []
 
 
 def register(graph: G) -> G:
-    """Notes a graph, and gives it back."""
+    """Registers a graph, and returns it."""
     _graphs[:] = [known for known in _graphs if known() is not None]
     _graphs.append(weakref.ref(graph))
     return graph
 
 
 def all_graphs() -> Sequence[CompiledGraph | PartlyCompiled]:
-    """Those that are alive, in the order in which they were traced."""
+    """All live graphs, in the order in which they were traced."""
     return [graph for known in _graphs if (graph := known()) is not None]

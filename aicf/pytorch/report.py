@@ -1,4 +1,4 @@
-"""What became of a model that was compiled: its graphs, their programs, and what was left to PyTorch."""
+"""Reports on a compiled model: its graphs, their programs, and what runs in eager mode."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from aicf.pytorch.registry import all_graphs
 
 
 @dataclass(frozen=True)
-class ProgramReport:
+class GraphProgramReport:
     """One program of a graph.
 
     Args:
         sizes: The value of each symbolic size.
-        seconds: That making it took.
+        seconds: For compiling or loading it.
         origin: Whether it was compiled or loaded, in words.
-        executable: It, with `explain()` and `ir()`; None if the graph computes nothing.
+        executable: The compiled program, with `explain()` and `ir()`; None if the graph computes nothing.
     """
 
     sizes: Mapping[str, int]
@@ -34,12 +34,13 @@ class ProgramReport:
 
     def __str__(self) -> str:
         sizes = ", ".join(f"{name}={size}" for name, size in self.sizes.items()) or "one size"
-        count = (
-            0
-            if self.executable is None
-            else sum(len(each.launches) for each in self.executable.plan.programs)
-        )
+        count = 0 if self.executable is None else instruction_count(self.executable)
         return f"{sizes}: {count} instructions, {self.origin} in {self.seconds:.2f} s"
+
+
+def instruction_count(executable: CompiledModel) -> int:
+    """How many instructions a run executes, over all of its programs."""
+    return sum(len(program.launches) for program in executable.plan.programs)
 
 
 @dataclass(frozen=True)
@@ -48,18 +49,18 @@ class GraphReport:
 
     Args:
         name: Of its programs.
-        kind: Whether it has no gradients, or is one of the two parts of a training graph.
+        kind: Whether it is an inference graph, or the forward or backward part of a training graph.
         calls: So far.
-        dropped: Programs that gave way to others, by the limit.
-        programs: Those that there are.
-        saves: What a forward part keeps for its backward part.
+        dropped: Programs evicted because of the limit.
+        programs: In memory now.
+        saves: What a forward part saves for its backward part.
     """
 
     name: str
     kind: Kind
     calls: int
     dropped: int
-    programs: tuple[ProgramReport, ...]
+    programs: tuple[GraphProgramReport, ...]
     saves: Saves | None = None
 
     def __str__(self) -> str:
@@ -71,10 +72,10 @@ class GraphReport:
 
 @dataclass(frozen=True)
 class TorchReport:
-    """What became of a model.
+    """The graphs of a model.
 
     Args:
-        graphs: That were compiled, in the order in which PyTorch traced them.
+        graphs: The compiled graphs, in the order in which PyTorch traced them.
         eager: By name of a graph, the ops of it that run in eager mode, with `fallback="eager"`.
         breaks: Why TorchDynamo ended graphs early, and how often, in this process.
     """
@@ -98,10 +99,10 @@ class TorchReport:
 
 
 def report(model: nn.Module | None = None) -> TorchReport:
-    """What became of a model, or of all that this process compiled.
+    """Reports on a model, or on every graph that this process compiled.
 
     Args:
-        model: The module, or what `torch.compile` made of it; graphs belong to it by its parameters and buffers. None
+        model: The module, or the result of `torch.compile`; graphs belong to it by its parameters and buffers. None
             reports on all graphs, those of functions without parameters among them.
     """
     own = None if model is None else {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
@@ -133,7 +134,7 @@ def _belongs(graph: CompiledGraph, own: set[int] | None) -> bool:
 
 def _graph_report(graph: CompiledGraph) -> GraphReport:
     programs = tuple(
-        ProgramReport(built.sizes, built.seconds, built.origin, built.program.executable)
+        GraphProgramReport(built.sizes, built.seconds, built.origin, built.program.executable)
         for built in graph.built
     )
     executable = next((each.executable for each in programs if each.executable is not None), None)

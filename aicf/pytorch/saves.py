@@ -1,7 +1,7 @@
-"""What the forward part of a training graph keeps for the backward part, decided on the logical program of both.
+"""Chooses what the forward part of a training graph saves for the backward part, on the logical program of both.
 
-It is `eliminate-saves` that decides, as in a training step of one program. Here the two parts are programs of their
-own, so the choice goes back to the nodes of the graph, which `partition` then cuts.
+`eliminate-saves` decides, as in a training step of one program. Here the two parts become separate programs, so the
+choice is mapped back to the nodes of the graph, which `partition` then cuts.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from aicf.sources import Source
 
 @dataclass(frozen=True)
 class SavePlan:
-    """Where the backward part takes what it reads of the forward part from.
+    """What the forward part saves for the backward part.
 
     Args:
-        kept: By name of the node that has the tensor, whether it is kept; else it is computed again.
+        kept: By name of a node, whether its tensor is saved; else it is recomputed.
         decisions: The same for the ledger, with the reasons.
     """
 
@@ -56,14 +56,14 @@ def plan_saves(
     options: Options,
     share: float,
 ) -> SavePlan:
-    """Chooses what is kept.
+    """Chooses what is saved.
 
     Args:
-        lowered: The whole training graph, with the results of both parts; its program is used up.
+        lowered: The whole training graph, with the results of both parts; its program is modified.
         forward: The names of nodes of the forward part.
-        pin: What was said of the tensor of a node already.
+        pin: The choice that is already fixed for the tensor of a node, if any.
         options: Of the compile: target, policy and threads.
-        share: How many of the bytes that would be kept may be, 0 to 1.
+        share: The fraction of saved bytes to keep, 0 to 1.
     """
     module = lowered.module
     if module is None:
@@ -78,16 +78,16 @@ def plan_saves(
     (function,) = functions(module)
     block, prices = function.body.block, OpPrices(module, function)
     saves = saves_in(block)
-    wishes = execution_of(module).saves
+    requests = execution_of(module).saves
     execution_of(module).check_saves([op_id(save) or "" for save in saves])
     pins = {
-        save: said
+        save: fixed
         for save in saves
-        if (said := requested_pin(save, wishes) or pin(nodes[op_id(save) or ""])) is not None
+        if (fixed := requested_pin(save, requests) or pin(nodes[op_id(save) or ""])) is not None
     }
     choice = choose(block, pins, 0, prices, kept=share)
-    told = SaveReport(module, EliminateSavesPass.name, function, choice, prices)
-    told.write()
+    report = SaveReport(module, EliminateSavesPass.name, function, choice, prices)
+    report.write()
     free = {id(each.root) for each in choice.memory}
     kept = {
         nodes[op_id(save) or ""]: id(root) not in free or root in choice.held
@@ -98,13 +98,13 @@ def plan_saves(
 
 
 class _Marking:
-    """Marks what ops of the backward part read of the forward part.
+    """Marks values of the forward part that ops of the backward part read.
 
-    What is a cast to more bytes, or a view of one, is cast again: its operand is what may be kept.
+    A widening cast, or a view of one, is cast again in the backward part: its operand may be saved instead.
 
     Args:
         module: Of both parts, with ids.
-        lowered: As what it was written.
+        lowered: The lowered graph.
         forward: The names of nodes of the forward part.
     """
 
@@ -121,12 +121,12 @@ class _Marking:
         self._marks: dict[Operation, SSAValue] = {}
         self._again: dict[Operation, SSAValue] = {}
         self.nodes: dict[str, str] = {}
-        """By id of a mark, the node that it is about."""
+        """By id of a mark, the node of its value."""
         self.cast_again: set[str] = set()
-        """Nodes that cast to more bytes, and are done again."""
+        """Nodes that are widening casts, which the backward part repeats."""
 
     def run(self) -> None:
-        """Marks every value once; readers read the mark, or what is cast of it."""
+        """Marks every value once; readers read the mark, or a cast of it."""
         for op in self._ops:
             if not self._is_backward(op):
                 continue
@@ -135,7 +135,7 @@ class _Marking:
                     op.operands[index] = self._read(operand.op, op)
 
     def _is_backward(self, op: Operation) -> bool:
-        """Of neither part is what is written for results alone."""
+        """Ops that are written only for results belong to neither part."""
         name = self._writers[op]
         return bool(name) and name not in self._forward
 
@@ -144,7 +144,7 @@ class _Marking:
         return is_forward and not isinstance(op, logical.ConstantOp)
 
     def _read(self, op: Operation, reader: Operation) -> SSAValue:
-        """What a reader reads of the result of a forward op."""
+        """The value that a reader gets for the result of a forward op."""
         source, chain = self._narrow(op)
         if not chain:
             return self._mark(op)
@@ -161,8 +161,8 @@ class _Marking:
         return self._again[op]
 
     def _narrow(self, op: Operation) -> tuple[Operation, list[Operation]]:
-        """The op whose result a chain of views and casts to more bytes begins at, and that chain, the last one first;
-        no chain if there is no such cast."""
+        """The op at the start of a chain of views and widening casts that ends at an op, and the chain, from its end;
+        empty if it has no such cast."""
         passed: list[Operation] = []
         source, chain, current = op, list[Operation](), op
         while is_view(current) or is_widening(current):

@@ -1,4 +1,4 @@
-"""Where the random numbers of a program start in each call: at PyTorch's generator, or in a stream of AICF's own."""
+"""Seeds of a program's random numbers in each call: from PyTorch's generator, or from a stream of AICF's own."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 _STEP = 0x9E3779B97F4A7C15 - (1 << 64)
-"""From one call to the next: 2**64 divided by the golden ratio, odd, so that no seed comes twice in 2**64 calls."""
+"""The increment of the seed in each call: 2**64 / golden ratio, odd, so that no seed repeats in 2**64 calls."""
 
 
 class Seeds:
-    """The seed of each call of a graph, a tensor of rank 0 and i64 on the graph's device that nothing waits for.
+    """The seed of each call of a graph: an i64 tensor of rank 0 on the graph's device, without synchronization.
 
     Args:
-        seed: Of a stream of its own; None draws each one from PyTorch's generator, whose state says how far a run is.
-        name: What tells the streams of several graphs apart.
+        seed: Of its own stream; None draws each seed from PyTorch's generator, whose state a checkpoint can save.
+        name: Distinguishes the streams of several graphs.
     """
 
     def __init__(self, seed: int | None = None, name: str = "") -> None:
@@ -33,5 +33,5 @@ class Seeds:
             if device not in self._state:
                 first = (self._seed + zlib.crc32(self._name.encode()) * _STEP) % (1 << 63)
                 self._state[device] = torch.full((), first, dtype=torch.int64, device=device)
-            # On the device, so that a captured call goes on too.
+            # On the device, so that replays of a captured call advance it too.
             return self._state[device].add_(_STEP).clone()

@@ -1,4 +1,4 @@
-"""What a training step takes: what it cannot train is told in one line, before anything changes."""
+"""Checks of what a training step can train: errors of one line, before anything changes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,11 @@ _KINDS: Sequence[tuple[Callable[[Tensor], bool], str, str]] = (
     (lambda tensor: tensor.layout is not torch.strided, "is sparse", "make it dense with .to_dense()"),
     (attrgetter("is_quantized"), "is quantized", "give it as .dequantize()"),
     (torch.is_complex, "is complex", "give its parts as torch.view_as_real(x)"),
-    (attrgetter("requires_grad"), "requires a gradient, which a step does not give", "pass it as x.detach()"),
+    (
+        attrgetter("requires_grad"),
+        "requires a gradient, which a step does not compute",
+        "pass it as x.detach()",
+    ),
 )
 
 
@@ -49,10 +53,10 @@ def tensors_of(model: nn.Module) -> dict[str, Tensor]:
 _dtype = attrgetter("dtype")
 
 
-def forms_of(tensors: Mapping[str, Tensor]) -> tuple[Any, ...]:
-    """What a program is made for, of a module's tensors: which these are, and how each lies in memory.
+def signature_of(tensors: Mapping[str, Tensor]) -> tuple[Any, ...]:
+    """Identity, element type, sizes and strides of a module's tensors: a program is valid for one signature.
 
-    A program has the tensors themselves, so that no other one has the identity of one that is gone.
+    A program holds references to the tensors, so that no new tensor gets the identity of a freed one.
     """
     values = tuple(tensors.values())
     return (
@@ -64,12 +68,12 @@ def forms_of(tensors: Mapping[str, Tensor]) -> tuple[Any, ...]:
 
 
 def check_model(model: nn.Module) -> None:
-    """Raises InvalidIR for a module whose parameters and buffers a step cannot update where they are."""
+    """Raises InvalidIR for a module whose parameters and buffers a step cannot update in place."""
     for name, module in model.named_modules():
         if isinstance(module, DistributedDataParallel):
             raise InvalidIR(
-                "DistributedDataParallel sums gradients by hooks, which train_step does not call; give the module "
-                f"inside, or {_INSTEAD}"
+                "DistributedDataParallel sums gradients by hooks, which train_step does not call; pass the wrapped "
+                f"module, or {_INSTEAD}"
             )
         if module._backward_hooks or module._backward_pre_hooks:
             raise InvalidIR(
@@ -88,7 +92,7 @@ def _check_tensor(name: str, tensor: Tensor) -> None:
         )
     if is_traceable_wrapper_subclass(tensor):
         raise InvalidIR(
-            f"'{name}' is a {type(tensor).__name__}, which has no memory of its own; {_INSTEAD}, which traces into it"
+            f"'{name}' is a {type(tensor).__name__}, which has no memory of its own; {_INSTEAD}, which traces its parts"
         )
     if tensor.layout is not torch.strided or tensor.is_quantized or not _is_dense(tensor):
         raise InvalidIR(
@@ -98,7 +102,7 @@ def _check_tensor(name: str, tensor: Tensor) -> None:
 
 
 def _is_dense(tensor: Tensor) -> bool:
-    """Whether each element of its memory is one of the tensor, in whatever order of dimensions."""
+    """Whether the tensor fills its memory without gaps, in any order of dimensions."""
     order = memory_order(tensor.shape, tensor.stride())
     return tensor.permute(order).is_contiguous()
 
@@ -119,7 +123,7 @@ def _check_overlap(tensors: Mapping[str, Tensor]) -> None:
 
 
 def check_trained(groups: Sequence[Group], trained: Iterable[Tensor]) -> None:
-    """Raises InvalidIR if a loss passes gradients to none of the optimizer's parameters."""
+    """Raises InvalidIR if no parameter of the optimizer gets a gradient."""
     passed = set(map(id, trained))
     if not any(id(parameter) in passed for group in groups for parameter in group.parameters):
         raise InvalidIR(
@@ -129,20 +133,20 @@ def check_trained(groups: Sequence[Group], trained: Iterable[Tensor]) -> None:
 
 
 def check_counts(optimizer: torch.optim.Optimizer, trained: Iterable[Tensor], steps: int) -> None:
-    """Raises InvalidIR if parameters have made different numbers of steps, which a program does not tell apart."""
+    """Raises InvalidIR if parameters have different step counts, as a program has one count."""
     counts = [
         count for each in trained if isinstance(count := optimizer.state.get(each, {}).get("step"), Tensor)
     ]
     if other := [int(count) for count in counts if int(count) != steps]:
         raise InvalidIR(
             f"some parameters have made {other[0]} steps of the optimizer, others {steps}, as after being frozen; "
-            "make a new optimizer for train_step, or go on with its own step()"
+            "make a new optimizer for train_step, or keep using optimizer.step()"
         )
 
 
 @contextmanager
 def in_one_line() -> Generator[None]:
-    """Errors of PyTorch's tracers are one line; those of the user's code stay as in eager mode."""
+    """Shortens errors of PyTorch's tracers to one line; errors of the user's code stay as in eager mode."""
     try:
         yield
     except Exception as error:
@@ -150,14 +154,14 @@ def in_one_line() -> Generator[None]:
             raise
         reason = str(error).strip().partition("\n")[0]
         raise InvalidIR(
-            f"PyTorch cannot trace the model: {type(error).__name__}: {reason}; leave out what follows from "
-            f"elements of tensors, or {_INSTEAD}"
+            f"PyTorch cannot trace the model: {type(error).__name__}: {reason}; remove "
+            f"data-dependent control flow or sizes, or {_INSTEAD}"
         ) from error
 
 
 @contextmanager
 def restored(optimizer: torch.optim.Optimizer) -> Generator[None]:
-    """Where something fails inside, the optimizer has the states that it had before."""
+    """Restores the optimizer's states if something fails inside."""
     before = {parameter: dict(state) for parameter, state in optimizer.state.items()}
     try:
         yield

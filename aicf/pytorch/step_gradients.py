@@ -1,4 +1,4 @@
-"""Who takes the gradients of a step, AICF or PyTorch, and why."""
+"""Chooses who computes the gradients of a step, AICF or PyTorch."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from aicf.pytorch.joint_part import joint_part
 from aicf.pytorch.step_program import Model, StepProgram
 
 Trace: TypeAlias = Callable[[nn.Module, tuple[Any, ...], Mapping[str, Any], str, Set[str]], Model]
-"""Module with its loss, batch, what is named of it, name of the program, trained parameters."""
+"""Takes a module with its loss, a batch, its keyword arguments, the program's name, and the trained parameters."""
 
 
 @dataclass(frozen=True)
 class GradientChoice:
-    """Who took the gradients of a program.
+    """Who computed the gradients of a program.
 
     Args:
-        by: It.
-        because: Why: what the user said, that all ops have rules, or which op has none and where it is.
+        by: AICF or PyTorch.
+        because: The reason: the option, that all ops have rules, or the op without a rule and its location.
     """
 
     by: Literal["aicf", "pytorch"]
@@ -36,40 +36,43 @@ class GradientChoice:
         return f"gradients by {'AICF' if self.by == 'aicf' else 'PyTorch'}: {self.because}"
 
 
-def chosen(
-    wish: Literal["auto", "aicf", "pytorch"], made: Callable[[Trace], StepProgram]
+def compile_with_gradients(
+    requested: Literal["auto", "aicf", "pytorch"], compile_step: Callable[[Trace], StepProgram]
 ) -> tuple[StepProgram, GradientChoice]:
-    """A program, and whose gradients it has.
+    """Compiles a step with gradients by AICF, or by PyTorch where AICF has none.
 
     Args:
-        wish: The option `gradients`.
-        made: Compiles the step from what a function traces.
+        requested: The option `gradients`.
+        compile_step: Compiles the step that a function traces.
 
     Raises:
-        NoGradient: AICF is to take them, and cannot.
-        UnsupportedOp: neither can, or the program has an op without a counterpart.
+        NoGradient: AICF was requested and cannot compute them.
+        UnsupportedOp: neither can, or an op has no counterpart.
     """
-    if wish == "pytorch":
-        return made(joint_part), GradientChoice("pytorch", "the option says so")
+    by_option = f"the option gradients is '{requested}'"
+    if requested == "pytorch":
+        return compile_step(joint_part), GradientChoice("pytorch", by_option)
     try:
-        told = "every op has a rule" if wish == "auto" else "the option says so"
-        return made(forward_part), GradientChoice("aicf", told)
+        reason = "every op has a rule" if requested == "auto" else by_option
+        return compile_step(forward_part), GradientChoice("aicf", reason)
     except NoGradient as error:
-        if wish == "aicf":
+        if requested == "aicf":
             raise
         because = _reason(error)
     try:
-        return made(joint_part), GradientChoice("pytorch", because)
+        return compile_step(joint_part), GradientChoice("pytorch", because)
     except UnsupportedOp as error:
-        message = f"AICF cannot take the gradients ({because}), and of those of PyTorch {error.message}"
+        message = (
+            f"AICF has no gradients ({because}), and those of PyTorch cannot be compiled: {error.message}"
+        )
         raise UnsupportedOp(message, location=error.location) from error
 
 
 def _reason(error: NoGradient) -> str:
-    """What there is no rule for, and where, without the way out, which was taken."""
+    """The op without a rule and its location, without the advice of the error, which has been followed."""
     what = error.message.rpartition("; ")[0] or error.message
-    place = error.stop if isinstance(error, Unreachable) else error.location
-    return f"{what}, at {place}" if place else what
+    location = error.stop if isinstance(error, Unreachable) else error.location
+    return f"{what}, at {location}" if location else what
 
 
 def note_in_ledger(executable: CompiledModel, choice: GradientChoice) -> None:

@@ -19,10 +19,11 @@ from aicf.frontends.torch import Lowered, Port
 from aicf.frontends.torch.layouts import memory_order
 from aicf.frontends.torch.lowering import SEED
 from aicf.inference.packing import ModelWeights
-from aicf.pytorch.compiling import compiled_for, current_stream, device_of, is_capturing
+from aicf.pytorch.compiling import compiled_for, device_of
+from aicf.pytorch.launcher import Launcher, PackedCopies
 from aicf.pytorch.optimizers import Group
 from aicf.pytorch.options import TorchOptions
-from aicf.pytorch.programs import Argument, Packed, Packing
+from aicf.pytorch.programs import Argument
 from aicf.pytorch.seeds import Seeds
 from aicf.pytorch.tensors import stand_in, torch_dtype
 from aicf.runtime.tensors import Array
@@ -32,10 +33,8 @@ from aicf.training.optimizers import Operands
 COUNT, LOSS, TANGENT = "aicf.step", "loss", "aicf.tangent"
 States = Mapping[str, Mapping[str, Tensor]]
 """States of the optimizer: by name of the parameter, then of the state."""
-
-
 _ALIGN = 16
-"""Bytes that the addresses of a batch are multiples of."""
+"""Alignment of the tensors of a batch, in bytes."""
 
 
 def rate_name(group: int) -> str:
@@ -45,14 +44,14 @@ def rate_name(group: int) -> str:
 
 @dataclass(frozen=True)
 class Model:
-    """What a step trains.
+    """A traced model with its loss.
 
     Args:
-        lowered: The forward part with its loss, and the backward part if it is there too.
-        tensors: Parameters and buffers by the names that the program has for them; tied ones have several.
-        leaves: Which of the values of a batch each placeholder has, by index.
-        trained: Names of parameters that the loss passes gradients back to.
-        gradients: Results that are gradients, by the name of the parameter; None if they are to be taken here.
+        lowered: The forward part with its loss, and the backward part if PyTorch traced it.
+        tensors: Parameters and buffers by their names in the program; tied ones have several.
+        leaves: By placeholder, the index of its value in the flattened batch.
+        trained: Names of parameters that get a gradient from the loss.
+        gradients: Results that are gradients, by the name of the parameter; None if AICF is to differentiate.
     """
 
     lowered: Lowered
@@ -116,7 +115,7 @@ class _Writer:
         return self.graph.state(name, sizes, dtype)
 
     def _results(self, values: Sequence[Value]) -> Value:
-        """Passes on what the model updates; the loss."""
+        """Writes the updates of the model itself; returns the loss."""
         named: dict[str, Value] = {}
         owners = {port.name: port for port in self._model.lowered.inputs}
         for value, attributes in zip(values, self._function.res_attrs or (), strict=True):
@@ -133,7 +132,7 @@ class _Writer:
         return named[LOSS]
 
     def _add_gradient(self, name: str, value: Value, port: Port) -> None:
-        """A gradient in the order that its parameter has in memory; tied parameters have the sum of theirs."""
+        """Permutes a gradient to its parameter's order in memory; the gradients of tied parameters are added."""
         tensor = self._model.tensors[name]
         own = memory_order(tensor.shape, tensor.stride())
         order = [port.order.index(axis) for axis in own]
@@ -142,7 +141,7 @@ class _Writer:
         self._gradients[id(tensor)] = value if before is None else before + value
 
     def _gradient(self, name: str, tensor: Tensor, loss: Value) -> Value | None:
-        """Of a parameter; None if it gets none, and PyTorch leaves it as it is too."""
+        """Of a parameter; None if it gets none: PyTorch does not update it either."""
         parameter = self._by_tensor.get(id(tensor))
         if self._model.gradients is None:
             if parameter is None or id(tensor) not in self._trained:
@@ -151,7 +150,7 @@ class _Writer:
         return self._gradients.get(id(tensor))
 
     def _parameter(self, name: str, tensor: Tensor, gradient: Value) -> Value:
-        """A parameter, which may be one that has a gradient although the loss does not read it."""
+        """A parameter, which may have a gradient although the loss does not read it."""
         if id(tensor) not in self._by_tensor:
             self._by_tensor[id(tensor)] = self.graph.param(name, gradient.shape, gradient.dtype)
             self.weights[name] = stand_in(gradient.info.shape, gradient.dtype)
@@ -173,7 +172,7 @@ class _Writer:
 
 
 class _Rate:
-    """The learning rate of a group, where the program reads it; written where it is another one than last time."""
+    """The learning rate of a group in the tensor that the program reads, which is written only if the rate changes."""
 
     def __init__(self, group: Group, device: torch.device) -> None:
         dtype = torch.float64 if group.is_wide else torch.float32
@@ -188,14 +187,14 @@ class _Rate:
 
 
 class StepProgram:
-    """A compiled step for one form of a batch.
+    """A compiled step for one signature of a batch.
 
     Args:
-        model: What it trains.
-        groups: How, the rates apart.
+        model: The traced model.
+        groups: Parameters and their updates; rates are read in each step.
         states: Of the optimizer.
-        options: What the user said.
-        seeds: Where the random numbers of each step start.
+        options: Of the user.
+        seeds: Of each step's random numbers.
 
     Raises:
         As `aicf.train_step`.
@@ -213,13 +212,13 @@ class StepProgram:
             source, writer.weights, options, self.device, ModelWeights(), float(options.memory_budget)
         )
         self._addressed = self.executable.addressed()
-        self._packing = Packing(self._addressed, self._addressed.packs, Packed())
+        self._launcher = Launcher(self._addressed, self._addressed.packs, PackedCopies())
         self._rates = [_Rate(group, self.device) for group in groups]
         updated = [port.name for port in model.lowered.inputs if port.role == "state"]
         self._written = [model.tensors[name] for name in updated if name in model.tensors]
-        passed = {id(model.tensors[name]) for name in model.trained}
-        self.trained = [each for group in groups for each in group.parameters if id(each) in passed]
-        """The parameters that it updates."""
+        trained = {id(model.tensors[name]) for name in model.trained}
+        self.trained = [each for group in groups for each in group.parameters if id(each) in trained]
+        """The parameters that the step updates."""
         self._written += self.trained
         self._inputs = [
             (port.name, Argument.of(port, _ALIGN))
@@ -228,31 +227,29 @@ class StepProgram:
         ]
 
     def run(self, batch: Sequence[Any], groups: Sequence[Group], count: Tensor) -> Tensor:
-        """One step on the tensors of a batch; the loss."""
-        keep = [count, torch.empty((), dtype=self._dtype, device=self.device)]
-        at = {COUNT: count.data_ptr(), LOSS: keep[1].data_ptr()}
+        """One step on the tensors of a batch; returns the loss."""
+        loss = torch.empty((), dtype=self._dtype, device=self.device)
+        alive = list[Tensor]()  # until the launch
+        addresses = {COUNT: count.data_ptr(), LOSS: loss.data_ptr()}
         for name, argument in self._inputs:
-            tensor = argument.placed(cast(Tensor, batch[self._model.leaves[argument.index]]))
-            keep.append(tensor)
-            at[name] = tensor.data_ptr()
+            tensor = argument.with_layout(cast(Tensor, batch[self._model.leaves[argument.index]]))
+            alive.append(tensor)
+            addresses[name] = tensor.data_ptr()
         for number, (rate, group) in enumerate(zip(self._rates, groups, strict=True)):
             rate.set(group.rate)
-            at[rate_name(number)] = rate.tensor.data_ptr()
+            addresses[rate_name(number)] = rate.tensor.data_ptr()
         if self._model.lowered.has_seed:
-            keep.append(self._seeds.draw(self.device))
-            at[SEED] = keep[-1].data_ptr()
-        stream = current_stream(self.device)
-        if self._packing.names:
-            packed = [self._model.tensors[name] for name in self._packing.names]
-            self._packing.update(packed, [tensor.data_ptr() for tensor in packed], stream)
-        launch = self._addressed.queue if is_capturing(self.device) else self._addressed.run
-        launch([self._address(name, at) for name in self._addressed.names], stream)
+            alive.append(self._seeds.draw(self.device))
+            addresses[SEED] = alive[-1].data_ptr()
+        packed = [self._model.tensors[name] for name in self._launcher.packed_names]
+        order = [self._address(name, addresses) for name in self._addressed.names]
+        self._launcher.launch(order, self.device, packed)
         increment_version(self._written)
-        return keep[1]
+        return loss
 
-    def _address(self, name: str, at: Mapping[str, int]) -> int:
-        """Of what changes with each step, of a parameter or buffer, or of a state."""
-        if (found := at.get(name)) is not None:
+    def _address(self, name: str, addresses: Mapping[str, int]) -> int:
+        """Of an input of this step, of a parameter or buffer, or of a state."""
+        if (found := addresses.get(name)) is not None:
             return found
         if (tensor := self._model.tensors.get(name)) is not None:
             return tensor.data_ptr()

@@ -1,23 +1,24 @@
-"""What became of a training step: its programs, and whose gradients they have."""
+"""Reports on a training step: its programs, and who computed their gradients."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from aicf.compiled import CompiledModel
+from aicf.pytorch.report import instruction_count
 from aicf.pytorch.step_gradients import GradientChoice
 
 
 @dataclass(frozen=True)
-class ProgramReport:
+class StepProgramReport:
     """One program of a step.
 
     Args:
-        batch: The tensors that it is for, by element type and shape.
-        gradients: Who took its gradients, and why.
-        seconds: That making it took.
+        batch: Element types and shapes of the tensors that it takes.
+        gradients: Who computed its gradients, and why.
+        seconds: For compiling or loading it.
         origin: Whether it was compiled or loaded, in words.
-        executable: It, with `explain()` and `ir()`.
+        executable: The compiled program, with `explain()` and `ir()`.
     """
 
     batch: str
@@ -27,24 +28,24 @@ class ProgramReport:
     executable: CompiledModel
 
     def __str__(self) -> str:
-        count = sum(len(each.launches) for each in self.executable.plan.programs)
-        made = f"{count} instructions, {self.origin} in {self.seconds:.2f} s"
-        return f"{self.executable.name} of {self.batch}: {made}; {self.gradients}"
+        count = instruction_count(self.executable)
+        compiled = f"{count} instructions, {self.origin} in {self.seconds:.2f} s"
+        return f"{self.executable.name} of {self.batch}: {compiled}; {self.gradients}"
 
 
 @dataclass(frozen=True)
 class StepReport:
-    """What became of a step.
+    """The programs of a step.
 
     Args:
         name: The class of the model.
         steps: So far, as the optimizer counts.
-        programs: One for each form of a batch.
+        programs: One for each signature of a batch.
     """
 
     name: str
     steps: int
-    programs: tuple[ProgramReport, ...]
+    programs: tuple[StepProgramReport, ...]
 
     def __str__(self) -> str:
         lines = [f"{self.name}: {self.steps} steps, {len(self.programs)} programs"]

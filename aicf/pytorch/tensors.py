@@ -1,15 +1,13 @@
-"""PyTorch's element types and memory as AICF has them."""
+"""AICF's element types in PyTorch, and arrays that stand for tensors on a device."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from aicf.dialects.types import element_named
 from aicf.frontends.torch.element_types import NAMES
@@ -20,18 +18,10 @@ _DTYPES: Mapping[str, torch.dtype] = {
 
 
 def torch_dtype(name: str) -> torch.dtype:
-    """PyTorch's element type of that name of ours."""
+    """PyTorch's element type, by the name that AICF has for it."""
     return _DTYPES[name]
 
 
-def host_view(tensor: Tensor) -> NDArray[Any]:
-    """The array on the memory of a tensor on the host; its dimensions are in the order of the tensor."""
-    plain = tensor.detach()
-    if plain.dtype == torch.bfloat16:
-        return plain.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-    return plain.numpy()
-
-
 def stand_in(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
-    """An array for a weight that lies elsewhere: nobody reads it, so that its pages are never there."""
+    """An array in place of a weight on a device. It is never read, so that its pages are never allocated."""
     return np.zeros(shape, element_named(dtype).dtype)

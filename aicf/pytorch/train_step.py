@@ -1,9 +1,8 @@
-"""`train_step`: a module, a loss and an optimizer of PyTorch as one program, on the memory that PyTorch has for them.
+"""`train_step`: a module, a loss and an optimizer of PyTorch as one program, on PyTorch's memory.
 
-The forward part is traced by `torch.export` and differentiated here, or traced with its gradients by AOTAutograd;
-`step_gradients` says when. Parameters, buffers and states of the optimizer
-stay PyTorch's tensors, updated in place: `state_dict()`, checkpoints and averages of weights go on working, and a
-scheduler changes rates without a new program.
+The forward part is traced by `torch.export` and differentiated by AICF, or traced with its gradients by AOTAutograd;
+`step_gradients` decides. Parameters, buffers and optimizer states stay PyTorch's tensors and are updated in place:
+`state_dict()`, checkpoints and weight averaging keep working, and a scheduler changes rates without a new program.
 """
 
 from __future__ import annotations
@@ -27,26 +26,26 @@ from aicf.pytorch.step_checks import (
     check_counts,
     check_model,
     check_trained,
-    forms_of,
     in_one_line,
     restored,
+    signature_of,
     tensors_of,
 )
-from aicf.pytorch.step_gradients import Trace, chosen, note_in_ledger
+from aicf.pytorch.step_gradients import Trace, compile_with_gradients, note_in_ledger
 from aicf.pytorch.step_program import StepProgram
-from aicf.pytorch.step_report import ProgramReport, StepReport
+from aicf.pytorch.step_report import StepProgramReport, StepReport
 
 LossFunction: TypeAlias = Callable[[Any, Any], Tensor]
 LOGGER = logging.getLogger("aicf.pytorch")
-_Made: TypeAlias = tuple[StepProgram, ProgramReport]
+_Compiled: TypeAlias = tuple[StepProgram, StepProgramReport]
 
 
 class TrainStep:
     """One step of training, made by `train_step`.
 
-    Calling it with a batch updates the module's parameters and buffers and the optimizer's states in place, and gives
-    the loss, a tensor of rank 0 that nothing waits for. Threads take turns. A copy, also one by `pickle`, has copies of
-    the module and the optimizer, and compiles programs of its own.
+    Calling it with a batch updates the module's parameters and buffers and the optimizer's states in place, and returns
+    the loss, a tensor of rank 0, without waiting for the device. Calls of several threads are serialized. A copy, also
+    through `pickle`, has copies of the module and the optimizer, and compiles its own programs.
     """
 
     def __init__(
@@ -58,30 +57,35 @@ class TrainStep:
     ) -> None:
         self.model, self.optimizer, self._loss, self._options = model, optimizer, loss, options
         self._programs: dict[Any, StepProgram] = {}
-        self._reports: dict[int, ProgramReport] = {}
+        self._reports: dict[int, StepProgramReport] = {}
         self._count: Tensor | None = None
         self._trained: Sequence[Tensor] = ()
-        self._turn = threading.RLock()
+        self._lock = threading.RLock()
         self._seeds = Seeds(options.seed, type(model).__name__)
         self._hook_into(optimizer)
-        self.steps = self._told = steps_so_far(optimizer)
+        self.steps = self._reported_steps = steps_so_far(optimizer)
 
     def __call__(self, *batch: Any, **named: Any) -> Tensor:
         """One step.
 
         Args:
-            batch: What the module takes, then the target, if there is a loss function.
-            named: What the module takes by name.
+            batch: The module's positional arguments, then the target if there is a loss function.
+            named: The module's keyword arguments.
         """
         values, spec = tree_flatten((batch, named))
         check_batch(values)
-        with self._turn, torch.inference_mode(False):
+        with self._lock, torch.inference_mode(False):
             groups = groups_of(self.optimizer, self._names())
-            form = (str(spec), *map(_form, values), *(group.key for group in groups), *self._modes())
-            key = (*form, *forms_of(tensors_of(self.model)))
+            signature = (
+                str(spec),
+                *map(_signature, values),
+                *(group.key for group in groups),
+                *self._modes(),
+            )
+            key = (*signature, *signature_of(tensors_of(self.model)))
             program = self._programs.get(key)
             if program is None or program.trained is not self._trained:
-                program = self._changed(key, program, lambda: self._made(batch, named, groups))
+                program = self._switch(key, program, lambda: self._compile(batch, named, groups))
             if self._count is None:
                 self._count = torch.full((), self.steps, dtype=torch.int64, device=program.device)
             loss = program.run(values, groups, self._count)
@@ -89,11 +93,13 @@ class TrainStep:
             vars(self.optimizer)["_opt_called"] = True  # schedules warn where it is not
             return loss
 
-    def _changed(self, key: Any, program: StepProgram | None, make: Callable[[], _Made]) -> StepProgram:
-        """Another program than last time, made if need be; the least recently used one is the first."""
+    def _switch(
+        self, key: Any, program: StepProgram | None, compile_program: Callable[[], _Compiled]
+    ) -> StepProgram:
+        """Makes a program the current one, compiling it if need be, and evicts the least recently used one."""
         with restored(self.optimizer):
-            self._tell()
-            program, report = (program, self._reports[id(program)]) if program else make()
+            self._write_step_counts()
+            program, report = (program, self._reports[id(program)]) if program else compile_program()
             check_counts(self.optimizer, program.trained, self.steps)
         self._reports[id(program)] = report
         self._programs.pop(key, None)
@@ -105,24 +111,24 @@ class TrainStep:
         return program
 
     def __getstate__(self) -> dict[str, Any]:
-        with self._turn:
-            self._tell()
-            return {"made_of": (self.model, self._loss, self.optimizer, self._options)}
+        with self._lock:
+            self._write_step_counts()
+            return {"arguments": (self.model, self._loss, self.optimizer, self._options)}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
-        TrainStep.__init__(self, *state["made_of"])
+        TrainStep.__init__(self, *state["arguments"])
 
     @property
     def executables(self) -> list[CompiledModel]:
-        """The programs so far, one for each form of a batch: their `explain()` says what they do."""
+        """The programs in memory, one for each signature of a batch, with `explain()`."""
         return [program.executable for program in self._programs.values()]
 
     def report(self) -> StepReport:
-        """What became of the step: its programs, and who took their gradients, with the reason."""
+        """The programs, who computed their gradients, and why."""
         return StepReport(type(self.model).__name__, self.steps, tuple(self._reports.values()))
 
     def _modes(self) -> tuple[object, ...]:
-        """What a trace depends on beside the batch."""
+        """State that a trace depends on besides the batch."""
         casts = [
             torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
             for kind in ("cpu", "cuda")
@@ -132,7 +138,7 @@ class TrainStep:
     def _names(self) -> dict[int, str]:
         return {id(parameter): name for name, parameter in self.model.named_parameters()}
 
-    def _made(self, batch: tuple[Any, ...], named: dict[str, Any], groups: Sequence[Group]) -> _Made:
+    def _compile(self, batch: tuple[Any, ...], named: dict[str, Any], groups: Sequence[Group]) -> _Compiled:
         start = time.perf_counter()
         check_model(self.model)
         parameters = [
@@ -141,64 +147,65 @@ class TrainStep:
             for name, parameter in zip(group.names, group.parameters, strict=True)
         ]
 
-        def made(trace: Trace) -> StepProgram:
+        def compile_traced(trace: Trace) -> StepProgram:
             names = {name for name, _, _ in parameters}
             model = trace(_WithLoss(self.model, self._loss), batch, named, type(self.model).__name__, names)
             check_trained(groups, [model.tensors[each] for each in model.trained])
-            passed = {id(model.tensors[each]) for each in model.trained}
+            trained = {id(model.tensors[each]) for each in model.trained}
             states = {
                 name: state_of(self.optimizer, each, update)
                 for name, each, update in parameters
-                if id(each) in passed
+                if id(each) in trained
             }
             return StepProgram(model, groups, states, self._options, self._seeds)
 
-        def tried(trace: Trace) -> StepProgram:
-            with restored(self.optimizer):  # gradients that are taken otherwise may need fewer states
-                return made(trace)
+        def compile_or_restore(trace: Trace) -> StepProgram:
+            with restored(self.optimizer):  # the other source of gradients may need fewer states
+                return compile_traced(trace)
 
         with in_one_line():
-            program, choice = chosen(self._options.gradients, tried)
+            program, choice = compile_with_gradients(self._options.gradients, compile_or_restore)
         note_in_ledger(program.executable, choice)
-        report = ProgramReport(
-            _told_form(batch, named), choice, time.perf_counter() - start, program.origin, program.executable
+        seconds = time.perf_counter() - start
+        report = StepProgramReport(
+            _describe_batch(batch, named), choice, seconds, program.origin, program.executable
         )
         LOGGER.info("%s", report)
         return program, report
 
-    # The optimizer's own count of steps
+    # The optimizer's own step counts
 
     def _hook_into(self, optimizer: torch.optim.Optimizer) -> None:
-        """Brings the optimizer's own counts up to date before anybody reads them, or makes a step without us."""
-        optimizer.register_state_dict_pre_hook(lambda _: self._tell())
+        """Keeps the optimizer's step counts right when its state is read, and when its own `step` is called."""
+        optimizer.register_state_dict_pre_hook(lambda _: self._write_step_counts())
         optimizer.register_step_pre_hook(self._before)
         optimizer.register_step_post_hook(self._after)
         optimizer.register_load_state_dict_post_hook(lambda _: self._loaded())
 
     def _before(self, _: object, __: object, ___: object) -> None:
-        self._tell()
+        self._write_step_counts()
 
     def _after(self, _: object, __: object, ___: object) -> None:
-        self._ask()
+        self._read_step_counts()
 
-    def _tell(self) -> None:
-        if self._told != self.steps:
+    def _write_step_counts(self) -> None:
+        if self._reported_steps != self.steps:
             for parameter in self._trained:
                 if isinstance(count := self.optimizer.state.get(parameter, {}).get("step"), Tensor):
                     count.fill_(self.steps)
-            self._told = self.steps
+            self._reported_steps = self.steps
 
-    def _ask(self) -> None:
-        self.steps = self._told = steps_so_far(self.optimizer)
+    def _read_step_counts(self) -> None:
+        self.steps = self._reported_steps = steps_so_far(self.optimizer)
         self._trained = ()
         if self._count is not None:
             self._count.fill_(self.steps)
 
     def _loaded(self) -> None:
-        """The optimizer has other states from now on, which the programs do not know."""
+        """Drops all programs: they refer to states that the optimizer no longer has."""
         self._programs.clear()
         self._reports.clear()
-        self._ask()
+        self._read_step_counts()
 
 
 def train_step(
@@ -208,12 +215,12 @@ def train_step(
     *,
     options: Mapping[str, Any] | None = None,
 ) -> TrainStep:
-    """Makes one program of a module, its loss, their gradients and the optimizer.
+    """Compiles a module, its loss, their gradients and the optimizer to one program.
 
     Args:
-        model: In the mode that it is to be trained in.
-        loss: Takes what the module gives and the target, as `torch.nn.functional.cross_entropy` does; None for a module
-            that gives the loss itself, or an object with the attribute `loss`.
+        model: In the mode in which it is to be trained.
+        loss: Takes the module's output and the target, as `torch.nn.functional.cross_entropy` does; None for a module
+            that returns the loss, or an object with an attribute `loss`.
         optimizer: `torch.optim.SGD`, `Adam` or `AdamW`, on parameters of the module.
         options: See `aicf.pytorch.StepOptions`.
 
@@ -227,7 +234,7 @@ def train_step(
 
 
 class _WithLoss(nn.Module):
-    """A module that gives the loss."""
+    """A module that returns the loss of another module."""
 
     def __init__(self, model: nn.Module, loss: LossFunction | None) -> None:
         super().__init__()
@@ -238,20 +245,20 @@ class _WithLoss(nn.Module):
     def forward(self, *batch: Any, **named: Any) -> Tensor:
         """The loss of a batch."""
         if self._loss is not None:
-            *given, target = batch
-            return self._loss(self.model(*given, **named), target)
+            *inputs, target = batch
+            return self._loss(self.model(*inputs, **named), target)
         result = self.model(*batch, **named)
         return cast(Tensor, result if isinstance(result, Tensor) else result.loss)
 
 
-def _form(value: Any) -> object:
-    """What a program is made for, of one value of a batch."""
+def _signature(value: Any) -> object:
+    """The facts about a value of a batch that a program is valid for."""
     if isinstance(value, Tensor):
         return (tuple(value.shape), value.dtype, value.device, value.stride())
     return value
 
 
-def _told_form(batch: tuple[Any, ...], named: Mapping[str, Any]) -> str:
-    """A batch in words, by the shapes and element types of its tensors."""
+def _describe_batch(batch: tuple[Any, ...], named: Mapping[str, Any]) -> str:
+    """The element types and shapes of the tensors of a batch."""
     tensors = [value for value in tree_leaves((batch, dict(named))) if isinstance(value, Tensor)]
     return ", ".join(f"{str(each.dtype).removeprefix('torch.')}{list(each.shape)}" for each in tensors)

@@ -136,7 +136,7 @@ def _samples(info: Any, dtype: torch.dtype, has_gradients: bool) -> list[Any]:
 
 
 class _Recorder(TorchDispatchMode):
-    """Takes down the first call of an overload."""
+    """Records the first call of an overload."""
 
     def __init__(self, op: Any) -> None:
         super().__init__()
@@ -199,8 +199,8 @@ def _as_numbers(op: Any, args: list[Any], named: dict[str, Any]) -> Call:
         return value
 
     # Arguments that the overload does not have stay, and are refused.
-    told = [number(name, value) for name, value in zip(kinds, args, strict=False)] + args[len(kinds) :]
-    return told, {name: number(name, value) for name, value in named.items()}
+    positional = [number(name, value) for name, value in zip(kinds, args, strict=False)] + args[len(kinds) :]
+    return positional, {name: number(name, value) for name, value in named.items()}
 
 
 def _fits(op: Any, args: list[Any], named: dict[str, Any]) -> bool:

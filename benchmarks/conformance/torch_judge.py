@@ -36,7 +36,7 @@ def difference(case: Case, found: Sequence[Tensor], expected: Sequence[Tensor]) 
         return f"{len(found)} results instead of {len(expected)}"
     for index, (one, other) in enumerate(zip(found, expected, strict=True)):
         if one.shape != other.shape or one.dtype != other.dtype:
-            return f"result {index}: {_told(one)} instead of {_told(other)}"
+            return f"result {index}: {_describe(one)} instead of {_describe(other)}"
     base = base_name(case.op)
     if base in OPEN:
         return OPEN[base](case, found)
@@ -58,7 +58,7 @@ def _read(case: Case, results: Sequence[Tensor]) -> Sequence[Tensor]:
     return results[:1] if is_sum else results
 
 
-def _told(tensor: Tensor) -> str:
+def _describe(tensor: Tensor) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
 
 

@@ -12,9 +12,10 @@ from torch_cases import Case
 
 from aicf.frontends.torch import Alias, Computed, Passed, lower_graph
 from aicf.frontends.torch.decompositions import of_autograd
+from aicf.frontends.torch.element_types import host_view
 from aicf.pytorch.graphs import CompiledGraph, GraphInfo, new_name
 from aicf.pytorch.options import TorchOptions
-from aicf.pytorch.tensors import host_view, torch_dtype
+from aicf.pytorch.tensors import torch_dtype
 from aicf.semantics import evaluate_block
 
 TARGETS = ("cpu", "cuda", "reference")

@@ -92,13 +92,13 @@ def base_name(overload: Any) -> str:
 def opinfos_of(overload: Any) -> list[Any]:
     """The OpInfos whose samples call an overload, or whose gradients do."""
     base = base_name(overload)
-    told = GRADIENTS.get(base) or OPINFOS.get(base)
-    if told is not None:
+    names = GRADIENTS.get(base) or OPINFOS.get(base)
+    if names is not None:
         return [
-            info for info in op_db if info.name in told or f"{info.name}.{info.variant_test_name}" in told
+            info for info in op_db if info.name in names or f"{info.name}.{info.variant_test_name}" in names
         ]
-    names = {base, f"{_F}{base}"}
-    return [info for info in op_db if info.name in names or info.aten_name == base]
+    own = {base, f"{_F}{base}"}
+    return [info for info in op_db if info.name in own or info.aten_name == base]
 
 
 # Ops that no function of Python calls as they are, from the samples of one that is near.

@@ -1,5 +1,5 @@
-"""Measures ops in worker processes, each sample with a time limit: one that hangs or kills its process costs only
-itself, as the worker that comes after goes on behind it."""
+"""Measures ops in worker processes, each sample with a time limit. A sample that hangs or kills its process is lost
+alone: the next worker continues after it."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def outcome_of(case: Case, expected: Sequence[torch.Tensor], target: str) -> Out
             status, reason = WRONG, wrong
     except Exception as error:
         status, reason = _failure(error)
-    return Outcome(str(case.op), case.dtype, told(case), status, reason, time.monotonic() - started)
+    return Outcome(str(case.op), case.dtype, describe(case), status, reason, time.monotonic() - started)
 
 
 def _failure(error: Exception) -> tuple[str, str]:
@@ -98,7 +98,7 @@ def _failure(error: Exception) -> tuple[str, str]:
     return RAISED, f"{type(error).__name__} at {os.path.basename(frame.filename)}:{frame.lineno}: {text}"
 
 
-def told(case: Case) -> str:
+def describe(case: Case) -> str:
     """A case in one line."""
     parts = [
         f"{str(leaf.dtype).removeprefix('torch.')}{list(leaf.shape)}"
@@ -124,7 +124,7 @@ def measure(ops: Sequence[str], job: Job, jobs: int) -> Iterator[Outcome]:
 
 
 class _Worker:
-    """One process at a time, made again where it died, was late or has served for long."""
+    """One process at a time, replaced when it dies, exceeds a time limit or has run many ops."""
 
     def __init__(self, job: Job, waiting: list[str]) -> None:
         self._job, self._waiting = job, waiting
@@ -157,7 +157,7 @@ class _Worker:
         self.pipe.send((self._op, self._done))
 
     def collect(self) -> Iterator[Outcome]:
-        """What is there: each sample is told before it begins and after it ended, None when the op is through."""
+        """The outcomes so far. A worker sends each sample before its run, its outcome after, and None after an op."""
         try:
             while self.is_busy and self.pipe.poll():
                 message = self.pipe.recv()
@@ -207,7 +207,7 @@ def _serve(job: Job, pipe: Connection) -> None:
         except EOFError:
             return
         for each in outcomes(op, job, start):
-            pipe.send((op, each.dtype, told(each)) if isinstance(each, Case) else each)
+            pipe.send((op, each.dtype, describe(each)) if isinstance(each, Case) else each)
         pipe.send(None)
 
 

@@ -201,7 +201,7 @@ BATCHES: dict[str, tuple[Callable[[], Tensor], str]] = {
     ),
     "with a gradient": (
         lambda: X.clone().requires_grad_(),
-        "requires a gradient, which a step does not give",
+        "requires a gradient, which a step does not compute",
     ),
     "on another device": (
         lambda: X.to("meta"),
@@ -278,7 +278,7 @@ def _inverse(layers: Any, x: Tensor) -> Tensor:
 FLOWS: dict[str, tuple[Forward, str]] = {
     "a branch": (
         lambda layers, x: layers(x) if x.sum() > 0 else layers(x) * 2,
-        "leave out what follows from elements of tensors",
+        "remove data-dependent control flow or sizes",
     ),
     "an item": (
         lambda layers, x: layers(x) * x.max().item(),
@@ -398,7 +398,9 @@ def test_parameters_that_are_replaced_need_another_optimizer() -> None:
     state = {name: value * 2 for name, value in pair.ours.state_dict().items()}
     for model in (pair.ours, pair.theirs):
         model.load_state_dict(copy.deepcopy(state), assign=True)
-    assert "none of the module's; make the optimizer from model.parameters()" in pair.refused(X, TARGET)
+    assert "does not belong to the module; make the optimizer from model.parameters()" in pair.refused(
+        X, TARGET
+    )
     pair.our_optimizer, pair.their_optimizer = (
         torch.optim.SGD(each.parameters(), 0.1) for each in (pair.ours, pair.theirs)
     )

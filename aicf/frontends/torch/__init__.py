@@ -1,7 +1,7 @@
-"""The PyTorch frontend: graphs that PyTorch traced, as logical programs. It does not import PyTorch.
+"""The PyTorch frontend: lowers graphs that PyTorch traced to logical programs. Importing it does not import PyTorch.
 
-A graph is a `torch.fx.Graph` of ATen ops, functional, each node with its `meta["val"]`: what `torch.export` and
-AOTAutograd give. `lower_graph` writes it for sizes that are numbers.
+A graph is a `torch.fx.Graph` of functional ATen ops, each node with its `meta["val"]`, from `torch.export` or
+AOTAutograd. `lower_graph` lowers it for concrete sizes.
 """
 
 from aicf.frontends.torch.lowering import lower_graph

@@ -1,7 +1,7 @@
-"""Which ops of PyTorch are taken apart before they are read: those that no row writes, by PyTorch's own formulas.
+"""Which ops of PyTorch are decomposed before they are lowered: those without a row, by PyTorch's own formulas.
 
-What a row writes whole is kept whole: an attention or a norm that is taken apart cannot be fused well. PyTorch is
-imported only here, for its formulas, by who has a model of it.
+Ops with a row stay whole: a decomposed attention or norm cannot be fused well. PyTorch is imported only here, for its
+formulas, when there is a model of PyTorch.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 from aicf.frontends.torch.ops import ROWS
 
 Formulas = Mapping[Any, "Callable[..., Any]"]
-"""Overloads of PyTorch's ops to what computes them from other ops."""
+"""Overloads of PyTorch's ops to functions that compute them from other ops."""
 
 
 def is_kept(op: object) -> bool:
-    """Whether a row writes an overload of PyTorch."""
+    """Whether an overload of PyTorch has a row."""
     return str(op).removeprefix("aten.") in ROWS
 
 
@@ -26,7 +26,7 @@ def is_kept(op: object) -> bool:
 def of_autograd() -> Formulas:
     """For graphs that AOTAutograd traces.
 
-    A dropout is taken apart, so that a mask is a tensor that can be kept where what follows from it is not.
+    Dropout is decomposed, so that the mask is a tensor that can be saved while tensors computed from it are not.
     """
     decomp: Any = import_module("torch._decomp")
     table: Mapping[Any, Any] = decomp.core_aten_decompositions()
@@ -35,7 +35,7 @@ def of_autograd() -> Formulas:
 
 
 def of_export() -> Formulas:
-    """For programs of `torch.export`, whose table also says which composite ops are taken apart."""
+    """For programs of `torch.export`, whose table also lists the composite ops to decompose."""
     table: dict[Any, Any] = import_module("torch.export").default_decompositions()
     for op in list(table.keys()):
         if is_kept(op):

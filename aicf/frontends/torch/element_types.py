@@ -1,8 +1,14 @@
-"""Element types of PyTorch by their names: `torch.float32` is f32. PyTorch itself is not imported."""
+"""Element types of PyTorch by their names: `torch.float32` is f32. Importing it does not import PyTorch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
 
 NAMES: Mapping[str, str] = {
     "torch.float64": "f64",
@@ -20,5 +26,13 @@ NAMES: Mapping[str, str] = {
 
 
 def name_of(dtype: object) -> str | None:
-    """The name of an element type of PyTorch; None for one that AICF has not, such as a complex type."""
+    """The name of an element type of PyTorch; None for one that AICF does not have, such as a complex type."""
     return NAMES.get(str(dtype))
+
+
+def host_view(tensor: Any) -> NDArray[Any]:
+    """An array on the memory of a tensor on the host, with the same dimensions and strides."""
+    detached = tensor.detach()
+    if name_of(detached.dtype) == "bf16":  # which NumPy does not have
+        return np.asarray(detached.view(import_module("torch").int16).numpy()).view(ml_dtypes.bfloat16)
+    return np.asarray(detached.numpy())

@@ -10,8 +10,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import ml_dtypes
-import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
@@ -22,7 +20,7 @@ from aicf.dialects.logical import DispatchOp
 from aicf.errors import InvalidIR, PolicyError, UnsupportedOp
 from aicf.frontends.exported_program import ExportedProgram
 from aicf.frontends.torch.decompositions import of_export
-from aicf.frontends.torch.element_types import name_of
+from aicf.frontends.torch.element_types import host_view, name_of
 from aicf.frontends.torch.lowering import SEED, lower_graph
 from aicf.frontends.torch.nodes import LEAVE_OUT, check_ops, is_tensor
 from aicf.frontends.torch.program import Computed, Lowered, Roles
@@ -53,12 +51,12 @@ Described: TypeAlias = tuple[str, tuple[int | str, ...], str]
 
 @dataclass(frozen=True)
 class Surface:
-    """What an exported program takes and gives.
+    """Inputs and outputs of an exported program.
 
     Args:
         function: For the sizes that it was traced with.
-        inputs: In the order of the module's arguments, those that nothing reads among them, then the seed of random
-            numbers, if there is one.
+        inputs: In the order of the module's arguments, unused ones included, then the seed of random numbers, if there
+            is one.
         outputs: In order.
     """
 
@@ -68,12 +66,12 @@ class Surface:
 
 
 class ExportedModel:
-    """A program of `torch.export`, traced once and written for each choice of its sizes.
+    """A program of `torch.export`, traced once and lowered for each combination of its sizes.
 
     Args:
         program: A `torch.export.ExportedProgram`.
         name: Of the model.
-        is_shared: Whether others have its tensors, and may change them later: weights are copies then.
+        is_shared: Whether the caller has its tensors and may change them later; weights are copies then.
 
     Attributes:
         weights: Values of parameters, buffers and constants, by the names that PyTorch has for them.
@@ -104,7 +102,7 @@ class ExportedModel:
 
         Raises:
             UnsupportedOp: an op has no counterpart.
-            PolicyError: a symbolic size has no value or one that the program does not allow, or a name is none.
+            PolicyError: a symbolic size has no value or one that the program does not allow, or a name is unknown.
         """
         _check_names(buckets, self._symbols)
         rows: list[tuple[tuple[int, ...], str]] = []
@@ -122,7 +120,7 @@ class ExportedModel:
         return ModuleOp([*table, *functions])
 
     def refusal(self, sizes: Mapping[str, int]) -> str | None:
-        """Why the program does not allow these sizes, with the way out; None if it does."""
+        """Why the program does not allow these sizes, with advice; None if it does."""
         for name, size in sizes.items():
             least, most = self._ranges.get(self._symbols[name], (1, None))
             if size < least or (most is not None and size > most):
@@ -131,7 +129,7 @@ class ExportedModel:
         return None
 
     def surface(self) -> Surface:
-        """What it takes and gives. Raises as `module`."""
+        """Inputs and outputs. Raises as `module`."""
         lowered = self._lowered({name: self._example(symbol) for name, symbol in self._symbols.items()}, "")
         names = {symbol: name for name, symbol in self._symbols.items()}
         ports = {port.index: port.name for port in lowered.inputs}
@@ -141,7 +139,7 @@ class ExportedModel:
             if index not in self._roles.params
             and index not in self._roles.updates
             and is_tensor(fake := node.meta.get("val"))
-            and name_of(fake.dtype) is not None  # of another type it is one that nothing reads
+            and name_of(fake.dtype) is not None  # others are unused
         ]
         (results,) = self._graph.output_node().args
         outputs = [
@@ -162,7 +160,7 @@ class ExportedModel:
         return lowered
 
     def _example(self, symbol: str) -> int:
-        """A size that the program allows: the one that it was traced with, where it still knows that."""
+        """A size that the program allows: the one that it was traced with, if it stores that."""
         sizes = [
             size for node in _placeholders(self._graph) for size in getattr(node.meta.get("val"), "shape", ())
         ]
@@ -209,12 +207,12 @@ def _symbols(graph: Any) -> dict[str, str]:
         fake = node.meta.get("val")
         for size in getattr(fake, "shape", (fake,)):  # of a tensor, or a number that is an input
             for symbol in sorted(symbols_of(size) - set(found.values())):
-                found[_given_name(fake, symbol) or symbol] = symbol
+                found[_user_name(fake, symbol) or symbol] = symbol
     return found
 
 
-def _given_name(fake: Any, symbol: str) -> str | None:
-    """What the user called a size, `Dim("batch")`; a program that was loaded has forgotten it."""
+def _user_name(fake: Any, symbol: str) -> str | None:
+    """The user's name of a size, `Dim("batch")`; a loaded program does not store it."""
     environment: Any = getattr(getattr(fake, "fake_mode", None), "shape_env", None)
     names: Mapping[str, str] = getattr(environment, "source_name_to_debug_name", {})
     variables: Mapping[str, Any] = getattr(environment, "source_to_var", {})
@@ -227,7 +225,7 @@ def _given_name(fake: Any, symbol: str) -> str | None:
 def _ranges(program: Any) -> dict[str, tuple[int, int | None]]:
     """The least and the largest value of each symbol; None for no bound.
 
-    Traces assume sizes of 2 and more where nothing else is said, and hold for 1 all the same.
+    Traces assume sizes of at least 2 by default, and are valid for 1 too.
     """
     found: dict[str, tuple[int, int | None]] = {}
     for symbol, allowed in program.range_constraints.items():
@@ -251,13 +249,13 @@ def _check_names(buckets: Mapping[str, Sequence[int]], symbols: Mapping[str, str
 
 
 def roles_of(program: Any, prefix: str = "") -> Roles:
-    """What the arguments and results of a functional program are.
+    """The roles of the arguments and results of a functional program.
 
     Args:
-        prefix: Of the names of weights, which is left out.
+        prefix: Removed from the names of weights.
 
     Raises:
-        UnsupportedOp: one is no tensor and no number, or an op has no counterpart, which some arguments come with.
+        UnsupportedOp: one is neither a tensor nor a number, or an op has no counterpart.
     """
     check_ops(program.graph, LEAVE_OUT)
     signature = program.graph_signature
@@ -305,17 +303,7 @@ def _weights(program: Any, is_shared: bool) -> dict[str, NDArray[Any]]:
     found: dict[str, NDArray[Any]] = {}
     for spec in program.graph_signature.input_specs:
         value = values.get(spec.target) if spec.kind.name in _WEIGHTS else None
-        if (
-            value is not None and value.device.type != "meta"
-        ):  # which has no elements: they are given with the model
-            array = _array(value)
+        if value is not None and value.device.type != "meta":  # weights of meta tensors come with the model
+            array = host_view(value.cpu().contiguous())
             found[spec.target] = array.copy() if is_shared else array
     return found
-
-
-def _array(tensor: Any) -> NDArray[Any]:
-    """The elements of a tensor, on its memory where NumPy can see that."""
-    plain = tensor.detach().cpu().contiguous()
-    if str(plain.dtype) == "torch.bfloat16":
-        return np.asarray(plain.view(import_module("torch").int16).numpy()).view(ml_dtypes.bfloat16)
-    return np.asarray(plain.numpy())

@@ -1,4 +1,4 @@
-"""Where tensors of a traced graph lie in memory: which are views of which, and in what order their dimensions are."""
+"""Memory layouts of the tensors of a traced graph: views, and the order of dimensions in memory."""
 
 from __future__ import annotations
 
@@ -6,59 +6,29 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aicf.frontends.torch.nodes import base_op, is_tensor
+from aicf.frontends.torch.nodes import base_op, is_getitem, is_node, is_op, is_tensor
 from aicf.frontends.torch.program import Port
 
-VIEWS = frozenset(
-    [
-        "alias",
-        "as_strided",
-        "broadcast_to",
-        "chunk",
-        "detach",
-        "diagonal",
-        "expand",
-        "expand_as",
-        "flatten",
-        "lift_fresh",
-        "mT",
-        "moveaxis",
-        "movedim",
-        "narrow",
-        "numpy_T",
-        "permute",
-        "ravel",
-        "reshape",
-        "_reshape_alias",
-        "select",
-        "slice",
-        "split",
-        "split_with_sizes",
-        "squeeze",
-        "swapaxes",
-        "swapdims",
-        "t",
-        "tensor_split",
-        "transpose",
-        "unbind",
-        "unflatten",
-        "unfold",
-        "_unsafe_view",
-        "unsqueeze",
-        "view",
-        "view_as",
-    ]
-)
-"""Ops of ATen that may give another view of their operand."""
+_UNDECLARED_VIEW = "_unsafe_view"
+"""The op whose result is a view although its schema does not say so."""
+
+
+def is_view(node: Any) -> bool:
+    """Whether a node calls an op that may return a view of its operand, by the aliases of its schema."""
+    if not is_op(node):
+        return False
+    aliases = [result.alias_info for result in node.target._schema.returns]
+    has_alias = any(alias is not None and not alias.is_write for alias in aliases)
+    return has_alias or base_op(node) == _UNDECLARED_VIEW
 
 
 def viewed(node: Any, placeholders: Mapping[Any, int]) -> Any | None:
-    """The placeholder that a node is another view of, if it is one."""
+    """The placeholder that a node is a view of, if any."""
     fake = node.meta.get("val")
     while node not in placeholders:
-        if getattr(node.target, "__name__", "") == "getitem":
+        if is_getitem(node):
             node = node.args[0]
-        if base_op(node) not in VIEWS or type(node.args[0]).__name__ != "Node":
+        if not is_view(node) or not is_node(node.args[0]):
             return None
         node = node.args[0]
     theirs = node.meta.get("val")
@@ -66,11 +36,11 @@ def viewed(node: Any, placeholders: Mapping[Any, int]) -> Any | None:
 
 
 def root_of(node: Any) -> Any:
-    """The node that a chain of views begins at, as far as they share its memory."""
+    """The node whose memory a chain of views shares."""
     fake = node.meta.get("val")
     while is_tensor(fake):
-        step = node.args[0] if getattr(node.target, "__name__", "") == "getitem" else node
-        if base_op(step) not in VIEWS or type(step.args[0]).__name__ != "Node":
+        step = node.args[0] if is_getitem(node) else node
+        if not is_view(step) or not is_node(step.args[0]):
             break
         theirs = step.args[0].meta.get("val")
         if not is_tensor(theirs) or not same_storage(fake, theirs):
@@ -79,8 +49,8 @@ def root_of(node: Any) -> Any:
     return node
 
 
-def lies_as(port: Port) -> bool:
-    """Whether a tensor that is dense in the order of a port has each element where PyTorch has it."""
+def has_dense_strides(port: Port) -> bool:
+    """Whether PyTorch's strides are those of a tensor that is dense in the order of the port."""
     sizes = port.tensor.shape
     pairs = zip(sizes, port.strides, port.dense_strides, strict=True)
     return all(size == 1 or one == other for size, one, other in pairs)

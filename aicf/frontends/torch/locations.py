@@ -1,4 +1,4 @@
-"""Where a node of a traced graph comes from: the path of its module, and the user's line of Python."""
+"""The source of a node of a traced graph: the path of its module, and the user's line of Python."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ def module_path(meta: Mapping[str, Any]) -> str:
 
 
 def line_of(meta: Mapping[str, Any]) -> FileLineColLoc | None:
-    """The innermost line that is not PyTorch's, of the stack that was kept with a node; the path is relative where it
-    can be."""
+    """The innermost line of a node's stack trace that is not PyTorch's; the path is relative if possible."""
     trace = meta.get("stack_trace")
     if not trace:
         return None
@@ -44,5 +43,5 @@ def line_of(meta: Mapping[str, Any]) -> FileLineColLoc | None:
 
 
 def text_of(location: FileLineColLoc | None) -> str | None:
-    """As `file:line`, as errors have it."""
+    """A location as `file:line`."""
     return None if location is None else f"{location.filename.data}:{location.line.data}"

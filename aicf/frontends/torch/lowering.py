@@ -19,13 +19,14 @@ from aicf.errors import AicfError, InvalidIR, UnsupportedOp
 from aicf.frontends.builder import Graph, Value
 from aicf.frontends.builder.core import last_op, ops_since, saved, write_from
 from aicf.frontends.torch.element_types import name_of
-from aicf.frontends.torch.layouts import VIEWS, lies_as, memory_order, root_of, viewed
+from aicf.frontends.torch.layouts import has_dense_strides, is_view, memory_order, root_of, viewed
 from aicf.frontends.torch.locations import line_of, module_path, text_of
 from aicf.frontends.torch.nodes import (
     NO_OPS,
-    base_op,
     check_ops,
     gives_tensors,
+    is_getitem,
+    is_node,
     is_op,
     is_random_state,
     is_tensor,
@@ -55,9 +56,9 @@ from aicf.frontends.torch.provenance import Provenance
 from aicf.frontends.torch.sizes import number_of, shape_of
 
 SEED = "aicf.seed"
-"""The input that random numbers of a program follow from."""
+"""The input with the seed of a program's random numbers."""
 DROPPED = frozenset({"layout", "device", "pin_memory", "memory_format", "non_blocking", "generator"})
-"""Arguments that say where a tensor is and how it lies in memory, which the program decides by itself."""
+"""Arguments about device and memory layout, which the program chooses itself."""
 
 
 def lower_graph(
@@ -79,7 +80,7 @@ def lower_graph(
 
 
 Known: TypeAlias = "Value | Empty | list[Any] | Any"
-"""What a node stands for: a value of the program, a tensor without elements, several of them, or a Python number."""
+"""The value of a node: a value of the program, a tensor without elements, a list of these, or a Python number."""
 
 
 class _Walk:
@@ -110,7 +111,7 @@ class _Walk:
                 case "placeholder":
                     self._argument(node)
                 case "get_attr":
-                    self._values[node] = self._held(node)
+                    self._values[node] = self._constant(node)
                 case "call_function":
                     self._call(node)
                     self._last_ops.append((node.name, last_op(self._builder)))
@@ -136,7 +137,7 @@ class _Walk:
         values = [(node.name, value.ssa) for node, value in self._values.items() if isinstance(value, Value)]
         return Provenance.of(ops_since(self._builder, None), self._last_ops, values)
 
-    # What the graph changes
+    # Updates
 
     def _find_updates(self) -> None:
         by_name = {node.name: node for node in self._nodes}
@@ -148,10 +149,10 @@ class _Walk:
             target = node.args[0]
             if target in self._index:
                 self._updated[self._index[target]] = node.args[1]
-            elif base_op(target) in VIEWS or len(target.users) > 1:
+            elif is_view(target) or len(target.users) > 1:
                 raise unsupported(
                     node,
-                    "a write into a tensor that is no argument and that others read",
+                    "a write into a tensor that is not an argument and has other readers",
                     "trace the model with torch.export and run_decompositions(), which leave no such writes",
                 )
 
@@ -196,7 +197,7 @@ class _Walk:
         write_from(self._builder, line_of(node.meta))
         argument = make(name, port.stored_shape, tensor.dtype)
         self._ports[index], self._arguments[index] = port, argument
-        self._values[node] = self._seen(argument, order)
+        self._values[node] = self._logical_order(argument, order)
 
     def _order(self, shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
         return tuple(range(len(shape))) if self._roles.is_alone else memory_order(shape, strides)
@@ -210,27 +211,28 @@ class _Walk:
     def _tensor_of(self, node: Any, fake: Any) -> Tensor:
         dtype = name_of(fake.dtype)
         if dtype is None and str(fake.dtype) == "torch.uint64" and is_random_state(node):
-            dtype = "i64"  # the same bits; nobody but the way back of that attention reads them
+            dtype = "i64"  # the same bits; only the backward op of that attention reads them
         if dtype is None:
             raise unsupported(
                 node, f"element type {fake.dtype}", "use a floating-point, integer or bool type that AICF has"
             )
         return Tensor(shape_of(fake.shape, self._bindings), dtype)
 
-    def _seen(self, stored: Value, order: Sequence[int]) -> Value:
-        """A tensor as PyTorch sees it, of one with its dimensions in the order of memory."""
+    def _logical_order(self, stored: Value, order: Sequence[int]) -> Value:
+        """A tensor in PyTorch's order of dimensions, from the order in memory."""
         if list(order) == sorted(order):
             return stored
         return self._builder.transpose(stored, [list(order).index(axis) for axis in range(len(order))])
 
-    def _stored(self, seen: Value, order: Sequence[int]) -> Value:
-        return seen if list(order) == sorted(order) else self._builder.transpose(seen, list(order))
+    def _stored(self, value: Value, order: Sequence[int]) -> Value:
+        """A tensor in the order in memory, from PyTorch's order of dimensions."""
+        return value if list(order) == sorted(order) else self._builder.transpose(value, list(order))
 
     def _cast(self, value: Value, dtype: str) -> Value:
         return value if value.dtype == dtype else self._builder.cast(value, dtype)
 
-    def _held(self, node: Any) -> Known:
-        """A tensor that the graph itself holds: of a number or a list in the user's code, such as `x[[1, 0]]`."""
+    def _constant(self, node: Any) -> Known:
+        """A constant tensor of the graph, from a number or a list in the user's code, such as `x[[1, 0]]`."""
         held: Any = self._graph.owning_module
         for part in str(node.target).split("."):
             held = getattr(held, part, None)
@@ -252,7 +254,7 @@ class _Walk:
 
     def _call(self, node: Any) -> None:
         if not is_op(node):
-            self._values[node] = self._plain(node)
+            self._values[node] = self._python_call(node)
             return
         overload = overload_of(node)
         if overload == "copy_.default" and node.users:
@@ -278,9 +280,9 @@ class _Walk:
         self._name(node, last)
         self._values[node] = found
 
-    def _plain(self, node: Any) -> Known:
+    def _python_call(self, node: Any) -> Known:
         """A Python function: an item of several results, or arithmetic on sizes."""
-        if getattr(node.target, "__name__", "") == "getitem":
+        if is_getitem(node):
             return cast("Sequence[Known]", self._values[node.args[0]])[node.args[1]]
         fake = node.meta.get("val")
         if fake is not None and not is_tensor(fake):
@@ -321,7 +323,7 @@ class _Walk:
         return filled if several else filled[0]
 
     def _memory_of(self, node: Any) -> Memory:
-        """Where PyTorch has the tensor of a node."""
+        """Strides and offset of the tensor of a node."""
         fake = node.meta["val"]
         strides = shape_of(fake.stride(), self._bindings)
         return Memory(strides, int(number_of(fake.storage_offset(), self._bindings)))
@@ -340,7 +342,7 @@ class _Walk:
         results: Sequence[Value | None],
         used: frozenset[int],
     ) -> None:
-        """Holds every row to what PyTorch says of the results: a row that is wrong about them would be wrong later."""
+        """Checks the results of a row against PyTorch's shapes and types, so that a defect of a row is found here."""
         for index, tensor in enumerate(tensors):
             value = results[index] if index < len(results) else None
             if tensor is None or not tensor.count or (value is None and index not in used):
@@ -349,14 +351,14 @@ class _Walk:
             if found != tensor:
                 raise unsupported(
                     node,
-                    f"its row gives {_told(found)} as result {index}, PyTorch {_told(tensor)}",
+                    f"its row gives {_describe(found)} as result {index}, PyTorch {_describe(tensor)}",
                     "this is a defect of AICF: report it with the model",
                 )
 
     def _arguments_of(self, node: Any, is_backward: bool) -> tuple[list[Any], dict[str, Any]]:
-        """What a node is called with, in the order of the schema: positional ones, and keyword-only ones by name."""
+        """The arguments of a node: positional ones in the order of the schema, and keyword-only ones by name."""
         schema = node.target._schema.arguments
-        given = {
+        passed = {
             argument.name: value for argument, value in zip(schema, node.args, strict=False)
         } | node.kwargs
         positional: list[Any] = []
@@ -365,19 +367,19 @@ class _Walk:
             if argument.name in DROPPED:
                 continue
             value = (
-                self._argument_value(given[argument.name], is_backward)
-                if argument.name in given
+                self._argument_value(passed[argument.name], is_backward)
+                if argument.name in passed
                 else argument.default_value
             )
             if argument.kwarg_only:
-                if argument.name in given:
+                if argument.name in passed:
                     named[argument.name] = value
             else:
                 positional.append(value)
         return positional, named
 
     def _argument_value(self, value: Any, is_backward: bool) -> Any:
-        if type(value).__name__ == "Node":
+        if is_node(value):
             known = self._values[value]
             if is_backward and value.name not in self._roles.backward and isinstance(known, Value):
                 return self._saved(known)
@@ -395,7 +397,7 @@ class _Walk:
         return self._saves[value.ssa]
 
     def _number(self, node: Any, fake: Any) -> Any:
-        """A number that follows from sizes."""
+        """A number that depends on sizes."""
         if isinstance(fake, list | tuple):
             return [self._number(node, item) for item in cast("Sequence[Any]", fake)]
         try:
@@ -410,7 +412,7 @@ class _Walk:
         return self._seed
 
     def _random_counters(self, count: int) -> int:
-        """The first of as many counters of the random stream, which no other node gets."""
+        """Reserves counters of the random stream, and returns the first."""
         first = self._counters
         self._counters += count
         return first
@@ -446,8 +448,8 @@ class _Walk:
     # Results
 
     def _outputs(self) -> list[Output]:
-        (given,) = next(node for node in reversed(self._nodes) if node.op == "output").args
-        results = items(given)
+        (returned,) = next(node for node in reversed(self._nodes) if node.op == "output").args
+        results = items(returned)
         outputs: list[Output] = []
         written: dict[Any, Output] = {}
         self._find_shared(results)
@@ -455,10 +457,11 @@ class _Walk:
             if index in self._roles.hidden:
                 outputs.append(NoTensor(None))
                 continue
-            if type(result).__name__ != "Node":
+            if not is_node(result):
                 outputs.append(NoTensor(number_of(result, self._bindings)))
                 continue
-            if result not in written or self._roles.is_alone:  # which has each result under its own name
+            # A program that runs alone has each result under its own name.
+            if result not in written or self._roles.is_alone:
                 written[result] = self._output(index, result)
             outputs.append(written[result])
         return outputs
@@ -491,7 +494,7 @@ class _Walk:
 
     def _find_shared(self, results: Sequence[Any]) -> None:
         """Finds tensors that several results are views of: these share memory, as in eager mode."""
-        nodes = {node: root_of(node) for node in results if type(node).__name__ == "Node"}
+        nodes = {node: root_of(node) for node in results if is_node(node)}
         counts = Counter(root for node, root in nodes.items() if isinstance(self._values.get(node), Value))
         shared = [root for root, count in counts.items() if count > 1 and root not in self._index]
         self._shared: dict[Any, Port | None] = dict.fromkeys(shared)
@@ -504,7 +507,7 @@ class _Walk:
         tensor = self._tensor_of(base, base.meta["val"])
         strides = shape_of(base.meta["val"].stride(), self._bindings)
         probe = Port("", index, "input", tensor, strides, memory_order(tensor.shape, strides))
-        if not lies_as(probe):
+        if not has_dense_strides(probe):
             return None
         self._shared[base] = self._computed(index, base, value)
         return self._shared[base]
@@ -525,7 +528,7 @@ class _Walk:
         return port
 
 
-def _told(tensor: Tensor | None) -> str:
+def _describe(tensor: Tensor | None) -> str:
     return "nothing" if tensor is None else f"{tensor.dtype}{list(tensor.shape)}"
 
 

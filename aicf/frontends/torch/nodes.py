@@ -1,4 +1,4 @@
-"""What a node of a traced graph says of itself: its op, its results, where it comes from. PyTorch is not imported."""
+"""Questions about a node of a traced graph: its op, its results, its source. Importing it does not import PyTorch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NO_OPS: frozenset[str] = frozenset(
         "sym_constrain_range_for_size.default",
     }
 )
-"""Ops that give no tensor, or that the walk takes care of itself."""
+"""Ops without a tensor as a result, or that `lower_graph` handles itself."""
 
 
 FALL_BACK = "write it with other ops, or compile with options={'fallback': 'eager'}"
@@ -28,7 +28,7 @@ LEAVE_OUT = "write it with other ops, or leave it outside of the model"
 
 
 def check_ops(graph: Any, way_out: str = FALL_BACK) -> None:
-    """Raises UnsupportedOp, which names all ops of a graph that have no counterpart, and where the first one is."""
+    """Raises UnsupportedOp, which lists the ops of a graph without a counterpart and locates the first."""
     missing = [node for node in graph.nodes if not is_supported(node)]
     if missing:
         ops = sorted({op_name(node) for node in missing})
@@ -41,7 +41,7 @@ def check_ops(graph: Any, way_out: str = FALL_BACK) -> None:
 
 
 def is_supported(node: Any) -> bool:
-    """Whether a node calls nothing that has no counterpart, as far as its op tells."""
+    """Whether the op of a node has a counterpart; its arguments are not checked."""
     if node.op != "call_function":
         return True
     if not is_op(node):  # a function of Python on sizes, or an op of higher order, which runs a graph
@@ -50,7 +50,7 @@ def is_supported(node: Any) -> bool:
 
 
 def unsupported(node: Any, what: str, way_out: str) -> UnsupportedOp:
-    """The error for what has no counterpart: it names the node, its module and the user's line."""
+    """The error for a node without a counterpart: it names the node, its module and the user's line."""
     path = module_path(node.meta)
     within = f", module '{path}'" if path else ""
     return UnsupportedOp(
@@ -62,13 +62,13 @@ _ATTENTION, _BACK = "_scaled_dot_product_", "_backward"
 
 
 def is_random_state(node: Any) -> bool:
-    """Whether a node is, or gives, the state of random numbers that an attention hands to its way back.
+    """Whether a node is, or computes, the state of random numbers that an attention passes to its backward op.
 
-    PyTorch has it as u64 for some libraries; nothing but attention reads it.
+    PyTorch has it as u64 for some libraries; only attention reads it.
     """
     if node.op == "placeholder":
         return bool(node.users) and all(map(_is_attention, node.users))
-    source = node.args[0] if getattr(node.target, "__name__", "") == "getitem" else node
+    source = node.args[0] if is_getitem(node) else node
     return _is_attention(source)
 
 
@@ -77,22 +77,22 @@ def _is_attention(node: Any) -> bool:
 
 
 def is_exact_attention(node: Any) -> bool:
-    """Whether a node is an attention that drops no weights: it gives the same again, though PyTorch's tag says not."""
+    """Whether a node is an attention without dropout: it is deterministic, although PyTorch tags it as random."""
     return _is_attention(node) and not _drops(node)
 
 
 def drops_attention(graph: Any) -> bool:
-    """Whether an attention of a graph drops weights, on its way there or back."""
+    """Whether a graph has an attention with dropout, forward or backward."""
     return any(map(_drops, graph.nodes))
 
 
 def check_recomputed(graph: Any) -> None:
-    """Raises UnsupportedOp if a backward part computes an attention with dropout again: it would drop other weights."""
+    """Raises UnsupportedOp if a backward part recomputes an attention with dropout: it would drop other weights."""
     for node in graph.nodes:
         if _drops(node) and not base_op(node).endswith(_BACK):
             raise unsupported(
                 node,
-                f"{op_name(node)} is computed again for the backward part, with other weights dropped",
+                f"{op_name(node)} is recomputed in the backward part, with other weights dropped",
                 "give it memory_budget=1.0",
             )
 
@@ -107,12 +107,12 @@ def _drops(node: Any) -> bool:
 
 
 def items(value: Any) -> list[Any]:
-    """Several results, or one."""
+    """Several results as a list, or one in a list."""
     return list(cast("Sequence[Any]", value)) if isinstance(value, list | tuple) else [value]
 
 
 def is_tensor(fake: Any) -> bool:
-    """Whether what PyTorch says of a value is that it is a tensor."""
+    """Whether a value of PyTorch, or a fake one, is a tensor."""
     return hasattr(fake, "dtype") and hasattr(fake, "stride")
 
 
@@ -120,6 +120,16 @@ def gives_tensors(node: Any) -> bool:
     """Whether a result of a node is a tensor."""
     fake = node.meta.get("val")
     return any(map(is_tensor, items(fake)))
+
+
+def is_node(value: Any) -> bool:
+    """Whether a value is a node of a `torch.fx.Graph`."""
+    return type(value).__name__ == "Node"
+
+
+def is_getitem(node: Any) -> bool:
+    """Whether a node takes one of the results of another node."""
+    return getattr(node.target, "__name__", "") == "getitem"
 
 
 def is_op(node: Any) -> bool:
@@ -144,7 +154,7 @@ def short_name(node: Any) -> str:
 
 def used_results(node: Any) -> frozenset[int]:
     """The results of a node that something reads."""
-    return frozenset(user.args[1] for user in node.users if getattr(user.target, "__name__", "") == "getitem")
+    return frozenset(user.args[1] for user in node.users if is_getitem(user))
 
 
 def base_op(node: Any) -> str:

@@ -1,4 +1,4 @@
-"""What a traced graph becomes: a logical program, and how its arguments and results are those of the graph."""
+"""The lowered form of a traced graph: a logical program, and how its arguments and results map to the graph's."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Port:
     Args:
         name: Of the argument or result of the program.
         index: Of the placeholder of the graph, or of its result.
-        role: What it is to the program; a result has the role `input`, as it changes with every call.
-        tensor: As PyTorch sees it.
-        strides: As PyTorch sees them, in elements.
+        role: Its role in the program; a result has the role `input`, as it changes with every call.
+        tensor: Sizes in PyTorch's order, and the element type.
+        strides: In PyTorch, in elements.
         order: The dimensions of PyTorch's tensor, outermost in memory first: the program has them in this order.
     """
 
@@ -62,9 +62,9 @@ class View:
     """A result that shares the memory of other results, which the program writes.
 
     Args:
-        port: The tensor that all of these are views of.
+        port: The tensor that they are views of.
         shape, strides: Of this one.
-        offset: Elements from where that tensor begins to where this one begins.
+        offset: From the start of that tensor, in elements.
     """
 
     port: Port
@@ -75,19 +75,19 @@ class View:
 
 @dataclass(frozen=True)
 class Passed:
-    """A result that is an argument of the graph as it is, by the index of its placeholder."""
+    """A result that is an unchanged argument of the graph, by the index of its placeholder."""
 
     placeholder: int
 
 
 @dataclass(frozen=True)
 class Alias:
-    """A result that is another view of an argument of the graph.
+    """A result that is a view of an argument of the graph.
 
     Args:
         placeholder: Its index.
         shape, strides: Of the view.
-        offset: Elements from where the argument begins to where the view begins.
+        offset: From the start of the argument, in elements.
     """
 
     placeholder: int
@@ -115,7 +115,7 @@ Output: TypeAlias = Computed | View | Passed | Alias | Void | NoTensor
 
 @dataclass(frozen=True)
 class Lowered:
-    """A traced graph for one choice of its sizes.
+    """A traced graph, lowered for one combination of its sizes.
 
     Args:
         module: The logical program; None if the graph computes nothing.
@@ -123,9 +123,9 @@ class Lowered:
         outputs: The results of the graph, in order.
         updates: Arguments of the graph that get new values, by the index of the placeholder; each is a `state` of the
             program.
-        has_seed: Whether the program has the input `aicf.seed`, an i64 of rank 0 that its random numbers follow from.
-        notes: What was decided while the graph was read, as `(node, decision)`.
-        provenance: Which op of the program comes from which node.
+        has_seed: Whether the program has the input `aicf.seed`, an i64 of rank 0 that seeds its random numbers.
+        notes: Decisions of the lowering, as `(node, decision)`.
+        provenance: The node of each op of the program.
     """
 
     module: ModuleOp | None
@@ -139,21 +139,21 @@ class Lowered:
 
 @dataclass(frozen=True)
 class Roles:
-    """What the placeholders of a graph are to the program, by index.
+    """How the program treats placeholders and results of a graph, by index.
 
     Args:
-        names: What they are called; those that are not here are called as their nodes.
-        params: Tensors that hardly ever change, of which kernels may keep packed copies.
+        names: Of placeholders; the default is the name of the node.
+        params: Parameters and buffers, of which kernels may keep packed copies.
         updates: Nodes whose values become the new values of placeholders, as `{index of the placeholder: name of the
             node}`; mutations that the graph itself writes, with `copy_`, need not be here.
-        hidden: Results of the graph, by index, that are such new values and nothing else.
-        results: What results are called, by index; those that are not here are called as their nodes.
-        suffix: Of the ids of ops, where other programs of the module have the same ops.
-        is_alone: Whether the program runs without PyTorch: its arguments and results are row-major, and it copies what
-            is a view of an argument.
-        is_differentiated: Whether gradients are taken of the program: what `detach` gives passes none back then.
-        copies: Whether results that are arguments, or views of them or of each other, are written anew in any case.
-        backward: Nodes, by name, that belong to the backward part: what they read of others is marked by
+        hidden: Results of the graph, by index, that are only such new values.
+        results: Names of results, by index; the default is the name of the node.
+        suffix: Of the ids of ops, if other programs of the module have the same ops.
+        is_alone: Whether the program runs without PyTorch: its arguments and results are row-major, and views
+            of arguments are copied.
+        is_differentiated: Whether AICF differentiates the program; `detach` stops gradients then.
+        copies: Whether results that are arguments, or views of arguments or of each other, are copied.
+        backward: Names of nodes of the backward part: values of other nodes that they read are marked by
             `logical.save`.
     """
 

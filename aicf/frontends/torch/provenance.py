@@ -1,4 +1,4 @@
-"""Which ops of a program come from which nodes of the traced graph."""
+"""The nodes of the traced graph that the ops of a program come from."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from xdsl.ir import Operation, SSAValue
 
 @dataclass(frozen=True)
 class Provenance:
-    """Ops and the nodes that they were written for.
+    """Maps ops to nodes, and nodes to ops.
 
     Args:
-        writers: By op, in text order, the name of the node; empty for what is written for results alone.
-        values: By name of a node, the index of the op that gives its tensor. Nodes whose tensor is an argument, and
-            those with several results, are not in it.
+        writers: The name of the node of each op, in text order; empty for ops that are written only for results.
+        values: By name of a node, the index of the op whose result is its tensor. Without nodes whose tensor is an
+            argument, and those with several results.
     """
 
     writers: Sequence[str] = ()

@@ -10,13 +10,13 @@ from aicf.errors import PolicyError, UnsupportedOp
 
 
 def expression_of(size: Any) -> Any | None:
-    """The sympy expression of a symbolic number; None of a plain one."""
+    """The sympy expression of a symbolic number; None for a concrete one."""
     node = getattr(size, "node", None)
     return None if node is None or not hasattr(node, "expr") else node.expr
 
 
 def symbols_of(size: Any) -> set[str]:
-    """The names of the symbols that a size follows from."""
+    """The names of the symbols in a size."""
     expression = expression_of(size)
     return set() if expression is None else {symbol.name for symbol in expression.free_symbols}
 
@@ -26,7 +26,7 @@ def number_of(size: Any, bindings: Mapping[str, int]) -> Any:
 
     Raises:
         PolicyError: a symbol has none.
-        UnsupportedOp: it follows from elements of tensors.
+        UnsupportedOp: it is data-dependent.
     """
     expression = expression_of(size)
     if expression is None:

@@ -1,4 +1,4 @@
-"""ATen ops that give the gradient of an activation: what comes from behind times the slope at the operand or result."""
+"""Gradients of activations: the incoming gradient times the slope at the operand or the result."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""ATen's activations: elementwise functions with a bend. Their gradients are in ``activation_gradients.py``.
+"""ATen's activations. Their gradients are in ``activation_gradients.py``.
 
-What logical has as one op stays one op, which computes f16 and bf16 in f32 and which fusion knows.
+An activation that is a logical op stays one op: it computes f16 and bf16 in f32, and fusion recognizes it.
 """
 
 from __future__ import annotations

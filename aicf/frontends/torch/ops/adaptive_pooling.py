@@ -1,4 +1,4 @@
-"""ATen ops that combine regions of nearly equal sizes to a given number of elements, and what they pass back.
+"""Adaptive pooling: ATen ops that reduce regions of nearly equal sizes to one element each, and their gradients.
 
 Region i of O over S elements goes from i * S / O rounded down to before (i + 1) * S / O rounded up.
 """
@@ -9,8 +9,8 @@ import math
 from collections.abc import Sequence
 
 from aicf.frontends.builder import Value
-from aicf.frontends.torch.ops.base import Writer, row
-from aicf.frontends.torch.ops.pooling import back_to_places, repeated
+from aicf.frontends.torch.ops.base import ONE_OF_EQUALS, Writer, row
+from aicf.frontends.torch.ops.pooling import repeated, scatter_to_indices
 
 
 def _divides(inner: Sequence[int], outer: Sequence[int]) -> bool:
@@ -25,12 +25,12 @@ def _longest(count: int, whole: int) -> int:
 
 
 def _first(writer: Writer, number: Value, count: int, whole: int) -> Value:
-    """Where regions begin."""
+    """The first index of each region."""
     return writer.graph.floor_div(number * whole, count)
 
 
 def _end(writer: Writer, number: Value, count: int, whole: int) -> Value:
-    """The first place after regions."""
+    """The first index after each region."""
     return writer.graph.floor_div((number + 1) * whole + (count - 1), count)
 
 
@@ -44,10 +44,10 @@ def _regions(writer: Writer, value: Value, axis: int, count: int) -> tuple[Value
     whole = writer.sizes(value)[axis]
     sizes = [count, _longest(count, whole)]
     number, step = graph.iota(sizes, 0, "i64"), graph.iota(sizes, 1, "i64")
-    place = _first(writer, number, count, whole) + step
+    index = _first(writer, number, count, whole) + step
     end = _end(writer, number, count, whole)
-    found = graph.gather(value, graph.min(place, end - 1), axis)
-    return found, graph.lt(place, end)
+    found = graph.gather(value, graph.min(index, end - 1), axis)
+    return found, graph.lt(index, end)
 
 
 def _along(writer: Writer, value: Value, rank: int, axis: int) -> Value:
@@ -127,24 +127,24 @@ for _rank in (2, 3):
 
 
 def _adaptive_max_row(rank: int) -> None:
-    @row(f"adaptive_max_pool{rank}d.default")
+    @row(f"adaptive_max_pool{rank}d.default", other_gradient=ONE_OF_EQUALS)
     def _adaptive_max(writer: Writer, x: Value, counts: Sequence[int]) -> list[Value | None]:
-        """The largest of each region, and where it lies in its plane."""
+        """The largest of each region, and its index in its plane."""
         counts = writer.shape[len(writer.shape) - rank :]
         spatial = writer.sizes(x)[x.rank - rank :]
-        wants_places = 1 in writer.used
+        wants_indices = 1 in writer.used
         if _divides(counts, spatial):
             batch = writer.insert(x, 0) if x.rank == rank + 1 else x
             windows = [whole // count for whole, count in zip(spatial, counts, strict=True)]
             largest = writer.graph.max_pool(batch, windows, windows)
-            places = writer.graph.max_pool_indices(batch, windows, windows) if wants_places else None
+            indices = writer.graph.max_pool_indices(batch, windows, windows) if wants_indices else None
             return [
                 writer.reshape(largest, writer.shape),
-                None if places is None else writer.reshape(places, writer.shape),
+                None if indices is None else writer.reshape(indices, writer.shape),
             ]
-        if not wants_places:
+        if not wants_indices:
             return [_region_maxima(writer, x, counts), None]
-        return [*_largest_and_places(writer, x, counts)]
+        return [*_largest_and_indices(writer, x, counts)]
 
 
 for _rank in (1, 2, 3):
@@ -159,8 +159,8 @@ def _region_maxima(writer: Writer, x: Value, counts: Sequence[int]) -> Value:
     return x
 
 
-def _largest_and_places(writer: Writer, x: Value, counts: Sequence[int]) -> tuple[Value, Value]:
-    """The same, and the first place that has it, in row-major order: all elements of a region as one dimension."""
+def _largest_and_indices(writer: Writer, x: Value, counts: Sequence[int]) -> tuple[Value, Value]:
+    """The largest of each region, and the first index that has it in row-major order."""
     graph = writer.graph
     rank, leading = len(counts), x.rank - len(counts)
     spatial = writer.sizes(x)[leading:]
@@ -176,24 +176,24 @@ def _largest_and_places(writer: Writer, x: Value, counts: Sequence[int]) -> tupl
     )
     step = graph.argmax(flat, flat.rank - 1)
     largest = graph.reduce_max(flat, [flat.rank - 1])
-    place: Value | None = None
+    index: Value | None = None
     for number, (count, whole) in enumerate(zip(counts, spatial, strict=True)):
         within = graph.mod(graph.floor_div(step, math.prod(longest[number + 1 :])), longest[number])
         region = graph.iota(writer.shape, leading + number, "i64")
         along = graph.min(
             _first(writer, region, count, whole) + within, _end(writer, region, count, whole) - 1
         )
-        place = along if place is None else place * whole + along
-    assert place is not None
-    return largest, place
+        index = along if index is None else index * whole + along
+    assert index is not None
+    return largest, index
 
 
 def _adaptive_max_backward_row(rank: int) -> None:
     @row(f"adaptive_max_pool{rank}d_backward.default")
-    def _adaptive_max_backward(writer: Writer, grad: Value, x: Value, places: Value) -> Value:
+    def _adaptive_max_backward(writer: Writer, grad: Value, x: Value, indices: Value) -> Value:
         """Each region passes all to its largest element."""
         del x
-        return back_to_places(writer, grad, places, rank)
+        return scatter_to_indices(writer, grad, indices, rank)
 
 
 for _rank in (2, 3):

@@ -1,4 +1,4 @@
-"""ATen ops of arithmetic: each element from the elements at its index, which are broadcast and promoted together.
+"""Arithmetic: elementwise ATen ops, whose operands are broadcast and promoted.
 
 Division and remainders are in ``division.py``, powers in ``powers.py``.
 """

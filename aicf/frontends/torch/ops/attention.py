@@ -1,7 +1,7 @@
-"""ATen ops of attention, and what it passes back.
+"""ATen ops of attention, and their gradients.
 
 PyTorch has a name for each library that computes it. All of them become one op; the logarithms of the sums that some of
-them save for the way back are computed only if something reads them.
+them save for the backward op are computed only if something reads them.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _repeated(writer: Writer, value: Value, times: int) -> Value:
 
 
 def _attended(writer: Writer, heads: _Heads, dropout: Dropout | None = None) -> Value:
-    """The op, and 0 for queries that see no key, where it gives NaN; with dropout its products and softmax."""
+    """The op, and 0 in place of its NaN for queries without visible keys; with dropout, its products and softmax."""
     graph = writer.graph
     if dropout is not None:
         weights = dropout.applied(writer, _softmax(writer, heads))
@@ -109,7 +109,7 @@ def _attended(writer: Writer, heads: _Heads, dropout: Dropout | None = None) -> 
         y = graph.attention(query, heads.key, heads.value, scale=scale, causal=heads.causal)
     else:
         unseeing = _unseeing(writer, mask)
-        if writer.is_differentiated:  # what is left out must be finite, or it passes back NaN
+        if writer.is_differentiated:  # unselected scores must be finite, or gradients are NaN
             mask = mask | unseeing if is_bool(mask.dtype) else graph.select(unseeing, 0.0, mask)
         y = graph.attention(query, heads.key, heads.value, mask, scale=scale, causal=heads.causal)
         y = graph.select(unseeing, 0.0, y)
@@ -163,7 +163,7 @@ def _scores(writer: Writer, heads: _Heads) -> Value:
 
 
 def _seen(writer: Writer, scores: Value) -> Value:
-    """Which keys are at the place of the query or before it, [queries, keys]."""
+    """Which keys are at the position of the query or before it, [queries, keys]."""
     sizes = writer.sizes(scores)[-2:]
     return writer.graph.ge(writer.graph.iota(sizes, 0), writer.graph.iota(sizes, 1))
 
@@ -264,13 +264,13 @@ def _attention_flash(
     *,
     scale: float | None = None,
 ) -> list[Value | None]:
-    """The same; what else the library gives is for dropout."""
+    """The same; the other results of the library are for dropout."""
     heads = _heads(writer, query, key, value, None, causal, scale, True)
     return _with_state(writer, heads, dropout)
 
 
 def _with_state(writer: Writer, heads: _Heads, rate: float) -> list[Value | None]:
-    """Attention, the logarithms of its sums, and what the way back needs for dropout."""
+    """Attention, the logarithms of its sums, and the state of dropout for the backward op."""
     dropout = _drawn(writer, heads, rate)
     seed_at = 2 if len(writer.results) == _EFFICIENT else 6
     return [
@@ -366,8 +366,8 @@ def _weights(writer: Writer, heads: _Heads, sums: Value) -> Value:
     graph = writer.graph
     mask = heads.mask
     is_additive = mask is not None and not is_bool(mask.dtype)
-    plain = _Heads(heads.query, heads.key, heads.value, mask if is_additive else None, False, heads.scale)
-    scores = _scores(writer, plain)
+    unmasked = _Heads(heads.query, heads.key, heads.value, mask if is_additive else None, False, heads.scale)
+    scores = _scores(writer, unmasked)
     rows = writer.cast(sums, scores.dtype)
     queries = writer.sizes(scores)[-2]
     rows = writer.part(rows, rows.rank - 1, 0, queries)
@@ -423,7 +423,7 @@ def _cpu_backward(
     attn_mask: Value | None = None,
     scale: float | None = None,
 ) -> list[Value | None]:
-    """What attention passes back."""
+    """The gradients of attention."""
     _refuse_dropout(writer, dropout)
     heads = _heads(writer, query, key, value, attn_mask, causal, scale, True)
     return _passed_back(writer, heads, grad, y, sums, _shapes(writer, query, key, value))
@@ -448,7 +448,7 @@ def _flash_backward(
     *random: object,
     scale: float | None = None,
 ) -> list[Value | None]:
-    """What attention passes back."""
+    """The gradients of attention."""
     drops = same_dropout(writer, dropout, random)
     heads = _heads(writer, query, key, value, None, causal, scale, True)
     return _passed_back(writer, heads, grad, y, sums, _shapes(writer, query, key, value), dropout=drops)
@@ -473,7 +473,7 @@ def _efficient_backward(
     *,
     scale: float | None = None,
 ) -> list[Value | None]:
-    """What attention passes back, to the mask too."""
+    """The gradients of attention, with that of the mask."""
     drops = same_dropout(writer, dropout, [seed, offset])
     heads = _heads(writer, query, key, value, mask, causal, scale, True)
     return _passed_back(writer, heads, grad, y, sums, _shapes(writer, query, key, value), 3, drops)
@@ -501,7 +501,7 @@ def _cudnn_backward(
     *,
     scale: float | None = None,
 ) -> list[Value | None]:
-    """What attention passes back."""
+    """The gradients of attention."""
     drops = same_dropout(writer, dropout, [seed, offset])
     heads = _heads(writer, query, key, value, mask, causal, scale, True)
     if sums.rank == query.rank:
@@ -530,7 +530,7 @@ def _overrideable_backward(
     *random: object,
     scale: float | None = None,
 ) -> list[Value | None]:
-    """What attention passes back, to the mask too."""
+    """The gradients of attention, with that of the mask."""
     drops = same_dropout(writer, dropout, random)
     heads = _heads(writer, query, key, value, mask, causal, scale, True)
     return _passed_back(writer, heads, grad, y, sums, _shapes(writer, query, key, value), 3, drops)

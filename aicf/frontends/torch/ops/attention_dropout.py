@@ -1,7 +1,7 @@
-"""Dropout of the weights of attention: which are kept, and the state from which the way back finds the same ones.
+"""Dropout of attention weights: the mask, and the state from which the backward op draws the same mask.
 
-Forward and backward part may be programs of their own. So what PyTorch hands from one to the other, the state of the
-library's random numbers, is here the seed and the offset of the Philox stream that the mask was drawn from.
+The forward and the backward part may be separate programs. So the state of the library's random numbers, which PyTorch
+passes from one to the other, is here the seed and the offset of the Philox stream of the mask.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Dropout:
     offset: Value
 
     def applied(self, writer: Writer, weights: Value) -> Value:
-        """weights / (1 - rate) where they are kept, 0 elsewhere; what passes back does so by the same function."""
+        """weights / (1 - rate) where they are kept, 0 elsewhere; the gradient is the same function of the gradient."""
         graph = writer.graph
         if self.rate == 1:
             return graph.select(graph.ne(weights, weights), weights, 0.0)
@@ -65,7 +65,7 @@ def same_dropout(writer: Writer, rate: float, state: Sequence[object]) -> Dropou
 
 
 def state_of(writer: Writer, dropout: Dropout | None, first: int, seed_at: int) -> list[Value | None]:
-    """The results from `first` on of an attention: its state for the way back, and zeros for what nobody needs.
+    """The results from `first` on of an attention: its state for the backward op, and zeros for unused results.
 
     Args:
         seed_at: The result that has the seed, and the offset too if it has two numbers, else the next result has it.

@@ -1,4 +1,4 @@
-"""ATen ops that read a table in bags: the sum, mean or maximum of several rows, and what is passed back."""
+"""Embedding bags: ATen ops that reduce several rows of a table to their sum, mean or maximum, and their gradients."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ def _embedding_bag(
 ) -> list[Value | None]:
     """The sum, mean or maximum of the rows of each bag; bags of indices, sizes of bags, and indices of maxima.
 
-    Where there are no maxima, PyTorch gives the sizes again."""
+    Other modes than the maximum repeat the sizes as the last result, as PyTorch does."""
     graph = writer.graph
     bags, width = writer.shape
     (count,) = writer.sizes(indices)
     indices = as_indices(writer, indices)
     starts = writer.part(as_indices(writer, offsets), 0, 0, bags)
-    # A bag begins at its offset: the number of offsets up to an index, less one, is its bag.
+    # A bag begins at its offset: the bag of an index is the number of offsets up to it, less one.
     begins = graph.scatter(writer.full([count], 0, "i64"), starts, writer.full([bags], 1, "i64"), "add")
     bag = graph.sub(graph.cumsum(begins, 0), 1)
-    places = bag
+    targets = bag
     if padding >= 0:
-        places = graph.select(graph.ne(indices, padding), bag, writer.full((), bags, "i64"))
-    sizes = graph.scatter(writer.full([bags], 0, "i64"), places, writer.full([count], 1, "i64"), "add")
+        targets = graph.select(graph.ne(indices, padding), bag, writer.full((), bags, "i64"))
+    sizes = graph.scatter(writer.full([bags], 0, "i64"), targets, writer.full([count], 1, "i64"), "add")
     rows = writer.widened(graph.gather(weight, indices, 0))
     if scales is not None:
         rows = graph.mul(rows, writer.insert(writer.cast(scales, rows.dtype), 1))
-    total = _bagged(writer, rows, places, sizes, [bags, width], mode)
+    total = _bagged(writer, rows, targets, sizes, [bags, width], mode)
     if mode == _SUM:  # for which PyTorch counts nothing
         sizes = writer.full([bags], 0, "i64")
     counts = _filled_up(writer, sizes, 2)
     largest = counts
     if mode == _MAX:
-        largest = _largest(writer, rows, total, places, indices, sizes) if 3 in writer.used else None
+        largest = _largest(writer, rows, total, targets, indices, sizes) if 3 in writer.used else None
     found = [writer.result(total), bag, counts, largest]
     return [
         None if value is None or index not in writer.used else writer.result(value, index)
@@ -66,27 +66,29 @@ def _filled_up(writer: Writer, sizes: Value, index: int) -> Value:
 
 
 def _bagged(
-    writer: Writer, rows: Value, places: Value, sizes: Value, shape: Sequence[int], mode: int
+    writer: Writer, rows: Value, targets: Value, sizes: Value, shape: Sequence[int], mode: int
 ) -> Value:
     graph, dtype = writer.graph, rows.dtype
     if mode == _MAX:
-        largest = graph.scatter(writer.full(shape, -math.inf, dtype), places, rows, "max")
+        largest = graph.scatter(writer.full(shape, -math.inf, dtype), targets, rows, "max")
         is_empty = writer.expand(writer.insert(graph.eq(sizes, 0), 1), shape)
         return graph.select(is_empty, writer.full((), 0, dtype), largest)
-    total = graph.scatter(writer.full(shape, 0, dtype), places, rows, "add")
+    total = graph.scatter(writer.full(shape, 0, dtype), targets, rows, "add")
     if mode == _SUM:
         return total
     return graph.div(total, writer.insert(writer.cast(graph.max(sizes, 1), dtype), 1))
 
 
-def _largest(writer: Writer, rows: Value, total: Value, places: Value, indices: Value, sizes: Value) -> Value:
+def _largest(
+    writer: Writer, rows: Value, total: Value, targets: Value, indices: Value, sizes: Value
+) -> Value:
     """The index of the first row that has the maximum of its bag, for each column; 0 for a bag without rows."""
     graph, shape = writer.graph, writer.sizes(rows)
-    is_largest = graph.eq(rows, graph.gather(total, places, 0))
+    is_largest = graph.eq(rows, graph.gather(total, targets, 0))
     order = graph.iota(shape, 0, "i64")
     last = writer.full((), shape[0], "i64")
     first = writer.full(writer.sizes(total), shape[0], "i64")
-    first = graph.scatter(first, places, graph.select(is_largest, order, last), "min")
+    first = graph.scatter(first, targets, graph.select(is_largest, order, last), "min")
     found = graph.gather(indices, first, 0)
     return graph.select(writer.insert(graph.eq(sizes, 0), 1), writer.full((), 0, found.dtype), found)
 
@@ -124,10 +126,10 @@ def _embedding_bag_backward(
         ones = writer.full(writer.sizes(indices), 1, "i64")
         often = graph.gather(graph.scatter(writer.full([rows], 0, "i64"), indices, ones, "add"), indices, 0)
         updates = graph.div(updates, writer.insert(writer.cast(often, grad.dtype), 1))
-    places = indices
+    targets = indices
     if padding >= 0:
-        places = graph.select(graph.eq(indices, padding), writer.full((), rows, indices.dtype), indices)
-    return writer.result(graph.scatter(zeros, places, updates, "add"))
+        targets = graph.select(graph.eq(indices, padding), writer.full((), rows, indices.dtype), indices)
+    return writer.result(graph.scatter(zeros, targets, updates, "add"))
 
 
 @empty_row("_embedding_bag_dense_backward.default")

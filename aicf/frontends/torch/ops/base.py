@@ -1,4 +1,4 @@
-"""The ground of the ATen op map: what a row is, and the writer that a row works with.
+"""Basis of the ATen op map: what a row is, and the writer that a row uses.
 
 A row says how one op of PyTorch's ATen is written in logical ops of static shapes. It takes the arguments of the op's
 schema, in their order, and keyword-only ones by name:
@@ -8,13 +8,13 @@ schema, in their order, and keyword-only ones by name:
         "beta * bias + alpha * (lhs @ rhs)."
 
 Tensors come as values of the builder, sizes as integers, element types by name (`f32`). Nothing here walks a graph, and
-nothing imports PyTorch: what PyTorch says of a result, its shape and element type, stands in `Writer.results`.
+nothing imports PyTorch: the shapes and element types of PyTorch's results are in `Writer.results`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
@@ -26,10 +26,10 @@ from aicf.errors import UnsupportedOp
 from aicf.frontends.builder import Graph, Value
 
 Number: TypeAlias = bool | int | float
-"""A Python number, whose element type gives way to that of a tensor of its kind."""
+"""A Python number; in promotions, a tensor of its kind determines the element type."""
 Operand: TypeAlias = Value | Number
 Result: TypeAlias = "Value | Sequence[Value | None]"
-"""What a row gives: its tensor, or a list of them, one for each result; None is one that nothing reads."""
+"""What a row returns: its tensor, or a list with an entry for each result; None is a result that nothing reads."""
 _WORDS = 4
 """Random numbers of one counter."""
 Lower: TypeAlias = Callable[..., Result]
@@ -38,7 +38,7 @@ LowerT = TypeVar("LowerT", bound=Lower)
 
 @dataclass(frozen=True)
 class Tensor:
-    """What PyTorch says of a tensor: sizes, and the name of the element type."""
+    """Sizes and element type of a tensor of PyTorch."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -51,38 +51,75 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Empty:
-    """A tensor without elements, which no program holds."""
+    """A tensor without elements, which programs do not have."""
 
     info: Tensor
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Where PyTorch has a tensor in its storage, in elements."""
+    """Strides and offset of a tensor in PyTorch's storage, in elements."""
 
     strides: tuple[int, ...]
     offset: int
 
 
+Call: TypeAlias = Mapping[str, Any]
+"""The arguments of a call of an op, by their names in its schema; an argument that is not passed has its default."""
+
+
+def _always(call: Call) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class OtherGradient:
+    """PyTorch's gradient of an op differs from the derivative of the ops that its row writes.
+
+    PyTorch has its own convention where there is no derivative, and some rows compute an infinity in a branch that is
+    not selected.
+
+    Args:
+        reason: What PyTorch's gradient is, for the message.
+        applies: To which calls.
+    """
+
+    reason: str
+    applies: Callable[[Call], bool] = _always
+
+
 ROWS: dict[str, Lower] = {}
 """Every op that has a row, by overload: `add.Tensor`; of another namespace than aten with it, `prims.iota.default`."""
+OTHER_GRADIENTS: dict[str, OtherGradient] = {}
+"""What rows say about gradients, by overload."""
 
 
-def row(*overloads: str) -> Callable[[LowerT], LowerT]:
-    """Enters the function below into the table, for one or more overloads: `add.Tensor`, `relu.default`."""
+def row(*overloads: str, other_gradient: OtherGradient | None = None) -> Callable[[LowerT], LowerT]:
+    """Enters the function below into the table, for one or more overloads: `add.Tensor`, `relu.default`.
+
+    Args:
+        overloads: What the function writes.
+        other_gradient: Given if differentiating the ops that it writes would not give PyTorch's gradient.
+    """
 
     def enter(lower: LowerT) -> LowerT:
         for overload in overloads:
             if overload in ROWS:
                 raise ValueError(f"ATen op map: two rows for {overload}")
             ROWS[overload] = lower
+            if other_gradient is not None:
+                OTHER_GRADIENTS[overload] = other_gradient
         return lower
 
     return enter
 
 
+ONE_OF_EQUALS = OtherGradient("among equal elements, one gets the whole gradient")
+ZERO_AT_ZERO = OtherGradient("the gradient at 0 is 0")
+
+
 EMPTY_ROWS: dict[str, Lower] = {}
-"""Ops that give elements although an operand has none, by overload: a sum of nothing is 0."""
+"""Ops whose results have elements although an operand has none, by overload: a sum of nothing is 0."""
 
 
 def empty_row(*overloads: str) -> Callable[[LowerT], LowerT]:
@@ -124,7 +161,7 @@ def _rank(element: ElementType) -> int:
 
 
 def _joined(dtypes: Sequence[str]) -> str | None:
-    """The type that PyTorch's table of promotions gives for tensors that take part alike."""
+    """PyTorch's promoted type of tensors of the same category."""
     joined: str | None = None
     for dtype in dtypes:
         joined = dtype if joined is None else _promoted(joined, dtype)
@@ -172,7 +209,7 @@ def _held(number: float, dtype: str) -> float:
 
 
 def _wrapped(number: int, dtype: str) -> int:
-    """The number that an integer type has in place of one that it cannot hold."""
+    """The number, wrapped around to the range of an integer type."""
     limits = np.iinfo(element_named(dtype).dtype)
     return (number - int(limits.min)) % (int(limits.max) - int(limits.min) + 1) + int(limits.min)
 
@@ -188,18 +225,18 @@ def _type_of_number(number: Number) -> str:
 
 @dataclass
 class Writer:
-    """One node of the graph on its way into the program: what a row writes with.
+    """Writes the ops of one node of the graph.
 
     Args:
         graph: The program; its methods make the ops.
-        op: As messages name it: `aten.add.Tensor`.
-        results: What PyTorch says of the results, in order.
-        used: Which of the results something reads.
-        seed: Gives the tensor that random numbers follow from, an i64 of rank 0, which differs from call to call.
-        counters: Sets a number of counters of the random stream apart for this node, and gives the first.
-        memory: Tells where the first operand lies, for ops that go by strides.
-        location: Where the node comes from, as `file:line`.
-        is_differentiated: Whether the gradients of these ops will be taken.
+        op: Its name in messages: `aten.add.Tensor`.
+        results: Shapes and types of PyTorch's results, in order.
+        used: The results that something reads, by index.
+        seed: Returns the seed of random numbers, an i64 of rank 0, which is another one in each call.
+        counters: Reserves a number of counters of the random stream for this node, and returns the first.
+        memory: Returns strides and offset of the first operand, for ops that address memory.
+        location: Of the node, as `file:line`.
+        is_differentiated: Whether AICF differentiates these ops.
     """
 
     graph: Graph
@@ -213,7 +250,7 @@ class Writer:
     is_differentiated: bool = False
     notes: list[str] = field(default_factory=list[str])
 
-    # What the op gives
+    # Results
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -226,7 +263,7 @@ class Writer:
         return self.results[0].dtype
 
     def unsupported(self, what: str, way_out: str) -> NoReturn:
-        """Raises UnsupportedOp: what the op is called with that has no counterpart, and what to do instead."""
+        """Raises UnsupportedOp: which argument has no counterpart, and what to do instead."""
         raise UnsupportedOp(f"{self.op}: {what}; {way_out}", location=self.location)
 
     # Element types
@@ -282,7 +319,7 @@ class Writer:
         return self.seed(), self.counters(-(-count // _WORDS))
 
     def random(self, form: PhiloxForm, shape: Sequence[int], dtype: str) -> Value:
-        """Random numbers that no other node has, as `logical.philox` gives them."""
+        """Random numbers of `logical.philox` from counters that no other node uses."""
         seed, offset = self.stream(math.prod(shape))
         return self.graph.philox(seed, offset, list(shape), form, dtype)
 
@@ -342,5 +379,5 @@ class Writer:
 
 
 def listed(result: Any) -> list[Value | None]:
-    """What a row gave, as one entry for each result."""
+    """The results of a row, as a list with an entry for each."""
     return [result] if isinstance(result, Value) or result is None else list(result)

@@ -1,6 +1,6 @@
-"""ATen ops that normalise channels over a batch, in training and after it, and what they pass back.
+"""Batch norms: ATen ops that normalize channels over a batch, in training and in inference, and their gradients.
 
-PyTorch has several names for the same, by what a library saves for the way back.
+PyTorch has several names for the same, by what a library saves for the backward op.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _running(writer: Writer, before: Value, now: Value, momentum: float, index: 
 def _running_both(
     writer: Writer, mean: Value, variance: Value, now: _Statistics, momentum: float, first: int
 ) -> list[Value | None]:
-    """What the running statistics become; the variance that is kept is the unbiased one."""
+    """The updated running statistics; their variance is unbiased."""
     unbiased = now.variance * (now.count / (now.count - 1) if now.count > 1 else math.nan)
     return [
         _running(writer, mean, now.mean, momentum, first) if first in writer.used else None,
@@ -109,7 +109,7 @@ def _batch_norm(
     eps: float,
     *hints: bool,
 ) -> Value:
-    """Each channel less its mean, over its deviation: those that are given, or in training those of the batch."""
+    """Each channel less its mean, over its deviation: the running statistics, or in training those of the batch."""
     if not training and mean is not None and variance is not None:
         return _normalized(writer, x, weight, bias, mean, variance, eps)
     if mean is not None:
@@ -150,7 +150,7 @@ def _native_batch_norm(
 
 
 def _kept(writer: Writer, mean: Value, variance: Value, eps: float) -> list[Value | None]:
-    """The statistics that are given, for results that have a size."""
+    """The running statistics, for results that have a size."""
     found: list[Value | None] = [None, None]
     if 1 in writer.used and writer.results[1].count:
         found[0] = writer.result(mean, 1)
@@ -227,7 +227,7 @@ def _no_training(
     momentum: float,
     eps: float,
 ) -> list[Value | None]:
-    """By the statistics that are given."""
+    """By the running statistics."""
     return [
         _normalized(writer, x, weight, bias, mean, variance, eps),
         *_kept(writer, mean, variance, eps),
@@ -245,7 +245,7 @@ def _no_update(
     momentum: float,
     eps: float,
 ) -> list[Value | None]:
-    """By the statistics that are given, with room that a library reserves, which stays empty."""
+    """By the running statistics, with a buffer that a library reserves, which stays empty."""
     if mean is None or variance is None:
         return [*_trained(writer, x, weight, bias, eps)[0], None]
     y = _normalized(writer, x, weight, bias, mean, variance, eps)
@@ -286,7 +286,7 @@ def _instance_norm(
     eps: float,
     *hints: bool,
 ) -> Value:
-    """Each channel of each sample by its own statistics, or by those that are given."""
+    """Each channel of each sample by its own statistics, or by the running statistics."""
     if not by_instance and mean is not None and variance is not None:
         return _normalized(writer, x, weight, bias, mean, variance, eps)
     if mean is not None:
@@ -364,7 +364,7 @@ def _native_backward(
     eps: float,
     mask: Sequence[bool],
 ) -> list[Value | None]:
-    """What a batch norm passes back."""
+    """The gradients of a batch norm."""
     used = _kept_or_given(writer, [mean, factor], [running_mean, running_variance], training, eps)
     return _passed_back(writer, grad, x, weight, *used, training, mask)
 

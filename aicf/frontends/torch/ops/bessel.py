@@ -1,10 +1,11 @@
-"""Modified Bessel functions of orders 0 and 1, by Chebyshev series of Moshier's Cephes, which PyTorch takes too."""
+"""Modified Bessel functions of orders 0 and 1, by the Chebyshev series of Moshier's Cephes, which PyTorch uses too."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from aicf.frontends.builder import Graph, Value
+from aicf.frontends.torch.ops.base import OtherGradient
 from aicf.frontends.torch.ops.elementwise import formula
 
 _I0_NEAR = (
@@ -63,7 +64,7 @@ def _series(graph: Graph, x: Value, coefficients: Sequence[float]) -> Value:
 
 
 def _scaled(graph: Graph, x: Value, near: Sequence[float], far: Sequence[float]) -> tuple[Value, Value]:
-    """What both series give for |x|; which of them holds is up to the caller."""
+    """Both series at |x|; the caller selects the one that holds."""
     size = graph.abs(x)
     within, beyond = graph.min(size, 8.0), graph.max(size, 8.0)
     low = _series(graph, graph.sub(graph.mul(within, 0.5), 2.0), near)
@@ -95,13 +96,16 @@ def _i0e(graph: Graph, x: Value) -> Value:
     return _scaled_i0(graph, x)
 
 
-@formula("special_i1.default")
+_AT_ZERO = OtherGradient("the gradient at 0 is 1/2")
+
+
+@formula("special_i1.default", other_gradient=_AT_ZERO)
 def _i1(graph: Graph, x: Value) -> Value:
     """Order 1."""
     return graph.mul(graph.exp(graph.abs(x)), _scaled_i1(graph, x))
 
 
-@formula("special_i1e.default")
+@formula("special_i1e.default", other_gradient=_AT_ZERO)
 def _i1e(graph: Graph, x: Value) -> Value:
     """Order 1, times exp(-|x|)."""
     return _scaled_i1(graph, x)

@@ -1,4 +1,4 @@
-"""ATen ops that change the element type, or only where a tensor is."""
+"""ATen ops that change the element type or the device of a tensor."""
 
 from __future__ import annotations
 

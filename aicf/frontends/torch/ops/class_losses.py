@@ -1,4 +1,4 @@
-"""ATen ops that measure probabilities of classes against labels, and what they pass back."""
+"""ATen losses of class probabilities against labels, and their gradients."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from aicf.frontends.builder import Value
-from aicf.frontends.torch.ops.base import Writer, is_float, row
+from aicf.frontends.torch.ops.base import OtherGradient, Writer, is_float, row
 from aicf.frontends.torch.ops.losses import REDUCTIONS, reduced
 
 
@@ -182,7 +182,7 @@ def _soft_labels(
 # Margins between classes
 
 
-@row("multi_margin_loss.default")
+@row("multi_margin_loss.default", other_gradient=OtherGradient("elements on the margin get no gradient"))
 def _multi_margin(
     writer: Writer,
     x: Value,

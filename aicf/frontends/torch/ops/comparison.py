@@ -1,4 +1,4 @@
-"""ATen ops that compare, select by a condition, and take the larger or the smaller of two."""
+"""ATen ops that compare, select by a condition, and return the larger or the smaller of two."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from aicf.dialects.logical import Predicate
 from aicf.frontends.builder import Graph, Value
-from aicf.frontends.torch.ops.base import Number, Operand, Writer, is_float, result_type, row
+from aicf.frontends.torch.ops.base import ONE_OF_EQUALS, Number, Operand, Writer, is_float, result_type, row
 from aicf.frontends.torch.ops.elementwise import operator
 
 _PREDICATES: Mapping[str, Predicate] = {name: name for name in ("eq", "ne", "lt", "le", "gt", "ge")}  # pyright: ignore[reportAssignmentType]
@@ -96,13 +96,13 @@ def _minimum(graph: Graph, lhs: Value, rhs: Operand) -> Value:
     return graph.min(lhs, rhs)
 
 
-@operator("fmax.default")
+@operator("fmax.default", other_gradient=ONE_OF_EQUALS)
 def _fmax(graph: Graph, lhs: Value, rhs: Value) -> Value:
     """The larger of the two, or that one that is a number."""
     return _numbers_first(graph, lhs, rhs, graph.max(lhs, rhs))
 
 
-@operator("fmin.default")
+@operator("fmin.default", other_gradient=ONE_OF_EQUALS)
 def _fmin(graph: Graph, lhs: Value, rhs: Value) -> Value:
     """The smaller of the two, or that one that is a number."""
     return _numbers_first(graph, lhs, rhs, graph.min(lhs, rhs))

@@ -45,7 +45,7 @@ def _inner(writer: Writer, lhs: Value, rhs: Value) -> Value:
 
 
 def _rows(writer: Writer, value: Value) -> int:
-    """How many vectors lie along the last dimension."""
+    """How many vectors there are along the last dimension."""
     return math.prod(writer.sizes(value)[:-1])
 
 
@@ -205,7 +205,7 @@ def _empty_linear(writer: Writer, x: object, weight: object, bias: Value | Empty
 def _linear_backward(
     writer: Writer, x: Value, grad: Value, weight: Value, mask: Sequence[bool]
 ) -> list[Value | None]:
-    """What a linear layer passes back to operand, weight and bias."""
+    """The gradients of a linear layer at operand, weight and bias."""
     graph = writer.graph
     rows = [_as_rows(writer, value) for value in (grad, x)]
     return [
@@ -249,22 +249,22 @@ def _trilinear(
     axes: Sequence[int],
     unroll: int = 1,
 ) -> Value:
-    """The sum along some axes of a product of three, each with new dimensions of size 1 at the places it says."""
+    """The sum along some axes of a product of three, each with new dimensions of size 1 at given axes."""
     del unroll
     if (list(expand1), list(expand2), list(expand3), sorted(axes)) == ([1, 3], [0], [1, 2], [2, 3]):
         return _bilinear_rows(writer, first, third, second)
     spread = [
-        _with_ones(writer, writer.widened(value), places)
-        for value, places in ((first, expand1), (second, expand2), (third, expand3))
+        _with_ones(writer, writer.widened(value), axes)
+        for value, axes in ((first, expand1), (second, expand2), (third, expand3))
     ]
     product = spread[0] * spread[1] * spread[2]
     summed = writer.graph.reduce_sum(product, writer.axes(axes, product.rank)) if axes else product
     return writer.result(summed)
 
 
-def _with_ones(writer: Writer, value: Value, places: Sequence[int]) -> Value:
-    for place in places:
-        value = writer.insert(value, place)
+def _with_ones(writer: Writer, value: Value, axes: Sequence[int]) -> Value:
+    for axis in axes:
+        value = writer.insert(value, axis)
     return value
 
 

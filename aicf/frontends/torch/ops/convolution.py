@@ -1,4 +1,4 @@
-"""ATen ops that convolve, and what convolutions pass back."""
+"""ATen convolutions, and their gradients."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _steps(
     """A list of one value is for all dimensions."""
     rank = weight.rank - 2
     strides, padding, dilations, extra = (
-        list(given) * (rank if len(given) == 1 else 1) for given in (strides, padding, dilations, extra)
+        list(each) * (rank if len(each) == 1 else 1) for each in (strides, padding, dilations, extra)
     )
     return _Steps(strides, padding, padding, dilations, extra, groups)
 
@@ -240,7 +240,7 @@ def _convolution_backward(
     groups: int,
     mask: Sequence[bool],
 ) -> list[Value | None]:
-    """What a convolution passes back to operand, weight and bias, as far as something reads it."""
+    """The gradients of a convolution at operand, weight and bias, those that are read."""
     del bias_sizes
     steps = _steps(weight, stride, padding, dilation, groups, output_padding)
     wanted = [asked and index in writer.used for index, asked in enumerate(mask)]

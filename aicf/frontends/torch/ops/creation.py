@@ -1,4 +1,4 @@
-"""ATen ops that make tensors of sizes and numbers alone. Memory without values is filled with zeros."""
+"""ATen ops that create tensors from sizes and numbers. Uninitialized memory is filled with zeros."""
 
 from __future__ import annotations
 

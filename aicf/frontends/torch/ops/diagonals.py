@@ -1,4 +1,4 @@
-"""ATen ops on diagonals and triangles of matrices, and what they pass back."""
+"""ATen ops on diagonals and triangles of matrices, and their gradients."""
 
 from __future__ import annotations
 

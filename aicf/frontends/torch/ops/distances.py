@@ -1,4 +1,4 @@
-"""ATen ops that measure how far vectors are apart, and what they pass back."""
+"""ATen ops that compute distances of vectors, and their gradients."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from aicf.frontends.builder import Value
-from aicf.frontends.torch.ops.base import Writer, empty_row, row
+from aicf.frontends.torch.ops.base import Call, OtherGradient, Writer, empty_row, row
 
 
 def norm(writer: Writer, difference: Value, p: float) -> Value:
@@ -51,7 +51,14 @@ def _apart(writer: Writer, lhs: Value, rhs: Value) -> Value:
     return writer.insert(lhs, lhs.rank - 1) - writer.insert(rhs, rhs.rank - 2)
 
 
-@row("cdist.default", "_cdist_forward.default")
+def _is_other_distance(call: Call) -> bool:
+    return float(call["p"]) not in (1.0, 2.0, math.inf, 0.0)
+
+
+@row(
+    "cdist.default", other_gradient=OtherGradient("the gradient at a distance of 0 is 0", _is_other_distance)
+)
+@row("_cdist_forward.default")
 def _cdist(writer: Writer, lhs: Value, rhs: Value, p: float = 2.0, mode: int | None = None) -> Value:
     """The p-norm of each difference of a row of lhs and a row of rhs."""
     del mode
@@ -72,7 +79,7 @@ def _euclidean(writer: Writer, lhs: Value, rhs: Value) -> Value:
 
 @row("_cdist_backward.default")
 def _cdist_backward(writer: Writer, grad: Value, lhs: Value, rhs: Value, p: float, norm: Value) -> Value:
-    """What distances pass back to lhs."""
+    """The gradient of distances at lhs."""
     difference = _apart(writer, lhs, rhs)
     spread = writer.insert(writer.widened(norm), norm.rank)
     slope = _slope(writer, difference, spread, p)
@@ -83,7 +90,7 @@ def _cdist_backward(writer: Writer, grad: Value, lhs: Value, rhs: Value, p: floa
 
 @empty_row("_cdist_backward.default", "_pdist_backward.default")
 def _nothing_passed(writer: Writer, *operands: object) -> Value:
-    """Nothing is passed back."""
+    """The gradient of nothing is 0."""
     return writer.full(writer.shape, 0, writer.dtype)
 
 
@@ -102,8 +109,8 @@ def _pairs(writer: Writer, count: int) -> tuple[Value, Value]:
     root = graph.floor((graph.sqrt(after * 8.0 + 1.0) - 1.0) * 0.5)
     steps = writer.cast(root, "i64")
     first = graph.sub(count - 2, steps)
-    place = graph.sub(total - 1, number) - graph.div(steps * (steps + 1), 2)
-    return first, graph.sub(count - 1, place)
+    offset = graph.sub(total - 1, number) - graph.div(steps * (steps + 1), 2)
+    return first, graph.sub(count - 1, offset)
 
 
 @row("pdist.default", "_pdist_forward.default")
@@ -117,7 +124,7 @@ def _pdist(writer: Writer, x: Value, p: float = 2.0) -> Value:
 
 @row("_pdist_backward.default")
 def _pdist_backward(writer: Writer, grad: Value, x: Value, p: float, norm: Value) -> Value:
-    """What distances of pairs pass back."""
+    """The gradient of distances of pairs."""
     graph, wide = writer.graph, writer.widened(x)
     first, second = _pairs(writer, writer.sizes(x)[0])
     difference = graph.gather(wide, first, 0) - graph.gather(wide, second, 0)

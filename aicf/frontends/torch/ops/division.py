@@ -1,11 +1,11 @@
-"""ATen ops that divide: quotients, rounded in three ways, and remainders."""
+"""ATen divisions: quotients, with three kinds of rounding, and remainders."""
 
 from __future__ import annotations
 
 import math
 
 from aicf.frontends.builder import Graph, Value
-from aicf.frontends.torch.ops.base import Operand, Writer, is_float, row, wide
+from aicf.frontends.torch.ops.base import Operand, OtherGradient, Writer, is_float, row, wide
 from aicf.frontends.torch.ops.elementwise import computed_in, truncated
 
 
@@ -41,9 +41,13 @@ def _floor_divide(writer: Writer, lhs: Operand, rhs: Operand) -> Value:
     return writer.result(graph.select(graph.eq(y, 0.0), graph.div(x, y), quotient))
 
 
-@row("fmod.Tensor", "fmod.Scalar")
+_DIVISOR = OtherGradient("the divisor also gets a gradient")
+
+
+@row("fmod.Tensor", other_gradient=_DIVISOR)
+@row("fmod.Scalar")
 def _fmod(writer: Writer, lhs: Operand, rhs: Operand) -> Value:
-    """What a division that truncates leaves: it has the sign of lhs."""
+    """The remainder of a truncating division; it has the sign of lhs."""
     graph = writer.graph
     if is_float(writer.dtype):
         return writer.result(_truncated_remainder(graph, *_as_f64(writer, lhs, rhs), writer.dtype))
@@ -51,9 +55,10 @@ def _fmod(writer: Writer, lhs: Operand, rhs: Operand) -> Value:
     return graph.sub(x, graph.mul(graph.div(x, y), y))
 
 
-@row("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
+@row("remainder.Tensor", "remainder.Scalar_Tensor", other_gradient=_DIVISOR)
+@row("remainder.Scalar")
 def _remainder(writer: Writer, lhs: Operand, rhs: Operand) -> Value:
-    """What a division that rounds down leaves: it has the sign of rhs."""
+    """The remainder of a division that rounds down; it has the sign of rhs."""
     graph = writer.graph
     if not is_float(writer.dtype):
         return graph.mod(*writer.promoted(lhs, rhs, dtype=writer.dtype))

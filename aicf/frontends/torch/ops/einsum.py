@@ -1,4 +1,4 @@
-"""Einstein's sums: products of several tensors, summed over the dimensions that the result does not name."""
+"""Einstein sums: products of several tensors, summed over the dimensions that are not in the result."""
 
 from __future__ import annotations
 

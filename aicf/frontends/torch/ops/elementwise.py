@@ -1,4 +1,4 @@
-"""What rows of elementwise ops share: the type that they compute in, and small formulas."""
+"""Shared by rows of elementwise ops: the type that they compute in, and small formulas."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from aicf.dialects.types import element_named
 from aicf.frontends.builder import Graph, Value
-from aicf.frontends.torch.ops.base import Lower, Number, Operand, Writer, is_float, row, wide
+from aicf.frontends.torch.ops.base import Lower, Number, Operand, OtherGradient, Writer, is_float, row, wide
 
 Formula = Callable[..., Value]
 """Takes the graph, then the op's operands; tensors come in one element type."""
@@ -17,8 +17,8 @@ Formula = Callable[..., Value]
 def computed_in(writer: Writer, *numbers: Operand) -> str:
     """The type that arithmetic of the result's type is done in: f32 for halves that do not hold a number exactly."""
     dtype = writer.dtype
-    given = [number for number in numbers if not isinstance(number, Value)]
-    return dtype if all(_holds(dtype, number) for number in given) else wide(dtype)
+    literals = [number for number in numbers if not isinstance(number, Value)]
+    return dtype if all(_holds(dtype, number) for number in literals) else wide(dtype)
 
 
 def _holds(dtype: str, number: Number) -> bool:
@@ -28,7 +28,7 @@ def _holds(dtype: str, number: Number) -> bool:
         return float(element_named(dtype).dtype.type(number)) == number
 
 
-def operator(*overloads: str) -> Callable[[Formula], Formula]:
+def operator(*overloads: str, other_gradient: OtherGradient | None = None) -> Callable[[Formula], Formula]:
     """Enters a formula of one step: operands come in the type of the result, and it is rounded once."""
 
     def enter(compute: Formula) -> Formula:
@@ -36,33 +36,38 @@ def operator(*overloads: str) -> Callable[[Formula], Formula]:
             dtype = computed_in(writer, *operands)
             return writer.result(compute(writer.graph, *(writer.operand(one, dtype) for one in operands)))
 
-        return _entered(compute, lower, overloads)
+        return _entered(compute, lower, overloads, other_gradient)
 
     return enter
 
 
-def formula(*overloads: str, dtype: str | None = None) -> Callable[[Formula], Formula]:
+def formula(
+    *overloads: str, dtype: str | None = None, other_gradient: OtherGradient | None = None
+) -> Callable[[Formula], Formula]:
     """Enters a formula of several steps: tensors come as f32 or f64, numbers as they are, the result is rounded.
 
     Args:
         overloads: What the formula computes.
         dtype: The type to compute in, whatever the result's is.
+        other_gradient: As in `row`.
     """
 
     def enter(compute: Formula) -> Formula:
         def lower(writer: Writer, *operands: Operand, **named: object) -> Value:
             joint = wide(writer.dtype) if dtype is None else dtype
-            given = [writer.cast(one, joint) if isinstance(one, Value) else one for one in operands]
-            return writer.result(compute(writer.graph, *given, **named))
+            cast = [writer.cast(one, joint) if isinstance(one, Value) else one for one in operands]
+            return writer.result(compute(writer.graph, *cast, **named))
 
-        return _entered(compute, lower, overloads)
+        return _entered(compute, lower, overloads, other_gradient)
 
     return enter
 
 
-def _entered(compute: Formula, lower: Lower, overloads: tuple[str, ...]) -> Formula:
+def _entered(
+    compute: Formula, lower: Lower, overloads: tuple[str, ...], other_gradient: OtherGradient | None
+) -> Formula:
     lower.__doc__ = compute.__doc__
-    row(*overloads)(lower)
+    row(*overloads, other_gradient=other_gradient)(lower)
     return compute
 
 

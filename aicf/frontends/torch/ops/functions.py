@@ -1,4 +1,4 @@
-"""ATen's functions of one number or two that are no arithmetic: roots, logarithms, angles, rounding, kinds of floats.
+"""ATen's non-arithmetic functions of one or two numbers: roots, logarithms, angles, rounding, kinds of floats.
 
 Of integers and truth values they give floats, as PyTorch says of the result. Others are in ``special.py``.
 """
@@ -13,7 +13,7 @@ import ml_dtypes
 
 from aicf.dialects.types import element_named
 from aicf.frontends.builder import Graph, Value
-from aicf.frontends.torch.ops.base import Operand, Writer, is_bool, is_float, row
+from aicf.frontends.torch.ops.base import ZERO_AT_ZERO, Operand, OtherGradient, Writer, is_bool, is_float, row
 from aicf.frontends.torch.ops.elementwise import complement, formula, is_negative, operator, square, truncated
 
 # One op for one
@@ -84,7 +84,7 @@ def _round_decimals(graph: Graph, x: Value, *, decimals: int = 0) -> Value:
 
 @operator("frac.default")
 def _frac(graph: Graph, x: Value) -> Value:
-    """What is left of x without its whole part."""
+    """The fractional part of x."""
     return graph.sub(x, truncated(graph, x))
 
 
@@ -140,7 +140,8 @@ def _logit(graph: Graph, x: Value, eps: float | None = None) -> Value:
     return graph.log(graph.div(x, complement(graph, x)))
 
 
-@formula("xlogy.Tensor", "xlogy.Scalar_Other", "xlogy.Scalar_Self")
+@formula("xlogy.Tensor", other_gradient=ZERO_AT_ZERO)
+@formula("xlogy.Scalar_Other", "xlogy.Scalar_Self")
 def _xlogy(graph: Graph, x: Operand, y: Operand) -> Value:
     """x * log(y), 0 where x is 0 unless y is NaN."""
     return _times_function(graph, x, y, graph.log)
@@ -171,7 +172,7 @@ def _ldexp(graph: Graph, x: Value, exponent: Value) -> Value:
 # Angles and lengths
 
 
-@formula("atan2.default")
+@formula("atan2.default", other_gradient=OtherGradient("the gradient at two zeros is 0"))
 def _atan2(graph: Graph, y: Value, x: Value) -> Value:
     """The angle of the point (x, y), from -pi to pi."""
     height, width = graph.abs(y), graph.abs(x)
@@ -216,7 +217,7 @@ def _rad2deg(graph: Graph, x: Value) -> Value:
     return graph.mul(x, 180 / math.pi)
 
 
-@formula("sinc.default")
+@formula("sinc.default", other_gradient=ZERO_AT_ZERO)
 def _sinc(graph: Graph, x: Value) -> Value:
     """sin(pi * x) / (pi * x), 1 at 0."""
     angle = graph.mul(x, math.pi)

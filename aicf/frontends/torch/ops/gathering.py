@@ -26,10 +26,10 @@ def _read(writer: Writer, x: Value, indices: Sequence[Value | None]) -> Value:
     found = indexed(writer, x, indices)
     if found is None:
         return x
-    before, behind = found.others[: found.front], found.others[found.front :]
+    before, after = found.others[: found.front], found.others[found.front :]
     shape = writer.sizes(x)
-    together = writer.permute(x, [*before, *found.axes, *behind])
-    merged = [*(shape[axis] for axis in before), found.count, *(shape[axis] for axis in behind)]
+    together = writer.permute(x, [*before, *found.axes, *after])
+    merged = [*(shape[axis] for axis in before), found.count, *(shape[axis] for axis in after)]
     return writer.graph.gather(writer.reshape(together, merged), found.numbers, found.front)
 
 
@@ -85,7 +85,7 @@ def _embedding(
     by_frequency: bool = False,
     sparse: bool = False,
 ) -> Value:
-    """The rows of a table at indices. What is said of padding and frequency is about gradients."""
+    """The rows of a table at indices. Padding and frequency only affect the gradient."""
     return writer.graph.gather(weight, as_indices(writer, indices), 0)
 
 
@@ -109,8 +109,8 @@ def _linalg_cross(writer: Writer, lhs: Value, rhs: Value, *, dim: int = -1) -> V
     graph = writer.graph
     one, other = (writer.expand(writer.cast(each, dtype), shape) for each in (lhs, rhs))
 
-    def turned(x: Value, places: int) -> Value:
-        return graph.concat([writer.part(x, axis, places, 3), writer.part(x, axis, 0, places)], axis)
+    def turned(x: Value, steps: int) -> Value:
+        return graph.concat([writer.part(x, axis, steps, 3), writer.part(x, axis, 0, steps)], axis)
 
     one, other = (writer.widened(each) for each in (one, other))
     ahead = graph.mul(turned(one, 1), turned(other, 2))

@@ -1,4 +1,4 @@
-"""Indices as PyTorch takes them for several dimensions at once: tensors of numbers or truth values, and gaps."""
+"""PyTorch's indices of several dimensions: tensors of numbers or truth values, and None."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def as_indices(writer: Writer, value: Value) -> Value:
 
 
 def is_mask(value: Value) -> bool:
-    """Whether an index says of each element if it is taken; u8 is what such masks were once made of."""
+    """Whether an index is a mask: of truth values, or of u8 in old programs."""
     return is_bool(value.dtype) or value.dtype == "u8"
 
 
@@ -28,7 +28,7 @@ class Indexed:
         axes: The dimensions that have indices, in rising order.
         others: The dimensions that have none.
         sizes: Of the dimensions that have indices.
-        numbers: Row-major numbers of the places in those dimensions; a negative one counts from the end.
+        numbers: Row-major numbers of the positions in those dimensions; a negative one counts from the end.
         front: How many of the others come before the dimensions of the indices in what is read.
     """
 
@@ -40,32 +40,32 @@ class Indexed:
 
     @property
     def count(self) -> int:
-        """The number of places in the dimensions that have indices."""
+        """The number of positions in the dimensions that have indices."""
         return math.prod(self.sizes)
 
 
 def indexed(writer: Writer, x: Value, indices: Sequence[Value | None]) -> Indexed | None:
-    """The indices of a tensor, which are numbers; none if there are only gaps."""
+    """The indices of a tensor, which must be numbers; None if no dimension is indexed."""
     axes = [axis for axis, index in enumerate(indices) if index is not None]
     if not axes:
         return None
     shape = writer.sizes(x)
     sizes = [shape[axis] for axis in axes]
-    given = [as_indices(writer, index) for index in indices if index is not None]
-    # As in NumPy the dimensions of the indices stand where the indexed ones were, if those are neighbours, else first.
+    numbers = [as_indices(writer, index) for index in indices if index is not None]
+    # As in NumPy, the dimensions of the indices replace the indexed ones if those are adjacent; else they come first.
     is_together = axes == list(range(axes[0], axes[-1] + 1))
     others = [axis for axis in range(x.rank) if axis not in axes]
-    numbers = given[0] if len(given) == 1 else _numbers(writer, given, sizes)
-    return Indexed(axes, others, sizes, numbers, axes[0] if is_together else 0)
+    joint = numbers[0] if len(numbers) == 1 else _row_major(writer, numbers, sizes)
+    return Indexed(axes, others, sizes, joint, axes[0] if is_together else 0)
 
 
-def _numbers(writer: Writer, given: Sequence[Value], sizes: Sequence[int]) -> Value:
+def _row_major(writer: Writer, indices: Sequence[Value], sizes: Sequence[int]) -> Value:
     graph = writer.graph
     total: Value | None = None
-    for index, size in zip(given, sizes, strict=True):
+    for index, size in zip(indices, sizes, strict=True):
         index = writer.cast(index, "i64")
-        place = graph.select(graph.lt(index, 0), graph.add(index, size), index)
-        total = place if total is None else graph.add(graph.mul(total, size), place)
+        position = graph.select(graph.lt(index, 0), graph.add(index, size), index)
+        total = position if total is None else graph.add(graph.mul(total, size), position)
     assert total is not None
     return total
 

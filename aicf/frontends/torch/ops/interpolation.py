@@ -1,4 +1,4 @@
-"""Tables of interpolation along one axis: which elements each element of the result takes, and with which weights.
+"""Tables of interpolation along one axis: the elements that each element of the result reads, and their weights.
 
 All follows from sizes; the arithmetic is PyTorch's, in f32 unless the tensor is f64, so that elements halfway between
 two others fall on the same side.
@@ -33,7 +33,7 @@ class Along:
         size: Elements of the operand.
         wanted: Elements of the result.
         factor: Result by operand, if the caller states it: the product with ``size`` need not be ``wanted``.
-        align: Whether the first and the last elements lie on each other.
+        align: Whether the centers of the first and last elements of operand and result coincide.
         dtype: The type of the coordinates.
     """
 
@@ -57,16 +57,16 @@ class Along:
         return self.number(self.size) / self.number(self.wanted)
 
     @property
-    def places(self) -> Array:
+    def positions(self) -> Array:
         """The elements of the result by number."""
         return np.arange(self.wanted).astype(self.number(0).dtype)
 
     def centres(self) -> Array:
-        """Where elements of the result lie in the operand."""
+        """The coordinates of the result's elements in the operand."""
         if self.align:
-            return self.step * self.places
+            return self.step * self.positions
         half = self.number(0.5)
-        return self.step * (self.places + half) - half
+        return self.step * (self.positions + half) - half
 
 
 @dataclass(frozen=True)
@@ -94,13 +94,13 @@ class Taps:
         return times if self.picks and not left and np.array_equal(self.indices[:, 0], repeated) else 0
 
     def back(self) -> Taps:
-        """From each element of the operand to those of the result that take it: what gradients are passed back by."""
+        """The transposed table, of gradients: the elements of the result that read each element of the operand."""
         reads: list[dict[int, float]] = [{} for _ in range(self.size)]
-        for place, (indices, weights) in enumerate(zip(self.indices, self.weights, strict=True)):
+        for position, (indices, weights) in enumerate(zip(self.indices, self.weights, strict=True)):
             for index, weight in zip(indices.tolist(), weights.tolist(), strict=True):
                 if weight:
                     read = reads[int(index)]
-                    read[place] = read.get(place, 0.0) + weight
+                    read[position] = read.get(position, 0.0) + weight
         most = max(1, *(len(read) for read in reads)) if reads else 1
         indices, weights = np.zeros((self.size, most), np.int64), np.zeros((self.size, most))
         for index, read in enumerate(reads):
@@ -112,15 +112,15 @@ class Taps:
 
 
 def nearest(along: Along) -> Taps:
-    """The element before, as a coordinate without halves gives it."""
-    indices = np.floor(along.places * along.step)
+    """The element at the coordinate, rounded down."""
+    indices = np.floor(along.positions * along.step)
     return _alone(along, indices)
 
 
 def nearest_exact(along: Along) -> Taps:
     """The element whose centre is nearest."""
     half = along.number(0.5)
-    return _alone(along, np.floor((along.places + half) * along.step))
+    return _alone(along, np.floor((along.positions + half) * along.step))
 
 
 def _alone(along: Along, indices: Array) -> Taps:
@@ -138,7 +138,7 @@ def linear(along: Along) -> Taps:
 
 
 def cubic(along: Along) -> Taps:
-    """Two elements before and two behind, by the kernel of Keys, 1981."""
+    """Two elements before and two after, by the kernel of Keys, 1981."""
     at = along.centres()
     low = np.floor(at)
     steps = np.arange(-1, 3)
@@ -178,7 +178,7 @@ def _smooth(along: Along, width: int, kernel: Callable[[Array], Array]) -> Taps:
     step, half = along.step, along.number(0.5)
     wide = max(step, along.number(1))
     support = along.number(width / 2) * wide
-    centres = step * (along.places + half)
+    centres = step * (along.positions + half)
     first = np.maximum((centres - support + half).astype(np.int64), 0)
     last = np.minimum((centres + support + half).astype(np.int64), along.size)
     most = max(1, int((last - first).max()))
@@ -191,7 +191,7 @@ def _smooth(along: Along, width: int, kernel: Callable[[Array], Array]) -> Taps:
     return Taps(np.minimum(indices, along.size - 1), weights, along.size)
 
 
-# What reads and adds
+# Weighted sums
 
 
 def table(writer: Writer, array: Array, dtype: str) -> Value:
@@ -224,7 +224,7 @@ def along_axis(writer: Writer, x: Value, axis: int, taps: Taps) -> Value:
 
 
 def back_along_axis(writer: Writer, grad: Value, axis: int, taps: Taps) -> Value:
-    """What the gradients of the weighted elements are for those of the operand."""
+    """The gradient of the operand from the gradients of weighted sums."""
     if times := taps.repeats:
         shape = writer.sizes(grad)
         apart = writer.reshape(grad, [*shape[:axis], shape[axis] // times, times, *shape[axis + 1 :]])
@@ -251,10 +251,10 @@ def _picked(writer: Writer, x: Value, axis: int, indices: Array) -> Value:
 
 
 def _sum_of_few(writer: Writer, x: Value, axis: int, indices: Array, weights: Array) -> Value:
-    graph, behind = writer.graph, [1] * (x.rank - 1 - axis)
+    graph, after = writer.graph, [1] * (x.rank - 1 - axis)
     total: Value | None = None
     for index, weight in zip(indices.T, weights.T, strict=True):
-        factor = writer.reshape(table(writer, weight, x.dtype), [len(weight), *behind])
+        factor = writer.reshape(table(writer, weight, x.dtype), [len(weight), *after])
         part = graph.mul(_picked(writer, x, axis, index), factor)
         total = part if total is None else graph.add(total, part)
     assert total is not None
@@ -275,7 +275,7 @@ def _sum_of_many(writer: Writer, x: Value, axis: int, indices: Array, weights: A
 def resized(
     writer: Writer, x: Value, wanted: Sequence[Along], kernel: Callable[[Along], Taps], back: bool = False
 ) -> Value:
-    """The tensor with other sizes of its last dimensions, or what is passed back to such a one."""
+    """The tensor with other sizes of its last dimensions, or the gradient of that."""
     apply = back_along_axis if back else along_axis
     first = x.rank - len(wanted)
     tables = [kernel(along) for along in wanted]
@@ -291,8 +291,8 @@ def _resized_bytes(writer: Writer, x: Value, tables: Sequence[Taps]) -> Value:
     """Bytes, as PyTorch weighs them: in fixed point, the last axis first, rounded after each."""
     graph = writer.graph
     x = writer.cast(x, "i32")
-    for back, given in enumerate(reversed(tables), 1):
-        taps = given.back().back()  # which adds up the weights of an element that is taken twice
+    for back, original in enumerate(reversed(tables), 1):
+        taps = original.back().back()  # which adds up the weights of an element that is taken twice
         digits = _digits(float(taps.weights.max()))
         whole = np.trunc(taps.weights * 2**digits + np.copysign(0.5, taps.weights)).astype(np.int64)
         total = along_axis(writer, x, x.rank - back, Taps(taps.indices, whole, taps.size))
@@ -302,7 +302,7 @@ def _resized_bytes(writer: Writer, x: Value, tables: Sequence[Taps]) -> Value:
 
 
 def _digits(most: float) -> int:
-    """How many binary digits weights have behind the point, so that the largest fits 16 bits."""
+    """How many binary digits weights have after the binary point, so that the largest fits 16 bits."""
     digits = 0
     while digits < 22 and int(0.5 + most * 2 ** (digits + 1)) < 1 << 15:
         digits += 1

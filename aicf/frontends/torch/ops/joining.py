@@ -1,4 +1,4 @@
-"""ATen ops that put tensors side by side, or repeat one."""
+"""ATen ops that concatenate tensors, or repeat one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from aicf.frontends.builder import Value
 from aicf.frontends.torch.ops.base import Empty, Writer, empty_row, row
 from aicf.frontends.torch.ops.parts import padded
-from aicf.frontends.torch.ops.searching import places_among
+from aicf.frontends.torch.ops.searching import insertion_points
 
 Part = Value | Empty
 
@@ -130,11 +130,11 @@ def _repeat_interleave(
 
 @row("repeat_interleave.Tensor")
 def _repeat_indices(writer: Writer, repeats: Value, *, output_size: int | None = None) -> Value:
-    """Each index as often as its element says; PyTorch knows how many there are only if it is told."""
+    """Each index as often as its element says; `output_size` says how many there are."""
     graph = writer.graph
     ends = graph.cumsum(writer.cast(repeats, "i64"), 0)
-    places = graph.iota(writer.shape, 0, "i64")
-    return writer.result(places_among(writer, ends, places, right=True))
+    positions = graph.iota(writer.shape, 0, "i64")
+    return writer.result(insertion_points(writer, ends, positions, right=True))
 
 
 @row("repeat_interleave.self_Tensor")
@@ -146,13 +146,13 @@ def _repeat_interleave_each(
     x = x if dim is not None and x.rank else writer.reshape(x, [math.prod(writer.sizes(x))])
     axis = writer.axis(dim or 0, x.rank)
     counts = writer.expand(writer.cast(repeats, "i64"), [writer.sizes(x)[axis]])
-    places = graph.iota([writer.shape[axis]], 0, "i64")
-    return graph.gather(x, places_among(writer, graph.cumsum(counts, 0), places, right=True), axis)
+    positions = graph.iota([writer.shape[axis]], 0, "i64")
+    return graph.gather(x, insertion_points(writer, graph.cumsum(counts, 0), positions, right=True), axis)
 
 
 @row("meshgrid.default", "meshgrid.indexing")
 def _meshgrid(writer: Writer, parts: Sequence[Value], *, indexing: str = "ij") -> list[Value]:
-    """Each vector along a dimension of its own, repeated along the others; with `xy` the first two change places."""
+    """Each vector along a dimension of its own, repeated along the others; with `xy` the first two are swapped."""
     found: list[Value] = []
     for index, part in enumerate(parts):
         at = 1 - index if indexing == "xy" and index < 2 and len(parts) > 1 else index

@@ -1,4 +1,4 @@
-"""ATen ops that measure each element of a prediction against a target, and what they pass back."""
+"""ATen losses of a prediction against a target, and their gradients."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _huber_backward(
 
 
 def _shared(writer: Writer, grad: Value, slope: Value, reduction: int) -> Value:
-    """What each element gets: its slope times the gradient, and of a mean its share."""
+    """The gradient of each element: its slope times the incoming gradient, divided by the count for a mean."""
     if REDUCTIONS[reduction] == "mean":
         slope = slope * (1.0 / math.prod(writer.sizes(slope)))
     return writer.result(writer.expand(slope * grad, writer.shape))

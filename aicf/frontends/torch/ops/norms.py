@@ -1,4 +1,4 @@
-"""ATen ops that normalise rows and groups of channels, and what they pass back."""
+"""ATen ops that normalize rows and groups of channels, and their gradients."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aicf.frontends.builder import Value
 from aicf.frontends.torch.ops.base import Writer, empty_row, row
 
 _EPSILON = {"f64": 2.0**-52, "f32": 2.0**-23}
-"""The distance from 1 to the next number, which RMS norms take if they are given none; halves count as f32."""
+"""The distance from 1 to the next number, the default epsilon of RMS norms; for halves that of f32."""
 
 
 def scale_and_bias(
@@ -55,7 +55,7 @@ def _layer_norm_of(
 
 
 def _by_steps(writer: Writer, x: Value, axes: Sequence[int], eps: float) -> Value:
-    """What a norm with an epsilon that is not positive gives, which no op has."""
+    """A norm whose epsilon is not positive, for which there is no op."""
     mean, factor = statistics(writer, x, axes, eps)
     return (x - mean) * factor
 
@@ -105,7 +105,7 @@ def _layer_norm_backward(
     bias: Value | None,
     mask: Sequence[bool],
 ) -> list[Value | None]:
-    """What it passes back to operand, weight and bias."""
+    """The gradients at operand, weight and bias."""
     del bias
     axis = x.rank - len(shape)
     rows, axes = range(axis), range(axis, x.rank)
@@ -181,7 +181,7 @@ def _rms_norm_backward(
     weight: Value | None,
     mask: Sequence[bool],
 ) -> list[Value | None]:
-    """What it passes back to operand and weight."""
+    """The gradients at operand and weight."""
     axis = x.rank - len(shape)
     grad, factor = writer.widened(grad), writer.widened(root)
     normal = writer.widened(x) * factor
@@ -263,7 +263,7 @@ def _group_norm_backward(
     groups: int,
     mask: Sequence[bool],
 ) -> list[Value | None]:
-    """What it passes back to operand, weight and bias."""
+    """The gradients at operand, weight and bias."""
     apart, by_group = [batch, groups, channels // groups, plane], [batch, groups, 1, 1]
     grad = writer.reshape(writer.widened(grad), apart)
     factor = writer.reshape(writer.widened(deviation), by_group)

@@ -1,4 +1,4 @@
-"""ATen ops that order the elements along an axis, or find those at a place in that order. NaN is larger than all."""
+"""ATen ops that sort the elements along an axis, or find those at a position in that order. NaN is the largest."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ def _kthvalue(
     axis = writer.axis(axis, x.rank)
     # From that end of the order which is nearer.
     from_end = writer.sizes(x)[axis] - k + 1
-    place = min(k, from_end)
-    order = _order(writer, x, place, axis, from_end < k)
-    return _found(writer, x, writer.part(order, axis, place - 1, place), axis, keepdim)
+    position = min(k, from_end)
+    order = _order(writer, x, position, axis, from_end < k)
+    return _found(writer, x, writer.part(order, axis, position - 1, position), axis, keepdim)
 
 
 def _found(writer: Writer, x: Value, index: Value, axis: int, keepdim: bool) -> list[Value | None]:
@@ -151,8 +151,8 @@ def _middle_number(writer: Writer, x: Value, order: Value, axis: int) -> Value:
     graph = writer.graph
     numbers = graph.cast(graph.not_(graph.is_nan(x)), "i64")
     count = graph.reduce_sum(numbers, [axis], keepdims=True)
-    place = graph.max(graph.div(graph.sub(count, 1), 2), 0)
-    return graph.gather_elements(order, place, axis)
+    position = graph.max(graph.div(graph.sub(count, 1), 2), 0)
+    return graph.gather_elements(order, position, axis)
 
 
 @row("mode.default")

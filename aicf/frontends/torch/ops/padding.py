@@ -1,6 +1,6 @@
-"""ATen ops that add elements around a tensor, and what they pass back.
+"""ATen ops that pad a tensor, and their gradients.
 
-Amounts come for the last dimension first, before and behind; negative ones take elements away.
+Amounts are listed from the last dimension on, before and after; negative ones remove elements.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from aicf.frontends.torch.ops.parts import padded
 
 
 def _amounts(pad: Sequence[int], rank: int) -> list[tuple[int, int]]:
-    """What is added before and behind, for each dimension from the first."""
+    """The amounts before and after, for each dimension from the first."""
     pairs = list(zip(pad[::2], pad[1::2], strict=True))[::-1]
     return [(0, 0)] * (rank - len(pairs)) + pairs
 
@@ -93,7 +93,7 @@ def _replication_pad(writer: Writer, x: Value, pad: Sequence[int]) -> Value:
     return _cropped(writer, writer.graph.pad(x, lows, highs, mode="edge"), amounts)
 
 
-# What is passed back
+# Gradients
 
 
 @row(
@@ -103,10 +103,10 @@ def _replication_pad(writer: Writer, x: Value, pad: Sequence[int]) -> Value:
 def _reflection_pad_backward(writer: Writer, grad: Value, x: Value, pad: Sequence[int]) -> Value:
     """The gradients of mirrored elements added to those of the elements that they mirror."""
 
-    def mirrored(outer: Value, axis: int, size: int, behind: bool) -> Value:
+    def mirrored(outer: Value, axis: int, size: int, after: bool) -> Value:
         count = writer.sizes(outer)[axis]
         back = writer.graph.flip(outer, [axis])
-        low = size - 1 - count if behind else 1
+        low = size - 1 - count if after else 1
         return padded(writer, back, axis, low, size - low - count)
 
     return _padding_backward(writer, grad, writer.sizes(x), pad, mirrored)
@@ -119,9 +119,9 @@ def _reflection_pad_backward(writer: Writer, grad: Value, x: Value, pad: Sequenc
 def _replication_pad_backward(writer: Writer, grad: Value, x: Value, pad: Sequence[int]) -> Value:
     """The gradients of repeated elements added to those at the edges."""
 
-    def summed(outer: Value, axis: int, size: int, behind: bool) -> Value:
+    def summed(outer: Value, axis: int, size: int, after: bool) -> Value:
         total = writer.graph.reduce_sum(outer, [axis], keepdims=True)
-        return padded(writer, total, axis, size - 1 if behind else 0, 0 if behind else size - 1)
+        return padded(writer, total, axis, size - 1 if after else 0, 0 if after else size - 1)
 
     return _padding_backward(writer, grad, writer.sizes(x), pad, summed)
 
@@ -136,8 +136,8 @@ def _padding_backward(
     """The gradients inside, and those of each side folded onto them, one dimension after the other.
 
     Args:
-        folded: From the gradients before or behind the tensor, the dimension, its size and whether they are behind,
-            to what is added to those inside.
+        folded: Takes the gradients before or after the tensor, the dimension, its size and whether they are after it;
+            returns what is added to those inside.
     """
     grad = writer.widened(grad)
     for axis, (low, high) in enumerate(_amounts(pad, len(shape))):
@@ -149,7 +149,7 @@ def _padding_backward(
             before = writer.part(grad, axis, 0, low)
             total = writer.graph.add(total, folded(before, axis, size, False))
         if high:
-            behind = writer.part(grad, axis, low + size, low + size + high)
-            total = writer.graph.add(total, folded(behind, axis, size, True))
+            after = writer.part(grad, axis, low + size, low + size + high)
+            total = writer.graph.add(total, folded(after, axis, size, True))
         grad = total
     return writer.result(grad)

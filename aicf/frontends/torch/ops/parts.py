@@ -1,4 +1,4 @@
-"""ATen ops that see slices of a tensor, and what they pass back."""
+"""ATen ops that view slices of a tensor, and their gradients."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _narrow(writer: Writer, x: Value, dim: int, start: int, length: int) -> Valu
     *("tensor_split.sections", "tensor_split.indices"),
 )
 def _split(writer: Writer, x: Value, how: object, dim: int = 0) -> list[Value | None]:
-    """Consecutive parts along a dimension, of the sizes that PyTorch gives the results."""
+    """Consecutive parts along a dimension, with the sizes of PyTorch's results."""
     return _parts(writer, x, writer.axis(dim, x.rank))
 
 
@@ -92,7 +92,7 @@ def _unbind(writer: Writer, x: Value, dim: int = 0) -> list[Value | None]:
     ]
 
 
-# What stands in a slice of a larger tensor
+# Writing into a slice of a larger tensor
 
 
 def among_zeros(writer: Writer, x: Value, axis: int, start: int, step: int, size: int) -> Value:
@@ -128,10 +128,10 @@ def within(writer: Writer, x: Value, new: Value, axis: int, start: int, step: in
         if stop < size:
             parts.append(writer.part(x, axis, stop, size))
         return graph.concat(parts, axis) if len(parts) > 1 else new
-    place = graph.sub(graph.iota(shape, axis, "i64"), start)
-    inside = graph.and_(graph.ge(place, 0), graph.eq(graph.mod(place, step), 0))
+    offset = graph.sub(graph.iota(shape, axis, "i64"), start)
+    inside = graph.and_(graph.ge(offset, 0), graph.eq(graph.mod(offset, step), 0))
     if stop < size:
-        inside = graph.and_(inside, graph.lt(place, count * step))
+        inside = graph.and_(inside, graph.lt(offset, count * step))
     return graph.select(inside, among_zeros(writer, new, axis, start, step, size), x)
 
 
@@ -188,5 +188,5 @@ def _nothing_replaced(writer: Writer, x: Value, *rest: object) -> Value:
     *("searchsorted.Tensor", "searchsorted.Scalar", "bucketize.Tensor", "bucketize.Scalar"),
 )
 def _zeros(writer: Writer, *rest: object, **how: object) -> Value:
-    """Zeros around nothing; the sum of nothing, and the place among nothing."""
+    """Zeros around nothing; the sum of nothing, and the insertion point in nothing."""
     return writer.full(writer.shape, 0, writer.dtype)

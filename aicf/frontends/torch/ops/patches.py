@@ -1,4 +1,4 @@
-"""ATen ops that take images apart into patches, and put patches together."""
+"""ATen ops that split images into patches, and combine patches to images."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _col2im(
     padding: Sequence[int],
     stride: Sequence[int],
 ) -> Value:
-    """Patches added up where they lie on each other."""
+    """Patches, added up where they overlap."""
     graph = writer.graph
     whole = [own + 2 * pad for own, pad in zip(size, padding, strict=True)]
     counts = [
@@ -47,18 +47,18 @@ def _col2im(
     ]
     *lead, columns, _ = writer.sizes(x)
     planes = math.prod(lead) * columns // math.prod(kernel)
-    # [planes, KH, KW, OH, OW]: rows of what is added at one place.
+    # [planes, KH, KW, OH, OW]: rows of what is added at one target.
     apart = writer.reshape(x, [planes, math.prod(kernel) * math.prod(counts)])
     updates = writer.widened(writer.permute(apart, [1, 0]))
     shape = [*kernel, *counts]
-    place: Value | None = None
+    target: Value | None = None
     for axis, (dilated, step, own) in enumerate(zip(dilation, stride, whole, strict=True)):
         tap = graph.mul(graph.iota(shape, axis, "i64"), dilated)
         along = graph.add(tap, graph.mul(graph.iota(shape, axis + 2, "i64"), step))
-        place = along if place is None else graph.add(graph.mul(place, own), along)
-    assert place is not None
+        target = along if target is None else graph.add(graph.mul(target, own), along)
+    assert target is not None
     zeros = writer.full([math.prod(whole), planes], 0, updates.dtype)
-    added = graph.scatter(zeros, writer.reshape(place, [math.prod(shape)]), updates, "add")
+    added = graph.scatter(zeros, writer.reshape(target, [math.prod(shape)]), updates, "add")
     image = writer.reshape(writer.permute(added, [1, 0]), [planes, *whole])
     for axis, (pad, own) in enumerate(zip(padding, size, strict=True), 1):
         image = writer.part(image, axis, pad, pad + own)

@@ -1,4 +1,4 @@
-"""ATen ops that combine windows to one element each, and what they pass back."""
+"""Pooling: ATen ops that reduce each window to one element, and their gradients."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aicf.frontends.builder import Value
-from aicf.frontends.torch.ops.base import Writer, is_float, row
+from aicf.frontends.torch.ops.base import OtherGradient, Writer, is_float, row
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ def _windows(
 ) -> _Windows:
     """A number, or a list of one, is for all dimensions; by default windows do not overlap."""
 
-    def each(given: Sequence[int] | int) -> list[int]:
-        values = [given] if isinstance(given, int) else list(given)
+    def each(value: Sequence[int] | int) -> list[int]:
+        values = [value] if isinstance(value, int) else list(value)
         return values * (rank if len(values) == 1 else 1)
 
     return _Windows(each(sizes), each(strides or sizes), each(padding), each(dilations), ceil_mode)
@@ -64,8 +64,8 @@ def _largest(writer: Writer, x: Value, windows: _Windows) -> Value:
     return writer.reshape(y, writer.shape)
 
 
-def _places(writer: Writer, x: Value, windows: _Windows) -> Value:
-    places = writer.graph.max_pool_indices(
+def _indices(writer: Writer, x: Value, windows: _Windows) -> Value:
+    indices = writer.graph.max_pool_indices(
         _batch(writer, x, windows.rank),
         windows.sizes,
         windows.strides,
@@ -74,7 +74,7 @@ def _places(writer: Writer, x: Value, windows: _Windows) -> Value:
         windows.padding,
         ceil_mode=windows.ceil_mode,
     )
-    return writer.reshape(places, writer.shape)
+    return writer.reshape(indices, writer.shape)
 
 
 def _max_pool_row(rank: int, overloads: Sequence[str], *, indices: bool) -> None:
@@ -88,11 +88,11 @@ def _max_pool_row(rank: int, overloads: Sequence[str], *, indices: bool) -> None
         dilations: Sequence[int] | int = 1,
         ceil_mode: bool = False,
     ) -> list[Value | None]:
-        """The largest of each window, and where it lies in its plane."""
+        """The largest of each window, and its index in its plane."""
         windows = _windows(rank, sizes, strides, padding, dilations, ceil_mode)
         wanted = indices and 1 in writer.used
         largest = _largest(writer, x, windows)
-        return [largest, _places(writer, x, windows)] if wanted else [largest, None][: 1 + indices]
+        return [largest, _indices(writer, x, windows)] if wanted else [largest, None][: 1 + indices]
 
 
 for _rank in (1, 2, 3):
@@ -100,15 +100,15 @@ for _rank in (1, 2, 3):
     _max_pool_row(_rank, [f"max_pool{_rank}d_with_indices.default"], indices=True)
 
 
-def back_to_places(writer: Writer, grad: Value, places: Value, rank: int) -> Value:
-    """The sums of what comes from all windows that have their largest element at a place; of the result's shape."""
+def scatter_to_indices(writer: Writer, grad: Value, indices: Value, rank: int) -> Value:
+    """The sum of the gradients of all windows that have their largest element at an index; of the result's shape."""
     shape = writer.shape
     planes, plane = math.prod(shape[: len(shape) - rank]), math.prod(shape[len(shape) - rank :])
     count = math.prod(writer.sizes(grad)) // planes
     wide = writer.widened(grad)
     added = writer.graph.scatter_elements(
         writer.full([planes, plane], 0, wide.dtype),
-        writer.reshape(places, [planes, count]),
+        writer.reshape(indices, [planes, count]),
         writer.reshape(wide, [planes, count]),
         1,
         "add",
@@ -120,9 +120,9 @@ def _max_pool_backward_row(rank: int) -> None:
     @row(f"max_pool{rank}d_with_indices_backward.default")
     def _max_pool_backward(writer: Writer, grad: Value, x: Value, *windows: object) -> Value:
         """Each window passes all to its largest element."""
-        places = windows[-1]
-        assert isinstance(places, Value)
-        return back_to_places(writer, grad, places, rank)
+        indices = windows[-1]
+        assert isinstance(indices, Value)
+        return scatter_to_indices(writer, grad, indices, rank)
 
 
 for _rank in (2, 3):
@@ -130,19 +130,22 @@ for _rank in (2, 3):
 
 
 def _max_unpool_row(rank: int) -> None:
-    @row(f"max_unpool{rank}d.default")
-    def _max_unpool(writer: Writer, x: Value, places: Value, *windows: object) -> Value:
-        """Each element at its place in zeros."""
+    @row(
+        f"max_unpool{rank}d.default",
+        other_gradient=OtherGradient("all elements at one index get a gradient"),
+    )
+    def _max_unpool(writer: Writer, x: Value, indices: Value, *windows: object) -> Value:
+        """Each element at its index, zeros elsewhere."""
         shape = writer.shape
         planes = math.prod(shape[: len(shape) - rank])
         plane, count = math.prod(shape) // planes, math.prod(writer.sizes(x)) // planes
-        placed = writer.graph.scatter_elements(
+        scattered = writer.graph.scatter_elements(
             writer.full([planes, plane], 0, x.dtype),
-            writer.reshape(places, [planes, count]),
+            writer.reshape(indices, [planes, count]),
             writer.reshape(x, [planes, count]),
             1,
         )
-        return writer.reshape(placed, shape)
+        return writer.reshape(scattered, shape)
 
 
 for _rank in (2, 3):
@@ -214,7 +217,7 @@ def _divided(
 def _over_found(
     writer: Writer, value: Value, windows: _Windows, spatial: Sequence[int], count_include_pad: bool
 ) -> Value:
-    """What belongs to windows, [N, C, O1..Ok], over the number of elements that each finds."""
+    """Values of windows, [N, C, O1..Ok], divided by the number of elements in each window."""
     uniform = 1
     vectors: list[Value] = []
     for axis, size in enumerate(spatial):

@@ -1,4 +1,4 @@
-"""ATen's powers: of floats, and of integers, which wrap around."""
+"""ATen's powers, of floats and of integers; integers wrap around."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ wraps around is no number that a model means."""
 
 
 def _whole_power(graph: Graph, x: Value, y: Value) -> Value:
-    """Powers of integers by squaring; a negative exponent gives what truncates to 0, unless x is 1 or -1."""
+    """Powers of integers by squaring; with a negative exponent the result is 0, unless x is 1 or -1."""
     odd = graph.and_(y, 1)
     negative = graph.lt(y, 0)
     bounded = graph.select(graph.ge(y, 64), graph.add(odd, 64), y)

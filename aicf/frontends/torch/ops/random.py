@@ -1,4 +1,4 @@
-"""ATen ops that draw random numbers, from Philox streams that follow from the seed of the call.
+"""ATen ops that draw random numbers, from Philox streams seeded in each call.
 
 Each node has numbers of its own: `Writer.random` sets them apart. They are not the numbers that PyTorch would draw.
 """

@@ -28,7 +28,7 @@ class _Layer:
 
 
 _Run = Callable[[Writer, Value, _Layer, Sequence[Value], bool], tuple[Value, list[Value]]]
-"""Input [S, B, I], weights, first states [B, H], and whether time runs backward; gives outputs and last states."""
+"""Input [S, B, I], weights, first states [B, H], and whether time runs backward; returns outputs and last states."""
 
 
 # LSTM
@@ -66,7 +66,7 @@ def _run_lstm(
 
 
 _Cell = Callable[[Writer, Value, Value, Value], Value]
-"""What the gates have of input and state, [B, gates * H] each, and the state, to the next state."""
+"""Takes the gates' terms of input and state, [B, gates * H] each, and the state; returns the next state."""
 
 
 def _gru_cell(writer: Writer, by_input: Value, by_state: Value, state: Value) -> Value:
@@ -119,8 +119,8 @@ def _step_by_step(cell: _Cell) -> _Run:
         (state,) = states
         outputs: list[Value] = []
         for step in reversed(range(count)) if backward else range(count):
-            given = writer.drop(writer.part(projected, 0, step, step + 1), 0)
-            state = cell(writer, given, _linear(writer, state, layer.by_state, layer.state_bias), state)
+            part = writer.drop(writer.part(projected, 0, step, step + 1), 0)
+            state = cell(writer, part, _linear(writer, state, layer.by_state, layer.state_bias), state)
             outputs.append(state)
         return writer.graph.stack(outputs[::-1] if backward else outputs, 0), [state]
 
@@ -284,9 +284,9 @@ def _cell_row(name: str, cell: _Cell) -> None:
         state_bias: Value | None = None,
     ) -> Value:
         """The next state."""
-        given = _linear(writer, x, by_input, input_bias)
+        part = _linear(writer, x, by_input, input_bias)
         known = _linear(writer, state, by_state, state_bias)
-        return writer.result(cell(writer, given, known, writer.widened(state)))
+        return writer.result(cell(writer, part, known, writer.widened(state)))
 
 
 for _name, _cell in (("gru", _gru_cell), ("rnn_tanh", _tanh_cell), ("rnn_relu", _relu_cell)):

@@ -1,4 +1,4 @@
-"""ATen ops that combine all elements along axes: sums, extremes, moments, norms. Of no elements the result is known."""
+"""ATen reductions along axes: sums, extremes, moments, norms; also of no elements."""
 
 from __future__ import annotations
 
@@ -7,7 +7,20 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from aicf.frontends.builder import Value
-from aicf.frontends.torch.ops.base import Empty, Number, Writer, empty_row, is_bool, is_float, row, wide
+from aicf.frontends.torch.ops.base import (
+    ONE_OF_EQUALS,
+    ZERO_AT_ZERO,
+    Call,
+    Empty,
+    Number,
+    OtherGradient,
+    Writer,
+    empty_row,
+    is_bool,
+    is_float,
+    row,
+    wide,
+)
 
 Axes: TypeAlias = "Sequence[int] | int | None"
 
@@ -98,13 +111,13 @@ def _aminmax(writer: Writer, x: Value, *, dim: int | None = None, keepdim: bool 
     return [_amin(writer, x, dim, keepdim), _amax(writer, x, dim, keepdim)]
 
 
-@row("max.dim")
+@row("max.dim", other_gradient=ONE_OF_EQUALS)
 def _max(writer: Writer, x: Value, axis: int, keepdim: bool = False) -> Sequence[Value | None]:
     """The largest element along an axis, and its index."""
     return _extreme(writer, x, axis, keepdim, ("reduce_max", "argmax"))
 
 
-@row("min.dim")
+@row("min.dim", other_gradient=ONE_OF_EQUALS)
 def _min(writer: Writer, x: Value, axis: int, keepdim: bool = False) -> Sequence[Value | None]:
     """The smallest element along an axis, and its index."""
     return _extreme(writer, x, axis, keepdim, ("reduce_min", "argmin"))
@@ -149,7 +162,7 @@ def _var_unbiased(writer: Writer, x: Value, *arguments: Axes) -> Value:
     return writer.result(_variance(writer, x, axes, int(unbiased), keepdim)[0])
 
 
-@row("std.default", "std.dim")
+@row("std.default", "std.dim", other_gradient=ZERO_AT_ZERO)
 def _std_unbiased(writer: Writer, x: Value, *arguments: Axes) -> Value:
     """The root of the variance."""
     axes, unbiased, keepdim = _of_unbiased(arguments)
@@ -187,7 +200,7 @@ def _var(
     return writer.result(_variance(writer, x, axes, correction, keepdim)[0])
 
 
-@row("std.correction")
+@row("std.correction", other_gradient=ZERO_AT_ZERO)
 def _std(
     writer: Writer, x: Value, axes: Axes = None, *, correction: Number | None = None, keepdim: bool = False
 ) -> Value:
@@ -203,7 +216,7 @@ def _var_mean(
     return _rounded(writer, *_variance(writer, x, axes, correction, keepdim))
 
 
-@row("std_mean.correction")
+@row("std_mean.correction", other_gradient=ZERO_AT_ZERO)
 def _std_mean(
     writer: Writer, x: Value, axes: Axes = None, *, correction: Number | None = None, keepdim: bool = False
 ) -> Sequence[Value]:
@@ -243,7 +256,16 @@ def _logsumexp(writer: Writer, x: Value, axes: Axes, keepdim: bool = False) -> V
     return _reduced(writer, "reduce_logsumexp", writer.result(x), axes, keepdim)
 
 
-@row("linalg_vector_norm.default")
+def _is_other_norm(call: Call) -> bool:
+    """Whether the gradient of a norm is not among those that are 0 at 0."""
+    order = call["ord"] if "ord" in call else call["p"]
+    return order is not None and float(order) not in (1.0, 2.0, math.inf, -math.inf, 0.0)
+
+
+_NORM = OtherGradient("the gradient at a norm of 0 is 0", _is_other_norm)
+
+
+@row("linalg_vector_norm.default", other_gradient=_NORM)
 def _vector_norm(
     writer: Writer,
     x: Value,
@@ -257,13 +279,15 @@ def _vector_norm(
     return writer.result(_norm(writer, writer.cast(x, wide(writer.dtype)), order, axes, keepdim))
 
 
-@row("norm.Scalar", "norm.ScalarOpt_dtype")
+@row("norm.Scalar", other_gradient=_NORM)
+@row("norm.ScalarOpt_dtype")
 def _norm_of_all(writer: Writer, x: Value, order: Number | None = 2, *, dtype: object = None) -> Value:
     """The norm of all elements."""
     return _vector_norm(writer, x, 2 if order is None else order)
 
 
-@row("norm.ScalarOpt_dim", "norm.ScalarOpt_dim_dtype")
+@row("norm.ScalarOpt_dim", other_gradient=_NORM)
+@row("norm.ScalarOpt_dim_dtype")
 def _norm_along(
     writer: Writer, x: Value, order: Number | None, axes: Axes, keepdim: bool = False, *, dtype: object = None
 ) -> Value:
@@ -314,7 +338,7 @@ _OF_NOTHING: Mapping[float, Sequence[str]] = {
         *("std.default", "std.dim", "std.correction"),
     ),
 }
-"""What each reduction gives for axes without elements."""
+"""The result of each reduction over axes without elements."""
 _MOMENTS_OF_NOTHING = (
     *("var_mean.default", "var_mean.dim", "var_mean.correction"),
     *("std_mean.default", "std_mean.dim", "std_mean.correction"),

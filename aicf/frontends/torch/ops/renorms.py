@@ -1,4 +1,4 @@
-"""ATen ops that scale the slices of a tensor down to a largest norm."""
+"""ATen ops that scale slices of a tensor down to a maximum norm."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def _embedding_renorm(writer: Writer, weight: Value, indices: Value, most: float
     """The table with the rows at indices scaled down."""
     graph = writer.graph
     rows, _ = writer.sizes(weight)
-    places = writer.reshape(as_indices(writer, indices), [math.prod(writer.sizes(indices))])
-    taken = writer.full(writer.sizes(places), True, "i1")
-    is_read = graph.scatter(writer.full([rows], False, "i1"), places, taken)
+    targets = writer.reshape(as_indices(writer, indices), [math.prod(writer.sizes(indices))])
+    taken = writer.full(writer.sizes(targets), True, "i1")
+    is_read = graph.scatter(writer.full([rows], False, "i1"), targets, taken)
     scaled = writer.result(_scaled(writer, writer.widened(weight), most, order))
     return graph.select(writer.insert(is_read, 1), scaled, weight)
 

@@ -1,4 +1,4 @@
-"""ATen ops that read between the elements of images, at the coordinates of a grid, and what they pass back."""
+"""ATen ops that interpolate images at the coordinates of a grid, and their gradients."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Tap:
         index: Of type i64, inside of the dimension.
         weight: None for 1.
         slope: How the weight grows with the coordinate; None where it does not.
-        inside: i1; None if it always is. What is not inside counts as 0.
+        inside: i1; None if it always is. Elements outside count as 0.
     """
 
     index: Value
@@ -108,8 +108,8 @@ class Coordinates:
             x, _ = self.padded(x)
         elif self.padding == "zeros":
             inside = graph.and_(graph.ge(x, 0.0), graph.le(x, last))
-        place = self.writer.cast(graph.clamp(x, 0.0, last), "i64")
-        return Tap(place, weight, slope, inside)
+        index = self.writer.cast(graph.clamp(x, 0.0, last), "i64")
+        return Tap(index, weight, slope, inside)
 
 
 def _nearest(along: Coordinates, x: Value) -> list[Tap]:
@@ -209,7 +209,7 @@ def _combinations(writer: Writer, taps: Sequence[Sequence[Tap]], spatial: Sequen
 
 @dataclass(frozen=True)
 class _Sampled:
-    """What a grid reads in an image: planes ``[B, C, elements]``, and the reads of each point of the grid."""
+    """An image and what a grid reads in it: planes ``[B, C, elements]``, and the reads of each point of the grid."""
 
     planes: Value
     reads: Sequence[Read]
@@ -241,8 +241,8 @@ def _sampled(writer: Writer, x: Value, grid: Value, mode: int, padding: int, ali
 def _value_at(writer: Writer, sampled: _Sampled, read: Read) -> Value:
     """``[B, C, count]``: what one tap reads, 0 where there is nothing."""
     shape = [*sampled.channels, sampled.count]
-    places = writer.expand(writer.insert(read.index, 1), shape)
-    value = writer.graph.gather_elements(sampled.planes, places, 2)
+    indices = writer.expand(writer.insert(read.index, 1), shape)
+    value = writer.graph.gather_elements(sampled.planes, indices, 2)
     if read.inside is None:
         return value
     return writer.graph.select(writer.insert(read.inside, 1), value, writer.full((), 0, value.dtype))
@@ -276,9 +276,9 @@ def _grid_sampler_backward(
     """The gradients of the elements that the grid reads, and of its coordinates."""
     sampled = _sampled(writer, x, grid, mode, padding, align)
     batch, channels = sampled.channels
-    given = writer.widened(writer.reshape(grad, [batch, channels, sampled.count]))
-    to_image = _to_image(writer, sampled, given) if wanted[0] and 0 in writer.used else None
-    to_grid = _to_grid(writer, sampled, given) if wanted[1] and 1 in writer.used else None
+    gradient = writer.widened(writer.reshape(grad, [batch, channels, sampled.count]))
+    to_image = _to_image(writer, sampled, gradient) if wanted[0] and 0 in writer.used else None
+    to_grid = _to_grid(writer, sampled, gradient) if wanted[1] and 1 in writer.used else None
     return [
         None if found is None else writer.result(writer.reshape(found, writer.results[index].shape), index)
         for index, found in enumerate((to_image, to_grid))
@@ -295,8 +295,8 @@ def _to_image(writer: Writer, sampled: _Sampled, grad: Value) -> Value:
             part = graph.mul(part, writer.insert(read.weight, 1))
         if read.inside is not None:
             part = graph.select(writer.insert(read.inside, 1), part, writer.full((), 0, part.dtype))
-        places = writer.expand(writer.insert(read.index, 1), shape)
-        total = graph.scatter_elements(total, places, part, 2, "add")
+        indices = writer.expand(writer.insert(read.index, 1), shape)
+        total = graph.scatter_elements(total, indices, part, 2, "add")
     return total
 
 
@@ -327,7 +327,7 @@ def _to_grid(writer: Writer, sampled: _Sampled, grad: Value) -> Value:
 
 @row("affine_grid_generator.default")
 def _affine_grid(writer: Writer, theta: Value, size: Sequence[int], align: bool) -> Value:
-    """The coordinates that an affine map of those from -1 to 1 gives: ``[N, S1..Sk, k]``."""
+    """The coordinates from -1 to 1, mapped by an affine map: ``[N, S1..Sk, k]``."""
     graph, shape = writer.graph, writer.shape
     batch, *spatial, rank = shape
     theta = writer.widened(theta)
@@ -339,9 +339,9 @@ def _affine_grid(writer: Writer, theta: Value, size: Sequence[int], align: bool)
     total = column(rank)
     for number in range(rank):
         axis = rank - 1 - number  # the first coordinate is of the last dimension
-        place = _unit_coordinates(writer, spatial[axis], align, theta.dtype)
+        position = _unit_coordinates(writer, spatial[axis], align, theta.dtype)
         along = [spatial[axis] if at == axis else 1 for at in range(rank)]
-        total = graph.add(total, graph.mul(column(number), writer.reshape(place, [1, *along, 1])))
+        total = graph.add(total, graph.mul(column(number), writer.reshape(position, [1, *along, 1])))
     return writer.result(total)
 
 

@@ -1,4 +1,4 @@
-"""ATen ops that combine each element with all before it along an axis.
+"""ATen scans: each element is combined with all before it along an axis.
 
 But for sums they go by doubling: in step n each element takes in what has been combined of 2^n neighbours before it.
 """
@@ -76,8 +76,8 @@ def _extremes(writer: Writer, x: Value, axis: int, predicate: str) -> Sequence[V
     graph = writer.graph
     if not x.rank:
         return [x, writer.full((), 0, "i64")]
-    given = x.dtype
-    x = writer.cast(x, "u8") if is_bool(given) else x
+    dtype = x.dtype
+    x = writer.cast(x, "u8") if is_bool(dtype) else x
     indices = graph.iota(list(writer.sizes(x)), writer.axis(axis, x.rank), "i64")
     for distance in _distances(writer, x, axis):
         before = _moved(writer, x, axis, distance, _weakest(x.dtype, predicate))
@@ -86,11 +86,11 @@ def _extremes(writer: Writer, x: Value, axis: int, predicate: str) -> Sequence[V
             wins = graph.and_(graph.or_(wins, graph.is_nan(before)), graph.not_(graph.is_nan(x)))
         indices = graph.select(wins, _moved(writer, indices, axis, distance, 0), indices)
         x = graph.select(wins, before, x)
-    return [writer.cast(x, given), indices]
+    return [writer.cast(x, dtype), indices]
 
 
 def _weakest(dtype: str, predicate: str) -> Number:
-    """What no element loses to."""
+    """The neutral element of the extreme."""
     if is_float(dtype):
         return -math.inf if predicate == "gt" else math.inf
     limits = np.iinfo(element_named(dtype).dtype)

@@ -1,4 +1,4 @@
-"""ATen ops that write at indices, or combine what is there with something. Sums of halves are taken in f32."""
+"""ATen ops that write elements at indices, or combine them with those there. Sums of halves are in f32."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from aicf.dialects.logical import ScatterMode
 from aicf.dialects.types import element_named
 from aicf.frontends.builder import Value
-from aicf.frontends.torch.ops.base import Number, Writer, empty_row, is_bool, is_float, row
+from aicf.frontends.torch.ops.base import (
+    Call,
+    Number,
+    OtherGradient,
+    Writer,
+    empty_row,
+    is_bool,
+    is_float,
+    row,
+)
 from aicf.frontends.torch.ops.gathering import with_axis
 from aicf.frontends.torch.ops.indices import as_indices, indexed, is_mask
 from aicf.frontends.torch.ops.views import moved
@@ -84,7 +93,14 @@ def _scatter_add(writer: Writer, x: Value, dim: int, index: Value, src: Value) -
     return _scatter(writer, x, dim, index, src, reduce="add")
 
 
-@row("scatter_reduce.two")
+def _takes_extremes(call: Call) -> bool:
+    return call["reduce"] in ("amax", "amin")
+
+
+@row(
+    "scatter_reduce.two",
+    other_gradient=OtherGradient("the initial value shares the gradient", _takes_extremes),
+)
 def _scatter_reduce(
     writer: Writer,
     x: Value,
@@ -107,7 +123,7 @@ _REDUCTIONS: Mapping[str, ScatterMode] = {
 
 
 def _identity(mode: ScatterMode, dtype: str) -> Number:
-    """What is combined with a number and gives that number."""
+    """The neutral element of a combination."""
     if mode in ("add", "mul"):
         return 0 if mode == "add" else 1
     if is_bool(dtype):
@@ -243,12 +259,12 @@ def _put_at(
     order = [*inner, *(axis for axis in range(spread.rank) if axis not in inner)]
     count = math.prod(drawn)
     updates = writer.reshape(writer.permute(spread, order), [count, *rest])
-    places = writer.reshape(found.numbers, [count])
+    targets = writer.reshape(found.numbers, [count])
     together = [*found.axes, *found.others]
     base = writer.reshape(writer.permute(x, together), [found.count, *rest])
 
     def put(base: Value, updates: Value, mode: ScatterMode) -> Value:
-        return writer.graph.scatter(base, places, updates, mode)
+        return writer.graph.scatter(base, targets, updates, mode)
 
     rows = combined(writer, base, updates, put, "add" if accumulate else "set")
     apart = writer.reshape(rows, [*found.sizes, *rest])
@@ -256,19 +272,19 @@ def _put_at(
 
 
 def _put_where(writer: Writer, x: Value, mask: Value, axis: int, values: Value, accumulate: bool) -> Value:
-    """Values where a mask of some dimensions holds: the same for all, or one for each place that holds, in order."""
+    """Values where a mask of some dimensions holds: one for all, or one for each index where it holds, in order."""
     graph, shape, masked = writer.graph, writer.sizes(x), writer.sizes(mask)
     mask, values = writer.cast(mask, "i1"), writer.cast(values, x.dtype)
     lead, rest = shape[:axis], shape[axis + len(masked) :]
-    given = writer.sizes(values)
-    if len(given) > len(rest):
-        at = len(given) - len(rest) - 1
-        if given[at] == 1:
-            values = writer.reshape(values, [*given[:at], *[1] * len(masked), *given[at + 1 :]])
+    sizes = writer.sizes(values)
+    if len(sizes) > len(rest):
+        at = len(sizes) - len(rest) - 1
+        if sizes[at] == 1:
+            values = writer.reshape(values, [*sizes[:at], *[1] * len(masked), *sizes[at + 1 :]])
         else:
             order = graph.sub(graph.cumsum(writer.cast(_flat(writer, mask), "i64"), 0), 1)
-            places = writer.reshape(graph.max(order, 0), masked)
-            values = graph.gather(values, places, at)
+            targets = writer.reshape(graph.max(order, 0), masked)
+            values = graph.gather(values, targets, at)
     values = writer.expand(values, shape)
     holds = writer.expand(writer.reshape(mask, [*[1] * len(lead), *masked, *[1] * len(rest)]), shape)
     if not accumulate:
@@ -295,10 +311,10 @@ def _masked_put(
 @row("put.default")
 def _put(writer: Writer, x: Value, index: Value, src: Value, accumulate: bool = False) -> Value:
     """The tensor with values at indices of its flat elements."""
-    places = _flat(writer, as_indices(writer, index))
+    targets = _flat(writer, as_indices(writer, index))
 
     def put(base: Value, updates: Value, mode: ScatterMode) -> Value:
-        return writer.graph.scatter(base, places, updates, mode)
+        return writer.graph.scatter(base, targets, updates, mode)
 
     mode: ScatterMode = "add" if accumulate else "set"
     return writer.reshape(combined(writer, _flat(writer, x), _flat(writer, src), put, mode), writer.shape)
@@ -329,12 +345,12 @@ def _masked_scatter_backward(writer: Writer, grad: Value, mask: Value, sizes: Se
     graph, count = writer.graph, math.prod(sizes)
     mask = _flat(writer, writer.expand(writer.cast(mask, "i1"), writer.sizes(grad)))
     order = graph.sub(graph.cumsum(writer.cast(mask, "i64"), 0), 1)
-    places = graph.select(mask, order, writer.full((), count, "i64"))
+    targets = graph.select(mask, order, writer.full((), count, "i64"))
     zeros = writer.full([count], 0, grad.dtype)
-    return writer.reshape(graph.scatter(zeros, places, _flat(writer, grad)), sizes)
+    return writer.reshape(graph.scatter(zeros, targets, _flat(writer, grad)), sizes)
 
 
-# What is passed back to tables
+# Gradients of tables
 
 
 @row("embedding_dense_backward.default")
@@ -344,16 +360,16 @@ def _embedding_backward(
     """The gradients of all reads of each row added up; those of the padding row are dropped."""
     graph, count = writer.graph, math.prod(writer.sizes(indices))
     width = writer.sizes(grad)[-1]
-    places = writer.reshape(as_indices(writer, indices), [count])
+    targets = writer.reshape(as_indices(writer, indices), [count])
     updates = writer.widened(writer.reshape(grad, [count, width]))
     if by_frequency:
         ones = writer.full([count], 1, "i64")
-        often = graph.gather(graph.scatter(writer.full([rows], 0, "i64"), places, ones, "add"), places, 0)
+        often = graph.gather(graph.scatter(writer.full([rows], 0, "i64"), targets, ones, "add"), targets, 0)
         updates = graph.div(updates, writer.insert(writer.cast(often, updates.dtype), 1))
     if padding >= 0:
-        places = graph.select(graph.eq(places, padding), writer.full((), rows, places.dtype), places)
+        targets = graph.select(graph.eq(targets, padding), writer.full((), rows, targets.dtype), targets)
     zeros = writer.full([rows, width], 0, updates.dtype)
-    return writer.result(graph.scatter(zeros, places, updates, "add"))
+    return writer.result(graph.scatter(zeros, targets, updates, "add"))
 
 
 # Without elements

@@ -1,4 +1,4 @@
-"""ATen ops that look values up in sorted sequences, and those whose results have sizes that only elements tell."""
+"""ATen ops that look values up in sorted sequences, and those with data-dependent sizes."""
 
 from __future__ import annotations
 
@@ -9,43 +9,43 @@ from aicf.frontends.builder import Value
 from aicf.frontends.torch.ops.base import Operand, Writer, empty_row, is_float, result_type, row
 
 _COUNTED = 64
-"""Up to so many elements all are compared and counted; in more the place is found by halving."""
+"""Up to this size, all elements are compared and counted; above it, binary search is used."""
 
 
-def places_among(writer: Writer, sorted_: Value, x: Value, right: bool) -> Value:
-    """How many elements of a vector in rising order lie before each value, as i64.
+def insertion_points(writer: Writer, sorted_: Value, x: Value, right: bool) -> Value:
+    """How many elements of an ascending vector precede each value, as i64.
 
     Args:
-        right: Equal ones count too.
+        right: Whether equal elements count too.
     """
     (size,) = writer.sizes(sorted_)
     if size <= _COUNTED:
         return _counted(writer, sorted_, writer.insert(x, x.rank), right)
-    return _halved(writer, x, size, lambda place: writer.graph.gather(sorted_, place, 0), right)
+    return _binary_search(writer, x, size, lambda index: writer.graph.gather(sorted_, index, 0), right)
 
 
-def _goes_on(writer: Writer, element: Value, x: Value, right: bool) -> Value:
-    """Whether a value belongs behind an element. NaN belongs behind all."""
+def _precedes(writer: Writer, element: Value, x: Value, right: bool) -> Value:
+    """Whether an element precedes a value. All elements precede NaN."""
     graph = writer.graph
     return graph.not_(graph.gt(element, x) if right else graph.ge(element, x))
 
 
 def _counted(writer: Writer, rows: Value, x: Value, right: bool) -> Value:
     graph = writer.graph
-    before = _goes_on(writer, rows, x, right)
+    before = _precedes(writer, rows, x, right)
     return graph.reduce_sum(writer.cast(before, "i64"), [before.rank - 1])
 
 
-def _halved(writer: Writer, x: Value, size: int, read: Callable[[Value], Value], right: bool) -> Value:
-    """The place by halving what is left, as many times as a size can be."""
+def _binary_search(writer: Writer, x: Value, size: int, read: Callable[[Value], Value], right: bool) -> Value:
+    """Binary search, with as many steps as a vector of this size can need."""
     graph, shape = writer.graph, writer.sizes(x)
     low, high = writer.full(shape, 0, "i64"), writer.full(shape, size, "i64")
     for _ in range(size.bit_length()):
         middle = graph.shift_right(graph.add(low, high), 1)
         is_left = graph.lt(low, high)
-        behind = _goes_on(writer, read(middle), x, right)
-        low = graph.select(graph.and_(is_left, behind), graph.add(middle, 1), low)
-        high = graph.select(behind, high, middle)
+        after = _precedes(writer, read(middle), x, right)
+        low = graph.select(graph.and_(is_left, after), graph.add(middle, 1), low)
+        high = graph.select(after, high, middle)
     return low
 
 
@@ -60,7 +60,7 @@ def _searchsorted(
     side: str | None = None,
     sorter: Value | None = None,
 ) -> Value:
-    """The places of values in the sorted rows of the last dimension, before equal ones or behind them."""
+    """The insertion points of values into sorted rows of the last dimension, before or after equal elements."""
     graph = writer.graph
     right = right or side == "right"
     if sorter is not None:
@@ -68,7 +68,7 @@ def _searchsorted(
     value = _comparable(writer, x, rows)
     rows = writer.cast(rows, value.dtype)
     if rows.rank == 1:
-        return writer.result(places_among(writer, rows, value, right))
+        return writer.result(insertion_points(writer, rows, value, right))
     *lead, size = writer.sizes(rows)
     if size <= _COUNTED:
         return writer.result(
@@ -76,8 +76,8 @@ def _searchsorted(
         )
     flat = writer.reshape(rows, [math.prod(lead), size])
     wanted = writer.reshape(value, [math.prod(lead), writer.sizes(value)[-1]])
-    places = _halved(writer, wanted, size, lambda place: graph.gather_elements(flat, place, 1), right)
-    return writer.result(writer.reshape(places, writer.shape))
+    points = _binary_search(writer, wanted, size, lambda index: graph.gather_elements(flat, index, 1), right)
+    return writer.result(writer.reshape(points, writer.shape))
 
 
 def _comparable(writer: Writer, x: Operand, rows: Value) -> Value:
@@ -92,7 +92,7 @@ def _comparable(writer: Writer, x: Operand, rows: Value) -> Value:
 def _bucketize(
     writer: Writer, x: Operand, boundaries: Value, *, out_int32: bool = False, right: bool = False
 ) -> Value:
-    """The number of the bucket between boundaries of each value; a boundary belongs to the bucket before, or behind."""
+    """The number of the bucket of each value; a boundary belongs to the bucket before or after it."""
     return _searchsorted(writer, boundaries, x, right=right)
 
 
@@ -124,8 +124,8 @@ def _nonzero_static(writer: Writer, x: Value, *, size: int, fill_value: int = -1
     count = math.prod(shape)
     holds = writer.cast(writer.reshape(x, [count]), "i1")
     order = graph.sub(graph.cumsum(writer.cast(holds, "i64"), 0), 1)
-    places = graph.select(holds, order, writer.full((), size, "i64"))
-    flat = graph.scatter(writer.full([size], -1, "i64"), places, graph.iota([count], 0, "i64"))
+    targets = graph.select(holds, order, writer.full((), size, "i64"))
+    flat = graph.scatter(writer.full([size], -1, "i64"), targets, graph.iota([count], 0, "i64"))
     columns: list[Value] = []
     for axis, own in enumerate(shape):
         column = graph.mod(graph.floor_div(flat, math.prod(shape[axis + 1 :])), own)
@@ -145,7 +145,7 @@ def _nonzero_of_nothing(writer: Writer, x: object, *, size: int, fill_value: int
     *("unique_dim_consecutive.default", "bincount.default"),
 )
 def _sized_by_elements(writer: Writer, *operands: object) -> Value:
-    """Refused: programs have sizes that are known before they run."""
+    """Refused: the sizes of a program are known before it runs."""
     writer.unsupported(
         "the size of its result follows from elements of a tensor",
         "keep all elements and mark them with a mask (torch.where), or compute that part outside",

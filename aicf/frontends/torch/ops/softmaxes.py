@@ -1,4 +1,4 @@
-"""ATen's softmax and its logarithm, and what they pass back."""
+"""ATen's softmax and its logarithm, and their gradients."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from aicf.frontends.torch.ops.base import Writer, row
 
 
 def _along(writer: Writer, x: Value, axis: int, make: Callable[[Value, int], Value]) -> Value:
-    """What an op makes of a tensor along an axis, in the type of the result; a number is a vector of one element."""
+    """Applies an op along an axis, in the type of the result; a tensor of rank 0 is a vector of one element."""
     vector = x if x.rank else writer.reshape(x, [1])
-    made = make(writer.result(vector), writer.axis(axis, vector.rank))
-    return writer.reshape(made, writer.shape)
+    result = make(writer.result(vector), writer.axis(axis, vector.rank))
+    return writer.reshape(result, writer.shape)
 
 
 @row("_softmax.default", "softmax.int")
@@ -38,7 +38,7 @@ def _safe_softmax(writer: Writer, x: Value, axis: int, dtype: object = None) -> 
     def make(value: Value, at: int) -> Value:
         largest = graph.reduce_max(value, [at], keepdims=True)
         hidden = graph.eq(largest, float("-inf"))
-        if writer.is_differentiated:  # what is left out must be finite, or it passes back NaN
+        if writer.is_differentiated:  # unselected elements must be finite, or gradients are NaN
             value = graph.select(hidden, 0.0, value)
         return graph.select(hidden, 0.0, graph.softmax(value, at))
 

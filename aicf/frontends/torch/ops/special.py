@@ -1,11 +1,11 @@
-"""ATen's functions that are not elementary: of errors, factorials and probabilities."""
+"""ATen's special functions: of errors, factorials and probabilities."""
 
 from __future__ import annotations
 
 import math
 
 from aicf.frontends.builder import Graph, Value
-from aicf.frontends.torch.ops.base import Writer, row
+from aicf.frontends.torch.ops.base import OtherGradient, Writer, row
 from aicf.frontends.torch.ops.elementwise import complement, formula, polynomial, square
 
 # Of errors
@@ -71,13 +71,13 @@ def _ndtr(graph: Graph, x: Value) -> Value:
     return graph.mul(_erfc_of(graph, graph.mul(x, -math.sqrt(0.5))), 0.5)
 
 
-@formula("special_log_ndtr.default")
+@formula("special_log_ndtr.default", other_gradient=OtherGradient("the gradient far from 0 is finite"))
 def _log_ndtr(graph: Graph, x: Value) -> Value:
     """The logarithm of the normal distribution, far below 0 too."""
-    place = graph.mul(x, math.sqrt(0.5))
-    below = graph.max(graph.neg(place), 1.0)
-    tail = graph.sub(graph.log(graph.mul(_scaled_erfc(graph, below), 0.5)), square(graph, place))
-    near = graph.log1p(graph.mul(_erfc_of(graph, place), -0.5))
+    scaled = graph.mul(x, math.sqrt(0.5))
+    below = graph.max(graph.neg(scaled), 1.0)
+    tail = graph.sub(graph.log(graph.mul(_scaled_erfc(graph, below), 0.5)), square(graph, scaled))
+    near = graph.log1p(graph.mul(_erfc_of(graph, scaled), -0.5))
     return graph.select(graph.lt(x, -math.sqrt(2)), tail, near)
 
 

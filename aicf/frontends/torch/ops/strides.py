@@ -1,4 +1,4 @@
-"""ATen ops that see windows of a tensor, or its memory at strides, and what they pass back."""
+"""ATen ops that view windows of a tensor, or its memory at strides, and their gradients."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from aicf.frontends.builder import Value
-from aicf.frontends.torch.ops.base import Writer, row
+from aicf.frontends.torch.ops.base import OtherGradient, Writer, row
 from aicf.frontends.torch.ops.views import moved
 
 # Windows
@@ -32,28 +32,28 @@ def _unfold_backward(
         return writer.reshape(grad, [])
     axis = writer.axis(dim, rank)
     whole, count = sizes[axis], writer.sizes(grad)[axis]
-    # [.., windows, .., elements] with both first: rows of what is added at one place.
+    # [.., windows, .., elements] with both first: rows of what is added at one offset.
     first = moved(writer, moved(writer, grad, axis, 0), rank, 1)
     others = writer.sizes(first)[2:]
     rows = writer.widened(writer.reshape(first, [count * size, *others]))
     shape = [count, size]
-    places = graph.add(graph.mul(graph.iota(shape, 0, "i64"), step), graph.iota(shape, 1, "i64"))
+    offsets = graph.add(graph.mul(graph.iota(shape, 0, "i64"), step), graph.iota(shape, 1, "i64"))
     zeros = writer.full([whole, *others], 0, rows.dtype)
-    total = graph.scatter(zeros, writer.reshape(places, [count * size]), rows, "add")
+    total = graph.scatter(zeros, writer.reshape(offsets, [count * size]), rows, "add")
     return moved(writer, writer.result(total), 0, axis)
 
 
 # Strides
 
 
-def strided_places(writer: Writer, sizes: Sequence[int], strides: Sequence[int], offset: int) -> Value:
+def strided_offsets(writer: Writer, sizes: Sequence[int], strides: Sequence[int], offset: int) -> Value:
     """Where in memory the elements are of a view by strides, row by row."""
     graph = writer.graph
-    place = writer.full(sizes, offset, "i64")
+    total = writer.full(sizes, offset, "i64")
     for axis, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
         if stride and size > 1:
-            place = graph.add(place, graph.mul(graph.iota(sizes, axis, "i64"), stride))
-    return place
+            total = graph.add(total, graph.mul(graph.iota(sizes, axis, "i64"), stride))
+    return total
 
 
 def _is_dense(sizes: Sequence[int], strides: Sequence[int]) -> bool:
@@ -69,18 +69,18 @@ def _in_memory(writer: Writer, x: Value) -> tuple[Value, list[int]]:
     """The elements in the order of memory, and the order of the dimensions there.
 
     Raises:
-        UnsupportedOp: some lie apart: what is between them the program does not have.
+        UnsupportedOp: there are gaps between them, which the program does not have.
     """
     shape, strides = writer.sizes(x), writer.memory().strides
     order = sorted(range(x.rank), key=lambda axis: (-strides[axis], axis))
     if not _is_dense([shape[axis] for axis in order], [strides[axis] for axis in order]):
         writer.unsupported(
-            f"a tensor of strides {list(strides)}, whose elements lie apart", "call contiguous() before"
+            f"a tensor of strides {list(strides)}, which has gaps in memory", "call contiguous() before"
         )
     return writer.reshape(writer.permute(x, order), [math.prod(shape)]), order
 
 
-def _first_place(
+def _first_offset(
     writer: Writer, size: Sequence[int], stride: Sequence[int], offset: int | None, total: int
 ) -> int:
     """Where a view by strides begins among the elements of the operand.
@@ -104,7 +104,7 @@ def _as_strided(
 ) -> Value:
     """The elements of memory at strides."""
     flat, _ = _in_memory(writer, x)
-    start = _first_place(writer, size, stride, offset, math.prod(writer.sizes(x)))
+    start = _first_offset(writer, size, stride, offset, math.prod(writer.sizes(x)))
     order = sorted(range(len(size)), key=lambda axis: (-stride[axis], axis))
     repeated = [axis for axis in order if not stride[axis]]
     kept = [axis for axis in order if stride[axis]]
@@ -113,10 +113,10 @@ def _as_strided(
         apart = writer.reshape(part, [*(size[axis] for axis in kept), *(1 for _ in repeated)])
         back = [[*kept, *repeated].index(axis) for axis in range(len(size))]
         return writer.expand(writer.permute(apart, back), size)
-    return writer.graph.gather(flat, strided_places(writer, size, stride, start), 0)
+    return writer.graph.gather(flat, strided_offsets(writer, size, stride, start), 0)
 
 
-@row("as_strided_scatter.default")
+@row("as_strided_scatter.default", other_gradient=OtherGradient("overwritten elements also get a gradient"))
 def _as_strided_scatter(
     writer: Writer,
     x: Value,
@@ -128,8 +128,8 @@ def _as_strided_scatter(
     """The tensor with the elements of memory at strides replaced."""
     flat, order = _in_memory(writer, x)
     shape, count = writer.sizes(x), math.prod(size)
-    start = _first_place(writer, size, stride, offset, math.prod(shape))
-    places = writer.reshape(strided_places(writer, size, stride, start), [count])
+    start = _first_offset(writer, size, stride, offset, math.prod(shape))
+    offsets = writer.reshape(strided_offsets(writer, size, stride, start), [count])
     new = writer.reshape(writer.cast(src, x.dtype), [count])
-    apart = writer.reshape(writer.graph.scatter(flat, places, new), [shape[axis] for axis in order])
+    apart = writer.reshape(writer.graph.scatter(flat, offsets, new), [shape[axis] for axis in order])
     return writer.permute(apart, [order.index(axis) for axis in range(x.rank)])

@@ -1,4 +1,4 @@
-"""ATen's whole layers of transformers, which PyTorch calls in place of their parts when nothing is trained."""
+"""ATen's fused layers of transformers, which PyTorch calls in inference."""
 
 from __future__ import annotations
 
@@ -118,19 +118,19 @@ def _encoder_layer(
     """Attention to itself and two linear layers, each with a sum and a norm before or after it."""
     graph = writer.graph
 
-    def attention(given: Value) -> Value:
-        merged, *_ = _attended(writer, given, given, given, count, qkv_weight, qkv_bias, mask, kind)
+    def attention(x: Value) -> Value:
+        merged, *_ = _attended(writer, x, x, x, count, qkv_weight, qkv_bias, mask, kind)
         return graph.linear(merged, weight, bias)
 
-    def layers(given: Value) -> Value:
-        hidden = graph.linear(given, weight1, bias1)
+    def layers(x: Value) -> Value:
+        hidden = graph.linear(x, weight1, bias1)
         return graph.linear(graph.gelu(hidden) if use_gelu else graph.relu(hidden), weight2, bias2)
 
-    def first(given: Value) -> Value:
-        return graph.layer_norm(given, scale1, shift1, -1, eps)
+    def first(x: Value) -> Value:
+        return graph.layer_norm(x, scale1, shift1, -1, eps)
 
-    def second(given: Value) -> Value:
-        return graph.layer_norm(given, scale2, shift2, -1, eps)
+    def second(x: Value) -> Value:
+        return graph.layer_norm(x, scale2, shift2, -1, eps)
 
     if norm_first:
         x = x + attention(first(x))

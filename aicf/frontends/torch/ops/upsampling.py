@@ -1,4 +1,4 @@
-"""ATen ops that give images other sizes by interpolation, and what they pass back.
+"""ATen ops that resize images by interpolation, and their gradients.
 
 One table has them all: a name, the taps of its kernel and the number of dimensions.
 """
@@ -64,7 +64,7 @@ def _alongs(
 
 
 def _rows_of(name: str, kernel: Kernel, rank: int, has_align: bool) -> None:
-    """Enters the rows of an op: by sizes and factors, by a list of factors, and what is passed back."""
+    """Enters the rows of an op: by sizes and factors, by a list of factors, and the gradients."""
 
     def resize(writer: Writer, x: Value, wanted: Sequence[int], *how: Any) -> Value:
         """Interpolates the last dimensions to other sizes."""

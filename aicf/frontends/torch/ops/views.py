@@ -1,4 +1,4 @@
-"""ATen ops that see the elements of a tensor in another shape or order. They compute nothing.
+"""ATen ops that view the elements of a tensor in another shape or order. They compute nothing.
 
 Ops that see only some of the elements are in `parts.py`, `diagonals.py` and `strides.py`.
 """
@@ -14,7 +14,7 @@ from aicf.frontends.torch.ops.base import Writer, is_float, row
 
 
 def moved(writer: Writer, x: Value, source: int, target: int) -> Value:
-    """The tensor with one of its dimensions in another place; the others keep their order."""
+    """The tensor with one of its dimensions moved; the others keep their order."""
     order = [axis for axis in range(x.rank) if axis != source]
     order.insert(target, source)
     return writer.permute(x, order)
@@ -38,7 +38,7 @@ def _view(writer: Writer, x: Value, shape: Sequence[int], *strides: object) -> V
     *("atleast_1d.default", "atleast_2d.default"),
 )
 def _reshaped(writer: Writer, x: Value, *how: object) -> Value:
-    """The same elements in the same order, in the shape that PyTorch gives the result."""
+    """The same elements in the same order, in the shape of PyTorch's result."""
     return writer.reshape(x, writer.shape)
 
 
@@ -58,7 +58,7 @@ def _permute(writer: Writer, x: Value, dims: Sequence[int]) -> Value:
     *("transpose.int", "transpose_copy.int", "swapaxes.default", "swapdims.default"),
 )
 def _transpose(writer: Writer, x: Value, dim0: int, dim1: int) -> Value:
-    """Two dimensions in each other's place."""
+    """Two dimensions swapped."""
     if not x.rank:
         return x
     first, second = writer.axis(dim0, x.rank), writer.axis(dim1, x.rank)
@@ -81,27 +81,27 @@ def _reversed(writer: Writer, x: Value) -> Value:
 
 @row("mT.default", "matrix_H.default", "adjoint.default", "mH.default")
 def _matrix_transpose(writer: Writer, x: Value) -> Value:
-    """The last two dimensions in each other's place."""
+    """The last two dimensions swapped."""
     return _transpose(writer, x, -2, -1) if x.rank > 1 else x
 
 
 @row("movedim.int", "moveaxis.int")
 def _move_one(writer: Writer, x: Value, source: int, destination: int) -> Value:
-    """One dimension in another place."""
+    """One dimension moved."""
     return _move(writer, x, [source], [destination])
 
 
 @row("movedim.intlist", "moveaxis.intlist")
 def _move(writer: Writer, x: Value, source: Sequence[int], destination: Sequence[int]) -> Value:
-    """Some dimensions in other places; the others fill the rest in their order."""
+    """Some dimensions moved; the others keep their order."""
     if not x.rank:
         return x
-    places = {
+    targets = {
         writer.axis(to, x.rank): writer.axis(axis, x.rank)
         for axis, to in zip(source, destination, strict=True)
     }
-    others = iter(axis for axis in range(x.rank) if axis not in places.values())
-    return writer.permute(x, [places[at] if at in places else next(others) for at in range(x.rank)])
+    others = iter(axis for axis in range(x.rank) if axis not in targets.values())
+    return writer.permute(x, [targets[at] if at in targets else next(others) for at in range(x.rank)])
 
 
 @row(

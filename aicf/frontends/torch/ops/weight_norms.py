@@ -1,4 +1,4 @@
-"""What ATen's norm of weights passes back: its slices along one dimension have norms of their own.
+"""The gradient of ATen's weight norm, whose slices along one dimension have their own norms.
 
 Salimans and Kingma, Weight Normalization, 2016. The forward part is taken apart by PyTorch's formula.
 """

@@ -264,7 +264,7 @@ def test_an_option_of_an_optimizer_without_a_counterpart() -> None:
 
 
 def test_a_parameter_of_another_module() -> None:
-    with pytest.raises(InvalidIR, match="none of the module's"):
+    with pytest.raises(InvalidIR, match="does not belong to the module"):
         aicf.pytorch.train_step(_layers(), F.mse_loss, torch.optim.SGD(_layers().parameters(), 0.1))
 
 

@@ -163,7 +163,7 @@ def test_checkpoints_with_dropout() -> None:
         found.append(gradients(layer))
     assert_same(found[1], found[0], 1e-9)
     said = {each.because for each in _saves(None)}
-    assert "torch.utils.checkpoint says so" in said
+    assert "marked by torch.utils.checkpoint" in said
 
 
 def test_what_stays_eager_is_in_the_ledger_of_the_parts() -> None:
@@ -197,7 +197,7 @@ def test_pytorch_chooses_where_the_graph_cannot_be_read() -> None:
         each
         for executable in aicf.pytorch.report().executables
         for each in executable.decisions
-        if each.choice == "PyTorch chose what is kept"
+        if each.choice == "PyTorch chose what is saved"
     ]
     assert told
     assert "geqrf" in told[0].because

@@ -174,29 +174,35 @@ BY_AICF: dict[str, Forward] = {
 BY_PYTORCH: dict[str, tuple[Forward, str]] = {
     "function": (
         lambda _, y: _Reversed.apply(y),
-        "torch.autograd.Function '_Reversed' has a backward of its own",
+        "torch.autograd.Function '_Reversed' has its own backward",
     ),
-    "in place": (lambda _, y: _Doubled.apply(y + 0), "torch.autograd.Function '_Doubled' has a backward"),
+    "in place": (
+        lambda _, y: _Doubled.apply(y + 0),
+        "torch.autograd.Function '_Doubled' has its own backward",
+    ),
     "hook": (_hooked, "a hook on a gradient, which is not traced"),
     "data": (lambda _, y: y * y.data, "the .data of a tensor, which is not traced"),
     "round": (_rounded, "the loss depends on 'first.weight' in steps alone"),
     "nearest": (_sampled_nearest, "the loss depends on .* in steps alone"),
-    "max_unpool": (_unpooled, "aten.max_unpool2d.default: in PyTorch all that fall on one place pass back"),
+    "max_unpool": (
+        _unpooled,
+        "aten.max_unpool2d.default: in PyTorch all elements at one index get a gradient",
+    ),
     "norm": (
         lambda _, y: torch.linalg.vector_norm(y.relu() * 0, 3.5, 1) + y.sum(),
-        "aten.linalg_vector_norm.default: in PyTorch a norm of 0 passes back 0",
+        "aten.linalg_vector_norm.default: in PyTorch the gradient at a norm of 0 is 0",
     ),
     "i1": (
         lambda _, y: torch.special.i1(y * 0) + y,
-        "aten.special_i1.default: in PyTorch it has a slope at 0",
+        "aten.special_i1.default: in PyTorch the gradient at 0 is 1/2",
     ),
     "log_ndtr": (
         lambda _, y: torch.special.log_ndtr(y * 40),
-        "aten.special_log_ndtr.default: in PyTorch far",
+        "aten.special_log_ndtr.default: in PyTorch the gradient far",
     ),
     "as_strided_scatter": (
         lambda _, y: y.as_strided_scatter(y[0] * 2, (16,), (1,)),
-        "aten.as_strided_scatter.default: in PyTorch what is overwritten",
+        "aten.as_strided_scatter.default: in PyTorch overwritten elements",
     ),
 }
 
@@ -234,7 +240,7 @@ def test_gradients_by_pytorch(name: str) -> None:
     (program,) = step.report().programs
     assert program.gradients.by == "pytorch"
     assert re.search(reason, program.gradients.because)
-    assert "test_torch_step_gradients.py:" in program.gradients.because
+    assert "test_step_gradients.py:" in program.gradients.because
 
 
 @pytest.mark.parametrize("name", BY_PYTORCH)
@@ -256,13 +262,13 @@ def test_without_those_of_pytorch_it_is_an_error(name: str) -> None:
 def test_those_of_pytorch_where_both_can(name: str) -> None:
     step = _compared(_Model(BY_AICF[name]), _batches(), gradients="pytorch")
     (program,) = step.report().programs
-    assert str(program.gradients) == "gradients by PyTorch: the option says so"
+    assert str(program.gradients) == "gradients by PyTorch: the option gradients is 'pytorch'"
 
 
 def test_the_choice_is_logged_and_in_the_ledger(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "aicf.pytorch"):
         step = _compared(_Model(BY_PYTORCH["function"][0]), _batches(1))
-    told = "gradients by PyTorch: torch.autograd.Function '_Reversed' has a backward of its own, at "
+    told = "gradients by PyTorch: torch.autograd.Function '_Reversed' has its own backward, at "
     assert told in caplog.text
     assert told in str(step.report())
     (executable,) = step.executables
@@ -422,7 +428,10 @@ def test_a_hook_on_a_parameter() -> None:
 def test_neither_can() -> None:
     model = _Model(lambda _, y: _Determined.apply(y))
     step = aicf.pytorch.train_step(model, None, torch.optim.SGD(model.parameters(), 0.1))
-    with pytest.raises(UnsupportedOp, match="'_Determined' has a backward.*of those of PyTorch op aten"):
+    with pytest.raises(
+        UnsupportedOp,
+        match="'_Determined' has its own backward.*those of PyTorch cannot be compiled: op aten",
+    ):
         step(_batches()[0])
 
 
@@ -502,5 +511,5 @@ def test_a_loss_that_is_no_number() -> None:
     step = aicf.pytorch.train_step(
         model, torch.sub, torch.optim.SGD(model.parameters(), 0.1), options={"gradients": "pytorch"}
     )
-    with pytest.raises(InvalidIR, match=r"the loss has shape \(6, 8\); it is a tensor of rank 0"):
+    with pytest.raises(InvalidIR, match=r"the loss has shape \(6, 8\); it must be a tensor of rank 0"):
         step(*_batches(2))
