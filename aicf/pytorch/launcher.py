@@ -30,10 +30,10 @@ def _versions(tensors: Sequence[Tensor]) -> list[object]:
 
 
 class PackedCopies:
-    """Which weights the packed copies of one graph have been made from; the programs of the graph share them.
+    """Tracks which weights the packed copies of one graph hold; the programs of the graph share the copies.
 
-    A graph is called with the weights of several modules if these are alike. The copies that one program made are then
-    overwritten by another program.
+    A graph is called with the weights of several modules if these are alike. One program then overwrites the copies of
+    another.
     """
 
     def __init__(self) -> None:

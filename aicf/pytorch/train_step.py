@@ -41,7 +41,7 @@ _Compiled: TypeAlias = tuple[StepProgram, StepProgramReport]
 
 
 class TrainStep:
-    """One step of training, made by `train_step`.
+    """One training step, the result of `train_step`.
 
     Calling it with a batch updates the module's parameters and buffers and the optimizer's states in place, and returns
     the loss, a tensor of rank 0, without waiting for the device. Calls of several threads are serialized. A copy, also

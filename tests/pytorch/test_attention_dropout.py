@@ -83,7 +83,7 @@ def _with_units(v: Tensor) -> Tensor:
     return torch.cat([v, torch.eye(v.shape[-2], dtype=v.dtype).expand(*v.shape[:-1], -1)], -1)
 
 
-def _told(attend: Attend) -> Attend:
+def _with_dropped(attend: Attend) -> Attend:
     """The result of attention, and the dropped weights beside it; queries, keys and values get one size."""
 
     def both(q: Tensor, k: Tensor, v: Tensor, *more: Any) -> Tensor:
@@ -108,7 +108,7 @@ def test_both_parts_drop_the_same_weights(name: str, masked: bool) -> None:
     )
     leaves = [*heads, *([mask] if mask is not None and mask.requires_grad else [])]
     grad = random(2, 3, 6, SIZE + 6, seed=9)
-    both = compiled(_told(attend))(*heads, mask)
+    both = compiled(_with_dropped(attend))(*heads, mask)
     found = torch.autograd.grad(both, leaves, grad)
     kept = _kept(both[..., SIZE:])
     assert 0 < int((kept == 0).sum()) < kept.numel()
@@ -160,7 +160,7 @@ def test_all_are_dropped(name: str) -> None:
 def test_heads_that_share_keys() -> None:
     q, k, v = random(2, 4, 6, 8), random(2, 2, 6, 8, seed=1), random(2, 2, 6, 8, seed=2)
     leaves = [each.requires_grad_() for each in (q, k, v)]
-    both = compiled(_told(_flash))(q, k, v)
+    both = compiled(_with_dropped(_flash))(q, k, v)
     grad = random(2, 4, 6, SIZE + 6, seed=9)
     found = torch.autograd.grad(both, leaves, grad)
     k, v = (each.repeat_interleave(2, 1) for each in (k, v))
@@ -212,7 +212,7 @@ def test_a_step_drops_the_same_weights_both_ways() -> None:
         def forward(self, x: Tensor) -> Tensor:
             """The loss, and beside it the weights in a buffer."""
             q, k, v = (layer(x) for layer in self.layers)
-            both = _told(_plain)(q, k, v)
+            both = _with_dropped(_plain)(q, k, v)
             self.weights.copy_(both[..., SIZE:].detach())
             return both[..., :SIZE].square().mean()
 

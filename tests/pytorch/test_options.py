@@ -138,7 +138,7 @@ print(aicf.pytorch.report(model))
 
 
 def test_another_process_loads_from_the_cache(tmp_path: Path) -> None:
-    def told(before: int) -> str:
+    def messages(before: int) -> str:
         done = subprocess.run(
             [sys.executable, "-c", SCRIPT, str(tmp_path), str(before)],
             capture_output=True,
@@ -148,8 +148,8 @@ def test_another_process_loads_from_the_cache(tmp_path: Path) -> None:
         )
         return done.stdout
 
-    assert "compiled" in told(0)
-    assert "loaded" in told(1)
+    assert "compiled" in messages(0)
+    assert "loaded" in messages(1)
 
 
 class _Deep(nn.Module):

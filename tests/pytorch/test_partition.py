@@ -55,11 +55,11 @@ def test_the_choice_is_in_the_ledger_of_both_parts() -> None:
     model = _Layers().double()
     compiled(model)(random(8, 24)).sum().backward()
     forward, backward = aicf.pytorch.report(model).executables
-    told = [
+    decisions = [
         [each for each in part.decisions if each.made_by == "eliminate-saves"] for part in (forward, backward)
     ]
-    assert told[0] and told[0] == told[1]
-    assert {each.choice for each in told[0]} >= {"keep", "alias"}
+    assert decisions[0] and decisions[0] == decisions[1]
+    assert {each.choice for each in decisions[0]} >= {"keep", "alias"}
     assert "saved for the backward part" in str(forward.explain())
     assert "saved for the backward part" in str(aicf.pytorch.report(model))
 
@@ -171,14 +171,14 @@ def test_what_stays_eager_is_in_the_ledger_of_the_parts() -> None:
         return torch.geqrf(torch.tanh(x) * 2.0)[0] + x.exp()
 
     compiled(run, fallback="eager")(random(4, 4))
-    told = [
+    decisions = [
         each.choice
         for executable in aicf.pytorch.report().executables
         for each in executable.decisions
         if each.made_by == "torch-backend"
     ]
-    assert told
-    assert all("aten.geqrf.default" in each and "eager mode" in each for each in told)
+    assert decisions
+    assert all("aten.geqrf.default" in each and "eager mode" in each for each in decisions)
 
 
 def test_pytorch_chooses_where_the_graph_cannot_be_read() -> None:
@@ -193,14 +193,14 @@ def test_pytorch_chooses_where_the_graph_cannot_be_read() -> None:
     weight.grad = None
     run(x).sum().backward()
     assert_same(found, weight.grad, 1e-9)
-    told = [
+    decisions = [
         each
         for executable in aicf.pytorch.report().executables
         for each in executable.decisions
         if each.choice == "PyTorch chose what is saved"
     ]
-    assert told
-    assert "geqrf" in told[0].because
+    assert decisions
+    assert "geqrf" in decisions[0].because
 
 
 def test_of_a_cast_to_more_bytes_the_operand_is_kept() -> None:

@@ -539,12 +539,12 @@ def test_the_least_recently_used_program_goes() -> None:
     pair.step = aicf.pytorch.train_step(
         pair.ours, F.mse_loss, pair.our_optimizer, options={"max_programs": 2}
     )
-    made: list[weakref.ref[Any]] = []
+    references: list[weakref.ref[Any]] = []
     for rows in (6, 5, 6, 4):
         pair.run(X[:rows], TARGET[:rows], 1)
-        made.append(weakref.ref(pair.step.executables[-1]))
+        references.append(weakref.ref(pair.step.executables[-1]))
     gc.collect()
-    assert [each() is None for each in made] == [False, True, False, False]  # that of 5 rows is gone
+    assert [each() is None for each in references] == [False, True, False, False]  # that of 5 rows is gone
     assert len(pair.step.executables) == 2
     kept = pair.step.executables
     pair.run(X, TARGET, 1)

@@ -1,4 +1,4 @@
-"""Gradients of train_step: AICF's, or PyTorch's where AICF has no rule, which is told; values are eager mode's."""
+"""Gradients of train_step: AICF's, or PyTorch's where AICF has no rule; values are eager mode's."""
 
 from __future__ import annotations
 
@@ -268,12 +268,12 @@ def test_those_of_pytorch_where_both_can(name: str) -> None:
 def test_the_choice_is_logged_and_in_the_ledger(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "aicf.pytorch"):
         step = _compared(_Model(BY_PYTORCH["function"][0]), _batches(1))
-    told = "gradients by PyTorch: torch.autograd.Function '_Reversed' has its own backward, at "
-    assert told in caplog.text
-    assert told in str(step.report())
+    message = "gradients by PyTorch: torch.autograd.Function '_Reversed' has its own backward, at "
+    assert message in caplog.text
+    assert message in str(step.report())
     (executable,) = step.executables
     assert executable.decisions[0].choice == "gradients by PyTorch"
-    assert told in " ".join(str(executable.explain()).split())
+    assert message in " ".join(str(executable.explain()).split())
 
 
 def test_the_ledger_of_an_artifact_has_it(tmp_path: Any) -> None:

@@ -80,7 +80,7 @@ def test_the_whole_budget_is_the_default() -> None:
     assert step.executables[0].ir("emit") == whole.executables[0].ir("emit")
 
 
-def test_what_is_computed_again_is_told() -> None:
+def test_recomputed_values_are_in_the_ledger() -> None:
     _, step = _trained(0.5)
     choices = [decision.choice for decision in step.executables[0].decisions]
     assert any("saved values computed again" in choice for choice in choices)

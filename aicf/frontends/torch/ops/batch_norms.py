@@ -341,7 +341,7 @@ def _kept_or_given(
     training: bool,
     eps: float,
 ) -> tuple[Value, Value]:
-    """Mean and 1 / deviation that the way forward used."""
+    """The mean and 1 / deviation that the forward op used."""
     mean, factor = saved if training else running
     assert isinstance(mean, Value) and isinstance(factor, Value), "they are there"
     if training:

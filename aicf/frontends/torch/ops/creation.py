@@ -88,7 +88,7 @@ def _iota(writer: Writer, length: int, *, start: int, step: int, **named: object
 
 
 def _sequence_type(writer: Writer, start: Number, end: Number, step: Number) -> str:
-    """The result's type, or a wider one if that would round on the way."""
+    """The result's type, or a wider one if that would round intermediate values."""
     whole = all(float(number).is_integer() for number in (start, step))
     bound = _EXACT.get(writer.dtype, 0)
     return writer.dtype if whole and max(abs(start), abs(end)) + abs(step) <= bound else "f64"
