@@ -56,7 +56,7 @@ class InferenceSession:
             (`new_shapes`, `max_programs`, `max_bytes`). A policy, plain values, inline JSON or a path.
         cache_dir: Folder of compiled programs, shared by all sessions and processes that name it; None keeps none.
         dims: Sizes of symbolic dimensions, `{"batch": [1, 8]}` or `"batch=1,8"`. If all dimensions are named, programs
-            for all combinations are made now. Others are made on first use.
+            for all combinations are made now. Others are compiled on first use.
         values: Inputs of an ONNX model that its shapes follow from, and their values, `{"shape": [2, 3]}`: calls may
             leave them out. A call with other values, or values of inputs that are not named here, is another program.
         threads: Threads that run each program together.
@@ -201,7 +201,7 @@ class InferenceSession:
             return "one program, its sizes are fixed"
         have = " | ".join(program.label for program in programs) or "no sizes yet"
         makes = self._engine.makes_programs and self._limits.makes
-        return f"{have}; others are {'made on first use' if makes else 'refused'}"
+        return f"{have}; others are {'compiled on first use' if makes else 'refused'}"
 
     # Running
 

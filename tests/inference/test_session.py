@@ -265,7 +265,7 @@ def test_the_placement_is_said_when_it_opens(caplog: pytest.LogCaptureFixture) -
     assert str(placement) in said
     (program,) = placement.programs
     assert sum(program.kernels.values()) == len(launches)
-    assert f"classifier on {placement.engine}: N=5; others are made on first use" in said
+    assert f"classifier on {placement.engine}: N=5; others are compiled on first use" in said
     assert "x: f32[N, 24] -> logits: f32[N, 10], probabilities: f32[N, 10]" in said
     assert f"arena {program.arena:,} bytes (lower bound {program.lower_bound:,})" in said
 
