@@ -24,13 +24,8 @@ from aicf.frontends.torch.gradients import find_other_gradient, placeholders_wit
 from aicf.frontends.torch.locations import line_of, text_of
 from aicf.passes.training.differentiate import NoRule
 from aicf.pytorch.custom_gradients import WAY_OUT, check_custom_gradients
-from aicf.pytorch.step_checks import tensors_of
+from aicf.pytorch.step_checks import PREFIX, ROOT, step_tensors, tensors_of
 from aicf.pytorch.step_program import LOSS, Model
-
-MODEL = "model"
-"""The trained module, as a submodule of the traced one."""
-PREFIX = f"{MODEL}."
-"""Of the names of its tensors in the traced module."""
 
 
 def forward_part(
@@ -48,9 +43,10 @@ def forward_part(
         NoRule: between one of them and the loss, PyTorch's gradient is not the derivative of the ops.
         UnsupportedOp, InvalidIR: as in `lower_graph`.
     """
-    tensors = tensors_of(module.get_submodule(MODEL))
+    tensors = step_tensors(module)
     trained = with_tied(trained, tensors)
-    check_custom_gradients(module, batch, named, {PREFIX + each for each in trained})
+    own = {each for each in tensors_of(module) if each.removeprefix(PREFIX) in trained}
+    check_custom_gradients(module, batch, named, own)
     functional: Any = _exported(module, batch, named)
     roles = roles_of(functional, PREFIX)
     loss = len(functional.graph_signature.output_specs) - 1
@@ -58,7 +54,7 @@ def forward_part(
     if (found := find_other_gradient(functional.graph, indices, loss)) is not None:
         node, what = found
         raise NoRule(f"{what}; {WAY_OUT}", location=text_of(line_of(node.meta)))
-    roles = replace(roles, results={loss: LOSS}, is_alone=False, is_differentiated=True)
+    roles = replace(roles, results={loss: LOSS}, root=ROOT, is_alone=False, is_differentiated=True)
     lowered = lower_graph(functional.graph, name, {}, roles)
     if lowered.module is None:
         raise InvalidIR("the loss depends on nothing; the loss must depend on the module's output")

@@ -16,8 +16,8 @@ from aicf.frontends.torch import Computed, Roles, lower_graph
 from aicf.frontends.torch.decompositions import of_autograd
 from aicf.frontends.torch.nodes import is_getitem
 from aicf.frontends.torch.program import Port
-from aicf.pytorch.forward_part import MODEL, PREFIX, with_tied
-from aicf.pytorch.step_checks import tensors_of
+from aicf.pytorch.forward_part import with_tied
+from aicf.pytorch.step_checks import PREFIX, ROOT, step_tensors
 from aicf.pytorch.step_program import LOSS, TANGENT, Model
 
 
@@ -36,7 +36,7 @@ def joint_part(
         UnsupportedOp: an op has no counterpart, or the module changes a tensor that is not one of its buffers.
         InvalidIR: the loss is not a tensor of rank 0, or PyTorch cannot trace the gradients.
     """
-    tensors = tensors_of(module.get_submodule(MODEL))
+    tensors = step_tensors(module)
     trained = with_tied(trained, tensors)
     graph: Any = _joint(module, batch, named)
     graph.eliminate_dead_code()
@@ -120,7 +120,7 @@ def _roles(
                 pass
     params = frozenset(index for index, name in names.items() if name != TANGENT)
     hidden = frozenset(range(len(results))) - shown.keys()
-    return Roles(names, params, updates, hidden, shown, copies=True, backward=backward)
+    return Roles(names, params, updates, hidden, shown, root=ROOT, copies=True, backward=backward)
 
 
 def _checked_loss(node: Any) -> str:

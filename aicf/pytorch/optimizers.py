@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 from aicf.errors import InvalidIR
-from aicf.training.optimizers import SGD, Adam, AdamW, Optimizer
+from aicf.pytorch.scheduled import form_of, numbers_of
+from aicf.training.optimizers import SGD, Adam, AdamW, Optimizer, check_optimizer
+from aicf.training.schedules import InProgram, Schedule
 
 
 @dataclass(frozen=True)
@@ -22,17 +24,29 @@ class Group:
         parameters: In the same order.
         update: The rule; its learning rate is unused.
         rate: The current learning rate.
+        is_on_device: Whether PyTorch has the step counts of the parameters where these are, not on the host.
+        is_scheduled: Whether options other than the rate change from step to step too.
+        schedule: What the program itself computes the rate by; None takes it from the host.
     """
 
     names: tuple[str, ...]
     parameters: tuple[Tensor, ...]
     update: Optimizer
     rate: float
+    is_on_device: bool = False
+    is_scheduled: bool = False
+    schedule: InProgram | None = None
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """The facts that a program is valid for; the rate is not among them."""
-        return (self.names, self.update)
+        """The facts that a program is valid for; the rate is not among them, nor are options that change."""
+        return (self.names, form_of(self.update) if self.is_scheduled else self.update, self.schedule)
+
+    def numbers(self, step: int) -> tuple[float, ...]:
+        """What a step reads from the host, the rate or what follows from all options; `step` is 1 for the first."""
+        if self.schedule is not None:
+            return ()
+        return numbers_of(self.update, self.rate, step) if self.is_scheduled else (self.rate,)
 
     @property
     def is_wide(self) -> bool:
@@ -76,11 +90,14 @@ _CLASSES: Mapping[type[torch.optim.Optimizer], Read] = {
 }
 
 
-def groups_of(optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -> list[Group]:
+def groups_of(
+    optimizer: torch.optim.Optimizer, names: Mapping[int, str], scheduled: Container[int] = ()
+) -> list[Group]:
     """The groups of an optimizer as they are now, without parameters that need no gradient.
 
     Args:
         names: Of the module's parameters, by identity.
+        scheduled: Indices of groups whose options change from step to step.
 
     Raises:
         InvalidIR: the optimizer is of another class, has an option without a counterpart, or a parameter that is not
@@ -93,10 +110,15 @@ def groups_of(optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -> lis
             f"train_step knows torch.optim's {known}, not {type(optimizer).__name__}; use one of them, or compile only "
             "the model with torch.compile"
         )
-    return [_group(index, group, read, names) for index, group in enumerate(optimizer.param_groups)]
+    return [
+        _group(index, group, read, names, index in scheduled)
+        for index, group in enumerate(optimizer.param_groups)
+    ]
 
 
-def _group(index: int, group: Mapping[str, Any], read: Read, names: Mapping[int, str]) -> Group:
+def _group(
+    index: int, group: Mapping[str, Any], read: Read, names: Mapping[int, str], is_scheduled: bool
+) -> Group:
     if group.get("maximize"):
         raise InvalidIR(f"group {index}: maximize=True has no counterpart; negate the loss")
     parameters: Sequence[Tensor] = [each for each in group["params"] if each.requires_grad]
@@ -105,18 +127,73 @@ def _group(index: int, group: Mapping[str, Any], read: Read, names: Mapping[int,
             f"group {index} has a parameter {tuple(strange[0].shape)} that does not belong to the module; make the "
             "optimizer from model.parameters()"
         )
-    return Group(
-        tuple(names[id(each)] for each in parameters), tuple(parameters), read(group), float(group["lr"])
-    )
+    is_on_device = bool(group.get("capturable") or group.get("fused"))
+    own = tuple(names[id(each)] for each in parameters)
+    return Group(own, tuple(parameters), read(group), float(group["lr"]), is_on_device, is_scheduled)
 
 
-def state_of(optimizer: torch.optim.Optimizer, parameter: Tensor, update: Optimizer) -> dict[str, Tensor]:
-    """The states of a parameter, by name; missing ones are created as PyTorch does, with zeros."""
+def as_pytorch(
+    optimizer: Optimizer, parameters: Mapping[str, Tensor]
+) -> tuple[torch.optim.Optimizer, Sequence[InProgram | None]]:
+    """The optimizer of `torch.optim` that does the same, and the schedule of each of its groups.
+
+    Args:
+        optimizer: Of `aicf.optimizers`.
+        parameters: Those to train, by name.
+
+    Raises:
+        InvalidIR: it is not well-formed, or its rate is set from outside of the step.
+    """
+    check_optimizer(optimizer)
+    rate = optimizer.lr
+    if isinstance(rate, Schedule) and not isinstance(rate, InProgram):
+        raise InvalidIR(
+            f"lr is a schedule {type(rate).__name__}, which is set from outside of the step; use a scheduler of "
+            "torch.optim.lr_scheduler on step.optimizer"
+        )
+    grouped = optimizer.grouped({name: each.dim() for name, each in parameters.items()})
+    groups: dict[tuple[Optimizer, float], list[Tensor]] = {}
+    for name, (own, scale) in grouped.items():
+        groups.setdefault((replace(own, groups=()), scale), []).append(parameters[name])
+    first = rate.lr if isinstance(rate, Schedule) else rate
+    rows = [
+        {"params": each, "lr": first * scale, **_OPTIONS[type(own)](own)}
+        for (own, scale), each in groups.items()
+    ]
+    schedules = [rate.scaled(scale) if isinstance(rate, InProgram) else None for _, scale in groups]
+    return _MADE[type(optimizer)](rows), schedules
+
+
+def _sgd_options(update: Any) -> dict[str, Any]:
+    names = ("momentum", "dampening", "weight_decay", "nesterov")
+    return {name: getattr(update, name) for name in names}
+
+
+def _own_adam_options(update: Any) -> dict[str, Any]:
+    return {name: getattr(update, name) for name in ("betas", "eps", "weight_decay", "amsgrad")}
+
+
+_OPTIONS: Mapping[type[Optimizer], Callable[[Any], dict[str, Any]]] = {
+    SGD: _sgd_options,
+    Adam: _own_adam_options,
+    AdamW: _own_adam_options,
+}
+_MADE: Mapping[type[Optimizer], Callable[..., torch.optim.Optimizer]] = {
+    SGD: torch.optim.SGD,
+    Adam: torch.optim.Adam,
+    AdamW: torch.optim.AdamW,
+}
+
+
+def state_of(optimizer: torch.optim.Optimizer, parameter: Tensor, group: Group) -> dict[str, Tensor]:
+    """The states of a parameter of a group, by name; missing ones are created as PyTorch does, with zeros."""
+    update = group.update
     if not update.states and not isinstance(update, Adam):
         return {}  # PyTorch has no entry then either
     state: dict[str, Any] = optimizer.state[parameter]
     if isinstance(update, Adam) and "step" not in state:
-        state["step"] = torch.zeros((), dtype=torch.float32)
+        device = parameter.device if group.is_on_device else "cpu"
+        state["step"] = torch.zeros((), dtype=torch.float32, device=device)
     for name in update.states:
         if not isinstance(state.get(name), Tensor):
             state[name] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
@@ -125,14 +202,3 @@ def state_of(optimizer: torch.optim.Optimizer, parameter: Tensor, update: Optimi
         ):  # loaded from a file, or the strides of the parameter have changed
             state[name] = torch.empty_like(parameter, requires_grad=False).copy_(state[name])
     return {name: state[name] for name in update.states}
-
-
-def steps_so_far(optimizer: torch.optim.Optimizer) -> int:
-    """The step count in an optimizer's states; SGD with momentum has none: 1 if it has made any step."""
-    steps = 0
-    for state in optimizer.state.values():
-        if isinstance(count := state.get("step"), Tensor):
-            steps = max(steps, int(count))
-        elif isinstance(state.get("momentum_buffer"), Tensor):
-            steps = max(steps, 1)
-    return steps

@@ -144,11 +144,11 @@ def read_options(options: Mapping[str, Any] | None) -> TorchOptions:
     Raises:
         PolicyError: a name is unknown, or a value is not legal.
     """
-    return _read(TorchOptions, options)
+    return in_force(_read(TorchOptions, options))
 
 
 def read_step_options(options: Mapping[str, Any] | None) -> StepOptions:
-    """The options of one step. Raises as `read_options`."""
+    """The options of one step, without the policy in force when it is compiled. Raises as `read_options`."""
     return _read(StepOptions, options)
 
 
@@ -158,5 +158,9 @@ def _read(kind: type[_Options], options: Mapping[str, Any] | None) -> _Options:
         if name not in known:
             hint = " ".join(filter(None, (did_you_mean(str(name), known), f"they are {', '.join(known)}")))
             raise PolicyError(f"options: there is no option {quoted(name)}; {hint}")
-    read = kind(**(options or {}))
-    return read if read.policy is not None else replace(read, policy=_IN_FORCE.get())
+    return kind(**(options or {}))
+
+
+def in_force(options: _Options) -> _Options:
+    """The options of a compile, with the policy in force unless they have one of their own."""
+    return options if options.policy is not None else replace(options, policy=_IN_FORCE.get())

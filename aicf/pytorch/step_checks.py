@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from operator import attrgetter
@@ -33,9 +33,14 @@ _KINDS: Sequence[tuple[Callable[[Tensor], bool], str, str]] = (
 
 
 def check_batch(values: Iterable[Any]) -> None:
-    """Raises InvalidIR for a tensor of a batch that no step can take."""
+    """Raises InvalidIR for a value of a batch that no step can take."""
     for number, value in enumerate(values):
         if not isinstance(value, Tensor):
+            if not isinstance(value, Hashable):
+                raise InvalidIR(
+                    f"value {number} of the batch is a {type(value).__name__}; give a tensor, as torch.as_tensor(x), "
+                    "or a number"
+                )
             continue
         for is_so, what, way_out in _KINDS:
             if is_so(value):
@@ -48,6 +53,16 @@ def tensors_of(model: nn.Module) -> dict[str, Tensor]:
         **dict(model.named_parameters(remove_duplicate=False)),
         **dict(model.named_buffers(remove_duplicate=False)),
     }
+
+
+ROOT = "model"
+"""The path of the trained module in the one that is traced, which returns the loss."""
+PREFIX = f"{ROOT}."
+
+
+def step_tensors(module: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers of the trained module, by its own names for them, and those of the loss."""
+    return {name.removeprefix(PREFIX): tensor for name, tensor in tensors_of(module).items()}
 
 
 _dtype = attrgetter("dtype")
@@ -67,9 +82,49 @@ def signature_of(tensors: Mapping[str, Tensor]) -> tuple[Any, ...]:
     )
 
 
+_PLAIN = frozenset({bool, int, float, str, type(None)})
+
+
+def modes_of(model: nn.Module) -> tuple[object, ...]:
+    """Whether each module is in training mode, and its other plain attributes: a trace turns them into constants."""
+    return tuple(
+        (kind, value)  # as 1, 1.0 and True are equal
+        for module in model.modules()
+        for value in vars(module).values()
+        if (kind := value.__class__) in _PLAIN
+    )
+
+
+@contextmanager
+def refused_assignments(model: nn.Module) -> Generator[None]:
+    """Raises InvalidIR if the model assigns to one of its buffers inside, which `torch.export` would drop."""
+    names = {id(module): name for name, module in model.named_modules()}
+    assign = nn.Module.__setattr__
+
+    def checked(self: nn.Module, name: str, value: Any) -> None:
+        if id(self) in names and isinstance(self._buffers.get(name), Tensor):
+            path = f"{names[id(self)]}.{name}".lstrip(".")
+            raise InvalidIR(
+                f"the model assigns to its buffer '{path}' when it runs; write into it, as in "
+                f"self.{name}.copy_(value)"
+            )
+        assign(self, name, value)
+
+    nn.Module.__setattr__ = checked
+    try:
+        yield
+    finally:
+        nn.Module.__setattr__ = assign
+
+
 def check_model(model: nn.Module) -> None:
-    """Raises InvalidIR for a module whose parameters and buffers a step cannot update in place."""
-    for name, module in model.named_modules():
+    """Raises InvalidIR for hooks, and for parameters and buffers that a step cannot update in place.
+
+    Args:
+        model: The trained module with its loss, see `step_tensors`.
+    """
+    for path, module in model.named_modules():
+        name = path.removeprefix(ROOT).lstrip(".")
         if isinstance(module, DistributedDataParallel):
             raise InvalidIR(
                 "DistributedDataParallel sums gradients by hooks, which train_step does not call; pass the wrapped "
@@ -79,7 +134,14 @@ def check_model(model: nn.Module) -> None:
             raise InvalidIR(
                 f"module '{name}' has backward hooks, which train_step does not call; remove them, or {_INSTEAD}"
             )
-    tensors = tensors_of(model)
+        for hook in (*module._forward_hooks.values(), *module._forward_pre_hooks.values()):
+            origin = getattr(hook, "__module__", None) or type(hook).__module__
+            if not origin.startswith("torch."):
+                raise InvalidIR(
+                    f"module '{name}' has a forward hook, which would run only while the step is traced; remove it, "
+                    f"or {_INSTEAD}"
+                )
+    tensors = step_tensors(model)
     for name, tensor in tensors.items():
         _check_tensor(name, tensor)
     _check_overlap(tensors)

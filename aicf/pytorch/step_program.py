@@ -24,6 +24,7 @@ from aicf.pytorch.launcher import Launcher, PackedCopies
 from aicf.pytorch.optimizers import Group
 from aicf.pytorch.options import TorchOptions
 from aicf.pytorch.programs import Argument
+from aicf.pytorch.scheduled import scheduled_update
 from aicf.pytorch.seeds import Seeds
 from aicf.pytorch.tensors import stand_in, torch_dtype
 from aicf.runtime.tensors import Array
@@ -37,9 +38,13 @@ _ALIGN = 16
 """Alignment of the tensors of a batch, in bytes."""
 
 
-def rate_name(group: int) -> str:
-    """The input that has the learning rate of a group."""
-    return f"aicf.lr.{group}"
+def number_names(index: int, group: Group) -> list[str]:
+    """The inputs that have the numbers of a group, in the order of `Group.numbers`."""
+    if group.schedule is not None:
+        return []
+    if not group.is_scheduled:
+        return [f"aicf.lr.{index}"]
+    return [f"aicf.option.{index}.{number}" for number in range(len(group.numbers(1)))]
 
 
 @dataclass(frozen=True)
@@ -85,10 +90,13 @@ class _Writer:
         count = self._state(COUNT, (), "i64")
         now = graph.step_inc(count, name="step.now")
         loss = self._results(results)
-        for number, group in enumerate(self._groups):
-            rate = graph.input(rate_name(number), (), "f64" if group.is_wide else "f32")
+        for index, group in enumerate(self._groups):
+            dtype = "f64" if group.is_wide else "f32"
+            numbers = [graph.input(name, (), dtype) for name in number_names(index, group)]
+            if group.schedule is not None:
+                numbers = [group.schedule.rate(graph, now, dtype)]
             for name, parameter in zip(group.names, group.parameters, strict=True):
-                self._update(name, parameter, group, loss, rate, now)
+                self._update(name, parameter, group, loss, numbers, now)
         graph.update(count, now)
         return graph.module(), torch_dtype(loss.dtype)
 
@@ -156,7 +164,9 @@ class _Writer:
             self.weights[name] = stand_in(gradient.info.shape, gradient.dtype)
         return self._by_tensor[id(tensor)]
 
-    def _update(self, name: str, tensor: Tensor, group: Group, loss: Value, rate: Value, now: Value) -> None:
+    def _update(
+        self, name: str, tensor: Tensor, group: Group, loss: Value, numbers: Sequence[Value], now: Value
+    ) -> None:
         graph, gradient = self.graph, self._gradient(name, tensor, loss)
         if gradient is None:
             return
@@ -164,18 +174,24 @@ class _Writer:
         states = [
             self._state(f"{name}.{state}", parameter.shape, parameter.dtype) for state in self._states[name]
         ]
-        own = rate if parameter.dtype == rate.dtype else graph.cast(rate, parameter.dtype)
-        operands = Operands(parameter, gradient, own, now, states)
-        new = group.update.update(graph, operands, f"{name}.{type(group.update).__name__.lower()}")
+        own = [
+            each if each.dtype == parameter.dtype else graph.cast(each, parameter.dtype) for each in numbers
+        ]
+        operands = Operands(parameter, gradient, own[0], now, states)
+        if group.is_scheduled:
+            new = scheduled_update(graph, group.update, operands, own)
+        else:
+            new = group.update.update(graph, operands, f"{name}.{type(group.update).__name__.lower()}")
         for old, value in zip([parameter, *states], new, strict=True):
             graph.update(old, value)
 
 
-class _Rate:
-    """The learning rate of a group in the tensor that the program reads, which is written only if the rate changes."""
+class _Number:
+    """A number of a group in the tensor that the program reads, which is written only if the number changes."""
 
-    def __init__(self, group: Group, device: torch.device) -> None:
+    def __init__(self, name: str, group: Group, device: torch.device) -> None:
         dtype = torch.float64 if group.is_wide else torch.float32
+        self.name = name
         self.tensor = torch.zeros((), dtype=dtype, device=device)
         self._value = 0.0
 
@@ -213,7 +229,10 @@ class StepProgram:
         )
         self._addressed = self.executable.addressed()
         self._launcher = Launcher(self._addressed, self._addressed.packs, PackedCopies())
-        self._rates = [_Rate(group, self.device) for group in groups]
+        self._numbers = [
+            [_Number(name, group, self.device) for name in number_names(index, group)]
+            for index, group in enumerate(groups)
+        ]
         updated = [port.name for port in model.lowered.inputs if port.role == "state"]
         self._written = [model.tensors[name] for name in updated if name in model.tensors]
         trained = {id(model.tensors[name]) for name in model.trained}
@@ -226,8 +245,15 @@ class StepProgram:
             if port.name not in model.tensors and port.name != TANGENT
         ]
 
-    def run(self, batch: Sequence[Any], groups: Sequence[Group], count: Tensor) -> Tensor:
-        """One step on the tensors of a batch; returns the loss."""
+    def run(self, batch: Sequence[Any], groups: Sequence[Group], count: Tensor, step: int) -> Tensor:
+        """One step on the tensors of a batch; returns the loss.
+
+        Args:
+            batch: Its values.
+            groups: With the rates and options of this step.
+            count: The steps so far, which the program counts on.
+            step: The number of this one, 1 for the first.
+        """
         loss = torch.empty((), dtype=self._dtype, device=self.device)
         alive = list[Tensor]()  # until the launch
         addresses = {COUNT: count.data_ptr(), LOSS: loss.data_ptr()}
@@ -235,9 +261,10 @@ class StepProgram:
             tensor = argument.with_layout(cast(Tensor, batch[self._model.leaves[argument.index]]))
             alive.append(tensor)
             addresses[name] = tensor.data_ptr()
-        for number, (rate, group) in enumerate(zip(self._rates, groups, strict=True)):
-            rate.set(group.rate)
-            addresses[rate_name(number)] = rate.tensor.data_ptr()
+        for numbers, group in zip(self._numbers, groups, strict=True):
+            for number, value in zip(numbers, group.numbers(step), strict=True):
+                number.set(value)
+                addresses[number.name] = number.tensor.data_ptr()
         if self._model.lowered.has_seed:
             alive.append(self._seeds.draw(self.device))
             addresses[SEED] = alive[-1].data_ptr()

@@ -11,15 +11,18 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_leaves
 
 from aicf.compiled import CompiledModel
-from aicf.pytorch.optimizers import Group, groups_of, state_of, steps_so_far
-from aicf.pytorch.options import StepOptions, read_step_options
+from aicf.errors import InvalidIR
+from aicf.pytorch.optimizers import Group, as_pytorch, groups_of, state_of
+from aicf.pytorch.options import StepOptions, in_force, read_step_options
+from aicf.pytorch.scheduled import form_of
 from aicf.pytorch.seeds import Seeds
 from aicf.pytorch.step_checks import (
     check_batch,
@@ -27,13 +30,19 @@ from aicf.pytorch.step_checks import (
     check_model,
     check_trained,
     in_one_line,
+    modes_of,
+    refused_assignments,
     restored,
     signature_of,
+    step_tensors,
     tensors_of,
 )
+from aicf.pytorch.step_counts import StepCounts
 from aicf.pytorch.step_gradients import Trace, compile_with_gradients, note_in_ledger
 from aicf.pytorch.step_program import StepProgram
 from aicf.pytorch.step_report import StepProgramReport, StepReport
+from aicf.training.optimizers import Optimizer
+from aicf.training.schedules import InProgram
 
 LossFunction: TypeAlias = Callable[[Any, Any], Tensor]
 LOGGER = logging.getLogger("aicf.pytorch")
@@ -54,16 +63,24 @@ class TrainStep:
         loss: LossFunction | None,
         optimizer: torch.optim.Optimizer,
         options: StepOptions,
+        schedules: Sequence[InProgram | None] = (),
     ) -> None:
         self.model, self.optimizer, self._loss, self._options = model, optimizer, loss, options
+        self._schedules = schedules
+        self._traced = _WithLoss(model, loss)
         self._programs: dict[Any, StepProgram] = {}
         self._reports: dict[int, StepProgramReport] = {}
-        self._count: Tensor | None = None
-        self._trained: Sequence[Tensor] = ()
         self._lock = threading.RLock()
         self._seeds = Seeds(options.seed, type(model).__name__)
-        self._hook_into(optimizer)
-        self.steps = self._reported_steps = steps_so_far(optimizer)
+        self._counts = StepCounts.of(optimizer)
+        self._generation = self._counts.generation
+        self._updates: Sequence[Optimizer] = ()
+        self._scheduled = set[int]()
+
+    @property
+    def steps(self) -> int:
+        """The steps that the optimizer has made."""
+        return self._counts.steps
 
     def __call__(self, *batch: Any, **named: Any) -> Tensor:
         """One step.
@@ -75,45 +92,83 @@ class TrainStep:
         values, spec = tree_flatten((batch, named))
         check_batch(values)
         with self._lock, torch.inference_mode(False):
-            groups = groups_of(self.optimizer, self._names())
-            signature = (
-                str(spec),
-                *map(_signature, values),
-                *(group.key for group in groups),
-                *self._modes(),
-            )
-            key = (*signature, *signature_of(tensors_of(self.model)))
-            program = self._programs.get(key)
-            if program is None or program.trained is not self._trained:
-                program = self._switch(key, program, lambda: self._compile(batch, named, groups))
-            if self._count is None:
-                self._count = torch.full((), self.steps, dtype=torch.int64, device=program.device)
-            loss = program.run(values, groups, self._count)
-            self.steps += 1
+            counts = self._counts
+            counts.call_hooks(self.optimizer, is_before=True)
+            groups = self._groups()
+            signature = (str(spec), *map(_signature, values), *(group.key for group in groups))
+            program = self._programs.get(self._key(signature))
+            if program is None or program.trained is not counts.trained:
+                program = self._switch(signature, program, lambda: self._compile(batch, named, groups))
+            loss = program.run(values, groups, counts.tensor(program.device), counts.steps + 1)
+            counts.steps += 1
             vars(self.optimizer)["_opt_called"] = True  # schedules warn where it is not
+            counts.call_hooks(self.optimizer, is_before=False)
             return loss
 
+    def _key(self, signature: tuple[object, ...]) -> tuple[object, ...]:
+        """What a program is valid for: a signature of the batch and the optimizer, and the state of the model."""
+        return (*signature, *self._modes(), *signature_of(tensors_of(self._traced)))
+
+    def _groups(self) -> list[Group]:
+        """The optimizer's groups. Those whose options have changed since the last step are scheduled from now on."""
+        if (
+            self._generation != self._counts.generation
+        ):  # programs refer to states that the optimizer no longer has
+            self._programs.clear()
+            self._reports.clear()
+            self._generation = self._counts.generation
+        groups = self._groups_now()
+        updates = [group.update for group in groups]
+        changed = {
+            index
+            for index, (before, update) in enumerate(zip(self._updates, updates, strict=False))
+            if before != update and form_of(before) == form_of(update)
+        }
+        self._updates = updates
+        if not changed <= self._scheduled:
+            self._scheduled |= changed
+            groups = self._groups_now()
+        return groups
+
+    def _groups_now(self) -> list[Group]:
+        groups = groups_of(self.optimizer, self._names(), self._scheduled)
+        if not self._schedules:
+            return groups
+        return [
+            replace(group, schedule=schedule) for group, schedule in zip(groups, self._schedules, strict=True)
+        ]
+
     def _switch(
-        self, key: Any, program: StepProgram | None, compile_program: Callable[[], _Compiled]
+        self,
+        signature: tuple[object, ...],
+        program: StepProgram | None,
+        compile_program: Callable[[], _Compiled],
     ) -> StepProgram:
         """Makes a program the current one, compiling it if need be, and evicts the least recently used one."""
+        before = self._modes()
         with restored(self.optimizer):
-            self._write_step_counts()
+            self._counts.write()
             program, report = (program, self._reports[id(program)]) if program else compile_program()
             check_counts(self.optimizer, program.trained, self.steps)
+        if before != self._modes():
+            LOGGER.warning(
+                "%s changes attributes of modules when it runs; a step does so only when it is traced",
+                type(self.model).__name__,
+            )
+        key = self._key(signature)
         self._reports[id(program)] = report
         self._programs.pop(key, None)
         self._programs[key] = program
         if len(self._programs) > self._options.max_programs:
             oldest = next(iter(self._programs))
             del self._reports[id(self._programs.pop(oldest))]
-        self._trained = program.trained
+        self._counts.trained = program.trained
         return program
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
-            self._write_step_counts()
-            return {"arguments": (self.model, self._loss, self.optimizer, self._options)}
+            arguments = (self.model, self._loss, self.optimizer, self._options, self._schedules)
+            return {"arguments": arguments}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         TrainStep.__init__(self, *state["arguments"])
@@ -133,31 +188,33 @@ class TrainStep:
             torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
             for kind in ("cpu", "cuda")
         ]
-        return (self.model.training, *casts)
+        return (*casts, *modes_of(self._traced))
 
     def _names(self) -> dict[int, str]:
-        return {id(parameter): name for name, parameter in self.model.named_parameters()}
+        return {id(tensor): name for name, tensor in step_tensors(self._traced).items()}
 
     def _compile(self, batch: tuple[Any, ...], named: dict[str, Any], groups: Sequence[Group]) -> _Compiled:
         start = time.perf_counter()
-        check_model(self.model)
+        check_model(self._traced)
+        options = in_force(self._options)
         parameters = [
-            (name, parameter, group.update)
+            (name, parameter, group)
             for group in groups
             for name, parameter in zip(group.names, group.parameters, strict=True)
         ]
 
         def compile_traced(trace: Trace) -> StepProgram:
             names = {name for name, _, _ in parameters}
-            model = trace(_WithLoss(self.model, self._loss), batch, named, type(self.model).__name__, names)
+            with refused_assignments(self.model):
+                model = trace(self._traced, batch, named, type(self.model).__name__, names)
             check_trained(groups, [model.tensors[each] for each in model.trained])
             trained = {id(model.tensors[each]) for each in model.trained}
             states = {
-                name: state_of(self.optimizer, each, update)
-                for name, each, update in parameters
+                name: state_of(self.optimizer, each, group)
+                for name, each, group in parameters
                 if id(each) in trained
             }
-            return StepProgram(model, groups, states, self._options, self._seeds)
+            return StepProgram(model, groups, states, options, self._seeds)
 
         def compile_or_restore(trace: Trace) -> StepProgram:
             with restored(self.optimizer):  # the other source of gradients may need fewer states
@@ -173,45 +230,11 @@ class TrainStep:
         LOGGER.info("%s", report)
         return program, report
 
-    # The optimizer's own step counts
-
-    def _hook_into(self, optimizer: torch.optim.Optimizer) -> None:
-        """Keeps the optimizer's step counts right when its state is read, and when its own `step` is called."""
-        optimizer.register_state_dict_pre_hook(lambda _: self._write_step_counts())
-        optimizer.register_step_pre_hook(self._before)
-        optimizer.register_step_post_hook(self._after)
-        optimizer.register_load_state_dict_post_hook(lambda _: self._loaded())
-
-    def _before(self, _: object, __: object, ___: object) -> None:
-        self._write_step_counts()
-
-    def _after(self, _: object, __: object, ___: object) -> None:
-        self._read_step_counts()
-
-    def _write_step_counts(self) -> None:
-        if self._reported_steps != self.steps:
-            for parameter in self._trained:
-                if isinstance(count := self.optimizer.state.get(parameter, {}).get("step"), Tensor):
-                    count.fill_(self.steps)
-            self._reported_steps = self.steps
-
-    def _read_step_counts(self) -> None:
-        self.steps = self._reported_steps = steps_so_far(self.optimizer)
-        self._trained = ()
-        if self._count is not None:
-            self._count.fill_(self.steps)
-
-    def _loaded(self) -> None:
-        """Drops all programs: they refer to states that the optimizer no longer has."""
-        self._programs.clear()
-        self._reports.clear()
-        self._read_step_counts()
-
 
 def train_step(
     model: nn.Module,
     loss: LossFunction | None,
-    optimizer: torch.optim.Optimizer,
+    optimizer: torch.optim.Optimizer | Optimizer,
     *,
     options: Mapping[str, Any] | None = None,
 ) -> TrainStep:
@@ -221,7 +244,8 @@ def train_step(
         model: In the mode in which it is to be trained.
         loss: Takes the module's output and the target, as `torch.nn.functional.cross_entropy` does; None for a module
             that returns the loss, or an object with an attribute `loss`.
-        optimizer: `torch.optim.SGD`, `Adam` or `AdamW`, on parameters of the module.
+        optimizer: `torch.optim.SGD`, `Adam` or `AdamW`, on parameters of the module; or one of `aicf.optimizers`, for
+            all of them. The step has it as `optimizer`, as one of `torch.optim`.
         options: See `aicf.pytorch.StepOptions`.
 
     Raises:
@@ -229,8 +253,13 @@ def train_step(
         PolicyError: an option is not legal.
     """
     model = getattr(model, "_orig_mod", model)  # what torch.compile wrapped
-    groups_of(optimizer, {id(parameter): name for name, parameter in model.named_parameters()})
-    return TrainStep(model, loss, optimizer, read_step_options(options))
+    read = read_step_options(options)
+    if isinstance(optimizer, Optimizer):
+        trained = {name: each for name, each in model.named_parameters() if each.requires_grad}
+        made, schedules = as_pytorch(optimizer, trained)
+        return TrainStep(model, loss, made, read, schedules)
+    groups_of(optimizer, {id(each): name for name, each in step_tensors(_WithLoss(model, loss)).items()})
+    return TrainStep(model, loss, optimizer, read)
 
 
 class _WithLoss(nn.Module):
@@ -239,23 +268,31 @@ class _WithLoss(nn.Module):
     def __init__(self, model: nn.Module, loss: LossFunction | None) -> None:
         super().__init__()
         self.model = model
-        self._loss = loss
+        self.loss_function = loss
         self.training = model.training
 
     def forward(self, *batch: Any, **named: Any) -> Tensor:
         """The loss of a batch."""
-        if self._loss is not None:
+        if self.loss_function is not None:
+            if not batch:
+                raise InvalidIR("the batch has no target; give it last, as in step(x, target)")
             *inputs, target = batch
-            return self._loss(self.model(*inputs, **named), target)
+            return self.loss_function(self.model(*inputs, **named), target)
         result = self.model(*batch, **named)
-        return cast(Tensor, result if isinstance(result, Tensor) else result.loss)
+        loss = result if isinstance(result, Tensor) else getattr(result, "loss", None)
+        if not isinstance(loss, Tensor):
+            raise InvalidIR(
+                f"the module returns a {type(result).__name__} without an attribute loss; give train_step a loss "
+                "function of what it returns"
+            )
+        return loss
 
 
 def _signature(value: Any) -> object:
     """The facts about a value of a batch that a program is valid for."""
     if isinstance(value, Tensor):
         return (tuple(value.shape), value.dtype, value.device, value.stride())
-    return value
+    return (type(value), value)  # as 1, 1.0 and True are equal
 
 
 def _describe_batch(batch: tuple[Any, ...], named: Mapping[str, Any]) -> str:

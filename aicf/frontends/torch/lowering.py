@@ -430,7 +430,7 @@ class _Walk:
         ops = ops_since(self._builder, last)
         if not ops:
             return
-        path = module_path(node.meta)
+        path = f"{module_path(node.meta)}.".removeprefix(f"{self._roles.root}.").strip(".")
         stem = f"{path}.{short_name(node)}" if path else short_name(node)
         self._names[stem] += 1
         if (number := self._names[stem]) > 1:

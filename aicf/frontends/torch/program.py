@@ -149,6 +149,7 @@ class Roles:
         hidden: Results of the graph, by index, that are only such new values.
         results: Names of results, by index; the default is the name of the node.
         suffix: Of the ids of ops, if other programs of the module have the same ops.
+        root: The path of the model in the module that was traced; paths of modules begin after it.
         is_alone: Whether the program runs without PyTorch: its arguments and results are row-major, and views
             of arguments are copied.
         is_differentiated: Whether AICF differentiates the program; `detach` stops gradients then.
@@ -163,6 +164,7 @@ class Roles:
     hidden: frozenset[int] = frozenset()
     results: Mapping[int, str] = field(default_factory=dict[int, str])
     suffix: str = ""
+    root: str = ""
     is_alone: bool = False
     is_differentiated: bool = False
     copies: bool = False
