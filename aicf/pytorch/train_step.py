@@ -35,7 +35,6 @@ from aicf.pytorch.step_checks import (
     restored,
     signature_of,
     step_tensors,
-    tensors_of,
 )
 from aicf.pytorch.step_counts import StepCounts
 from aicf.pytorch.step_gradients import Trace, compile_with_gradients, note_in_ledger
@@ -94,9 +93,10 @@ class TrainStep:
         with self._lock, torch.inference_mode(False):
             counts = self._counts
             counts.call_hooks(self.optimizer, is_before=True)
-            groups = self._groups()
+            tensors = step_tensors(self._traced)
+            groups = self._groups(tensors)
             signature = (str(spec), *map(_signature, values), *(group.key for group in groups))
-            program = self._programs.get(self._key(signature))
+            program = self._programs.get(self._key(signature, tensors))
             if program is None or program.trained is not counts.trained:
                 program = self._switch(signature, program, lambda: self._compile(batch, named, groups))
             loss = program.run(values, groups, counts.tensor(program.device), counts.steps + 1)
@@ -105,11 +105,11 @@ class TrainStep:
             counts.call_hooks(self.optimizer, is_before=False)
             return loss
 
-    def _key(self, signature: tuple[object, ...]) -> tuple[object, ...]:
+    def _key(self, signature: tuple[object, ...], tensors: Mapping[str, Tensor]) -> tuple[object, ...]:
         """What a program is valid for: a signature of the batch and the optimizer, and the state of the model."""
-        return (*signature, *self._modes(), *signature_of(tensors_of(self._traced)))
+        return (*signature, *self._modes(), *signature_of(tensors))
 
-    def _groups(self) -> list[Group]:
+    def _groups(self, tensors: Mapping[str, Tensor]) -> list[Group]:
         """The optimizer's groups. Those whose options have changed since the last step are scheduled from now on."""
         if (
             self._generation != self._counts.generation
@@ -117,7 +117,8 @@ class TrainStep:
             self._programs.clear()
             self._reports.clear()
             self._generation = self._counts.generation
-        groups = self._groups_now()
+        names = {id(tensor): name for name, tensor in tensors.items()}
+        groups = self._groups_now(names)
         updates = [group.update for group in groups]
         changed = {
             index
@@ -127,11 +128,11 @@ class TrainStep:
         self._updates = updates
         if not changed <= self._scheduled:
             self._scheduled |= changed
-            groups = self._groups_now()
+            groups = self._groups_now(names)
         return groups
 
-    def _groups_now(self) -> list[Group]:
-        groups = groups_of(self.optimizer, self._names(), self._scheduled)
+    def _groups_now(self, names: Mapping[int, str]) -> list[Group]:
+        groups = groups_of(self.optimizer, names, self._scheduled)
         if not self._schedules:
             return groups
         return [
@@ -155,7 +156,7 @@ class TrainStep:
                 "%s changes attributes of modules when it runs; a step does so only when it is traced",
                 type(self.model).__name__,
             )
-        key = self._key(signature)
+        key = self._key(signature, step_tensors(self._traced))
         self._reports[id(program)] = report
         self._programs.pop(key, None)
         self._programs[key] = program
@@ -189,9 +190,6 @@ class TrainStep:
             for kind in ("cpu", "cuda")
         ]
         return (*casts, *modes_of(self._traced))
-
-    def _names(self) -> dict[int, str]:
-        return {id(tensor): name for name, tensor in step_tensors(self._traced).items()}
 
     def _compile(self, batch: tuple[Any, ...], named: dict[str, Any], groups: Sequence[Group]) -> _Compiled:
         start = time.perf_counter()
