@@ -73,6 +73,11 @@ class Fusion:
     concat: bool = True
 
 
+def is_meant(wanted: str | None, library: str) -> bool:
+    """Whether a policy's name of a library means this one: `flash` means `flash_v2` and `flash_v3` too."""
+    return wanted is not None and (library == wanted or library.startswith(f"{wanted}_v"))
+
+
 @dataclass(frozen=True)
 class KernelPolicy(Section):
     """Which kernels run; the default leaves every choice to the passes.
@@ -93,7 +98,8 @@ class KernelPolicy(Section):
             predicted: it stands in for the prediction.
         matmul, attention, conv: Whose kernels run the groups of a family: `auto`, or what kernels of the target call
             themselves (`Kernel.library`), such as `cublasLt`. A preference: another kernel runs what they cannot, and
-            the ledger says why. `attention: math` fuses none.
+            the ledger says why. A name without its version, such as `flash`, means each version. `attention: math`
+            fuses none.
         forbid: Kernel ids that are never chosen.
         groups: Ids of ops that form one group each; a list of one keeps that op alone.
         layouts: Id of a group, or `*` for all that are not named, to how its results of three to five dimensions lie
@@ -193,7 +199,7 @@ class KernelPolicy(Section):
         for family in FAMILIES:
             wanted: str = getattr(self, family)
             known = [AUTO, *legal.get(family, ()), *([MATH] if family == ATTENTION else [])]
-            if wanted not in known:
+            if not any(is_meant(wanted, name) for name in known):
                 raise PolicyError(
                     f"{family}: backend '{backend}' has no library '{wanted}'; {suggest(wanted, known, 'legal')}"
                 )

@@ -3,7 +3,8 @@
 // RUN: aicf-opt %s -p 'aicf-inference{target="cuda:sm_80" policy="{attention: flash_v3}"}' | filecheck %s --check-prefix=OLDER
 // RUN: aicf-opt %s -p 'aicf-inference{target="cuda:sm_90a" policy="{matmul: wgmma, kernels: {q: cuda.gemm_mma}}"}' | filecheck %s --check-prefix=PIN
 // RUN: aicf-opt %s -p 'aicf-inference{target="cuda:sm_90a" policy="{matmul: cublasLt}"}' | filecheck %s --check-prefix=LIBRARY
-// RUN: not aicf-opt %s -p 'aicf-inference{target="cuda:sm_90a" policy="{attention: flash}"}' 2>&1 | filecheck %s --check-prefix=NAME
+// RUN: not aicf-opt %s -p 'aicf-inference{target="cuda:sm_90a" policy="{attention: flsh_v2}"}' 2>&1 | filecheck %s --check-prefix=NAME
+// RUN: aicf-opt %s -p 'aicf-inference{target="cuda:sm_90a" policy="{attention: flash}"}' | filecheck %s --check-prefix=ANY
 // RUN: not aicf-opt %s -p 'set-target{target=reference},apply-policy{policy="{matmul: body}"},set-target{target="cpu:x86-64-v3"},assign-ids,lower-logical,fuse-elementwise,select-kernels' 2>&1 | filecheck %s --check-prefix=TARGET
 
 // A policy names kernels by family. What its library does not run gets another kernel, and the ledger says why; `math`
@@ -16,13 +17,16 @@
 // CUDA: emit.decision "select-kernels" ["a"] choice "cuda.attention" because "policy prefers flash_v2 (attention)"
 // OLDER: emit.decision "select-kernels" ["a"] choice "cuda.attention" because "lowest predicted time; unmeasured; attention: flash_v3 does not run it, see cuda.attention_wgmma"
 
+// A name without its version means each version.
+// ANY: emit.decision "select-kernels" ["a"] choice "cuda.attention{{.*}}" because "policy prefers flash (attention)"
+
 // `kernels` says more than a family.
 // PIN: emit.decision "select-kernels" ["q"] choice "cuda.gemm_mma" because "policy pins it for 'q'"
 
 // Only a device knows the library's algorithms, and this target is not said to have the library.
 // LIBRARY: emit.decision "select-kernels" ["q"] choice "cuda.gemm_mma" {{.*}}cuda.cublaslt = "unmeasured: run aicf tune; and the device cannot be queried: the target lists no cublasLt; compile with target cuda on the machine with the GPU, or give a tuning table"
 
-// NAME: error: attention: backend 'cuda' has no library 'flash'; did you mean {{.*}} legal: auto, decode, flash_v2, flash_v3, math, simt
+// NAME: error: attention: backend 'cuda' has no library 'flsh_v2'; did you mean {{.*}} legal: auto, decode, flash_v2, flash_v3, math, simt
 // TARGET: error: matmul: backend 'cpu' has no library 'body'; legal: auto, native, openblas
 func.func @attend(
     %x : tensor<8x64x64xf16> {logical.name = "x", logical.role = "input"},

@@ -33,7 +33,7 @@ from aicf.passes.support.ledger import microseconds, record_decision
 from aicf.passes.support.policy import policy_of, with_stems, without_bucket
 from aicf.passes.support.programs import programs
 from aicf.passes.support.works_on import until_phase
-from aicf.policies.kernel_policy import EXPECTED_US, KernelPolicy
+from aicf.policies.kernel_policy import EXPECTED_US, KernelPolicy, is_meant
 from aicf.policies.tuning_table import MeasuredWorkload
 
 TUNING_KEY = "tuning_key"
@@ -275,7 +275,7 @@ class _Chooser:
             kernel.id
             for kernel in get_kernels(self.target.backend.data).values()
             if kernel.device_fields and kernel.id not in known
-            if (kernel.library == wanted if pinned is None else kernel.id == pinned[1])
+            if (is_meant(wanted, kernel.library) if pinned is None else kernel.id == pinned[1])
         )
 
     def _query_device(
@@ -317,7 +317,7 @@ class _Chooser:
         orders = {kernel.id: kernel.fixed_order(work, self.target) for kernel in legal}
         pinned = _stated(self.policy.kernels, work)
         wanted = self.policy.library_for(work.kind)
-        preferred = [kernel.id for kernel in legal if kernel.library == wanted]
+        preferred = [kernel.id for kernel in legal if is_meant(wanted, kernel.library)]
         first = pinned[1] if pinned is not None and pinned[1] in orders else [*preferred, *orders][0]
         others = {
             kernel: f"it combines in another order ({order}) than {first} ({orders[first]})"
@@ -483,10 +483,8 @@ def _deterministic(
 
 def _is_preferred(option: _Option, library: str | None) -> bool:
     """Whether an option is of the library that the policy prefers, or of the algorithm."""
-    return library is not None and library in (
-        option.variant.kernel.library,
-        json_value(option.variant.record.record.data.get(_ALGORITHM, StringAttr(""))),
-    )
+    algorithm = json_value(option.variant.record.record.data.get(_ALGORITHM, StringAttr("")))
+    return is_meant(library, option.variant.kernel.library) or (library is not None and library == algorithm)
 
 
 def _not_wanted(option: _Option, best: _Option, work: Workload, policy: KernelPolicy) -> str | None:
@@ -525,7 +523,7 @@ def _why_not_by(library: str, work: Workload, target: TargetAttr) -> str:
     """Why the library that the policy prefers does not run a piece of work: the ledger has the reasons of its
     kernels."""
     kernels = [kernel for kernel in get_kernels(target.backend.data).values() if work.kind in kernel.kinds]
-    if own := [kernel.id for kernel in kernels if kernel.library == library]:
+    if own := [kernel.id for kernel in kernels if is_meant(library, kernel.library)]:
         return f"{library} does not run it, see {', '.join(own)}"
     if any(library in kernel.algorithms for kernel in kernels):
         return f"{library} is not offered for it"

@@ -23,6 +23,7 @@ from aicf.policies.kernel_policy import (
     ROUNDING,
     Fusion,
     KernelPolicy,
+    is_meant,
 )
 from aicf.policies.policy import Policy
 
@@ -257,8 +258,8 @@ def test_kernels_say_what_they_are_called() -> None:
             "matmul: backend 'cuda' has no library 'cublaslt'; did you mean 'cublasLt'? legal: auto, cublasLt, gemv, ",
         ),
         (
-            KernelPolicy(attention="flash"),
-            "attention: backend 'cuda' has no library 'flash'; did you mean 'flash_v",
+            KernelPolicy(attention="flas_v2"),
+            "attention: backend 'cuda' has no library 'flas_v2'; did you mean 'flash_v",
         ),
         (KernelPolicy(conv="winograd"), "conv: backend 'cuda' has no library 'winograd'; legal: auto"),
         (KernelPolicy(matmul=MATH), "matmul: backend 'cuda' has no library 'math'; "),
@@ -268,6 +269,15 @@ def test_a_library_that_the_target_lacks_is_an_error(policy: KernelPolicy, messa
     with pytest.raises(PolicyError) as caught:
         policy.check_libraries(libraries_by_family("cuda"), "cuda")
     assert caught.value.message.startswith(message)
+
+
+def test_a_name_without_its_version_means_each_version() -> None:
+    libraries = libraries_by_family("cuda")
+    KernelPolicy(attention="flash").check_libraries(libraries, "cuda")
+    assert {name for name in libraries["attention"] if is_meant("flash", name)} == {"flash_v2", "flash_v3"}
+    assert not is_meant("flash_v2", "flash_v3")
+    assert not is_meant("fla", "flash_v2")
+    assert not is_meant(None, "flash_v2")
 
 
 def test_a_family_covers_its_kinds() -> None:
