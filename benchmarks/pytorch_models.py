@@ -46,7 +46,8 @@ class Row:
         cold_s: From making the form to the end of its second call, with empty caches; `pytorch_starts.py` has whole
             processes.
         error: See the module.
-        peak_bytes: That a training step took of the device's memory, as its driver tells; 0 for all else.
+        peak_bytes: Of the device's memory that a training step took, from making the module on, as the driver tells; 0
+            for all else, and where several forms run in one process: PyTorch keeps what it has once taken.
     """
 
     network: str
@@ -115,7 +116,14 @@ def _inference(name: str, network: Network, form: str, device: str, exact: Tenso
 
 
 def _training(
-    name: str, network: Network, form: str, device: str, exact: Tensor, seconds: float, autocast: bool
+    name: str,
+    network: Network,
+    form: str,
+    device: str,
+    exact: Tensor,
+    seconds: float,
+    autocast: bool,
+    is_alone: bool,
 ) -> Row:
     torch._dynamo.reset()
     cast = torch.autocast(device, torch.bfloat16, enabled=autocast)
@@ -149,7 +157,7 @@ def _training(
     _wait(device)
     cold = time.perf_counter() - start
     us = _timed(call, device, seconds)
-    taken = free - torch.cuda.mem_get_info()[0] if device == "cuda" else 0
+    taken = free - torch.cuda.mem_get_info()[0] if device == "cuda" and is_alone else 0
     return Row(name, "training", form, us, cold, _error(first, exact), taken)
 
 
@@ -207,7 +215,9 @@ def _rows(
     wide = _moved(made, device, torch.float64)
     with torch.no_grad():
         exact = wide.result(wide.module) if kind == "inference" else wide.loss(wide.module)
-    run = _inference if kind == "inference" else partial(_training, autocast=autocast)
+    run = (
+        _inference if kind == "inference" else partial(_training, autocast=autocast, is_alone=len(forms) == 1)
+    )
     rows: list[Row] = []
     for form in forms:
         if form == "aicf-step" and kind == "inference":
