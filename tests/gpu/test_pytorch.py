@@ -159,3 +159,29 @@ def test_a_step_takes_gradients_of_either(gradients: str) -> None:
         pairs[1][1].step()
     for found, wanted in zip(module.parameters(), theirs.parameters(), strict=True):
         assert error(found, wanted) < 1e-9
+
+
+@pytest.mark.parametrize("option", ["fused", "capturable", "foreach"])
+def test_the_optimizer_goes_on_with_its_own_steps(option: str) -> None:
+    """Fused and capturable ones have their counts on the device; packed weights follow a fused step."""
+    module = network()
+    theirs = copy.deepcopy(module)
+    x, target = torch.randn(8, 32, device="cuda"), torch.randn(8, 16, device="cuda")
+    loss = torch.nn.functional.mse_loss
+    optimizers = [
+        torch.optim.AdamW(each.parameters(), lr=1e-2, **{option: True}) for each in (module, theirs)
+    ]
+    step = aicf.pytorch.train_step(module, loss, optimizers[0])
+    for number in range(6):
+        for each, optimizer in zip((module, theirs), optimizers, strict=True):
+            if each is module and number % 2 == 0:
+                step(x, target)
+                continue
+            optimizer.zero_grad()
+            loss(each(x), target).backward()
+            optimizer.step()
+    for found, wanted in zip(module.parameters(), theirs.parameters(), strict=True):
+        assert float((found - wanted).abs().max()) < 1e-4
+    state = optimizers[0].state_dict()["state"][0]
+    assert float(state["step"]) == 6
+    assert state["step"].is_cuda == (option != "foreach")
