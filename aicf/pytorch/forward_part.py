@@ -21,6 +21,7 @@ from aicf.frontends.torch import lower_graph
 from aicf.frontends.torch.decompositions import of_export
 from aicf.frontends.torch.exported import roles_of
 from aicf.frontends.torch.gradients import find_other_gradient, placeholders_with_gradient
+from aicf.frontends.torch.index_checks import IndexCheck, index_checks
 from aicf.frontends.torch.locations import line_of, text_of
 from aicf.passes.training.differentiate import NoRule
 from aicf.pytorch.custom_gradients import WAY_OUT, check_custom_gradients
@@ -69,9 +70,23 @@ def forward_part(
         if spec.kind.name == "USER_INPUT"
     ]
     trained = {roles.names[index] for index in placeholders_with_gradient(functional.graph, indices, loss)}
-    return Model(
-        lowered, tensors | constants, {index: number for number, index in enumerate(inputs)}, trained
-    )
+    leaves = {index: number for number, index in enumerate(inputs)}
+    checks = batch_checks(functional.graph, leaves)
+    return Model(lowered, tensors | constants, leaves, trained, checks=checks)
+
+
+def batch_checks(graph: Any, leaves: Mapping[int, int]) -> list[IndexCheck]:
+    """The indices among the values of a batch.
+
+    Args:
+        graph: Of the forward part.
+        leaves: By placeholder, the index of its value in the flattened batch.
+    """
+    return [
+        replace(check, argument=leaves[check.argument])
+        for check in index_checks(graph)
+        if check.argument in leaves
+    ]
 
 
 def with_tied(names: Set[str], tensors: Mapping[str, Tensor]) -> set[str]:

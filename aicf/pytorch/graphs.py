@@ -19,10 +19,12 @@ from xdsl.dialects.builtin import ModuleOp
 from aicf.errors import UnsupportedOp
 from aicf.frontends.torch import Lowered, Port, Roles, lower_graph
 from aicf.frontends.torch.element_types import host_view
+from aicf.frontends.torch.index_checks import IndexCheck, index_checks
 from aicf.frontends.torch.nodes import check_recomputed, drops_attention
 from aicf.inference.packing import ModelWeights
 from aicf.passes.support.ledger import copy_decisions, record_decision
 from aicf.pytorch.compiling import compiled_for, device_of
+from aicf.pytorch.index_range import check_indices
 from aicf.pytorch.options import TorchOptions
 from aicf.pytorch.partition import Partition
 from aicf.pytorch.programs import GraphShared, TorchProgram, bindings_of
@@ -49,12 +51,14 @@ class Built:
         program: The program; one that PyTorch runs has no executable.
         seconds: For compiling or loading it.
         origin: Whether it was compiled or loaded, in words.
+        checks: The arguments that are indices.
     """
 
     sizes: Mapping[str, int]
     program: TorchProgram | EagerProgram
     seconds: float
     origin: str
+    checks: Sequence[IndexCheck] = ()
 
 
 @dataclass
@@ -137,6 +141,7 @@ class CompiledGraph:
         key = self._key(args) if self._symbolic else ()
         built = self._lookup(key) or self._compile(key, args)
         self.calls += 1
+        check_indices(built.checks, args)
         results = built.program(args)
         args.clear()
         return results
@@ -178,7 +183,9 @@ class CompiledGraph:
             if not self.info.owners:
                 self.info.owners += [weakref.ref(value) for value in args if isinstance(value, Tensor)]
             program, origin = self._compiled_or_eager(sizes, args)
-            built = Built(sizes, program, time.perf_counter() - start, origin)
+            # The backward part reads what the forward part has checked.
+            checks = index_checks(self._graph, sizes) if self.info.kind != "backward" else []
+            built = Built(sizes, program, time.perf_counter() - start, origin, checks)
             LOGGER.info("%s: %s in %.2f s", self.info.name, origin, built.seconds)
             with self._programs_lock:
                 self._programs[key] = built

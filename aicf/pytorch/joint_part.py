@@ -16,7 +16,7 @@ from aicf.frontends.torch import Computed, Roles, lower_graph
 from aicf.frontends.torch.decompositions import of_autograd
 from aicf.frontends.torch.nodes import is_getitem
 from aicf.frontends.torch.program import Port
-from aicf.pytorch.forward_part import with_tied
+from aicf.pytorch.forward_part import batch_checks, with_tied
 from aicf.pytorch.step_checks import PREFIX, ROOT, step_tensors
 from aicf.pytorch.step_program import LOSS, TANGENT, Model
 
@@ -53,7 +53,8 @@ def joint_part(
     leaves = {
         index: each.idx for index, each in enumerate(inputs) if isinstance(each, descriptors.PlainAOTInput)
     }
-    return Model(lowered, tensors, leaves, frozenset(gradients), gradients)
+    checks = batch_checks(graph, leaves)
+    return Model(lowered, tensors, leaves, frozenset(gradients), gradients, checks)
 
 
 def _joint(module: nn.Module, batch: tuple[Any, ...], named: Mapping[str, Any]) -> Any:

@@ -16,10 +16,12 @@ from xdsl.ir import Attribute
 from aicf.dialects.logical import NAME_ATTR, UPDATES_ATTR
 from aicf.frontends.builder import Graph, Value
 from aicf.frontends.torch import Lowered, Port
+from aicf.frontends.torch.index_checks import IndexCheck
 from aicf.frontends.torch.layouts import memory_order
 from aicf.frontends.torch.lowering import SEED
 from aicf.inference.packing import ModelWeights
 from aicf.pytorch.compiling import compiled_for, device_of
+from aicf.pytorch.index_range import check_indices
 from aicf.pytorch.launcher import Launcher, PackedCopies
 from aicf.pytorch.optimizers import Group
 from aicf.pytorch.options import TorchOptions
@@ -57,6 +59,7 @@ class Model:
         leaves: By placeholder, the index of its value in the flattened batch.
         trained: Names of parameters that get a gradient from the loss.
         gradients: Results that are gradients, by the name of the parameter; None if AICF is to differentiate.
+        checks: Which values of the flattened batch are indices.
     """
 
     lowered: Lowered
@@ -64,6 +67,7 @@ class Model:
     leaves: Mapping[int, int]
     trained: Collection[str]
     gradients: Mapping[str, Port] | None = None
+    checks: Sequence[IndexCheck] = ()
 
 
 class _Writer:
@@ -254,6 +258,7 @@ class StepProgram:
             count: The steps so far, which the program counts on.
             step: The number of this one, 1 for the first.
         """
+        check_indices(self._model.checks, batch)
         loss = torch.empty((), dtype=self._dtype, device=self.device)
         alive = list[Tensor]()  # until the launch
         addresses = {COUNT: count.data_ptr(), LOSS: loss.data_ptr()}

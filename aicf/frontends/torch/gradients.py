@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from aicf.frontends.torch.nodes import is_op, is_tensor, items, op_name, overload_of
-from aicf.frontends.torch.ops import OTHER_GRADIENTS, Call
+from aicf.frontends.torch.nodes import call_of, is_op, is_tensor, items, op_name, overload_of
+from aicf.frontends.torch.ops import OTHER_GRADIENTS
 
 
 def find_other_gradient(graph: Any, trained: Collection[int], result: int) -> tuple[Any, str] | None:
@@ -22,16 +22,9 @@ def find_other_gradient(graph: Any, trained: Collection[int], result: int) -> tu
     """
     for node in filter(is_op, nodes_between(graph, trained, result)):
         other = OTHER_GRADIENTS.get(overload_of(node))
-        if other is not None and other.applies(_call_of(node)):
+        if other is not None and other.applies(call_of(node)):
             return node, f"{op_name(node)}: in PyTorch {other.reason}"
     return None
-
-
-def _call_of(node: Any) -> Call:
-    schema = node.target._schema.arguments
-    defaults = {argument.name: argument.default_value for argument in schema}
-    passed = {argument.name: value for argument, value in zip(schema, node.args, strict=False)}
-    return defaults | passed | node.kwargs
 
 
 def placeholders_with_gradient(graph: Any, trained: Collection[int], result: int) -> frozenset[int]:

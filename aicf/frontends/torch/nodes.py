@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from aicf.errors import UnsupportedOp
 from aicf.frontends.torch.locations import line_of, module_path, text_of
-from aicf.frontends.torch.ops import ROWS
+from aicf.frontends.torch.ops import ROWS, Call
 
 NO_OPS: frozenset[str] = frozenset(
     {
@@ -160,3 +160,11 @@ def used_results(node: Any) -> frozenset[int]:
 def base_op(node: Any) -> str:
     """The name of the op without its overload."""
     return overload_of(node).split(".")[0]
+
+
+def call_of(node: Any) -> Call:
+    """The arguments of a node, by their names in the schema of its op."""
+    schema = node.target._schema.arguments
+    defaults = {argument.name: argument.default_value for argument in schema}
+    passed = {argument.name: value for argument, value in zip(schema, node.args, strict=False)}
+    return defaults | passed | node.kwargs

@@ -9,10 +9,12 @@ import pkgutil
 from importlib import import_module
 
 from aicf.frontends.torch.ops.base import (
+    CHECKED_INDICES,
     EMPTY_ROWS,
     OTHER_GRADIENTS,
     ROWS,
     Call,
+    CheckedIndices,
     Lower,
     OtherGradient,
     Tensor,
@@ -26,10 +28,12 @@ for _module in sorted(module.name for module in pkgutil.iter_modules(__path__)):
     import_module(f"{__name__}.{_module}")
 
 __all__ = [
+    "CHECKED_INDICES",
     "EMPTY_ROWS",
     "OTHER_GRADIENTS",
     "ROWS",
     "Call",
+    "CheckedIndices",
     "Lower",
     "OtherGradient",
     "Tensor",

@@ -88,18 +88,40 @@ class OtherGradient:
     applies: Callable[[Call], bool] = _always
 
 
+@dataclass(frozen=True)
+class CheckedIndices:
+    """An operand has indices that eager mode checks against the size of another one.
+
+    Args:
+        of: The argument that is indexed.
+        by: The argument that has the indices.
+        axis: The dimension that they are for, from the call and the rank of what is indexed.
+        ignored: The argument that is an index to be skipped; "" if there is none.
+    """
+
+    of: str
+    by: str
+    axis: Callable[[Call, int], int]
+    ignored: str = ""
+
+
 ROWS: dict[str, Lower] = {}
 """Every op that has a row, by overload: `add.Tensor`; of another namespace than aten with it, `prims.iota.default`."""
 OTHER_GRADIENTS: dict[str, OtherGradient] = {}
 """What rows say about gradients, by overload."""
+CHECKED_INDICES: dict[str, CheckedIndices] = {}
+"""What rows say about their indices, by overload."""
 
 
-def row(*overloads: str, other_gradient: OtherGradient | None = None) -> Callable[[LowerT], LowerT]:
+def row(
+    *overloads: str, other_gradient: OtherGradient | None = None, indices: CheckedIndices | None = None
+) -> Callable[[LowerT], LowerT]:
     """Enters the function below into the table, for one or more overloads: `add.Tensor`, `relu.default`.
 
     Args:
         overloads: What the function writes.
         other_gradient: Given if differentiating the ops that it writes would not give PyTorch's gradient.
+        indices: Given if eager mode checks an operand of indices.
     """
 
     def enter(lower: LowerT) -> LowerT:
@@ -109,6 +131,8 @@ def row(*overloads: str, other_gradient: OtherGradient | None = None) -> Callabl
             ROWS[overload] = lower
             if other_gradient is not None:
                 OTHER_GRADIENTS[overload] = other_gradient
+            if indices is not None:
+                CHECKED_INDICES[overload] = indices
         return lower
 
     return enter

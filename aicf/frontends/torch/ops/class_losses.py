@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from aicf.frontends.builder import Value
-from aicf.frontends.torch.ops.base import OtherGradient, Writer, is_float, row
+from aicf.frontends.torch.ops.base import CheckedIndices, OtherGradient, Writer, is_float, row
 from aicf.frontends.torch.ops.losses import REDUCTIONS, reduced
 
 
@@ -67,7 +67,11 @@ def _nll(
     return writer.result(mean), writer.cast(weights, writer.dtype)
 
 
-@row("nll_loss_forward.default", "nll_loss2d_forward.default")
+_LABELS = CheckedIndices("self", "target", lambda call, rank: min(1, rank - 1), "ignore_index")
+"""Classes are along dimension 1, or the only one."""
+
+
+@row("nll_loss_forward.default", "nll_loss2d_forward.default", indices=_LABELS)
 def _nll_forward(
     writer: Writer, x: Value, target: Value, weight: Value | None, reduction: int, ignored: int
 ) -> list[Value | None]:
@@ -119,7 +123,7 @@ def _nll_backward(
 # Scores
 
 
-@row("cross_entropy_loss.default")
+@row("cross_entropy_loss.default", indices=_LABELS)
 def _cross_entropy(
     writer: Writer,
     x: Value,

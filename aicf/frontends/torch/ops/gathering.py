@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from aicf.frontends.builder import Value
-from aicf.frontends.torch.ops.base import Number, Writer, row
+from aicf.frontends.torch.ops.base import CheckedIndices, Number, Writer, row
 from aicf.frontends.torch.ops.indices import as_indices, indexed, refuse_masks
 
 
@@ -42,7 +42,10 @@ def _masked_index(
     return writer.graph.select(mask, read, writer.full((), fill, read.dtype))
 
 
-@row("gather.default")
+_ALONG_DIM = CheckedIndices("self", "index", lambda call, rank: int(call["dim"]) % max(rank, 1))
+
+
+@row("gather.default", indices=_ALONG_DIM)
 def _gather(writer: Writer, x: Value, dim: int, index: Value, *, sparse_grad: bool = False) -> Value:
     """Single elements, the indices saying at which index along a dimension."""
     x, index = with_axis(writer, x), with_axis(writer, as_indices(writer, index))
@@ -62,7 +65,7 @@ def _take_along(writer: Writer, x: Value, index: Value, dim: int | None = None) 
     return writer.graph.gather_elements(writer.expand(x, own), writer.expand(index, joint), axis)
 
 
-@row("index_select.default")
+@row("index_select.default", indices=_ALONG_DIM)
 def _index_select(writer: Writer, x: Value, dim: int, index: Value) -> Value:
     """Slices along a dimension, one for each index."""
     x, index = with_axis(writer, x), with_axis(writer, as_indices(writer, index))
@@ -76,7 +79,7 @@ def _take(writer: Writer, x: Value, index: Value) -> Value:
     return writer.graph.gather(flat, as_indices(writer, index), 0)
 
 
-@row("embedding.default")
+@row("embedding.default", indices=CheckedIndices("weight", "indices", lambda call, rank: 0))
 def _embedding(
     writer: Writer,
     weight: Value,
