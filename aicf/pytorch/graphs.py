@@ -18,7 +18,6 @@ from xdsl.dialects.builtin import ModuleOp
 
 from aicf.errors import UnsupportedOp
 from aicf.frontends.torch import Lowered, Port, Roles, lower_graph
-from aicf.frontends.torch.element_types import host_view
 from aicf.frontends.torch.nodes import check_recomputed, drops_attention
 from aicf.inference.packing import ModelWeights
 from aicf.passes.support.ledger import copy_decisions, record_decision
@@ -30,6 +29,7 @@ from aicf.pytorch.seeds import Seeds
 from aicf.pytorch.tensors import stand_in
 from aicf.runtime.tensors import Array
 from aicf.sources import Source
+from aicf.torch_types import host_view
 
 Kind: TypeAlias = Literal["inference", "forward", "backward"]
 Owners: TypeAlias = list[weakref.ref[Tensor]]

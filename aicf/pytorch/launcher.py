@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from aicf.errors import CaptureError
-from aicf.pytorch.compiling import current_stream, is_capturing
 from aicf.pytorch.fused_optimizers import watch_fused_optimizers
+from aicf.pytorch.streams import current_stream, is_capturing
 from aicf.runtime.addressed import Addressed
 
 Stamp: TypeAlias = tuple[int, int, object]

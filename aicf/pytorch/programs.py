@@ -18,11 +18,11 @@ from torch.autograd.graph import increment_version
 
 from aicf.compiled import CompiledModel
 from aicf.frontends.torch import Alias, Computed, Lowered, NoTensor, Output, Passed, Port, View
-from aicf.frontends.torch.lowering import SEED
 from aicf.frontends.torch.sizes import expression_of
 from aicf.pytorch.launcher import Launcher, PackedCopies
 from aicf.pytorch.seeds import Seeds
 from aicf.pytorch.tensors import torch_dtype
+from aicf.torch_types import SEED
 
 Make: TypeAlias = Callable[[Sequence[Any], list[Tensor]], Any]
 """Returns one result of the graph, from its arguments and from the tensors that the program computed."""
