@@ -19,13 +19,17 @@ from aicf.frontends.torch.decompositions import of_autograd
 from aicf.frontends.torch.nodes import check_ops
 from aicf.pytorch.fallback import PartlyCompiled, Run, is_compiled
 from aicf.pytorch.graphs import CompiledGraph, GraphInfo, Kind, Owners, new_name
-from aicf.pytorch.options import TorchOptions, read_options
+from aicf.pytorch.options import TorchOptions, check_mode, read_options
 from aicf.pytorch.partition import Partition, partition
 from aicf.pytorch.registry import register
 
 
 def aicf_backend(
-    module: torch.fx.GraphModule, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None
+    module: torch.fx.GraphModule,
+    inputs: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    mode: str | None = None,
 ) -> Callable[..., Any]:
     """Compiles a graph that TorchDynamo traced.
 
@@ -33,12 +37,15 @@ def aicf_backend(
         module: The graph.
         inputs: Example arguments.
         options: See `TorchOptions`.
+        mode: One of the modes that `torch.compile` has for Inductor. It has no effect: AICF selects kernels and
+            schedules the program ahead of time in any case.
 
     Raises:
-        PolicyError: an option is not legal.
+        PolicyError: an option is not legal, or there is no such mode.
         UnsupportedOp: an op of the graph has no counterpart, and the option `fallback` is `error`.
     """
     chosen = read_options(options)
+    check_mode(mode)
     owners: Owners = []
     partition_info = Partition()
     compile_with = aot_autograd(
