@@ -232,7 +232,7 @@ def _weights(lowered: Lowered, args: Sequence[Any]) -> dict[str, Array]:
 
 def _weight(port: Port, tensor: Tensor) -> Array:
     if tensor.device.type == "cpu":
-        return host_view(tensor.permute(port.order))
+        return host_view(tensor.permute(port.order).resolve_neg())
     return stand_in(port.stored_shape, port.tensor.dtype)
 
 

@@ -386,3 +386,22 @@ def test_threads_make_steps_of_their_own() -> None:
     for x in leaves:
         value = x.detach()
         assert_same(x.grad, 2 * value * (value * value).exp(), 1e-9)
+
+
+@pytest.mark.parametrize("is_dynamic", [False, True])
+def test_views_that_negate(is_dynamic: bool) -> None:
+    ours = compiled(lambda x: x * 2, dynamic=is_dynamic)
+    view = torch._neg_view(torch.arange(6.0))
+    assert view.is_neg()
+    assert_same(ours(view), -2 * torch.arange(6.0))
+    imaginary = torch.complex(torch.zeros(6), torch.arange(6.0)).conj().imag
+    assert imaginary.is_neg()
+    assert_same(ours(imaginary), -2 * torch.arange(6.0))
+    assert_same(ours(torch.arange(6.0)), 2 * torch.arange(6.0))
+    assert_same(compiled(lambda x: x[1:])(view), view[1:])
+
+
+def test_writes_to_a_view_that_negates() -> None:
+    view = torch._neg_view(torch.arange(6.0))
+    compiled(lambda x: x.add_(1))(view)
+    assert_same(view, 1 - torch.arange(6.0))
