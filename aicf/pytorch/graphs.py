@@ -27,6 +27,7 @@ from aicf.pytorch.partition import Partition
 from aicf.pytorch.programs import GraphShared, TorchProgram, bindings_of
 from aicf.pytorch.seeds import Seeds
 from aicf.pytorch.tensors import stand_in
+from aicf.pytorch.traced import Traced
 from aicf.runtime.tensors import Array
 from aicf.sources import Source
 from aicf.torch_types import host_view
@@ -70,6 +71,7 @@ class GraphInfo:
             the same graph of TorchDynamo share them.
         partition: How the training graph was split of which this is a part.
         eager: Ops of the graph that run in eager mode, where it is compiled in parts.
+        traced: What TorchDynamo knows of the graph; graphs that come from the same graph of TorchDynamo share it.
     """
 
     kind: Kind
@@ -79,6 +81,7 @@ class GraphInfo:
     owners: Owners = field(default_factory=list[weakref.ref[Tensor]])
     partition: Partition = field(default_factory=Partition)
     eager: tuple[str, ...] = ()
+    traced: Traced = field(default_factory=Traced)
 
     def record_decisions(self, module: ModuleOp, name: str) -> None:
         """Writes decisions on the traced graph into the ledger of a program."""
