@@ -54,7 +54,8 @@ class Launcher:
     """Runs a program on PyTorch's current stream.
 
     Weights are packed again if their version or their address has changed. PyTorch does not count writes through
-    `parameter.data`: `parameter.data.mul_(2)` goes unseen, by autograd too. Write under `torch.no_grad()` instead.
+    `parameter.data`: `parameter.data.mul_(2)` goes unseen, by autograd too. Write under `torch.no_grad()` instead, or
+    call `torch.autograd.graph.increment_version(parameter)` afterwards.
 
     Args:
         addressed: The program.
