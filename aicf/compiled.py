@@ -299,6 +299,18 @@ def _write(
     )
 
 
+def save_program(model: CompiledModel, path: str | Path, more: Mapping[str, bytes]) -> None:
+    """Writes the artifact without weights.
+
+    Args:
+        more: Other entries, by name.
+
+    Raises:
+        ArtifactError: the file cannot be written.
+    """
+    _write(model, path, False, False, more)
+
+
 def save_step(model: CompiledModel, path: str | Path, kept: Mapping[str, Array]) -> None:
     """Writes a training step as it is now.
 

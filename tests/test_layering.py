@@ -142,7 +142,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "aicf.passes": IR,
     **PASSES,
-    "aicf.frontends": ("aicf.dialects",),
+    "aicf.frontends": ("aicf.dialects", "aicf.torch_types"),
     "aicf.attribution": ("aicf.dialects", "aicf.frontends", "aicf.passes"),
     "aicf.compiled": ANYTHING,
     "aicf.compiler": ANYTHING,
@@ -161,6 +161,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.tools": ANYTHING,
     "aicf.training": ANYTHING,
     "aicf.tuning": ANYTHING,
+    "aicf.torch_types": (),
     "aicf.tensor_bytes": ("aicf.dataclass_json", "aicf.runtime.tensors"),
     "aicf.weight_arrays": (*ARGUMENTS, "aicf.runtime.tensors"),
 }

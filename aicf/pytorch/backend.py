@@ -19,13 +19,18 @@ from aicf.frontends.torch.decompositions import of_autograd
 from aicf.frontends.torch.nodes import check_ops
 from aicf.pytorch.fallback import PartlyCompiled, Run, is_compiled
 from aicf.pytorch.graphs import CompiledGraph, GraphInfo, Kind, Owners, new_name
-from aicf.pytorch.options import TorchOptions, read_options
+from aicf.pytorch.options import TorchOptions, check_mode, read_options
 from aicf.pytorch.partition import Partition, partition
 from aicf.pytorch.registry import register
+from aicf.pytorch.traced import Traced
 
 
 def aicf_backend(
-    module: torch.fx.GraphModule, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None
+    module: torch.fx.GraphModule,
+    inputs: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    mode: str | None = None,
 ) -> Callable[..., Any]:
     """Compiles a graph that TorchDynamo traced.
 
@@ -33,18 +38,21 @@ def aicf_backend(
         module: The graph.
         inputs: Example arguments.
         options: See `TorchOptions`.
+        mode: One of the modes that `torch.compile` has for Inductor. It has no effect: AICF selects kernels and
+            schedules the program ahead of time in any case.
 
     Raises:
-        PolicyError: an option is not legal.
+        PolicyError: an option is not legal, or there is no such mode.
         UnsupportedOp: an op of the graph has no counterpart, and the option `fallback` is `error`.
     """
     chosen = read_options(options)
+    check_mode(mode)
     owners: Owners = []
-    partition_info = Partition()
+    partition_info, traced = Partition(), Traced.of(module)
     compile_with = aot_autograd(
-        fw_compiler=partial(_compiled, "forward", chosen, owners, partition_info),
-        bw_compiler=partial(_compiled, "backward", chosen, owners, partition_info),
-        inference_compiler=partial(_compiled, "inference", chosen, owners, partition_info),
+        fw_compiler=partial(_compiled, "forward", chosen, owners, partition_info, traced),
+        bw_compiler=partial(_compiled, "backward", chosen, owners, partition_info, traced),
+        inference_compiler=partial(_compiled, "inference", chosen, owners, partition_info, traced),
         partition_fn=partial(partition, chosen, partition_info),
         decompositions=of_autograd(),
         keep_inference_input_mutations=True,
@@ -57,17 +65,19 @@ def _compiled(
     options: TorchOptions,
     owners: Owners,
     partition_info: Partition,
+    traced: Traced,
     module: torch.fx.GraphModule,
     inputs: Sequence[Any],
 ) -> Run:
     module.graph.eliminate_dead_code()
-    info = GraphInfo(kind, new_name(kind), owners=owners, partition=partition_info)
+    info = GraphInfo(kind, new_name(kind), owners=owners, partition=partition_info, traced=traced)
     if options.fallback == "eager" and not all(map(is_compiled, module.graph.nodes)):
         parts = PartlyCompiled(info.name, module)
         info.eager = parts.eager
         parts.compile(partial(_part, info, options))
         return register(parts)
     check_ops(module.graph)
+    info.names = traced.names(module.graph)
     info.params = _static_inputs() if kind == "inference" else frozenset[int]()
     return register(CompiledGraph(module, info, options))
 

@@ -79,13 +79,3 @@ def device_of(values: Iterable[Any]) -> torch.device:
     if device.type not in ("cpu", "cuda"):
         raise PolicyError(f"the tensors of a graph are on {device}; move them to the CPU or to a GPU of CUDA")
     return device
-
-
-def current_stream(device: torch.device) -> int:
-    """The handle of PyTorch's current stream; 0 on the host."""
-    return torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
-
-
-def is_capturing(device: torch.device) -> bool:
-    """Whether PyTorch is capturing its current stream."""
-    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()

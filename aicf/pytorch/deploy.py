@@ -1,30 +1,48 @@
-"""`save` and `load`: programs that run on the weights of a module, in a process that neither traces nor compiles."""
+"""`save` and `load`: programs that run on the weights of a module, in a process that neither traces nor compiles.
+
+Loading and running import neither the compiler nor xDSL.
+"""
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
+from aicf import artifact
 from aicf.arguments import path_from
-from aicf.compiled import CompiledModel, load_program
-from aicf.compiler import compile
-from aicf.errors import ArtifactError, InputMismatch
-from aicf.frontends.torch.element_types import host_view, name_of
+from aicf.compiled import CompiledModel, load_program, save_program
+from aicf.dataclass_json import to_json_value
+from aicf.errors import ArtifactError, InputMismatch, PolicyError
 from aicf.inference.packing import ModelWeights
-from aicf.pytorch.compiling import default_threads
 from aicf.pytorch.launcher import Launcher, PackedCopies
-from aicf.pytorch.options import read_options
-from aicf.pytorch.step_checks import signature_of, tensors_of
+from aicf.pytorch.module_tensors import ModuleTensors, check_memory
+from aicf.pytorch.seeds import Seeds
 from aicf.pytorch.tensors import stand_in, torch_dtype
 from aicf.runtime.capture_plan import CapturePlan
 from aicf.runtime.graph import Bind
 from aicf.runtime.tensors import Array
-from aicf.sources import Dims
+from aicf.torch_types import SEED, host_view, name_of
+
+if TYPE_CHECKING:
+    from aicf.sources import Dims
+
+_RESULTS = "results.json"
+"""The entry of the artifact that says what a call returns: a tensor, a tuple or a mapping."""
+_NO_EFFECT = {
+    "fallback": "a saved program has no ops that PyTorch runs",
+    "static_outputs": "each call of a loaded program returns new tensors",
+    "memory_budget": "a saved program has no gradients",
+    "cache_dir": "the file itself holds the programs",
+    "max_programs": "dims says which programs are saved",
+    "seed": "a loaded program takes its seeds from PyTorch's generator, see torch.manual_seed",
+}
+"""Options of `torch.compile` that `save` does not take, and why."""
 
 
 def save(
@@ -45,17 +63,28 @@ def save(
         args, named: Example arguments, by position and by name.
         dynamic_shapes: As in `torch.export.export`.
         dims: Sizes of the symbolic dimensions of these; each combination gets a program.
-        options: See `TorchOptions`.
+        options: `target`, `policy`, `tuning` and `threads`, see `TorchOptions`.
 
     Raises:
-        As `aicf.compile`.
+        PolicyError: an option is not legal, or has no effect here.
+        Others as `aicf.compile`.
     """
+    from aicf.compiler import compile
+    from aicf.frontends.torch.exported import Returned, quiet_export
+    from aicf.pytorch.compiling import default_threads
+    from aicf.pytorch.options import TorchOptions, read_options
+
     model = getattr(model, "_orig_mod", model)
     chosen = read_options(options)
+    defaults = TorchOptions()
+    for name, why in _NO_EFFECT.items():
+        if getattr(chosen, name) != getattr(defaults, name):
+            raise PolicyError(f"options: {name} has no effect in save: {why}; leave it out")
     device = next((tensor.device.type for tensor in (*model.parameters(), *model.buffers())), "cpu")
-    exported = torch.export.export(
-        model, tuple(args), dict(named or {}), dynamic_shapes=dynamic_shapes, strict=False
-    )
+    with quiet_export():
+        exported = torch.export.export(
+            model, tuple(args), dict(named or {}), dynamic_shapes=dynamic_shapes, strict=False
+        )
     compiled = compile(
         exported,
         target=chosen.target or device,
@@ -65,72 +94,145 @@ def save(
         threads=default_threads(chosen, device),
         name=type(model).__name__,
     )
-    compiled.save(path, weights=False)
+    save_program(compiled, path, {_RESULTS: json.dumps(to_json_value(Returned.of(exported))).encode()})
     return compiled
 
 
 def load(path: str | Path, module: nn.Module) -> Deployed:
     """Loads the programs of a file that `save` wrote; they run on the parameters and buffers of a module.
 
+    A loaded program has no gradients: its results require none, whatever the inputs and parameters require.
+
     Args:
-        module: Of the class that was saved, in any state. Its tensors are read and updated in place. Tensors that
-            replace them later, as by `load_state_dict(assign=True)`, are not seen: load again.
+        module: Of the class that was saved, in any state. Each call reads the tensors that the module has then, also
+            those that replaced others, and updates buffers in place.
 
     Raises:
         ArtifactError: the file cannot be read, or is for another kind of machine.
-        InputMismatch: the module does not have the tensors that the programs read.
+        InputMismatch: the module does not have the tensors that the programs read, or has them on another device.
     """
     path = path_from(path, ArtifactError, "the artifact")
-    tensors = tensors_of(module)
+    tensors = {
+        **dict(module.named_parameters(remove_duplicate=False)),
+        **dict(module.named_buffers(remove_duplicate=False)),
+    }
     weights = {name: _weight(tensor) for name, tensor in tensors.items()}
-    return Deployed(load_program(path, weights, ModelWeights()), tensors)
+    executable = load_program(path, weights, ModelWeights())
+    return Deployed(executable, module, *_read_returned(path))
 
 
 def _weight(tensor: Tensor) -> Array:
-    if tensor.device.type == "cpu":
+    is_plain = tensor.device.type == "cpu" and tensor.layout is torch.strided and not tensor.is_neg()
+    if is_plain and name_of(tensor.dtype) is not None:
         return host_view(tensor)
     return stand_in(tuple(tensor.shape), name_of(tensor.dtype) or "f32")
 
 
+def _read_returned(path: Path) -> tuple[str | None, Sequence[str]]:
+    """What the saved module returns, and the keys of a mapping; nothing if the file does not say."""
+    file = artifact.read(path)
+    if _RESULTS not in file.entries:
+        return None, ()
+    try:
+        read = json.loads(file.text(_RESULTS))
+        return read["kind"], [str(key) for key in read["keys"]]
+    except (ValueError, TypeError, KeyError):
+        raise ArtifactError(
+            f"entry '{_RESULTS}' of the artifact is not as it was written; save it again"
+        ) from None
+
+
 class Deployed:
-    """Callable with tensors, by the position or name of the module's arguments; returns a tensor, or a tuple of them.
+    """Callable with tensors, by the position or name of the module's arguments.
+
+    A call returns what the module returns: a tensor, a tuple of tensors, or, if the module returns a dictionary or
+    another mapping of tensors such as the `ModelOutput` of transformers, a dictionary with the same keys, without those
+    whose values are no tensors. Nested results come back as a tuple of all their tensors. Results have no gradients.
 
     Args:
         executable: The programs.
-        tensors: Parameters and buffers by name.
+        module: Whose parameters and buffers they run on.
+        returned: `tensor`, `tuple` or `mapping`; None takes a tensor for one result, a tuple for several.
+        keys: Of the mapping.
     """
 
-    def __init__(self, executable: CompiledModel, tensors: Mapping[str, Tensor]) -> None:
-        self.executable, self._tensors = executable, tensors
-        self._signature = signature_of(tensors)
-        self._check_dense()
-        self._programs = [_Program(executable, plan, tensors) for plan in executable.plan.programs]
+    def __init__(
+        self,
+        executable: CompiledModel,
+        module: nn.Module,
+        returned: str | None = None,
+        keys: Sequence[str] = (),
+    ) -> None:
+        self.executable, self._returned, self._keys = executable, returned, keys
+        self._device_type = "cpu" if executable.native.memory == "host" else "cuda"
+        self._tensors = ModuleTensors(module, [bind.name for bind in executable.plan.weights])
+        self._names = [spec.name for spec in executable.inputs if spec.name != SEED]
+        self._dtypes = {spec.name: torch_dtype(spec.dtype) for spec in executable.inputs}
+        tensors = self._tensors.now()
+        self._check_weights(tensors)
+        self._device = next((tensor.device for tensor in tensors.values()), None)
+        self._programs = [_Program(executable, plan) for plan in executable.plan.programs]
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """One run.
 
         Raises:
-            InputMismatch: no program is for these inputs, or weights were cast, resized or permuted since the load.
+            InputMismatch: no program is for these inputs, an input is no dense tensor on the device of the programs,
+                or the type, shape, strides or device of weights changed since the load.
         """
-        if signature_of(self._tensors) != self._signature:
-            raise InputMismatch(
-                "the type, shape or strides of parameters or buffers have changed since the programs were loaded; load "
-                "again"
-            )
-        names = [spec.name for spec in self.executable.inputs]
-        inputs = {**dict(zip(names, args, strict=False)), **named}
-        if set(inputs) != set(names) or len(args) > len(names):
-            raise InputMismatch(f"the module takes {', '.join(names)}; got {', '.join(inputs) or 'none'}")
+        tensors = self._tensors.now()
+        inputs = self._inputs(args, named)
         for program in self._programs:
             if program.fits(inputs):
-                results = program.run(inputs)
-                return results[0] if len(results) == 1 else tuple(results)
+                device = self._device or self._device_of(inputs)
+                return self._result(program.run(inputs, tensors, device))
         shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in inputs.items())
         raise InputMismatch(f"no program was saved for {shapes}; add these sizes to dims and save again")
 
-    def _check_dense(self) -> None:
-        for name in {bind.name for bind in self.executable.plan.weights} & self._tensors.keys():
-            if not self._tensors[name].is_contiguous():
+    def _inputs(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Tensor]:
+        """The inputs by name, checked but for their sizes."""
+        names = self._names
+        listed = (
+            f"{len(names)} input{'' if len(names) == 1 else 's'} ({', '.join(names)})"
+            if names
+            else "no inputs"
+        )
+        if len(args) > len(names):
+            raise InputMismatch(f"the module takes {listed}; {len(args)} were given by position")
+        inputs = dict(zip(names, args, strict=False))
+        if twice := inputs.keys() & named.keys():
+            raise InputMismatch(f"input '{min(twice)}' is given by position and by name; give it once")
+        inputs |= named
+        if unknown := [name for name in inputs if name not in names]:
+            raise InputMismatch(f"the module takes {listed}, and none is called '{unknown[0]}'")
+        if missing := [name for name in names if name not in inputs]:
+            raise InputMismatch(f"the module takes {listed}; '{missing[0]}' is missing")
+        device = self._device
+        for name, value in inputs.items():
+            check_memory(f"input '{name}'", value, self._device_type, device)
+            device = device or value.device
+            if value.dtype != self._dtypes[name]:
+                raise InputMismatch(
+                    f"input '{name}' is {value.dtype}, and the programs take {self._dtypes[name]}; cast it with "
+                    f".to({self._dtypes[name]})"
+                )
+        return {name: inputs[name] for name in names}
+
+    def _device_of(self, inputs: Mapping[str, Tensor]) -> torch.device:
+        return next((value.device for value in inputs.values()), torch.device(self._device_type))
+
+    def _result(self, values: Sequence[Tensor]) -> Any:
+        if self._returned == "mapping":
+            return dict(zip(self._keys, values, strict=True))
+        is_one = len(values) == 1 and self._returned != "tuple"
+        return values[0] if is_one else tuple(values)
+
+    def _check_weights(self, tensors: Mapping[str, Tensor]) -> None:
+        device: torch.device | None = None
+        for name, tensor in tensors.items():
+            check_memory(f"'{name}' of the module", tensor, self._device_type, device)
+            device = device or tensor.device
+            if not tensor.is_contiguous() or tensor.is_neg():
                 raise InputMismatch(
                     f"'{name}' is not row-major in memory; make it so, as in p.data = p.data.contiguous(), and load "
                     "again"
@@ -140,10 +242,12 @@ class Deployed:
 class _Program:
     """One program of the file."""
 
-    def __init__(self, executable: CompiledModel, plan: CapturePlan, tensors: Mapping[str, Tensor]) -> None:
+    def __init__(self, executable: CompiledModel, plan: CapturePlan) -> None:
         sizes = next((row.sizes for row in executable.plan.rows if row.program == plan.name), ())
         self._addressed = executable.addressed(**dict(zip(executable.plan.dims, sizes, strict=True)))
-        self._inputs, self._outputs, self._tensors = plan.graph.inputs, plan.graph.outputs, tensors
+        self._inputs = [bind for bind in plan.graph.inputs if bind.name != SEED]
+        self._has_seed = len(self._inputs) < len(plan.graph.inputs)
+        self._outputs, self._seeds = plan.graph.outputs, Seeds()
         self._launcher = Launcher(self._addressed, self._addressed.packs, PackedCopies())
         self._lock = threading.Lock()
 
@@ -151,18 +255,21 @@ class _Program:
         """Whether it is for tensors of these sizes and types."""
         return all(_fits(bind, inputs[bind.name]) for bind in self._inputs)
 
-    def run(self, inputs: Mapping[str, Tensor]) -> list[Tensor]:
-        """The results for tensors that fit."""
-        inputs = {name: value.contiguous() for name, value in inputs.items()}
-        device = next(iter((*inputs.values(), *self._tensors.values()))).device
+    def run(
+        self, inputs: Mapping[str, Tensor], weights: Mapping[str, Tensor], device: torch.device
+    ) -> list[Tensor]:
+        """The results, in order, for tensors that fit."""
+        inputs = {name: value.contiguous().resolve_neg() for name, value in inputs.items()}
+        if self._has_seed:
+            inputs[SEED] = self._seeds.draw(device)
         results = {
             bind.name: torch.empty(bind.shape, dtype=torch_dtype(bind.dtype), device=device)
             for bind in self._outputs
         }
-        tensors = {**self._tensors, **inputs, **results}
+        tensors = {**weights, **inputs, **results}
         addresses = [tensors[name].data_ptr() for name in self._addressed.names]
         with self._lock:
-            packed = [self._tensors[name] for name in self._launcher.packed_names]
+            packed = [weights[name] for name in self._launcher.packed_names]
             self._launcher.launch(addresses, device, packed)
         return list(results.values())
 

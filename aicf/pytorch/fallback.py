@@ -10,8 +10,8 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.utils._pytree import tree_leaves
 
-from aicf.frontends.torch.element_types import name_of
 from aicf.frontends.torch.nodes import is_getitem, is_supported
+from aicf.torch_types import name_of
 
 Run: TypeAlias = Callable[[list[Any]], Sequence[Any]]
 """Runs a graph on a list of arguments, which it empties; returns the results."""

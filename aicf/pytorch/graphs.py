@@ -18,7 +18,6 @@ from xdsl.dialects.builtin import ModuleOp
 
 from aicf.errors import UnsupportedOp
 from aicf.frontends.torch import Lowered, Port, Roles, lower_graph
-from aicf.frontends.torch.element_types import host_view
 from aicf.frontends.torch.index_checks import IndexCheck, index_checks
 from aicf.frontends.torch.nodes import check_recomputed, drops_attention
 from aicf.inference.packing import ModelWeights
@@ -30,8 +29,10 @@ from aicf.pytorch.partition import Partition
 from aicf.pytorch.programs import GraphShared, TorchProgram, bindings_of
 from aicf.pytorch.seeds import Seeds
 from aicf.pytorch.tensors import stand_in
+from aicf.pytorch.traced import Traced
 from aicf.runtime.tensors import Array
 from aicf.sources import Source
+from aicf.torch_types import host_view
 
 Kind: TypeAlias = Literal["inference", "forward", "backward"]
 Owners: TypeAlias = list[weakref.ref[Tensor]]
@@ -74,6 +75,7 @@ class GraphInfo:
             the same graph of TorchDynamo share them.
         partition: How the training graph was split of which this is a part.
         eager: Ops of the graph that run in eager mode, where it is compiled in parts.
+        traced: What TorchDynamo knows of the graph; graphs that come from the same graph of TorchDynamo share it.
     """
 
     kind: Kind
@@ -83,6 +85,7 @@ class GraphInfo:
     owners: Owners = field(default_factory=list[weakref.ref[Tensor]])
     partition: Partition = field(default_factory=Partition)
     eager: tuple[str, ...] = ()
+    traced: Traced = field(default_factory=Traced)
 
     def record_decisions(self, module: ModuleOp, name: str) -> None:
         """Writes decisions on the traced graph into the ledger of a program."""
@@ -239,7 +242,7 @@ def _weights(lowered: Lowered, args: Sequence[Any]) -> dict[str, Array]:
 
 def _weight(port: Port, tensor: Tensor) -> Array:
     if tensor.device.type == "cpu":
-        return host_view(tensor.permute(port.order))
+        return host_view(tensor.permute(port.order).resolve_neg())
     return stand_in(port.stored_shape, port.tensor.dtype)
 
 

@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from aicf.errors import CaptureError
-from aicf.pytorch.compiling import current_stream, is_capturing
 from aicf.pytorch.fused_optimizers import watch_fused_optimizers
+from aicf.pytorch.streams import current_stream, is_capturing
 from aicf.runtime.addressed import Addressed
 
 Stamp: TypeAlias = tuple[int, int, object]
@@ -54,7 +54,8 @@ class Launcher:
     """Runs a program on PyTorch's current stream.
 
     Weights are packed again if their version or their address has changed. PyTorch does not count writes through
-    `parameter.data`: `parameter.data.mul_(2)` goes unseen, by autograd too. Write under `torch.no_grad()` instead.
+    `parameter.data`: `parameter.data.mul_(2)` goes unseen, by autograd too. Write under `torch.no_grad()` instead, or
+    call `torch.autograd.graph.increment_version(parameter)` afterwards.
 
     Args:
         addressed: The program.

@@ -17,6 +17,8 @@ from aicf.whole_numbers import is_whole
 
 MAX_PROGRAMS = 64
 """The default limit of programs that a graph keeps, one for each combination of its sizes."""
+MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+"""The modes that `torch.compile` has for Inductor."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,12 @@ def read_options(options: Mapping[str, Any] | None) -> TorchOptions:
         PolicyError: a name is unknown, or a value is not legal.
     """
     return in_force(_read(TorchOptions, options))
+
+
+def check_mode(mode: object) -> None:
+    """Raises PolicyError if `torch.compile` has no such mode."""
+    if mode is not None and mode not in MODES:
+        raise PolicyError(f"mode is {quoted(mode)}; it is one of {', '.join(MODES)}, or leave it out")
 
 
 def read_step_options(options: Mapping[str, Any] | None) -> StepOptions:

@@ -18,11 +18,11 @@ from torch.autograd.graph import increment_version
 
 from aicf.compiled import CompiledModel
 from aicf.frontends.torch import Alias, Computed, Lowered, NoTensor, Output, Passed, Port, View
-from aicf.frontends.torch.lowering import SEED
 from aicf.frontends.torch.sizes import expression_of
 from aicf.pytorch.launcher import Launcher, PackedCopies
 from aicf.pytorch.seeds import Seeds
 from aicf.pytorch.tensors import torch_dtype
+from aicf.torch_types import SEED
 
 Make: TypeAlias = Callable[[Sequence[Any], list[Tensor]], Any]
 """Returns one result of the graph, from its arguments and from the tensors that the program computed."""
@@ -55,9 +55,12 @@ class Argument:
         return Argument(port.index, port.tensor.shape, strides, is_natural, port.role == "state", align)
 
     def with_layout(self, tensor: Tensor) -> Tensor:
-        """The tensor itself if it has the layout and the alignment, else a copy that has them."""
+        """The tensor itself if it has the layout and the alignment, else a copy that has them.
+
+        A view that negates, such as `x.conj().imag`, has other values than its memory, and is copied too.
+        """
         fits = tensor.is_contiguous() if self.is_natural else tensor.stride() == self.strides
-        if fits and not tensor.data_ptr() % self.align:
+        if fits and not tensor.data_ptr() % self.align and not tensor.is_neg():
             return tensor
         copy = torch.empty_strided(self.shape, self.strides, dtype=tensor.dtype, device=tensor.device)
         return copy.copy_(tensor)

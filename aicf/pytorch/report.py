@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import nn
 from torch._dynamo.utils import counters
 
 from aicf.compiled import CompiledModel
+from aicf.errors import InputMismatch
 from aicf.explain import Saves, saves_of
 from aicf.pytorch.fallback import PartlyCompiled
 from aicf.pytorch.graphs import CompiledGraph, EagerProgram, Kind
 from aicf.pytorch.registry import all_graphs
+from aicf.pytorch.traced import first_line, place_of
 
 
 @dataclass(frozen=True)
@@ -77,12 +81,16 @@ class TorchReport:
     Args:
         graphs: The compiled graphs, in the order in which PyTorch traced them.
         eager: By name of a graph, the ops of it that run in eager mode, with `fallback="eager"`.
-        breaks: Why TorchDynamo ended graphs early, and how often, in this process.
+        breaks: Why TorchDynamo ended graphs of the model early, and how often; in a report on all graphs, those of the
+            process.
+        other_breaks: Of a report on one model: breaks in this process that ended no graph that AICF compiled, so that
+            it is not known whose they are.
     """
 
     graphs: tuple[GraphReport, ...]
     eager: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     breaks: Mapping[str, int] = field(default_factory=dict[str, int])
+    other_breaks: Mapping[str, int] = field(default_factory=dict[str, int])
 
     @property
     def executables(self) -> list[CompiledModel]:
@@ -95,41 +103,72 @@ class TorchReport:
         for name, ops in self.eager.items():
             lines.append(f"{name}: in eager mode {', '.join(ops)}")
         lines += [f"graph break ({count}): {reason}" for reason, count in self.breaks.items()]
+        for reason, count in self.other_breaks.items():
+            lines.append(f"graph break in this process, of this model or another ({count}): {reason}")
         return "\n".join(lines)
 
 
-def report(model: nn.Module | None = None) -> TorchReport:
-    """Reports on a model, or on every graph that this process compiled.
+def report(model: nn.Module | Callable[..., Any] | None = None) -> TorchReport:
+    """Reports on a model or a function, or on every graph that this process compiled.
 
     Args:
-        model: The module, or the result of `torch.compile`; graphs belong to it by its parameters and buffers. None
-            reports on all graphs, those of functions without parameters among them.
+        model: A module, a function, or the result of `torch.compile` for one. Graphs belong to a module by its
+            parameters and buffers, and to a function or a module without these by the code that was traced: graphs of
+            functions that it calls after a graph break are in the report on all graphs only. None reports on all.
+
+    Raises:
+        InputMismatch: it is neither.
     """
-    own = None if model is None else {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
-    whole = [graph for graph in all_graphs() if isinstance(graph, CompiledGraph) and _belongs(graph, own)]
+    belongs = _belonging(model)
+    whole = [graph for graph in all_graphs() if isinstance(graph, CompiledGraph) and belongs(graph)]
     partly = [graph for graph in all_graphs() if isinstance(graph, PartlyCompiled)]
     names = {graph.info.name.partition(".")[0] for graph in whole}
-    eager = {graph.name: graph.eager for graph in partly if own is None or graph.name in names}
+    eager = {graph.name: graph.eager for graph in partly if model is None or graph.name in names}
     for graph in whole:
         reasons = [each.program.reason for each in graph.built if isinstance(each.program, EagerProgram)]
         if reasons:
             eager[graph.info.name] = tuple(dict.fromkeys(reasons))
-    return TorchReport(tuple(map(_graph_report, whole)), eager, _breaks())
+    reports = tuple(map(_graph_report, whole))
+    if model is None:
+        return TorchReport(reports, eager, dict(_breaks()))
+    known = [graph for graph in all_graphs() if isinstance(graph, CompiledGraph)]
+    return TorchReport(reports, eager, dict(_breaks_of(whole)), dict(_breaks() - _breaks_of(known)))
 
 
-def _breaks() -> Mapping[str, int]:
+def _breaks() -> Counter[str]:
     """By the first line of the reason. PyTorch counts some breaks in one table, some in another, and some in both."""
     tables = [Counter[str](), Counter[str]()]
     for table, name in zip(tables, ("graph_break", "unimplemented"), strict=True):
         for reason, count in counters[name].items():
-            table[str(reason).partition("\n")[0]] += count
+            table[first_line(reason)] += count
     return tables[0] | tables[1]
 
 
-def _belongs(graph: CompiledGraph, own: set[int] | None) -> bool:
-    if own is None:
-        return True
-    return any((tensor := owner()) is not None and id(tensor) in own for owner in graph.info.owners)
+def _breaks_of(graphs: Iterable[CompiledGraph]) -> Counter[str]:
+    """The breaks that ended these graphs; each once, for several graphs may come from one of TorchDynamo."""
+    traced = {id(graph.info.traced): graph.info.traced for graph in graphs}
+    return Counter(each.graph_break for each in traced.values() if each.graph_break is not None)
+
+
+def _belonging(model: nn.Module | Callable[..., Any] | None) -> Callable[[CompiledGraph], bool]:
+    """Whether a graph belongs to what a report is asked for."""
+    if model is None:
+        return lambda graph: True
+    function: Any = getattr(model, "_torchdynamo_orig_callable", model)
+    owner = getattr(function, "__self__", function)
+    if isinstance(owner, nn.Module):
+        owner = getattr(owner, "_orig_mod", owner)
+        if own := {id(tensor) for tensor in (*owner.parameters(), *owner.buffers())}:
+            return lambda graph: any(id(owner()) in own for owner in graph.info.owners)
+        function = owner.forward
+    code = getattr(inspect.unwrap(function) if callable(function) else None, "__code__", None)
+    if code is None:
+        raise InputMismatch(
+            f"report takes a module, a function, or what torch.compile made of one; got a {type(model).__name__}; "
+            "report() without an argument reports on all graphs"
+        )
+    place = place_of(code)
+    return lambda graph: graph.info.traced.place == place
 
 
 def _graph_report(graph: CompiledGraph) -> GraphReport:

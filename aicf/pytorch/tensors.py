@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aicf.dialects.types import element_named
-from aicf.frontends.torch.element_types import NAMES
+from aicf.runtime.tensors import numpy_dtype
+from aicf.torch_types import NAMES
 
 _DTYPES: Mapping[str, torch.dtype] = {
     name: getattr(torch, theirs.removeprefix("torch.")) for theirs, name in NAMES.items()
@@ -24,4 +24,4 @@ def torch_dtype(name: str) -> torch.dtype:
 
 def stand_in(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
     """An array in place of a weight on a device. It is never read, so that its pages are never allocated."""
-    return np.zeros(shape, element_named(dtype).dtype)
+    return np.zeros(shape, numpy_dtype(dtype))

@@ -12,11 +12,11 @@ from torch_cases import Case
 
 from aicf.frontends.torch import Alias, Computed, Passed, lower_graph
 from aicf.frontends.torch.decompositions import of_autograd
-from aicf.frontends.torch.element_types import host_view
 from aicf.pytorch.graphs import CompiledGraph, GraphInfo, new_name
 from aicf.pytorch.options import TorchOptions
 from aicf.pytorch.tensors import torch_dtype
 from aicf.semantics import evaluate_block
+from aicf.torch_types import host_view
 
 TARGETS = ("cpu", "cuda", "reference")
 _SEED = 7

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+import transformers
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import aicf
 import aicf.pytorch
@@ -14,6 +21,11 @@ pytestmark = [
     pytest.mark.peers,
     *(pytest.mark.filterwarnings(f"ignore:.*{text}") for text in ("isinstance.treespec", "`torch.jit")),
 ]
+
+
+def refused(message: str) -> pytest.RaisesExc[aicf.InputMismatch]:
+    """Expects the error with this text in its message."""
+    return pytest.raises(aicf.InputMismatch, match=re.escape(message))
 
 
 def network() -> torch.nn.Module:
@@ -71,18 +83,161 @@ def test_weights_that_no_longer_fit_are_refused(tmp_path: Path) -> None:
     path, module, x = saved(tmp_path), network(), torch.randn(5, 8)
     loaded = aicf.pytorch.load(path, module)
     expected = loaded(x)
-    for change in (module.double, module.half):
+    for change, dtype in ((module.double, "torch.float64"), (module.half, "torch.float16")):
         change()
-        with pytest.raises(
-            aicf.InputMismatch, match="have changed since the programs were loaded; load again"
+        with refused(
+            f"is {dtype}, and was torch.float32 when the programs were loaded; load the programs again"
         ):
             loaded(x)
     module.float()
     torch.testing.assert_close(loaded(x), expected, rtol=1e-2, atol=1e-2)  # the halves had fewer digits
     module[0].weight.data = module[0].weight.data.t().contiguous().t()
-    with pytest.raises(aicf.InputMismatch, match="have changed since the programs"):
+    with refused("'0.weight' has the strides (1, 16), and had (8, 1)"):
         loaded(x)
-    with pytest.raises(aicf.InputMismatch, match="'0.weight' is not row-major in memory"):
+    with refused("'0.weight' is not row-major in memory"):
         aicf.pytorch.load(path, module)
     module[0].weight.data = module[0].weight.data.contiguous()
     torch.testing.assert_close(loaded(x), module(x))
+    module[0].weight.data = torch.randn(16, 9)
+    with refused("'0.weight' has the shape (16, 9), and had (16, 8)"):
+        loaded(x)
+    module[0].weight.data = torch.randn(16, 8)
+    module.to("meta")
+    with refused("is on meta, and was on cpu when the programs were loaded"):
+        loaded(x)
+    with refused("of the module is on meta, and the programs are for cpu; give one with values"):
+        aicf.pytorch.load(path, module)
+
+
+def test_it_runs_on_tensors_that_replaced_others(tmp_path: Path) -> None:
+    path, module, x = saved(tmp_path), network(), torch.randn(5, 8)
+    loaded = aicf.pytorch.load(path, module)
+    before = loaded(x)
+    other = {name: tensor * 2 for name, tensor in module.state_dict().items()}
+    module.load_state_dict(other, assign=True)
+    torch.testing.assert_close(loaded(x), module(x))
+    assert not torch.allclose(loaded(x), before)
+    module[3].weight = torch.nn.Parameter(torch.randn(4, 16))
+    torch.testing.assert_close(loaded(x), module(x))
+    module[0] = torch.nn.Linear(8, 16)
+    torch.testing.assert_close(loaded(x), module(x))
+    module[1].running_mean = torch.randn(16)
+    torch.testing.assert_close(loaded(x), module(x))
+    del module[0].bias
+    with refused("the module has no parameter or buffer '0.bias' any more; load the programs again"):
+        loaded(x)
+
+
+def test_inputs_that_no_program_can_read_are_refused(tmp_path: Path) -> None:
+    path, module, x = saved(tmp_path), network(), torch.randn(5, 8)
+    loaded = aicf.pytorch.load(path, module)
+    cases = [
+        (x.to("meta"), "input 'input' is on meta, and the programs are for cpu; give one with values"),
+        (x.to_sparse(), "input 'input' is sparse; make it dense with .to_dense()"),
+        (torch.nested.nested_tensor([x[0], x[1]], layout=torch.jagged), "input 'input' is nested; pad it"),
+        (x.tolist(), "input 'input' is a list; give a tensor, as torch.as_tensor does"),
+        (x.numpy(), "input 'input' is a ndarray; give a tensor, as torch.as_tensor does"),
+        (x.double(), "input 'input' is torch.float64, and the programs take torch.float32; cast it with"),
+        (FakeTensorMode().from_tensor(x), "input 'input' is a FakeTensor, which has no memory of its own"),
+    ]
+    for value, message in cases:
+        with refused(message):
+            loaded(value)
+    with refused("the module takes 1 input (input); 2 were given by position"):
+        loaded(x, 3)
+    with refused("input 'input' is given by position and by name; give it once"):
+        loaded(x, input=x)
+    with refused("the module takes 1 input (input); 'input' is missing"):
+        loaded()
+    with refused("the module takes 1 input (input), and none is called 'y'"):
+        loaded(x, y=x)
+    torch.testing.assert_close(loaded(input=x.t().contiguous().t()), module(x))
+
+
+def test_a_program_for_a_gpu_refuses_tensors_of_the_host(tmp_path: Path) -> None:
+    path, module = tmp_path / "gpu.aicf", torch.nn.Linear(8, 4)
+    aicf.pytorch.save(module, path, (torch.randn(5, 8),), options={"target": "cuda:sm_90"})
+    with refused("'weight' of the module is on cpu, and the programs are for cuda; move it with .to('cuda')"):
+        aicf.pytorch.load(path, module)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("fallback", "eager", "a saved program has no ops that PyTorch runs"),
+        ("static_outputs", True, "each call of a loaded program returns new tensors"),
+        ("memory_budget", 0.5, "a saved program has no gradients"),
+        ("cache_dir", "folder", "the file itself holds the programs"),
+        ("max_programs", 3, "dims says which programs are saved"),
+        ("seed", 3, "a loaded program takes its seeds from PyTorch's generator, see torch.manual_seed"),
+    ],
+)
+def test_options_without_effect_are_refused(tmp_path: Path, name: str, value: object, why: str) -> None:
+    message = f"options: {name} has no effect in save: {why}; leave it out"
+    with pytest.raises(aicf.PolicyError, match=re.escape(message)):
+        aicf.pytorch.save(network(), tmp_path / "n.aicf", (torch.randn(4, 8),), options={name: value})
+
+
+def test_dropout_takes_its_seed_from_the_generator_of_pytorch(tmp_path: Path) -> None:
+    module = torch.nn.Sequential(torch.nn.Dropout(0.5)).train()
+    path, x = tmp_path / "dropout.aicf", torch.ones(64, 32)
+    aicf.pytorch.save(module, path, (x,))
+    loaded = aicf.pytorch.load(path, module)
+    torch.manual_seed(5)
+    first, second = loaded(x), loaded(x)
+    torch.manual_seed(5)
+    assert torch.equal(loaded(x), first) and not torch.equal(first, second)
+    assert set(first.unique().tolist()) == {0.0, 2.0} and 0.4 < (first == 0).float().mean() < 0.6
+    with refused("the module takes 1 input (input); 2 were given by position"):
+        loaded(x, torch.tensor(3))
+
+
+@dataclass
+class Scores(transformers.utils.ModelOutput):
+    loss: torch.Tensor | None = None
+    logits: torch.Tensor | None = None
+    hidden: torch.Tensor | None = None
+
+
+class Returning(torch.nn.Module):
+    """Returns what a function makes of its input."""
+
+    def __init__(self, make: Callable[[torch.Tensor], Any]) -> None:
+        super().__init__()
+        self.make = make
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.make(x)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: {"x": x * 2, "b": x + 1, "a": x - 1},
+        lambda x: {"only": x * 2},
+        lambda x: OrderedDict(second=x * 2, first=x + 1),
+        lambda x: Scores(logits=x * 2, hidden=x.sum(1)),
+        lambda x: (x * 2, x + 1),
+        lambda x: (x * 2,),
+        lambda x: x * 2,
+    ],
+)
+def test_results_have_the_keys_of_the_mapping(tmp_path: Path, make: Callable[[torch.Tensor], Any]) -> None:
+    path, x = tmp_path / "results.aicf", torch.randn(4, 3)
+    module = Returning(make)
+    aicf.pytorch.save(module, path, (x,))
+    found, expected = aicf.pytorch.load(path, module)(x), module(x)
+    if isinstance(expected, dict):
+        expected = dict(expected)
+        assert list(found) == list(expected)
+    assert type(found) is type(expected)
+    torch.testing.assert_close(found, expected)
+
+
+def test_results_have_no_gradients(tmp_path: Path) -> None:
+    path, module = tmp_path / "linear.aicf", torch.nn.Linear(8, 4)
+    x = torch.randn(4, 8, requires_grad=True)
+    aicf.pytorch.save(module, path, (x,))
+    found = aicf.pytorch.load(path, module)(x)
+    assert not found.requires_grad
+    torch.testing.assert_close(found, module(x).detach())

@@ -307,3 +307,18 @@ def test_modes_inside_of_a_model() -> None:
     executable = aicf.compile(_of(lambda layer, x: run(layer, x.float()), X, layer))
     expected = run(layer, X.float()).detach().numpy()
     np.testing.assert_allclose(executable(X.numpy()), expected, rtol=2e-2, atol=2e-2)
+
+
+def test_the_command_compiles_a_file_without_warnings_of_pytorch(tmp_path: Path) -> None:
+    path = tmp_path / "model.pt2"
+    torch.export.save(torch.export.export(nn.Linear(8, 3), (torch.ones(2, 8),)), path)
+    program = "from aicf.tools.aicf_cli import main; main()"
+    run = subprocess.run(
+        [sys.executable, "-c", program, "compile", str(path), "-o", str(tmp_path / "model.aicf")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert "Warning" not in run.stderr and "LeafSpec" not in run.stderr

@@ -386,3 +386,53 @@ def test_threads_make_steps_of_their_own() -> None:
     for x in leaves:
         value = x.detach()
         assert_same(x.grad, 2 * value * (value * value).exp(), 1e-9)
+
+
+@pytest.mark.parametrize("is_dynamic", [False, True])
+def test_views_that_negate(is_dynamic: bool) -> None:
+    ours = compiled(lambda x: x * 2, dynamic=is_dynamic)
+    view = torch._neg_view(torch.arange(6.0))
+    assert view.is_neg()
+    assert_same(ours(view), -2 * torch.arange(6.0))
+    imaginary = torch.complex(torch.zeros(6), torch.arange(6.0)).conj().imag
+    assert imaginary.is_neg()
+    assert_same(ours(imaginary), -2 * torch.arange(6.0))
+    assert_same(ours(torch.arange(6.0)), 2 * torch.arange(6.0))
+    assert_same(compiled(lambda x: x[1:])(view), view[1:])
+
+
+def test_writes_to_a_view_that_negates() -> None:
+    view = torch._neg_view(torch.arange(6.0))
+    compiled(lambda x: x.add_(1))(view)
+    assert_same(view, 1 - torch.arange(6.0))
+
+
+def test_indices_out_of_range() -> None:
+    """They are not checked: a gather reads the nearest row, a scatter drops the update."""
+    x, index = torch.arange(12.0).reshape(4, 3), torch.tensor([0, 9, -7])
+    assert_same(compiled(lambda x, i: x[i])(x, index), x[[0, 3, 0]])
+    scattered = compiled(lambda x, i: x.index_add(0, i, torch.ones(3, 3)))(x, index)
+    assert_same(scattered, x + torch.tensor([1.0, 0, 0, 0])[:, None])
+    labels = torch.tensor([0, 1, 2, 7])
+    assert_same(compiled(F.cross_entropy)(x, labels), F.cross_entropy(x, labels.clamp(max=2)), 1e-5)
+
+
+def test_an_asynchronous_assertion_is_not_evaluated() -> None:
+    def run(x: Tensor) -> Tensor:
+        torch._assert_async((x > 100).all())
+        return x * 2
+
+    assert_same(compiled(run)(torch.ones(3)), torch.full((3,), 2.0))
+
+
+def test_writes_that_pytorch_does_not_count() -> None:
+    model, x = nn.Linear(64, 64), random(64, 64, dtype=torch.float32)
+    ours = compiled(model)
+    with torch.no_grad():
+        ours(x)
+        model.weight.data.mul_(2)
+        torch.autograd.graph.increment_version(model.weight)
+        assert_same(ours(x), model(x), 1e-4)
+        model.weight.detach().numpy()[:] *= 2
+        torch.autograd.graph.increment_version(model.weight)
+        assert_same(ours(x), model(x), 1e-4)

@@ -200,3 +200,18 @@ def test_the_report_of_a_module_lists_its_own_graphs() -> None:
     assert [graph.kind for graph in aicf.pytorch.report(other).graphs] == ["forward", "backward"]
     assert aicf.pytorch.report(one).graphs[0].calls == 1
     assert "nothing was compiled" in str(aicf.pytorch.report(nn.Linear(2, 2)))
+
+
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"])
+def test_modes_of_inductor(mode: str) -> None:
+    model, x = _layers(), random(4, 16, dtype=torch.float32)
+    assert_same(torch.compile(model, backend="aicf", mode=mode)(x), model(x), 1e-5)
+
+
+def test_an_unknown_mode() -> None:
+    message = (
+        "mode is 'fastest'; it is one of default, reduce-overhead, max-autotune, max-autotune-no-cudagraphs"
+    )
+    with pytest.raises(Exception, match=message) as caught:
+        torch.compile(_layers(), backend="aicf", mode="fastest")(torch.ones(4, 16))
+    assert isinstance(getattr(caught.value, "inner_exception", caught.value), aicf.PolicyError)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+import warnings
+from collections import defaultdict
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -20,14 +23,22 @@ from aicf.dialects.logical import DispatchOp
 from aicf.errors import InvalidIR, PolicyError, UnsupportedOp
 from aicf.frontends.exported_program import ExportedProgram
 from aicf.frontends.torch.decompositions import of_export
-from aicf.frontends.torch.element_types import host_view, name_of
-from aicf.frontends.torch.lowering import SEED, lower_graph
+from aicf.frontends.torch.lowering import lower_graph
 from aicf.frontends.torch.nodes import LEAVE_OUT, check_ops, is_tensor
 from aicf.frontends.torch.program import Computed, Lowered, Roles
 from aicf.frontends.torch.sizes import expression_of, symbols_of
+from aicf.torch_types import SEED, host_view, name_of
 
 _WEIGHTS = ("PARAMETER", "BUFFER", "CONSTANT_TENSOR")
 _RESULTS = ("USER_OUTPUT", "BUFFER_MUTATION")
+
+
+@contextmanager
+def quiet_export() -> Generator[None]:
+    """Hides PyTorch's warning about its own use of tree specs, which it gives in each export."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\)")
+        yield
 
 
 def load_exported(path: Path) -> Any:
@@ -38,7 +49,8 @@ def load_exported(path: Path) -> Any:
     """
     export = import_module("torch.export")
     try:
-        return export.load(path)
+        with quiet_export():
+            return export.load(path)
     except Exception as error:
         raise InvalidIR(
             f"PyTorch cannot read it: {error}; write it with torch.export.save", location=str(path)
@@ -81,7 +93,8 @@ class ExportedModel:
     """
 
     def __init__(self, program: ExportedProgram, name: str, *, is_shared: bool) -> None:
-        functional = program.run_decompositions(of_export())
+        with quiet_export():
+            functional = program.run_decompositions(of_export())
         self.name = name
         self._graph = functional.graph
         self._symbols = _symbols(self._graph)
@@ -288,14 +301,43 @@ def roles_of(program: Any, prefix: str = "") -> Roles:
 
 
 def _result_names(program: Any, count: int) -> dict[int, str]:
-    """The keys of a dictionary that the model returns, by the index of the result."""
-    spec = program.call_spec.out_spec
-    if spec is None or spec.type is not dict:
-        return {}
-    keys: list[object] = list(spec.context)
-    if len(keys) != spec.num_leaves:
-        return {}
+    """The keys of a mapping that the model returns, by the index of the result."""
+    keys = _result_keys(program)
     return {count - len(keys) + index: str(key) for index, key in enumerate(keys)}
+
+
+def _result_keys(program: Any) -> list[object]:
+    """The keys of the mapping of tensors that the model returns, such as a dictionary; empty if it returns no such."""
+    spec = program.call_spec.out_spec
+    bases: Sequence[type] = getattr(getattr(spec, "type", None), "__mro__", ())
+    if dict not in bases:
+        return []
+    context: Any = spec.context[1] if defaultdict in bases else spec.context
+    keys = list[object](context or ())
+    return keys if len(keys) == spec.num_leaves else []
+
+
+@dataclass(frozen=True)
+class Returned:
+    """What the model of an exported program returns.
+
+    Args:
+        kind: `tensor`, `mapping`, or `tuple` for all else.
+        keys: Of a mapping, those whose values are tensors.
+    """
+
+    kind: str
+    keys: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(program: Any) -> Returned:
+        """What it is for a program."""
+        spec = program.call_spec.out_spec
+        if keys := _result_keys(program):
+            results = program.graph_signature.output_specs[-len(keys) :]
+            tensors = [type(each.arg).__name__ == "TensorArgument" for each in results]
+            return Returned("mapping", tuple(map(str, itertools.compress(keys, tensors))))
+        return Returned("tensor" if spec is None or spec.is_leaf() else "tuple")
 
 
 def _weights(program: Any, is_shared: bool) -> dict[str, NDArray[Any]]:

@@ -17,8 +17,11 @@ _OWN = re.compile(r"[/\\](torch|torchvision|aicf[/\\]pytorch)[/\\]")
 
 
 def module_path(meta: Mapping[str, Any]) -> str:
-    """The path of the module that a node was traced in, as `named_modules` has it; "" for the model itself."""
-    stack = meta.get("nn_module_stack")
+    """The path of the module that a node was traced in, as `named_modules` has it; "" for the model itself.
+
+    A node of a backward graph has that of the node whose gradient it computes.
+    """
+    stack = meta.get("nn_module_stack") or meta.get("fwd_nn_module_stack")
     if not stack:
         return ""
     entries = cast("list[tuple[str, Any]]", list(stack.values()))

@@ -18,7 +18,6 @@ from aicf.dialects.logical import ID_ATTR, MAX_CONSTANT_ELEMENTS, SRC_ATTR
 from aicf.errors import AicfError, InvalidIR, UnsupportedOp
 from aicf.frontends.builder import Graph, Value
 from aicf.frontends.builder.core import last_op, ops_since, saved, write_from
-from aicf.frontends.torch.element_types import name_of
 from aicf.frontends.torch.layouts import has_dense_strides, is_view, memory_order, root_of, viewed
 from aicf.frontends.torch.locations import line_of, module_path, text_of
 from aicf.frontends.torch.nodes import (
@@ -54,9 +53,8 @@ from aicf.frontends.torch.program import (
 )
 from aicf.frontends.torch.provenance import Provenance
 from aicf.frontends.torch.sizes import number_of, shape_of
+from aicf.torch_types import SEED, name_of
 
-SEED = "aicf.seed"
-"""The input with the seed of a program's random numbers."""
 DROPPED = frozenset({"layout", "device", "pin_memory", "memory_format", "non_blocking", "generator"})
 """Arguments about device and memory layout, which the program chooses itself."""
 

@@ -1,4 +1,4 @@
-"""Element types of PyTorch by their names: `torch.float32` is f32. Importing it does not import PyTorch."""
+"""Element types of PyTorch by their names: `torch.float32` is f32. Importing it imports neither PyTorch nor xDSL."""
 
 from __future__ import annotations
 
@@ -23,6 +23,10 @@ NAMES: Mapping[str, str] = {
     "torch.bool": "i1",
 }
 """PyTorch's name of each type that AICF has."""
+
+
+SEED = "aicf.seed"
+"""The input with the seed of a program's random numbers."""
 
 
 def name_of(dtype: object) -> str | None:
