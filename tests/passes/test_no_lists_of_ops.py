@@ -28,7 +28,6 @@ ALLOWED = {
 """File and name of each list of op classes that is the pass's own subject, with the reason."""
 
 ALLOWED_NAMES = {
-    "aicf/frontends/torch/element_types.py NAMES": "element types, no ops",
     "aicf/frontends/torch/nodes.py NO_OPS": "ops that have no row, as no result of theirs is a tensor",
     "aicf/frontends/torch/ops/bits.py _OPERATORS": "rows: a method and its names each",
     "aicf/frontends/torch/ops/comparison.py _PREDICATES": "rows: a name and its predicate each",
