@@ -17,7 +17,7 @@ from aicf.explain import Saves, saves_of
 from aicf.pytorch.fallback import PartlyCompiled
 from aicf.pytorch.graphs import CompiledGraph, EagerProgram, Kind
 from aicf.pytorch.registry import all_graphs
-from aicf.pytorch.traced import first_line, place_of
+from aicf.pytorch.traced import first_line, location_of
 
 
 @dataclass(frozen=True)
@@ -167,8 +167,8 @@ def _belonging(model: nn.Module | Callable[..., Any] | None) -> Callable[[Compil
             f"report takes a module, a function, or what torch.compile made of one; got a {type(model).__name__}; "
             "report() without an argument reports on all graphs"
         )
-    place = place_of(code)
-    return lambda graph: graph.info.traced.place == place
+    location = location_of(code)
+    return lambda graph: graph.info.traced.location == location
 
 
 def _graph_report(graph: CompiledGraph) -> GraphReport:

@@ -13,7 +13,7 @@ from torch._dynamo.resume_execution import ContinueExecutionCache
 from torch._functorch._aot_autograd.descriptors import PlainAOTInput
 from torch._guards import TracingContext
 
-Place: TypeAlias = tuple[str, int]
+CodeLocation: TypeAlias = tuple[str, int]
 """File and first line of a function."""
 _PARAMETER = re.compile(
     r"[LG]\['\w+'\](?P<path>(?:\._modules\['[^']+'\])*)\._(?:parameters|buffers)\['(?P<name>[^']+)'\]"
@@ -28,12 +28,12 @@ class Traced:
     """Where a graph comes from.
 
     Args:
-        place: Of the function that was traced; None if it is not known.
+        location: Of the function that was traced; None if it is not known.
         graph_break: Why TorchDynamo ended the graph early; None if it did not.
         parameters: Names of parameters and buffers in their module, by the index of the argument.
     """
 
-    place: Place | None = None
+    location: CodeLocation | None = None
     graph_break: str | None = None
     parameters: Mapping[int, str] | None = None
 
@@ -49,7 +49,7 @@ class Traced:
             if source is not None and (name := _parameter_name(source)) is not None:
                 parameters[index] = name
         return Traced(
-            place_of(_original(codes[0])) if codes else None,
+            location_of(_original(codes[0])) if codes else None,
             _break_name(reason.reason) if is_break else None,
             parameters,
         )
@@ -79,7 +79,7 @@ def _break_name(reason: object) -> str:
     return _COUNTED.get(line.partition(" ")[0], line)
 
 
-def place_of(code: CodeType) -> Place:
+def location_of(code: CodeType) -> CodeLocation:
     """Of the code of a function."""
     return code.co_filename, code.co_firstlineno
 
