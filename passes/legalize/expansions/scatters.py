@@ -10,13 +10,16 @@ from aicf.passes.legalize.expansions.base import OpExpansion, register
 from aicf.passes.logical.lowerings.base import Lowering
 from aicf.passes.logical.lowerings.indexing import from_the_end
 
-MOST_ROWS = 8
-"""Every row reads all updates: of more rows than this, a scatter is the better method in any case."""
+_MOST_ROWS, _LEAST_UPDATES = 8, 64
+"""Every row reads all updates: of more rows, or with fewer updates of each, no kernel is asked for its opinion."""
 
 
 def _is_requested(op: logical.ScatterCombineOp) -> bool:
-    rows = op.info.sizes[0]
-    return op.mode.data == "add" and op.info.is_static and isinstance(rows, int) and rows <= MOST_ROWS
+    indices = tensor_info(op.indices.type)
+    if op.mode.data != "add" or not op.info.is_static or not indices.is_static:
+        return False
+    rows, count = op.info.shape[0], indices.shape[0]
+    return rows <= _MOST_ROWS and count >= _LEAST_UPDATES * rows
 
 
 def _masked_sums(lower: Lowering, op: logical.ScatterCombineOp) -> SSAValue:
@@ -42,5 +45,6 @@ register(
         _masked_sums,
         "as sums under a mask",
         is_requested=_is_requested,
+        copied=(0, 1, 2),
     )
 )
