@@ -408,7 +408,7 @@ def test_writes_to_a_view_that_negates() -> None:
 
 
 def test_indices_that_are_not_checked() -> None:
-    """Those of `x[i]`, of scatters, and what is computed: a gather reads the nearest row, a scatter drops the update."""
+    """Those of `x[i]` and scatters, and computed ones: a gather reads the nearest row, a scatter drops the update."""
     x, index = torch.arange(12.0).reshape(4, 3), torch.tensor([0, 9, -7])
     assert_same(compiled(lambda x, i: x[i])(x, index), x[[0, 3, 0]])
     scattered = compiled(lambda x, i: x.index_add(0, i, torch.ones(3, 3)))(x, index)
