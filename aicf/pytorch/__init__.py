@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from aicf.pytorch.deploy import Deployed, load, save
     from aicf.pytorch.options import StepOptions, TorchOptions, policy
     from aicf.pytorch.report import TorchReport, report
-    from aicf.pytorch.step_report import StepReport
-    from aicf.pytorch.train_step import TrainStep, train_step
+    from aicf.pytorch.training.report import StepReport
+    from aicf.pytorch.training.train_step import TrainStep, train_step
 
 __all__ = [
     "Deployed",
@@ -42,14 +42,14 @@ _HOMES = {
     **dict.fromkeys(("Deployed", "load", "save"), "deploy"),
     **dict.fromkeys(("StepOptions", "TorchOptions", "policy"), "options"),
     **dict.fromkeys(("TorchReport", "report"), "report"),
-    "StepReport": "step_report",
-    **dict.fromkeys(("TrainStep", "train_step"), "train_step"),
+    "StepReport": "training.report",
+    **dict.fromkeys(("TrainStep", "train_step"), "training.train_step"),
 }
 """The module of each lazy name."""
 
 
 class _Package(ModuleType):
-    """Keeps the functions `report` and `train_step` where Python would put the modules of these names."""
+    """Keeps the function `report` where Python would put the module of that name."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if isinstance(value, ModuleType) and _HOMES.get(name) == name:

@@ -63,7 +63,7 @@ def test_pytorch_finds_the_backend_by_its_name() -> None:
 
 
 @pytest.mark.parametrize(
-    "first", ["aicf.pytorch.report", "aicf.pytorch.step_report", "aicf.pytorch.train_step"]
+    "first", ["aicf.pytorch.report", "aicf.pytorch.training.report", "aicf.pytorch.training.train_step"]
 )
 def test_functions_stay_functions_whatever_module_is_imported_first(first: str) -> None:
     found = output_of(

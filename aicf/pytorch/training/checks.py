@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from aicf.errors import InvalidIR
 from aicf.frontends.torch.layouts import memory_order
-from aicf.pytorch.optimizers import Group
+from aicf.pytorch.training.optimizers import Group
 
 _INSTEAD = "compile the model with torch.compile"
 

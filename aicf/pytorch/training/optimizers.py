@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from aicf.errors import InvalidIR
-from aicf.pytorch.scheduled import form_of, numbers_of
+from aicf.pytorch.training.scheduled import form_of, numbers_of
 from aicf.training.optimizers import SGD, Adam, AdamW, Optimizer, check_optimizer
 from aicf.training.schedules import InProgram, Schedule
 

@@ -12,9 +12,9 @@ from aicf.compiled import CompiledModel
 from aicf.errors import UnsupportedOp
 from aicf.explain import STEP, Decision
 from aicf.passes.training.differentiate import NoGradient, Unreachable
-from aicf.pytorch.forward_part import forward_part
-from aicf.pytorch.joint_part import joint_part
-from aicf.pytorch.step_program import Model, StepProgram
+from aicf.pytorch.training.forward_part import forward_part
+from aicf.pytorch.training.joint_part import joint_part
+from aicf.pytorch.training.program import Model, StepProgram
 
 Trace: TypeAlias = Callable[[nn.Module, tuple[Any, ...], Mapping[str, Any], str, Set[str]], Model]
 """Takes a module with its loss, a batch, its keyword arguments, the program's name, and the trained parameters."""

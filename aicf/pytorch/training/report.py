@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from aicf.compiled import CompiledModel
 from aicf.pytorch.report import instruction_count
-from aicf.pytorch.step_gradients import GradientChoice
+from aicf.pytorch.training.gradients import GradientChoice
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """`train_step`: a module, a loss and an optimizer of PyTorch as one program, on PyTorch's memory.
 
 The forward part is traced by `torch.export` and differentiated by AICF, or traced with its gradients by AOTAutograd;
-`step_gradients` decides. Parameters, buffers and optimizer states stay PyTorch's tensors and are updated in place:
+`gradients.py` decides. Parameters, buffers and optimizer states stay PyTorch's tensors and are updated in place:
 `state_dict()`, checkpoints and weight averaging keep working, and a scheduler changes rates without a new program.
 """
 
@@ -20,11 +20,9 @@ from torch.utils._pytree import tree_flatten, tree_leaves
 
 from aicf.compiled import CompiledModel
 from aicf.errors import InvalidIR
-from aicf.pytorch.optimizers import Group, as_pytorch, groups_of, state_of
 from aicf.pytorch.options import StepOptions, in_force, read_step_options
-from aicf.pytorch.scheduled import form_of
 from aicf.pytorch.seeds import Seeds
-from aicf.pytorch.step_checks import (
+from aicf.pytorch.training.checks import (
     check_batch,
     check_counts,
     check_model,
@@ -36,10 +34,12 @@ from aicf.pytorch.step_checks import (
     signature_of,
     step_tensors,
 )
-from aicf.pytorch.step_counts import StepCounts
-from aicf.pytorch.step_gradients import Trace, compile_with_gradients, note_in_ledger
-from aicf.pytorch.step_program import StepProgram
-from aicf.pytorch.step_report import StepProgramReport, StepReport
+from aicf.pytorch.training.gradients import Trace, compile_with_gradients, note_in_ledger
+from aicf.pytorch.training.optimizers import Group, as_pytorch, groups_of, state_of
+from aicf.pytorch.training.program import StepProgram
+from aicf.pytorch.training.report import StepProgramReport, StepReport
+from aicf.pytorch.training.scheduled import form_of
+from aicf.pytorch.training.step_counts import StepCounts
 from aicf.training.optimizers import Optimizer
 from aicf.training.schedules import InProgram
 

@@ -23,12 +23,12 @@ from aicf.inference.packing import ModelWeights
 from aicf.pytorch.compiling import compiled_for, device_of
 from aicf.pytorch.index_range import check_indices
 from aicf.pytorch.launcher import Launcher, PackedCopies
-from aicf.pytorch.optimizers import Group
 from aicf.pytorch.options import TorchOptions
 from aicf.pytorch.programs import Argument
-from aicf.pytorch.scheduled import scheduled_update
 from aicf.pytorch.seeds import Seeds
 from aicf.pytorch.tensors import stand_in, torch_dtype
+from aicf.pytorch.training.optimizers import Group
+from aicf.pytorch.training.scheduled import scheduled_update
 from aicf.runtime.tensors import Array
 from aicf.sources import Source
 from aicf.training.optimizers import Operands
