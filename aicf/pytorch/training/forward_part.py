@@ -7,7 +7,6 @@ switch to PyTorch's gradients.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import Any, cast
@@ -19,7 +18,7 @@ from aicf.errors import InvalidIR
 from aicf.frontends.exported_program import ExportedProgram
 from aicf.frontends.torch import lower_graph
 from aicf.frontends.torch.decompositions import of_export
-from aicf.frontends.torch.exported import roles_of
+from aicf.frontends.torch.exported import quiet_export, roles_of
 from aicf.frontends.torch.gradients import find_other_gradient, placeholders_with_gradient
 from aicf.frontends.torch.index_checks import IndexCheck, index_checks
 from aicf.frontends.torch.locations import line_of, text_of
@@ -96,9 +95,7 @@ def with_tied(names: Set[str], tensors: Mapping[str, Tensor]) -> set[str]:
 
 
 def _exported(module: nn.Module, batch: tuple[Any, ...], named: Mapping[str, Any]) -> ExportedProgram:
-    with warnings.catch_warnings():
-        # PyTorch warns about its own use of tree specs, in each export.
-        warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\)")
+    with quiet_export():
         exported = torch.export.export(module, batch, dict(named), strict=False)
         _detach(exported.graph_module)
         return cast(ExportedProgram, exported).run_decompositions(of_export())

@@ -111,9 +111,8 @@ class TrainStep:
 
     def _groups(self, tensors: Mapping[str, Tensor]) -> list[Group]:
         """The optimizer's groups. Those whose options have changed since the last step are scheduled from now on."""
-        if (
-            self._generation != self._counts.generation
-        ):  # programs refer to states that the optimizer no longer has
+        # After a checkpoint, programs refer to states that the optimizer no longer has.
+        if self._generation != self._counts.generation:
             self._programs.clear()
             self._reports.clear()
             self._generation = self._counts.generation
