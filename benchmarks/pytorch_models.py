@@ -17,7 +17,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -94,12 +94,14 @@ def _error(found: Tensor, exact: Tensor) -> float:
 
 
 def _moved(network: Network, device: str, dtype: torch.dtype) -> Network:
-    inputs = {
-        name: value.to(device, dtype if value.is_floating_point() else value.dtype)
-        for name, value in network.inputs.items()
-    }
+    def moved(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {
+            name: value.to(device, dtype if value.is_floating_point() else value.dtype)
+            for name, value in tensors.items()
+        }
+
     module = copy.deepcopy(network.module).to(device, dtype)
-    return Network(module, inputs, network.first, network.options)
+    return replace(network, module=module, inputs=moved(network.inputs), targets=moved(network.targets))
 
 
 def _inference(name: str, network: Network, form: str, device: str, exact: Tensor, seconds: float) -> Row:
@@ -131,7 +133,7 @@ def _training(
         torch.cuda.empty_cache()
         free = torch.cuda.mem_get_info()[0]
     module = copy.deepcopy(network.module)
-    network = Network(module, network.inputs, network.first, network.options)
+    network = replace(network, module=module)
     optimizer = torch.optim.AdamW(module.parameters(), lr=1e-4, fused=device == "cuda")
     start = time.perf_counter()
     if form == "aicf-step":
@@ -139,7 +141,7 @@ def _training(
 
         def call() -> Tensor:
             with cast:
-                return step(**network.inputs)
+                return step(**network.batch)
     else:
         called = _forms(device)[form](module)
 
@@ -169,9 +171,9 @@ class _Loss(nn.Module):
         self.inner = network.module
         self._network = network
 
-    def forward(self, **inputs: Tensor) -> Tensor:
+    def forward(self, **batch: Tensor) -> Tensor:
         """The loss."""
-        return self._network.loss(self.inner, inputs)
+        return self._network.loss(self.inner, batch)
 
 
 def main(

@@ -8,7 +8,7 @@ import platform
 import subprocess
 import time
 from collections.abc import Callable, Mapping
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
 
@@ -26,6 +26,13 @@ PACKAGES = (
 )
 BATCH_SECONDS = 2e-3
 """A sample is as many calls as take this long, so that the clock does not count."""
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def interleaved(rivals: Mapping[str, Callable[[], object]], seconds: float = 3.0) -> dict[str, float]:
@@ -65,7 +72,7 @@ def machine() -> dict[str, object]:
         "cores": os.cpu_count(),
         "system": platform.platform(),
         "python": platform.python_version(),
-        "packages": {name: version(name) for name in PACKAGES},
+        "packages": {name: _version(name) for name in PACKAGES},
         "commit": commit.stdout.strip(),
         "load": round(os.getloadavg()[0], 2),
     }

@@ -23,12 +23,20 @@ class Network:
         module: In evaluation mode, f32.
         inputs: By name.
         first: The result that is compared: its attribute, or "" for the result itself.
+        options: Further arguments, which are no tensors.
+        targets: What the module takes besides to return its own loss.
     """
 
     module: nn.Module
     inputs: Mapping[str, Tensor]
     first: str
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    targets: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
+
+    @property
+    def batch(self) -> Mapping[str, Tensor]:
+        """What a step of training takes."""
+        return {**self.inputs, **self.targets}
 
     def result(
         self, module: nn.Module | Callable[..., Any], inputs: Mapping[str, Tensor] | None = None
@@ -38,13 +46,21 @@ class Network:
         return getattr(found, self.first) if self.first else found
 
     def loss(
-        self, module: nn.Module | Callable[..., Any], inputs: Mapping[str, Tensor] | None = None
+        self, module: nn.Module | Callable[..., Any], batch: Mapping[str, Tensor] | None = None
     ) -> Tensor:
-        """A scalar that depends on all of the result: of a model of language its own loss, of the next token."""
-        given = inputs or self.inputs
-        if self.first == "logits" and list(given) == ["input_ids"]:
-            return module(**given, labels=given["input_ids"], **self.options).loss
-        return self.result(module, given).float().square().mean()
+        """A scalar: the module's own loss if there are targets, else one that depends on all of the result."""
+        given = batch or self.batch
+        if self.targets:
+            return module(**given, **self.options).loss
+        return weighted_square(self.result(module, given))
+
+
+def weighted_square(result: Tensor) -> Tensor:
+    """The mean of the squares of weighted elements: without weights it would be 1 after a layer norm, whatever the
+    parameters are."""
+    result = result if result.dtype == torch.float64 else result.float()
+    weights = torch.linspace(-1.0, 1.0, result.shape[-1], device=result.device, dtype=result.dtype)
+    return (result * weights).square().mean()
 
 
 def _tokens(batch: int, length: int, vocabulary: int) -> Tensor:
@@ -72,6 +88,13 @@ def bert(small: bool, batch: int = 1, length: int = 128) -> Network:
     return Network(module, inputs, "last_hidden_state")
 
 
+def bert_classifier(small: bool, batch: int = 1, length: int = 128) -> Network:
+    """BERT-base with a head of two classes, as it is fine-tuned."""
+    encoder = bert(small, batch, length)
+    module = tf.BertForSequenceClassification(encoder.module.config)
+    return Network(module, encoder.inputs, "logits", targets={"labels": torch.randint(0, 2, (batch,))})
+
+
 def gpt2(small: bool, batch: int = 1, length: int = 64) -> Network:
     """GPT-2 small with its head."""
     width, layers, heads = _size(small, 768, 12, 12)
@@ -79,7 +102,8 @@ def gpt2(small: bool, batch: int = 1, length: int = 64) -> Network:
     config = tf.GPT2Config(vocab_size=vocabulary, n_embd=width, n_layer=layers, n_head=heads, use_cache=False)
     module = tf.GPT2LMHeadModel(config)
     module.loss_type = "ForCausalLM"  # what it takes anyway, with a warning that breaks graphs
-    return Network(module, {"input_ids": _tokens(batch, length, vocabulary)}, "logits")
+    tokens = _tokens(batch, length, vocabulary)
+    return Network(module, {"input_ids": tokens}, "logits", targets={"labels": tokens})
 
 
 def llama(small: bool, batch: int = 1, length: int = 64) -> Network:
@@ -95,7 +119,8 @@ def llama(small: bool, batch: int = 1, length: int = 64) -> Network:
         num_key_value_heads=heads // 2 if small else 4,
         use_cache=False,
     )
-    return Network(tf.LlamaForCausalLM(config), {"input_ids": _tokens(batch, length, vocabulary)}, "logits")
+    tokens = _tokens(batch, length, vocabulary)
+    return Network(tf.LlamaForCausalLM(config), {"input_ids": tokens}, "logits", targets={"labels": tokens})
 
 
 def t5(small: bool, batch: int = 1, length: int = 64) -> Network:
@@ -315,10 +340,13 @@ NETWORKS: Mapping[str, Callable[..., Network]] = {
     "unet": unet,
 }
 
+FINE_TUNED: Mapping[str, Callable[..., Network]] = {"bert-classifier": bert_classifier}
+"""Networks that are measured in training alone."""
+
 
 def make(name: str, small: bool, **options: int) -> Network:
     """The network of a name, in evaluation mode, with the same weights and inputs every time."""
     torch.manual_seed(0)
-    network = NETWORKS[name](small, **options)
+    network = {**NETWORKS, **FINE_TUNED}[name](small, **options)
     network.module.eval()
     return network

@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 import aicf.pytorch  # noqa: E402
+from aicf.errors import CaptureError  # noqa: E402
 
 pytestmark = [
     pytest.mark.gpu,
@@ -159,6 +160,55 @@ def test_a_step_takes_gradients_of_either(gradients: str) -> None:
         pairs[1][1].step()
     for found, wanted in zip(module.parameters(), theirs.parameters(), strict=True):
         assert error(found, wanted) < 1e-9
+
+
+def test_a_step_inside_a_graph_of_the_caller() -> None:
+    """Each replay is a step; what the host knows of the count follows, and a changed rate reaches later calls."""
+    module = network()
+    theirs = copy.deepcopy(module)
+    x, target = torch.randn(8, 32, device="cuda"), torch.randn(8, 16, device="cuda")
+    loss = torch.nn.functional.mse_loss
+    mine, other = (torch.optim.AdamW(each.parameters(), lr=1e-2) for each in (module, theirs))
+    step = aicf.pytorch.train_step(module, loss, mine)
+    graph = torch.cuda.CUDAGraph()
+    step(x, target)
+    with torch.cuda.graph(graph):
+        captured = step(x, target)
+    losses = list[torch.Tensor]()
+    for replayed in (True, True, False, True):
+        if replayed:
+            graph.replay()
+        losses.append(captured.clone() if replayed else step(x, target))
+        mine.param_groups[0]["lr"] = 2e-2
+    found = []
+    for number in range(5):
+        other.param_groups[0]["lr"] = 2e-2 if number == 3 else 1e-2
+        other.zero_grad()
+        wanted = loss(theirs(x), target)
+        found.append(wanted.detach())
+        wanted.backward()
+        other.step()
+    assert all(error(one, another) < 1e-4 for one, another in zip(losses, found[1:], strict=True))
+    for one, another in zip(module.parameters(), theirs.parameters(), strict=True):
+        assert float((one - another).abs().max()) < 1e-4
+    assert step.steps == 5
+    assert float(mine.state_dict()["state"][0]["step"]) == 5
+
+
+def test_a_step_that_a_graph_cannot_repeat_is_refused() -> None:
+    module = network()
+    x, target = torch.randn(8, 32, device="cuda"), torch.randn(8, 16, device="cuda")
+    optimizer = torch.optim.AdamW(module.parameters(), lr=1e-2)
+    step = aicf.pytorch.train_step(module, torch.nn.functional.mse_loss, optimizer)
+    step(x, target)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph), pytest.raises(CaptureError, match="make one step with such a batch before"):
+        step(x[:4], target[:4])
+    optimizer.param_groups[0]["betas"] = (0.8, 0.9)
+    step(x, target)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph), pytest.raises(CaptureError, match="group 0 change from step to step"):
+        step(x, target)
 
 
 @pytest.mark.parametrize("option", ["fused", "capturable", "foreach"])

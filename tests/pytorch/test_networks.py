@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import sys
+from dataclasses import replace
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -36,7 +37,6 @@ def _definitions() -> ModuleType:
 
 torch_networks = _definitions()
 NETWORKS: dict[str, Any] = torch_networks.NETWORKS
-Network = torch_networks.Network
 Factory = Any
 OPTIMIZERS: dict[str, Factory] = {
     "sgd": lambda parameters: torch.optim.SGD(parameters, 0.05, momentum=0.9, weight_decay=1e-3),
@@ -51,7 +51,7 @@ def _wide(name: str, **options: int) -> Any:
     inputs = {
         key: value.double() if value.is_floating_point() else value for key, value in network.inputs.items()
     }
-    return Network(network.module, inputs, network.first, network.options)
+    return replace(network, inputs=inputs)
 
 
 def _assert_whole() -> None:
@@ -71,7 +71,7 @@ def test_inference(name: str) -> None:
     _assert_whole()
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", [*NETWORKS, *torch_networks.FINE_TUNED])
 def test_gradients(name: str) -> None:
     network = _wide(name)
     theirs = copy.deepcopy(network.module)
@@ -85,7 +85,7 @@ def test_gradients(name: str) -> None:
 
 
 def _loss_of(network: Any) -> Any:
-    return lambda result, _: network.result(lambda **_: result).square().mean()
+    return lambda result, _: torch_networks.weighted_square(network.result(lambda **_: result))
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
@@ -107,7 +107,7 @@ def test_three_steps(name: str, optimizer: str) -> None:
     for _ in range(3):
         found = step(torch.zeros(()), **network.inputs)
         their_optimizer.zero_grad()
-        expected = network.result(theirs).square().mean()
+        expected = torch_networks.weighted_square(network.result(theirs))
         expected.backward()
         their_optimizer.step()
         assert_same(found, expected.detach(), 1e-8)

@@ -130,6 +130,11 @@ def _scatter(i: Inputs, mode: ScatterMode, dtype: str = "i64") -> Value:
     return i.graph.scatter(i.data(7, 5, 3), i.indices(7, 40, dtype=dtype), i.data(40, 5, 3), mode)
 
 
+def _scatter_few_rows(i: Inputs) -> Value:
+    """So many updates of each row that sums under a mask are cheaper."""
+    return i.graph.scatter(i.data(2, 96), i.indices(2, 4096), i.data(4096, 96), "add")
+
+
 def _scatter_row(i: Inputs) -> Value:
     """One row, with an index of either type; what is computed of the rows joins them."""
     x, index = i.data(7, 40), i.indices(7, 1)
@@ -192,6 +197,7 @@ WRITES: dict[str, Callable[[Inputs], Value]] = {
     "scatter-max": partial(_scatter, mode="max", dtype="i32"),
     "scatter-min": partial(_scatter, mode="min"),
     "scatter-mul": partial(_scatter, mode="mul"),
+    "scatter-few-rows": _scatter_few_rows,
     "scatter-row": _scatter_row,
     "scatter-wide": _scatter_wide,
     "scatter-scalars": _scatter_scalars,

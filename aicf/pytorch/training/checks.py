@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from aicf.errors import InvalidIR
+from aicf.errors import CaptureError, InvalidIR
 from aicf.frontends.torch.layouts import memory_order
 from aicf.pytorch.training.optimizers import Group
 
@@ -53,6 +53,23 @@ def tensors_of(model: nn.Module) -> dict[str, Tensor]:
         **dict(model.named_parameters(remove_duplicate=False)),
         **dict(model.named_buffers(remove_duplicate=False)),
     }
+
+
+def check_captured(groups: Iterable[Group], is_compiled: bool) -> None:
+    """Raises CaptureError for a step that a graph of the caller's cannot repeat.
+
+    Args:
+        groups: Of the optimizer.
+        is_compiled: Whether the last step was one of the same program.
+    """
+    if not is_compiled:
+        raise CaptureError("make one step with such a batch before capturing it, which compiles it")
+    for index, group in enumerate(groups):
+        if group.is_scheduled:
+            raise CaptureError(
+                f"options of the optimizer's group {index} change from step to step, and a captured step would repeat "
+                "those of now; keep them as they are, or do not capture the step"
+            )
 
 
 ROOT = "model"

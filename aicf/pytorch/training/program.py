@@ -26,6 +26,7 @@ from aicf.pytorch.launcher import Launcher, PackedCopies
 from aicf.pytorch.options import TorchOptions
 from aicf.pytorch.programs import Argument
 from aicf.pytorch.seeds import Seeds
+from aicf.pytorch.streams import is_capturing
 from aicf.pytorch.tensors import stand_in, torch_dtype
 from aicf.pytorch.training.optimizers import Group
 from aicf.pytorch.training.scheduled import scheduled_update
@@ -197,13 +198,14 @@ class _Number:
         dtype = torch.float64 if group.is_wide else torch.float32
         self.name = name
         self.tensor = torch.zeros((), dtype=dtype, device=device)
-        self._value = 0.0
+        self._value: float | None = 0.0
 
     def set(self, value: float) -> None:
-        """See above."""
-        if self._value != value:
+        """See above. In a graph of the caller's, replays write it: what the tensor has afterwards is not known."""
+        is_captured = is_capturing(self.tensor.device)
+        if is_captured or self._value != value:
             self.tensor.fill_(value)
-            self._value = value
+            self._value = None if is_captured else value
 
 
 class StepProgram:

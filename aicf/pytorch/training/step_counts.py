@@ -20,7 +20,6 @@ class StepCounts:
     """The count of one optimizer, for all training steps that use it.
 
     Attributes:
-        steps: Steps so far.
         trained: The parameters that the last program updated: theirs are the counts that `write` fills.
         generation: How often a checkpoint has put other states in place.
     """
@@ -29,9 +28,10 @@ class StepCounts:
         self._state = _CountedStates(self, optimizer.state)
         optimizer.state = self._state
         self.trained: Sequence[Tensor] = ()
-        self.steps = self._written = _most_steps(self._state)
+        self._steps = self._written = _most_steps(self._state)
         self.generation = 0
         self._tensors: dict[torch.device, Tensor] = {}
+        self._is_replayed = False
         before = optimizer.register_step_pre_hook(lambda *_: self.write())
         after = optimizer.register_step_post_hook(lambda *_: self._read())
         optimizer.register_load_state_dict_post_hook(self._take_states)
@@ -44,10 +44,24 @@ class StepCounts:
             counts = _COUNTS[optimizer] = StepCounts(optimizer)
         return counts
 
+    @property
+    def steps(self) -> int:
+        """Steps so far. Once a step has been captured in a graph of the caller's, only the device knows."""
+        if self._is_replayed:
+            self._steps = max(int(tensor) for tensor in self._tensors.values())
+        return self._steps
+
+    def add_step(self, *, is_captured: bool) -> None:
+        """Counts a call, which makes its step at once or, captured in a graph of the caller's, in each replay."""
+        if is_captured:
+            self._is_replayed = True
+        else:
+            self._steps += 1
+
     def tensor(self, device: torch.device) -> Tensor:
         """The count as the programs read and write it, an i64 of rank 0."""
         if device not in self._tensors:
-            self._tensors[device] = torch.full((), self.steps, dtype=torch.int64, device=device)
+            self._tensors[device] = torch.full((), self._steps, dtype=torch.int64, device=device)
         return self._tensors[device]
 
     def call_hooks(self, optimizer: torch.optim.Optimizer, *, is_before: bool) -> None:
@@ -60,19 +74,20 @@ class StepCounts:
 
     def write(self) -> None:
         """Writes the count into the states of the parameters."""
-        if self._written == self.steps:
+        steps = self.steps
+        if self._written == steps:
             return
-        self._written = self.steps
+        self._written = steps
         for parameter in self.trained:
             if isinstance(count := self._state.get(parameter, {}).get("step"), Tensor):
-                count.fill_(self.steps)
+                count.fill_(steps)
 
     def _read(self) -> None:
         """Takes the count that the optimizer's own step, or a checkpoint, has left."""
-        self.steps = self._written = _most_steps(self._state)
+        self._steps = self._written = _most_steps(self._state)
         self.trained = ()
         for tensor in self._tensors.values():
-            tensor.fill_(self.steps)
+            tensor.fill_(self._steps)
 
     def _take_states(self, optimizer: torch.optim.Optimizer) -> None:
         """Counts in the states that a checkpoint has put in place of the former ones."""

@@ -22,8 +22,10 @@ from aicf.compiled import CompiledModel
 from aicf.errors import InvalidIR
 from aicf.pytorch.options import StepOptions, in_force, read_step_options
 from aicf.pytorch.seeds import Seeds
+from aicf.pytorch.streams import is_capturing
 from aicf.pytorch.training.checks import (
     check_batch,
+    check_captured,
     check_counts,
     check_model,
     check_trained,
@@ -97,10 +99,15 @@ class TrainStep:
             groups = self._groups(tensors)
             signature = (str(spec), *map(_signature, values), *(group.key for group in groups))
             program = self._programs.get(self._key(signature, tensors))
-            if program is None or program.trained is not counts.trained:
+            is_current = program is not None and program.trained is counts.trained
+            is_captured = bool(groups) and is_capturing(groups[0].parameters[0].device)
+            if is_captured:
+                check_captured(groups, is_current)
+            if program is None or not is_current:
                 program = self._switch(signature, program, lambda: self._compile(batch, named, groups))
-            loss = program.run(values, groups, counts.tensor(program.device), counts.steps + 1)
-            counts.steps += 1
+            step = 0 if is_captured else counts.steps + 1
+            loss = program.run(values, groups, counts.tensor(program.device), step)
+            counts.add_step(is_captured=is_captured)
             vars(self.optimizer)["_opt_called"] = True  # schedules warn where it is not
             counts.call_hooks(self.optimizer, is_before=False)
             return loss
