@@ -151,7 +151,7 @@ def _training(
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
-            return loss
+            return loss.detach().clone()  # a graph of Inductor's writes its next loss in the same place
 
     with fresh_cache():
         first = call()

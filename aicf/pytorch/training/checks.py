@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from aicf.errors import CaptureError, InvalidIR
 from aicf.frontends.torch.layouts import memory_order
+from aicf.pytorch.training.module_state import ROOT, step_tensors
 from aicf.pytorch.training.optimizers import Group
 
 _INSTEAD = "compile the model with torch.compile"
@@ -47,14 +48,6 @@ def check_batch(values: Iterable[Any]) -> None:
                 raise InvalidIR(f"tensor {number} of the batch {what}; {way_out}")
 
 
-def tensors_of(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and buffers by name; tied ones have several."""
-    return {
-        **dict(model.named_parameters(remove_duplicate=False)),
-        **dict(model.named_buffers(remove_duplicate=False)),
-    }
-
-
 def check_captured(groups: Iterable[Group], is_compiled: bool) -> None:
     """Raises CaptureError for a step that a graph of the caller's cannot repeat.
 
@@ -70,46 +63,6 @@ def check_captured(groups: Iterable[Group], is_compiled: bool) -> None:
                 f"options of the optimizer's group {index} change from step to step, and a captured step would repeat "
                 "those of now; keep them as they are, or do not capture the step"
             )
-
-
-ROOT = "model"
-"""The path of the trained module in the one that is traced, which returns the loss."""
-PREFIX = f"{ROOT}."
-
-
-def step_tensors(module: nn.Module) -> dict[str, Tensor]:
-    """Parameters and buffers of the trained module, by its own names for them, and those of the loss."""
-    return {name.removeprefix(PREFIX): tensor for name, tensor in tensors_of(module).items()}
-
-
-_dtype = attrgetter("dtype")
-
-
-def signature_of(tensors: Mapping[str, Tensor]) -> tuple[Any, ...]:
-    """Identity, element type, sizes and strides of a module's tensors: a program is valid for one signature.
-
-    A program holds references to the tensors, so that no new tensor gets the identity of a freed one.
-    """
-    values = tuple(tensors.values())
-    return (
-        tuple(map(id, values)),
-        tuple(map(_dtype, values)),
-        tuple(map(Tensor.size, values)),
-        tuple(map(Tensor.stride, values)),
-    )
-
-
-_PLAIN = frozenset({bool, int, float, str, type(None)})
-
-
-def modes_of(model: nn.Module) -> tuple[object, ...]:
-    """Whether each module is in training mode, and its other plain attributes: a trace turns them into constants."""
-    return tuple(
-        (kind, value)  # as 1, 1.0 and True are equal
-        for module in model.modules()
-        for value in vars(module).values()
-        if (kind := value.__class__) in _PLAIN
-    )
 
 
 @contextmanager

@@ -23,8 +23,8 @@ from aicf.frontends.torch.gradients import find_other_gradient, placeholders_wit
 from aicf.frontends.torch.index_checks import IndexCheck, index_checks
 from aicf.frontends.torch.locations import line_of, text_of
 from aicf.passes.training.differentiate import NoRule
-from aicf.pytorch.training.checks import PREFIX, ROOT, step_tensors, tensors_of
 from aicf.pytorch.training.custom_gradients import WAY_OUT, check_custom_gradients
+from aicf.pytorch.training.module_state import PREFIX, ROOT, step_tensors, tensors_of
 from aicf.pytorch.training.program import LOSS, Model
 
 

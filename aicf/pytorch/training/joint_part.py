@@ -16,8 +16,8 @@ from aicf.frontends.torch import Computed, Roles, lower_graph
 from aicf.frontends.torch.decompositions import of_autograd
 from aicf.frontends.torch.nodes import is_getitem
 from aicf.frontends.torch.program import Port
-from aicf.pytorch.training.checks import PREFIX, ROOT, step_tensors
 from aicf.pytorch.training.forward_part import batch_checks, with_tied
+from aicf.pytorch.training.module_state import PREFIX, ROOT, step_tensors
 from aicf.pytorch.training.program import LOSS, TANGENT, Model
 
 

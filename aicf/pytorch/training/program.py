@@ -225,7 +225,7 @@ class StepProgram:
     def __init__(
         self, model: Model, groups: Sequence[Group], states: States, options: TorchOptions, seeds: Seeds
     ) -> None:
-        self._model, self._states, self._seeds = model, states, seeds
+        self._model, self._seeds = model, seeds
         self.device = device_of(model.tensors.values())
         writer = _Writer(model, groups, states)
         module, self._dtype = writer.write()
@@ -242,6 +242,11 @@ class StepProgram:
         updated = [port.name for port in model.lowered.inputs if port.role == "state"]
         self._written = [model.tensors[name] for name in updated if name in model.tensors]
         trained = {id(model.tensors[name]) for name in model.trained}
+        own = {f"{name}.{state}": each for name, row in states.items() for state, each in row.items()}
+        own.update(model.tensors)
+        none = torch.empty(0)
+        self._own = [own.get(name, none) for name in self._addressed.names]
+        self._changing = [(at, name) for at, name in enumerate(self._addressed.names) if name not in own]
         self.trained = [each for group in groups for each in group.parameters if id(each) in trained]
         """The parameters that the step updates."""
         self._written += self.trained
@@ -276,16 +281,9 @@ class StepProgram:
             alive.append(self._seeds.draw(self.device))
             addresses[SEED] = alive[-1].data_ptr()
         packed = [self._model.tensors[name] for name in self._launcher.packed_names]
-        order = [self._address(name, addresses) for name in self._addressed.names]
+        order = list(map(Tensor.data_ptr, self._own))
+        for position, name in self._changing:
+            order[position] = addresses[name]
         self._launcher.launch(order, self.device, packed)
         increment_version(self._written)
         return loss
-
-    def _address(self, name: str, addresses: Mapping[str, int]) -> int:
-        """Of an input of this step, of a parameter or buffer, or of a state."""
-        if (found := addresses.get(name)) is not None:
-            return found
-        if (tensor := self._model.tensors.get(name)) is not None:
-            return tensor.data_ptr()
-        parameter, _, state = name.rpartition(".")
-        return self._states[parameter][state].data_ptr()

@@ -30,13 +30,11 @@ from aicf.pytorch.training.checks import (
     check_model,
     check_trained,
     in_one_line,
-    modes_of,
     refused_assignments,
     restored,
-    signature_of,
-    step_tensors,
 )
 from aicf.pytorch.training.gradients import Trace, compile_with_gradients, note_in_ledger
+from aicf.pytorch.training.module_state import ModuleState, signature_of, step_tensors
 from aicf.pytorch.training.optimizers import Group, as_pytorch, groups_of, state_of
 from aicf.pytorch.training.program import StepProgram
 from aicf.pytorch.training.report import StepProgramReport, StepReport
@@ -69,6 +67,7 @@ class TrainStep:
         self.model, self.optimizer, self._loss, self._options = model, optimizer, loss, options
         self._schedules = schedules
         self._traced = _WithLoss(model, loss)
+        self._state = ModuleState(self._traced)
         self._programs: dict[Any, StepProgram] = {}
         self._reports: dict[int, StepProgramReport] = {}
         self._lock = threading.RLock()
@@ -95,7 +94,8 @@ class TrainStep:
         with self._lock, torch.inference_mode(False):
             counts = self._counts
             counts.call_hooks(self.optimizer, is_before=True)
-            tensors = step_tensors(self._traced)
+            self._state.refresh()
+            tensors = self._state.tensors
             groups = self._groups(tensors)
             signature = (str(spec), *map(_signature, values), *(group.key for group in groups))
             program = self._programs.get(self._key(signature, tensors))
@@ -157,12 +157,13 @@ class TrainStep:
             self._counts.write()
             program, report = (program, self._reports[id(program)]) if program else compile_program()
             check_counts(self.optimizer, program.trained, self.steps)
+        self._state.refresh()
         if before != self._modes():
             LOGGER.warning(
                 "%s changes attributes of modules when it runs; a step does so only when it is traced",
                 type(self.model).__name__,
             )
-        key = self._key(signature, step_tensors(self._traced))
+        key = self._key(signature, self._state.tensors)
         self._reports[id(program)] = report
         self._programs.pop(key, None)
         self._programs[key] = program
@@ -195,7 +196,7 @@ class TrainStep:
             torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
             for kind in ("cpu", "cuda")
         ]
-        return (*casts, *modes_of(self._traced))
+        return (*casts, *self._state.modes)
 
     def _compile(self, batch: tuple[Any, ...], named: dict[str, Any], groups: Sequence[Group]) -> _Compiled:
         start = time.perf_counter()
