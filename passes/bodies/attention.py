@@ -137,7 +137,12 @@ def attention_ending_in(output: logical.MatmulOp) -> Attention:
     """
     if output.transpose_a is not None:
         raise NoAttention("its left operand is read transposed")
-    weights, nan_as_zero = _with_nan(without_casts(output.lhs))
+    return attention_of_weights(without_casts(output.lhs), output)
+
+
+def attention_of_weights(weights: SSAValue, output: logical.MatmulOp) -> Attention:
+    """The attention with these weights, `output` being the product that reads them. Raises as above."""
+    weights, nan_as_zero = _with_nan(weights)
     logits = without_casts(_softmax_operand(weights))
     return replace(_scores_of(logits, output), nan_as_zero=nan_as_zero)
 
@@ -247,9 +252,16 @@ def _causal(logits: SSAValue) -> tuple[SSAValue, int] | None:
     if not isinstance(logits.owner, logical.SelectOp):
         return None
     seen, scores, hidden = logits.owner.operands
-    rank = tensor_info(logits.type).rank
     if splat_number(hidden) != float("-inf"):
         return None
+    past = past_of_seen(seen, logits)
+    return None if past is None else (scores, past)
+
+
+def past_of_seen(seen: SSAValue, logits: SSAValue) -> int | None:
+    """The number of keys before the first query where `seen` says which keys each query of `logits` sees, those up to
+    itself; None if it says something else."""
+    rank = tensor_info(logits.type).rank
     if isinstance(seen.owner, logical.BroadcastOp):
         # Of one matrix for all heads; a row that is repeated would be seen by all queries alike.
         sizes, own = (tensor_info(value.type).shape[-2:] for value in (logits, seen.owner.operand))
@@ -259,7 +271,7 @@ def _causal(logits: SSAValue) -> tuple[SSAValue, int] | None:
     if not isinstance(seen.owner, logical.CompareOp) or seen.owner.predicate.data != "le":
         return None
     past = _last_key(seen.owner.rhs, rank - 2)
-    return (scores, past) if past is not None and _is_iota(seen.owner.lhs, rank - 1) else None
+    return past if past is not None and _is_iota(seen.owner.lhs, rank - 1) else None
 
 
 def _last_key(value: SSAValue, axis: int) -> int | None:

@@ -16,6 +16,7 @@ from aicf.dialects.emit_kernels import YieldOp
 from aicf.dialects.kinds import FLAGS
 from aicf.dialects.types import tensor_info
 from aicf.passes.bodies.attention import Attention, attention_of
+from aicf.passes.bodies.attention_backward import attention_backward_of
 from aicf.passes.bodies.convolutions import convolution_of
 from aicf.passes.bodies.matching import splat_number, spread_over
 from aicf.passes.bodies.products import Products, has_kernel_order, products_of, prologue_piece
@@ -125,7 +126,10 @@ def _products(block: Block, ops: Sequence[Operation]) -> tuple[str, Attrs]:
     pointwise = not any(op.has_trait(logical.Reduction) for op in ops)
     if len(matmuls) == 1 and pointwise and is_contraction_of_arguments(matmuls[0]):
         return _contraction(matmuls[0], ops, len(yielded(block)))
-    if (attention := attention_of(block, block.args)) is not None:
+    if (backward := attention_backward_of(block, block.args)) is not None:
+        if backward.operands == tuple(block.args) and tuple(yielded(block)) == backward.results:
+            return "attention_backward", _attention(backward.forward)
+    elif (attention := attention_of(block, block.args)) is not None:
         if attention.operands == tuple(block.args) and tuple(yielded(block)) == attention.results:
             return "attention" if attention.writes is None else "attention_step", _attention(attention)
     elif (products := products_of(block, block.args)) is not None and has_kernel_order(products, block):

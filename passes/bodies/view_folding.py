@@ -18,6 +18,7 @@ from aicf.dialects.logical import BroadcastOp, ConstantOp, MatmulOp, TransposeOp
 from aicf.dialects.traits import IndexedRead, MatrixKernels, PositionalOperands, StridedOperands
 from aicf.dialects.types import ElementType, tensor, tensor_info
 from aicf.passes.bodies.attention import attention_of
+from aicf.passes.bodies.attention_backward import AttentionBackward, attention_backward_of
 from aicf.passes.bodies.products import Products, products_of
 from aicf.passes.bodies.views import View, is_view, view_after
 
@@ -210,6 +211,8 @@ def _order_of(
     """The order of a body's arguments: that of its kind, else those of positional ops and then the rest."""
     skipped = _chains(product_views)
     ops = [op for op in body.ops if op not in skipped and not (op.results and op.results[0] in views)]
+    if (backward := attention_backward_of(body, views)) is not None:
+        return _order_of_backward(ops, backward)
     if (attention := attention_of(body, views)) is not None:
         add = attention.mask_add
         first: list[tuple[Operation, int]] = list(attention.reads)
@@ -230,6 +233,17 @@ def _order_of(
     slots = {(op, index): index + 1 for op, index in first}
     slots |= {(op, 0): _IN_MEMORY for op in ops if op.has_trait(IndexedRead)}
     return _Order(ops, first, slots)
+
+
+def _order_of_backward(ops: Sequence[Operation], backward: AttentionBackward) -> _Order:
+    """Queries, keys, values, the gradient of the result, and the mask; two products read each but values and mask."""
+    first = [reads[0] for reads in backward.reads]
+    slots = {read: slot for slot, reads in enumerate(backward.reads, 1) for read in reads}
+    add, mask = backward.forward.mask_add, backward.forward.mask
+    if add is None:
+        return _Order(ops, first, slots)
+    read = (add, 0 if add.lhs is mask else 1)
+    return _Order(ops, [*first, read], {**slots, read: len(first) + 1}, frozenset({add}))
 
 
 def _chains(product_views: Mapping[SSAValue, tuple[SSAValue, View]]) -> set[Operation]:

@@ -13,7 +13,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from aicf.dialects import logical
+from aicf.dialects.emit_types import TargetAttr
 from aicf.errors import PolicyError
+from aicf.passes.bodies.workload import TARGET_ATTR
 from aicf.passes.fusion.op_prices import OpPrices
 from aicf.passes.logical.recompute import eliminate
 from aicf.passes.logical.saved_values import saves_in
@@ -21,6 +23,7 @@ from aicf.passes.support.identity import IdTable, op_id
 from aicf.passes.support.interface import functions
 from aicf.passes.support.policy import EXECUTION_ATTR, execution_of, with_stems, without_bucket
 from aicf.passes.support.works_on import WorksOn
+from aicf.passes.training.attention_saves import attention_pins
 from aicf.passes.training.save_choice import Pin, choose
 from aicf.passes.training.save_report import SaveReport
 from aicf.policies.execution_policy import KEEP
@@ -35,7 +38,8 @@ class EliminateSavesPass(ModulePass):
     - an alias: it lies in memory that is there anyway, an argument's, a result's or another kept value's;
     - recomputed: the ops that give it are repeated, as `<id>.again`, before its first reader in the backward part.
 
-    A value is kept unless the policy says otherwise (`saves: {a.save: recompute}`) or computing it again costs nothing.
+    A value is kept unless the policy says otherwise (`saves: {a.save: recompute}`), computing it again costs nothing,
+    or it is the weights of an attention whose backward part can be one kernel, which computes them itself.
     `less` (bytes of each function, or `step=4096,other=512`) recomputes values until the peak of live bytes is about
     that much lower, beginning with those that free the most bytes for their predicted time. The instructions then stay
     in text order, on one stream unless the policy says more, so that a value is recomputed just before it is read.
@@ -59,13 +63,18 @@ class EliminateSavesPass(ModulePass):
         requests = execution_of(op).saves
         execution_of(op).check_saves(list(with_stems(names)))
         less = read_less(str(self.less), [function.sym_name.data for function in every])
-        ids = IdTable(op)
+        ids, target = IdTable(op), op.attributes.get(TARGET_ATTR)
         chosen: dict[str, str] = {}
         for function in every:
             saves = saves_in(function.body.block)
             if saves:
                 prices = OpPrices(op, function)
-                pins = {save: pin for save in saves if (pin := requested_pin(save, requests)) is not None}
+                pins = (
+                    dict(attention_pins(op, function, target, saves))
+                    if isinstance(target, TargetAttr)
+                    else {}
+                )
+                pins |= {save: pin for save in saves if (pin := requested_pin(save, requests)) is not None}
                 choice = choose(
                     function.body.block, pins, less.get(function.sym_name.data, 0), prices, share=self.share
                 )

@@ -95,7 +95,7 @@ def _decisions(module: ModuleOp) -> list[str]:
 
 
 def test_patterns_run_in_the_order_of_their_benefits() -> None:
-    assert [each.name for each in patterns("before_views")] == ["fuse-attention"]
+    assert [each.name for each in patterns("before_views")] == ["fuse-attention", "fuse-attention-backward"]
     assert [each.name for each in patterns("updates")] == ["fuse-updates"]
     names = [each.name for each in patterns("after_views")]
     assert names[0] == "fuse-gated" and names[-1] == "fuse-elementwise"

@@ -15,8 +15,9 @@ from aicf.dialects import logical
 from aicf.dialects.types import tensor_info
 from aicf.passes.bodies import factored_views
 from aicf.passes.bodies.factored_views import FactoredView
+from aicf.passes.bodies.matching import only_reader
 from aicf.passes.bodies.view_folding import yielded
-from aicf.passes.bodies.views import is_view
+from aicf.passes.bodies.views import is_rearrangement, is_view
 from aicf.passes.fusion.attention.split_dims import DimSplitter, drop_unread, split_before_views
 
 
@@ -42,6 +43,18 @@ def is_written_by_strides(chain: Sequence[Operation]) -> bool:
     """Whether strides express where the source of a chain of reshapes and transpositions lies, if the dimensions of the
     source may be split, and the chain's result is contiguous."""
     return not chain or _before(chain, tensor_info(chain[-1].results[0].type).shape) is not None
+
+
+def chains_after(product: logical.MatmulOp) -> Iterator[list[Operation]]:
+    """The reshapes and transposes after a product that strides of its result express, longest chain first."""
+    chain: list[Operation] = []
+    value = product.result
+    while (reader := only_reader(value)) is not None and is_rearrangement(reader):
+        chain.append(reader)
+        value = reader.results[0]
+    for length in range(len(chain), -1, -1):
+        if is_written_by_strides(chain[:length]):
+            yield chain[:length]
 
 
 def _views(body: Block, output: SSAValue) -> Iterator[FactoredView]:

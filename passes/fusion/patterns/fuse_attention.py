@@ -11,10 +11,9 @@ from xdsl.ir import Block, Operation, OpResult, SSAValue
 from aicf.dialects import logical
 from aicf.dialects.types import tensor, tensor_info
 from aicf.passes.bodies.attention import Attention, NoAttention, attention_ending_in
-from aicf.passes.bodies.matching import computed_from, is_iota_like, only_reader
+from aicf.passes.bodies.matching import computed_from, is_iota_like
 from aicf.passes.bodies.outlining import Outline, id_of, outline
-from aicf.passes.bodies.views import is_rearrangement
-from aicf.passes.fusion.attention.batches import is_written_by_strides, split_batches
+from aicf.passes.fusion.attention.batches import chains_after, split_batches
 from aicf.passes.fusion.attention.mask_sums import join, two_masks
 from aicf.passes.fusion.attention.row_writes import move_after_views, row_writes
 from aicf.passes.fusion.driver import Candidate, Decision, FusionPattern, label
@@ -42,7 +41,7 @@ class FuseAttentionPass(FusionPattern[_Match]):
 
     name = "fuse-attention"
     stage = "before_views"
-    benefit = 0
+    benefit = 1
     switch = "attention"
     kinds = ("attention",)
 
@@ -96,7 +95,7 @@ class FuseAttentionPass(FusionPattern[_Match]):
         views after it as its strides express, then with fewer."""
         yield from _steps(match, context)
         output = match.attention.output
-        for chain in _chains_after(output):
+        for chain in chains_after(output):
             ops = [*match.members, *chain]
             plan = outline(ops, context.group_id(ops), [ops[-1].results[0]])
             _use_equal_batches(plan.body)
@@ -157,7 +156,7 @@ def _steps(match: _Match, context: FusionContext) -> Iterator[Candidate]:
     other_views = [op for write in writes for op in write.other_views]
     rest = [op for op in members if op is not output and op not in first]
     results = [write.result for write in writes]
-    for chain in _chains_after(output):
+    for chain in chains_after(output):
         # The group takes the place of the output, which stands after all producers of the group's operands.
         whole = [*first, *rest, *other_views, output, *chain]
         plan = outline(whole, context.group_id(members), [whole[-1].results[0], *results])
@@ -166,18 +165,6 @@ def _steps(match: _Match, context: FusionContext) -> Iterator[Candidate]:
         for write in writes:
             write.result.name_hint = write.write.result.name_hint
         yield Candidate(label([output, *chain]), plan, _STEPS)
-
-
-def _chains_after(output: logical.MatmulOp) -> Iterator[list[Operation]]:
-    """The reshapes and transposes after the product that strides of its result express, longest chain first."""
-    chain: list[Operation] = []
-    value = output.result
-    while (reader := only_reader(value)) is not None and is_rearrangement(reader):
-        chain.append(reader)
-        value = reader.results[0]
-    for length in range(len(chain), -1, -1):
-        if is_written_by_strides(chain[:length]):
-            yield chain[:length]
 
 
 def _use_equal_batches(body: Block) -> None:
