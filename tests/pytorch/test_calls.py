@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from aicf.pytorch import streams, tensors
 from aicf.pytorch.graphs import CompiledGraph, GraphInfo
 from aicf.pytorch.launcher import Launcher
 from aicf.pytorch.options import TorchOptions
@@ -126,3 +128,29 @@ def test_the_host_has_no_streams() -> None:
     device = torch.device("cpu")
     assert current_stream(device).handle() == 0
     assert is_capturing(device) is False
+
+
+def test_the_stream_is_that_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an index it is the device that is current at the time of the call."""
+    fake = SimpleNamespace(_cuda_getCurrentRawStream=lambda index: 100 + index)
+    monkeypatch.setattr(streams, "_C", fake)
+    of = current_stream.__wrapped__
+    assert of(torch.device("cuda:1")).handle() == 101
+    handle = of(torch.device("cuda")).handle
+    for current in (0, 2):
+        monkeypatch.setattr(torch.cuda, "current_device", lambda current=current: current)
+        assert handle() == 100 + current
+
+
+def test_results_are_on_the_device_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The short way allocates on the current device, so that it is taken only if that is the one."""
+    current = 0
+    guards = SimpleNamespace(_empty_strided_cuda=lambda *spec: ("current", *spec))
+    fake = SimpleNamespace(_cuda_getDevice=lambda: current, _dynamo=SimpleNamespace(guards=guards))
+    monkeypatch.setattr(tensors, "_C", fake)
+    monkeypatch.setattr(torch, "empty_strided", lambda *spec, dtype, device: (device, *spec, dtype))
+    device, spec = torch.device("cuda:1"), ((2, 3), (3, 1), torch.float16)
+    empty = tensors.empty_on(device)
+    assert empty(*spec) == (device, *spec)
+    current = 1
+    assert empty(*spec) == ("current", *spec)
