@@ -134,6 +134,8 @@ class CompiledGraph:
             index for index, node in enumerate(self._placeholders) if _is_symbolic(node.meta.get("val"))
         )
         self._programs: OrderedDict[tuple[int, ...], Built] = OrderedDict()
+        self._latest: tuple[tuple[int, ...], Built | None] = ((), None)
+        """The program of the last call with its key, in one tuple because other threads replace it."""
         self._compile_lock, self._programs_lock = threading.Lock(), threading.Lock()
         self._weights, self._shared = ModelWeights(), GraphShared(seeds=Seeds(options.seed, module.code))
         self.dropped = 0
@@ -142,7 +144,10 @@ class CompiledGraph:
     def __call__(self, args: list[Any]) -> list[Any]:
         """Runs the graph; empties the list, so that arguments are freed as early as possible."""
         key = self._key(args) if self._symbolic else ()
-        built = self._lookup(key) or self._compile(key, args)
+        latest, built = self._latest
+        if built is None or latest != key:
+            built = self._lookup(key) or self._compile(key, args)
+            self._latest = key, built
         self.calls += 1
         check_indices(built.checks, args)
         results = built.program(args)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -13,12 +13,16 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from aicf.errors import CaptureError
 from aicf.pytorch.fused_optimizers import watch_fused_optimizers
-from aicf.pytorch.streams import current_stream, is_capturing
+from aicf.pytorch.streams import current_stream
 from aicf.runtime.addressed import Addressed
 
 Stamp: TypeAlias = tuple[int, int, object]
 """Which memory a tensor has, and its version by PyTorch's counter."""
 _version = attrgetter("_version")
+_reference = attrgetter("cdata")
+_storage: Any = torch.UntypedStorage
+_is_freed: Callable[[int], bool] = _storage._expired
+"""What `StorageWeakRef.expired` calls: a quarter of its time, which counts for each packed weight of each call."""
 
 
 def _versions(tensors: Sequence[Tensor]) -> list[object]:
@@ -66,10 +70,11 @@ class Launcher:
     def __init__(self, addressed: Addressed, keys: Sequence[object], copies: PackedCopies) -> None:
         self._addressed, self._keys, self._copies = addressed, keys, copies
         self.packed_names = tuple(addressed.packs)
-        self._addresses: list[int] = []
+        self._addresses: tuple[int, ...] = ()
         self._versions: list[object] = []
         self._generation = -1
         self._storages: list[StorageWeakRef] = []
+        self._references: list[int] = []
 
     def launch(
         self,
@@ -89,23 +94,26 @@ class Launcher:
         Raises:
             CaptureError: there is something to pack while PyTorch captures the stream.
         """
-        stream = current_stream(device)
+        current = current_stream(device)
+        stream, is_capturing = current.handle(), current.is_capturing()
         if packed:
             found = packed_addresses if packed_addresses is not None else map(Tensor.data_ptr, packed)
-            self._pack(packed, list(found), stream)
-        run = self._addressed.queue if is_capturing(device) else self._addressed.run
+            self._pack(packed, tuple(found), stream, is_capturing)
+        run = self._addressed.queue if is_capturing else self._addressed.run
         run(addresses, stream)
 
-    def _pack(self, tensors: Sequence[Tensor], addresses: list[int], stream: int) -> None:
+    def _pack(
+        self, tensors: Sequence[Tensor], addresses: tuple[int, ...], stream: int, is_capturing: bool
+    ) -> None:
         versions = _versions(tensors)
         if (
             addresses == self._addresses
             and versions == self._versions
             and self._generation == self._copies.generation
-            and not any(map(StorageWeakRef.expired, self._storages))
+            and not any(map(_is_freed, self._references))
         ):
             return
-        if is_capturing(tensors[0].device):
+        if is_capturing:
             raise CaptureError(
                 "parameters have changed since they were packed; call the model once before capturing it"
             )
@@ -116,6 +124,7 @@ class Launcher:
         self._addressed.prepare(dict(zip(self.packed_names, addresses, strict=True)), stream)
         # While these references are there, no other storage has the identity of one that was freed.
         self._storages = [StorageWeakRef(storage) for storage in storages]
+        self._references = list(map(_reference, self._storages))
         self._addresses, self._versions, self._generation = addresses, versions, generation
 
 

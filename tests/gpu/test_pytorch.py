@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 import aicf.pytorch  # noqa: E402
+from aicf.backends.cuda.runtime.driver import CudaDriver  # noqa: E402
 from aicf.errors import CaptureError  # noqa: E402
 
 pytestmark = [
@@ -79,6 +80,28 @@ def test_work_is_ordered_on_the_current_stream() -> None:
                 found = called(x) * 1
             torch.cuda.current_stream().wait_stream(stream)
             assert error(found, module(x)) < 1e-5
+
+
+def test_a_call_on_known_addresses_calls_the_driver_for_the_launch_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module, x = network(), torch.randn(8, 32, device="cuda")
+    called = compiled(module)
+    with torch.inference_mode():
+        for _ in range(3):
+            called(x)
+        others: list[str] = []
+        call = CudaDriver._call
+
+        def noted(self: CudaDriver, name: str, *arguments: object) -> object:
+            others.append(name)
+            return call(self, name, *arguments)
+
+        monkeypatch.setattr(CudaDriver, "_call", noted)
+        for _ in range(3):
+            called(x)
+        assert others == []
+        assert error(called(x), module(x)) < 1e-5
 
 
 def test_inside_a_graph_of_the_caller() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from threading import Thread
 
 import numpy as np
 
@@ -44,6 +45,34 @@ def test_a_graph_is_kept_for_each_tuple_of_addresses(gpu: FakeDriver) -> None:
         gpu.synchronize(stream)
         assert_added(each)
     assert len(gpu.executables) == 2
+
+
+def test_a_run_on_known_addresses_is_one_call_of_the_driver(gpu: FakeDriver) -> None:
+    """Also when two tuples of addresses take turns, as when the last result is kept until the next one is there."""
+    program = device_executable(gpu, ADD_RELU, {"b": random(RNG, 6)}).addressed()
+    known, stream = [addresses(program, added(gpu)) for _ in range(2)], gpu.open_stream()
+    for each in known:
+        program.run(each, stream)
+    for each in (known[1], known[1], known[0], known[1]):
+        before = len(gpu.calls)
+        program.run(each, stream)
+        assert [name for name, _ in gpu.calls[before:]] == ["launch"]
+
+
+def test_a_thread_makes_the_context_current_once(gpu: FakeDriver) -> None:
+    program = device_executable(gpu, ADD_RELU, {"b": random(RNG, 6)}).addressed()
+    known, stream = addresses(program, added(gpu)), gpu.open_stream()
+    program.run(known, stream)
+    before = len(gpu.calls)
+
+    def run_twice() -> None:
+        program.run(known, stream)
+        program.run(known, stream)
+
+    thread = Thread(target=run_twice)
+    thread.start()
+    thread.join()
+    assert [name for name, _ in gpu.calls[before:]] == ["make_current", "launch", "launch"]
 
 
 def test_the_least_recently_used_graph_goes(gpu: FakeDriver) -> None:
