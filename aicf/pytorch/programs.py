@@ -38,6 +38,7 @@ class Argument:
         is_natural: Whether that is row-major.
         is_updated: Whether the program writes it.
         align: Alignment of its address, in bytes.
+        moves_to: The device of the program, if PyTorch has the tensor on another one.
     """
 
     index: int
@@ -46,33 +47,40 @@ class Argument:
     is_natural: bool
     is_updated: bool
     align: int
+    moves_to: torch.device | None = None
 
     @staticmethod
-    def of(port: Port, align: int) -> Argument:
-        """The argument of a port."""
+    def of(port: Port, align: int, device: torch.device) -> Argument:
+        """The argument of a port, for a program on a device."""
         is_natural = list(port.order) == sorted(port.order)
         strides = port.dense_strides
-        return Argument(port.index, port.tensor.shape, strides, is_natural, port.role == "state", align)
+        moves_to = None if port.device == device else device
+        return Argument(
+            port.index, port.tensor.shape, strides, is_natural, port.role == "state", align, moves_to
+        )
 
     def with_layout(self, tensor: Tensor) -> Tensor:
-        """The tensor itself if it has the layout and the alignment, else a copy that has them.
+        """The tensor itself if it has the layout, the alignment and the device, else a copy that has them.
 
         A view that negates, such as `x.conj().imag`, has other values than its memory, and is copied too.
         """
         fits = tensor.is_contiguous() if self.is_natural else tensor.stride() == self.strides
+        fits = fits and self.moves_to is None
         if fits and not tensor.data_ptr() % self.align and not tensor.is_neg():
             return tensor
-        copy = torch.empty_strided(self.shape, self.strides, dtype=tensor.dtype, device=tensor.device)
+        device = self.moves_to or tensor.device
+        copy = torch.empty_strided(self.shape, self.strides, dtype=tensor.dtype, device=device)
         return copy.copy_(tensor)
 
 
 @dataclass(frozen=True)
 class _ResultSpec:
-    """A result to be allocated for each run."""
+    """A result to be allocated for each run, and the device that PyTorch has it on."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: torch.dtype
+    device: torch.device
 
 
 _address = Tensor.data_ptr
@@ -139,7 +147,8 @@ class TorchProgram:
     Args:
         lowered: The lowered graph.
         executable: Compiled from it; None if nothing is computed.
-        device: Of its tensors.
+        device: That it runs on. Arguments that are elsewhere are copied there, and results that PyTorch has elsewhere
+            are copied back.
         params: Indices of the graph's arguments that are parameters and buffers.
         shared: Shared by the programs of the graph.
         is_static: Whether results are in memory that every run overwrites.
@@ -159,20 +168,20 @@ class TorchProgram:
         self._static: list[Tensor] | None = None
         self._is_static = is_static
         aligns = _alignments(executable)
-        arguments = [Argument.of(port, aligns.get(port.name, 1)) for port in lowered.inputs]
+        arguments = [Argument.of(port, aligns.get(port.name, 1), device) for port in lowered.inputs]
         self._arguments = _Arguments(arguments, params)
         written = [output.port for output in lowered.outputs if isinstance(output, Computed | View)]
         computed = list(dict.fromkeys(written))
         self._result_specs = tuple(
-            _ResultSpec(each.tensor.shape, each.dense_strides, torch_dtype(each.tensor.dtype))
+            _ResultSpec(each.tensor.shape, each.dense_strides, torch_dtype(each.tensor.dtype), each.device)
             for each in computed
         )
+        self._is_moved = any(each.device != device for each in self._result_specs)
         whole = _whole(lowered.outputs)
         self._result_makers = tuple(
             _make(
                 Computed(output.port) if index in whole and isinstance(output, View) else output,
                 computed,
-                device,
             )
             for index, output in enumerate(lowered.outputs)
         )
@@ -220,6 +229,8 @@ class TorchProgram:
             tensor.copy_(copy)
         for index in self.lowered.updates:
             increment_version(args[index])
+        if self._is_moved:
+            fresh = [tensor.to(each.device) for tensor, each in zip(fresh, self._result_specs, strict=True)]
         return [make(args, fresh) for make in self._result_makers]
 
     def _results(self) -> list[Tensor]:
@@ -255,7 +266,7 @@ def _whole(outputs: Sequence[Output]) -> frozenset[int]:
     return frozenset(found.values())
 
 
-def _make(output: Output, computed: Sequence[Port], device: torch.device) -> Make:
+def _make(output: Output, computed: Sequence[Port]) -> Make:
     match output:
         case Computed(port):
             number = computed.index(port)
@@ -270,7 +281,7 @@ def _make(output: Output, computed: Sequence[Port], device: torch.device) -> Mak
         case NoTensor(value):
             return lambda args, fresh: value
         case _:
-            form, dtype = output.tensor.shape, torch_dtype(output.tensor.dtype)
+            form, dtype, device = output.tensor.shape, torch_dtype(output.tensor.dtype), output.device
             return lambda args, fresh: torch.empty(form, dtype=dtype, device=device)
 
 

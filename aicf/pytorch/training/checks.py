@@ -82,11 +82,11 @@ def step_tensors(module: nn.Module) -> dict[str, Tensor]:
     return {name.removeprefix(PREFIX): tensor for name, tensor in tensors_of(module).items()}
 
 
-_dtype = attrgetter("dtype")
+_dtype, _device = attrgetter("dtype"), attrgetter("device")
 
 
 def signature_of(tensors: Mapping[str, Tensor]) -> tuple[Any, ...]:
-    """Identity, element type, sizes and strides of a module's tensors: a program is valid for one signature.
+    """Identity, element type, device, sizes and strides of a module's tensors: a program is valid for one signature.
 
     A program holds references to the tensors, so that no new tensor gets the identity of a freed one.
     """
@@ -94,6 +94,7 @@ def signature_of(tensors: Mapping[str, Tensor]) -> tuple[Any, ...]:
     return (
         tuple(map(id, values)),
         tuple(map(_dtype, values)),
+        tuple(map(_device, values)),
         tuple(map(Tensor.size, values)),
         tuple(map(Tensor.stride, values)),
     )
@@ -198,6 +199,16 @@ def _check_overlap(tensors: Mapping[str, Tensor]) -> None:
         if start < end:
             raise InvalidIR(
                 f"'{other}' and '{name}' are two tensors that share memory; tie them as one parameter, or clone one"
+            )
+
+
+def check_places(tensors: Mapping[str, Tensor], device: torch.device) -> None:
+    """Raises InvalidIR if a parameter, a buffer or a state, by name, is not on the device of the step."""
+    for name, tensor in tensors.items():
+        if tensor.device != device:
+            raise InvalidIR(
+                f"'{name}' is on {tensor.device}, and the step runs on {device}; move the module with .to('{device}') "
+                "before the optimizer is made"
             )
 
 
