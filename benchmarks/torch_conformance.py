@@ -2,7 +2,8 @@
 
     python benchmarks/torch_conformance.py --only add.Tensor --only sort    what fails of these ops, in seconds
     python benchmarks/torch_conformance.py --jobs 2 --write                 all core ops, with result and page
-    python benchmarks/torch_conformance.py --page                           the page from the result that is there
+    python benchmarks/torch_conformance.py --target cuda --jobs 2 --write   the same on a GPU
+    python benchmarks/torch_conformance.py --page                           the page from the results that are there
 
 Each sample runs in a worker process with a time limit. Samples that eager mode refuses are left out.
 """
@@ -35,8 +36,8 @@ from aicf.torch_types import NAMES  # noqa: E402
 
 PAGE = ROOT / "docs" / "torch-support.md"
 RESULTS = ROOT / "benchmarks" / "results"
-PAGE_TARGET = "cpu"
-"""The page is made from the result of this target."""
+PAGE_TARGETS = ("cpu", "cuda")
+"""The page is made from the results of these targets, of the second one if it is there."""
 
 
 def main(
@@ -46,14 +47,12 @@ def main(
     dtypes: Annotated[str, typer.Option(help="Which to take.")] = ",".join(ALL_DTYPES),
     jobs: Annotated[int, typer.Option(help="Worker processes.")] = 1,
     seconds: Annotated[float, typer.Option(help="Time limit of a sample.")] = 60.0,
-    write: Annotated[
-        bool, typer.Option("--write", help="Write the result, and for the CPU the page from it.")
-    ] = False,
-    page_only: Annotated[bool, typer.Option("--page", help="Write the page from the result.")] = False,
+    write: Annotated[bool, typer.Option("--write", help="Write the result, and the page.")] = False,
+    page_only: Annotated[bool, typer.Option("--page", help="Write the page from the results.")] = False,
 ) -> None:
     """Measures the core ops, and prints each sample that is not right."""
     if page_only:
-        PAGE.write_text(page(json.loads(_result_of(PAGE_TARGET).read_text("utf-8"))), "utf-8")
+        PAGE.write_text(page_of_results(), "utf-8")
         return
     if target not in TARGETS:
         raise typer.BadParameter(f"the target is one of {', '.join(TARGETS)}")
@@ -74,8 +73,14 @@ def main(
     _print_failures(found, result)
     if write:
         write_result(_result_of(target), result)
-        if target == PAGE_TARGET:
-            PAGE.write_text(page(result), "utf-8")
+        if target in PAGE_TARGETS:
+            PAGE.write_text(page_of_results(), "utf-8")
+
+
+def page_of_results() -> str:
+    """The text of the page from the results that are there."""
+    paths = map(_result_of, PAGE_TARGETS)
+    return page(*(json.loads(path.read_text("utf-8")) for path in paths if path.exists()))
 
 
 def _result_of(target: str) -> Path:

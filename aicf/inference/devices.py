@@ -78,7 +78,7 @@ def _how_to_choose(name: str, ordinal: int) -> str:
     return backend.how_to_choose(ordinal) if isinstance(backend, DeviceBackend) else "there is one"
 
 
-def _device_of(backend: str) -> str:
+def device_of_backend(backend: str) -> str:
     """The device that a backend runs programs on. Raises BackendUnavailable if it does not import here."""
     from aicf.backends.base import DeviceBackend
 
@@ -87,7 +87,7 @@ def _device_of(backend: str) -> str:
 
 
 def _runs_on(backend: str, device: str) -> bool:
-    return device == backend or _device_of(backend) == device
+    return device == backend or device_of_backend(backend) == device
 
 
 def _default_engine(device: str) -> str:
@@ -110,6 +110,6 @@ def _devices() -> Iterator[tuple[str, str]]:
     """The backends that import here, each with its device."""
     for name in backend_names():
         try:
-            yield name, _device_of(name)
+            yield name, device_of_backend(name)
         except BackendUnavailable:
             continue

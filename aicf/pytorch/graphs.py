@@ -22,7 +22,8 @@ from aicf.frontends.torch.index_checks import IndexCheck, index_checks
 from aicf.frontends.torch.nodes import check_recomputed, drops_attention
 from aicf.inference.packing import ModelWeights
 from aicf.passes.support.ledger import copy_decisions, record_decision
-from aicf.pytorch.compiling import compiled_for, device_of
+from aicf.pytorch.compiling import compiled_for
+from aicf.pytorch.devices import device_of_graph
 from aicf.pytorch.index_range import check_indices
 from aicf.pytorch.options import TorchOptions
 from aicf.pytorch.partition import Partition
@@ -217,21 +218,40 @@ class CompiledGraph:
         return self.info.kind != "inference" and drops_attention(self._graph)
 
     def _compiled(self, sizes: Mapping[str, int], args: Sequence[Any]) -> tuple[TorchProgram, str]:
-        params = self.info.params if self.info.kind == "inference" else frozenset[int]()
+        device = device_of_graph(self._graph)
+        params = self._params_on(device)
         if self.info.kind == "backward":
             check_recomputed(self._graph)
         name = self.info.kind  # without a number, which would become part of the key in the cache folder
         lowered = lower_graph(self._graph, name, sizes, Roles(self.info.names, params))
-        device = device_of(args)
         if lowered.module is None:
             return TorchProgram(lowered, None, device), "nothing to compute"
         self.info.record_decisions(lowered.module, name)
+        _record_moves(lowered, name, device)
         is_static = self.options.static_outputs and self.info.kind == "inference"
         source = Source(lowered.module, name)
-        weights = _weights(lowered, args)
+        weights = _weights(lowered, args, device)
         executable, origin = compiled_for(source, weights, self.options, device, self._weights)
         self._weights.keep(executable)
         return TorchProgram(lowered, executable, device, params, self._shared, is_static), origin
+
+    def _params_on(self, device: torch.device) -> frozenset[int]:
+        """The parameters and buffers that programs read in place. Those that are copied in each call are inputs."""
+        if self.info.kind != "inference":
+            return frozenset()
+        fakes = {index: self._placeholders[index].meta["val"] for index in self.info.params}
+        return frozenset(index for index, fake in fakes.items() if fake.device == device)
+
+
+def _record_moves(lowered: Lowered, name: str, device: torch.device) -> None:
+    """Writes into the ledger of a program which arguments are copied to its device in each call."""
+    assert lowered.module is not None
+    for port in lowered.inputs:
+        if port.device != device:
+            because = f"it is on {port.device}, and the program runs on {device}"
+            record_decision(
+                lowered.module, BACKEND, [name], f"argument '{port.name}' is copied in each call", because
+            )
 
 
 def new_name(kind: Kind) -> str:
@@ -239,14 +259,14 @@ def new_name(kind: Kind) -> str:
     return f"{kind}{next(_numbers)}"
 
 
-def _weights(lowered: Lowered, args: Sequence[Any]) -> dict[str, Array]:
+def _weights(lowered: Lowered, args: Sequence[Any], device: torch.device) -> dict[str, Array]:
     """The weights of the program: arrays on the memory of PyTorch's tensors, or stand-ins for tensors on a device."""
     weights = [port for port in lowered.inputs if port.role in ("param", "state")]
-    return {port.name: _weight(port, args[port.index]) for port in weights}
+    return {port.name: _weight(port, args[port.index], device) for port in weights}
 
 
-def _weight(port: Port, tensor: Tensor) -> Array:
-    if tensor.device.type == "cpu":
+def _weight(port: Port, tensor: Tensor, device: torch.device) -> Array:
+    if device.type == "cpu":
         return host_view(tensor.permute(port.order).resolve_neg())
     return stand_in(port.stored_shape, port.tensor.dtype)
 

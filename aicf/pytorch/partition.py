@@ -25,7 +25,8 @@ from aicf.frontends.torch import lower_graph
 from aicf.frontends.torch.layouts import is_view
 from aicf.frontends.torch.nodes import base_op, is_exact_attention, is_getitem, is_tensor, items
 from aicf.passes.training.save_choice import Pin
-from aicf.pytorch.compiling import device_of, options_for
+from aicf.pytorch.compiling import options_for
+from aicf.pytorch.devices import device_of_graph
 from aicf.pytorch.options import TorchOptions
 from aicf.pytorch.programs import bindings_of
 from aicf.pytorch.saves import SavePlan, plan_saves
@@ -118,7 +119,7 @@ def _planned(joint: GraphModule, forward: Mapping[str, Node], options: TorchOpti
     # Constants of the graph are real tensors, and PyTorch is still tracing with fake ones.
     with unset_fake_temporarily():
         lowered = lower_graph(joint.graph, "training", bindings_of(placeholders, examples))
-    requested = options_for(options, device_of(examples))
+    requested = options_for(options, device_of_graph(joint.graph))
     pins = _pins(forward)
     return plan_saves(lowered, forward, pins.get, requested, options.memory_budget)
 

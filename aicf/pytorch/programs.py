@@ -39,6 +39,7 @@ class Argument:
         is_natural: Whether that is row-major.
         is_updated: Whether the program writes it.
         align: Alignment of its address, in bytes.
+        moves_to: The device of the program, if PyTorch has the tensor on another one.
     """
 
     index: int
@@ -47,27 +48,32 @@ class Argument:
     is_natural: bool
     is_updated: bool
     align: int
+    moves_to: torch.device | None = None
 
     @staticmethod
-    def of(port: Port, align: int) -> Argument:
-        """The argument of a port."""
+    def of(port: Port, align: int, device: torch.device) -> Argument:
+        """The argument of a port, for a program on a device."""
         is_natural = list(port.order) == sorted(port.order)
         strides = port.dense_strides
-        return Argument(port.index, port.tensor.shape, strides, is_natural, port.role == "state", align)
+        moves_to = None if port.device == device else device
+        return Argument(
+            port.index, port.tensor.shape, strides, is_natural, port.role == "state", align, moves_to
+        )
 
     def fits(self, tensor: Tensor, address: int) -> bool:
-        """Whether the tensor, which is at this address, has the layout and the alignment.
+        """Whether the tensor, which is at this address, has the layout, the alignment and the device.
 
         A view that negates, such as `x.conj().imag`, has other values than its memory.
         """
         has_layout = tensor.is_contiguous() if self.is_natural else tensor.stride() == self.strides
-        return has_layout and not address % self.align and not tensor.is_neg()
+        return has_layout and self.moves_to is None and not address % self.align and not tensor.is_neg()
 
     def with_layout(self, tensor: Tensor) -> Tensor:
         """The tensor itself if it fits, else a copy that does."""
         if self.fits(tensor, tensor.data_ptr()):
             return tensor
-        copy = torch.empty_strided(self.shape, self.strides, dtype=tensor.dtype, device=tensor.device)
+        device = self.moves_to or tensor.device
+        copy = torch.empty_strided(self.shape, self.strides, dtype=tensor.dtype, device=device)
         return copy.copy_(tensor)
 
 
@@ -150,7 +156,8 @@ class TorchProgram:
     Args:
         lowered: The lowered graph.
         executable: Compiled from it; None if nothing is computed.
-        device: Of its tensors.
+        device: That it runs on. Arguments that are elsewhere are copied there, and results that PyTorch has elsewhere
+            are copied back.
         params: Indices of the graph's arguments that are parameters and buffers.
         shared: Shared by the programs of the graph.
         is_static: Whether results are in memory that every run overwrites.
@@ -171,7 +178,7 @@ class TorchProgram:
         self._is_static = is_static
         aligns = _alignments(executable)
         self._ports = sorted(lowered.inputs, key=lambda port: port.index not in params)
-        arguments = [Argument.of(port, aligns.get(port.name, 1)) for port in self._ports]
+        arguments = [Argument.of(port, aligns.get(port.name, 1), device) for port in self._ports]
         self._arguments = _Arguments(arguments, sum(each.index in params for each in arguments))
         written = [output.port for output in lowered.outputs if isinstance(output, Computed | View)]
         computed = list(dict.fromkeys(written))
@@ -180,12 +187,13 @@ class TorchProgram:
             (tuple(each.tensor.shape), tuple(each.dense_strides), torch_dtype(each.tensor.dtype))
             for each in computed
         ]
+        devices = [each.device for each in computed]
+        self._result_devices = devices if any(each != device for each in devices) else None
         whole = _whole(lowered.outputs)
         self._result_makers = tuple(
             _make(
                 Computed(output.port) if index in whole and isinstance(output, View) else output,
                 computed,
-                device,
             )
             for index, output in enumerate(lowered.outputs)
         )
@@ -232,6 +240,8 @@ class TorchProgram:
             tensor.copy_(copy)
         for index in self.lowered.updates:
             increment_version(args[index])
+        if self._result_devices is not None:
+            fresh = [tensor.to(each) for tensor, each in zip(fresh, self._result_devices, strict=True)]
         if self._returns_computed:
             return fresh
         return [make(args, fresh) for make in self._result_makers]
@@ -266,7 +276,7 @@ def _whole(outputs: Sequence[Output]) -> frozenset[int]:
     return frozenset(found.values())
 
 
-def _make(output: Output, computed: Sequence[Port], device: torch.device) -> Make:
+def _make(output: Output, computed: Sequence[Port]) -> Make:
     match output:
         case Computed(port):
             number = computed.index(port)
@@ -281,7 +291,7 @@ def _make(output: Output, computed: Sequence[Port], device: torch.device) -> Mak
         case NoTensor(value):
             return lambda args, fresh: value
         case _:
-            form, dtype = output.tensor.shape, torch_dtype(output.tensor.dtype)
+            form, dtype, device = output.tensor.shape, torch_dtype(output.tensor.dtype), output.device
             return lambda args, fresh: torch.empty(form, dtype=dtype, device=device)
 
 

@@ -29,7 +29,7 @@ def empty_on(device: torch.device) -> Empty:
     """
     if device.type == "cpu":
         return _C._dynamo.guards._empty_strided_cpu
-    if device.type == "cuda":
+    if device.type == "cuda" and hasattr(_C, "_cuda_getDevice"):  # programs are compiled without CUDA, too
         return _empty_on_gpu(device)
     return lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype, device=device)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Number
 from typing import Any
 
@@ -56,6 +56,11 @@ class Case:
         """Fresh copies of the tensors among the arguments."""
         return [leaf.clone() for leaf in self.leaves if isinstance(leaf, torch.Tensor)]
 
+    def on_host(self) -> Case:
+        """The same call with its tensors on the host."""
+        leaves = [leaf.cpu() if isinstance(leaf, torch.Tensor) else leaf for leaf in self.leaves]
+        return replace(self, leaves=leaves)
+
     @property
     def arguments(self) -> dict[str, Any]:
         """The arguments by their names in the schema; what is not given has its default."""
@@ -79,12 +84,12 @@ class Case:
         return [each for each in pytree.tree_leaves(found) if isinstance(each, torch.Tensor)]
 
 
-def cases_of(op: Any, dtype: str, count: int) -> list[Case]:
-    """At most `count` cases, evenly spread over all that the samples of this dtype give."""
+def cases_of(op: Any, dtype: str, count: int, device: str = "cpu") -> list[Case]:
+    """At most `count` cases, evenly spread over all that the samples of this dtype on a device give."""
     seed()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        calls = list(_calls(op, DTYPES[dtype]))
+        calls = list(_calls(op, DTYPES[dtype], device))
     return [
         Case(op, dtype, number, *pytree.tree_flatten(call))
         for number, call in enumerate(_spread(calls, count))
@@ -104,17 +109,17 @@ def _spread(values: Sequence[Any], count: int) -> list[Any]:
     return [values[number * len(values) // count] for number in range(count)]
 
 
-def _calls(op: Any, dtype: torch.dtype) -> Iterator[Call]:
+def _calls(op: Any, dtype: torch.dtype, device: str) -> Iterator[Call]:
     base = base_name(op)
     if base in OWN:
         if dtype in OWN_DTYPES[base]:
-            yield from OWN[base](dtype)
+            yield from OWN[base](dtype, device)
         return
     for info in opinfos_of(op):
-        if dtype not in info.dtypes or (base in GRADIENTS and not dtype.is_floating_point):
+        if dtype not in info.supported_dtypes(device) or (base in GRADIENTS and not dtype.is_floating_point):
             continue
         seed()
-        for sample in _spread(_samples(info, dtype, base in GRADIENTS), _MOST):
+        for sample in _spread(_samples(info, dtype, device, base in GRADIENTS), _MOST):
             call = _recorded(op, info, sample)
             if call is None and base not in GRADIENTS:
                 call = _direct(op, sample)
@@ -122,15 +127,15 @@ def _calls(op: Any, dtype: torch.dtype) -> Iterator[Call]:
                 yield call
 
 
-def _samples(info: Any, dtype: torch.dtype, has_gradients: bool) -> list[Any]:
+def _samples(info: Any, dtype: torch.dtype, device: str, has_gradients: bool) -> list[Any]:
     try:
-        found = list(info.sample_inputs("cpu", dtype, requires_grad=has_gradients))
+        found = list(info.sample_inputs(device, dtype, requires_grad=has_gradients))
     except (RuntimeError, TypeError, ValueError, NotImplementedError):  # the database has none that work
         return []
     if len(found) >= _FEW or has_gradients:
         return found
     try:
-        return list(info.reference_inputs("cpu", dtype)) or found
+        return list(info.reference_inputs(device, dtype)) or found
     except (RuntimeError, TypeError, ValueError, NotImplementedError):
         return found
 

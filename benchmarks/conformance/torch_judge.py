@@ -1,7 +1,8 @@
 """Whether results are those of PyTorch: eager mode in float64, or in the dtype itself.
 
 Eager mode in float64 is what a result should be, eager mode in the dtype what PyTorch's users get. An element is right
-if it is within the tolerance of either, or at least as near to the first as the second is.
+if it is within the tolerance of either, or at least as near to the first as the second is. Eager mode runs on the
+device of the samples; elements are compared on the host.
 """
 
 from __future__ import annotations
@@ -35,17 +36,19 @@ def difference(case: Case, found: Sequence[Tensor], expected: Sequence[Tensor]) 
     if len(found) != len(expected):
         return f"{len(found)} results instead of {len(expected)}"
     for index, (one, other) in enumerate(zip(found, expected, strict=True)):
-        if one.shape != other.shape or one.dtype != other.dtype:
+        if _form(one) != _form(other):
             return f"result {index}: {_describe(one)} instead of {_describe(other)}"
-    base = base_name(case.op)
+    base, host = base_name(case.op), case.on_host()
+    found = [each.cpu() for each in found]
     if base in OPEN:
-        return OPEN[base](case, found)
-    wide = _in_float64(case, expected)
+        return OPEN[base](host, found)
+    wide = [each.cpu() for each in _in_float64(case, expected)]
+    expected = [each.cpu() for each in expected]
     for index, (one, other) in enumerate(zip(found, expected, strict=True)):
         if index == 1 and base in TIED:
-            wrong = _of_order(case, one, other)
+            wrong = _of_order(host, one, other)
         else:
-            wrong = _of_values(case, one, other, wide[index])
+            wrong = _of_values(host, one, other, wide[index])
         if wrong is not None:
             return f"result {index}: {wrong}"
     return None
@@ -58,8 +61,13 @@ def _read(case: Case, results: Sequence[Tensor]) -> Sequence[Tensor]:
     return results[:1] if is_sum else results
 
 
+def _form(tensor: Tensor) -> tuple[object, ...]:
+    return tensor.shape, tensor.dtype, tensor.device
+
+
 def _describe(tensor: Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+    where = "" if tensor.device.type == "cpu" else f" on {tensor.device}"
+    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}{where}"
 
 
 def _in_float64(case: Case, expected: Sequence[Tensor]) -> Sequence[Tensor]:

@@ -39,6 +39,13 @@ _LIMITS = """\
 AICF has no complex numbers. All sizes of a program are known when it is compiled, so no result can have a
 data-dependent size.
 """
+_GPU = """\
+## On a GPU
+
+`python benchmarks/torch_conformance.py --target {target}` runs the samples on the GPU. There PyTorch has other
+samples for some ops, and results of other sizes and element types.
+"""
+_SAME = "Every op has the same outcomes on both targets.\n"
 _OTHERS = """\
 ## All other ops
 
@@ -47,24 +54,20 @@ The op map has {count} overloads in all. The ones below are not core. They are g
 """
 
 
-def page(result: Mapping[str, Any]) -> str:
-    """The text of the page."""
+def page(result: Mapping[str, Any], gpu: Mapping[str, Any] | None = None) -> str:
+    """The text of the page.
+
+    Args:
+        result: Of the CPU.
+        gpu: Of a GPU; None if there is no such result.
+    """
     core = result["core"]
-    totals = result["totals"]
     lines = [
         _head(result),
         "## Totals\n",
         *_table(
-            ["core ops", "with samples", "samples", *STATUSES, "share right"],
-            [
-                [
-                    len(core) + len(result["apart"]),
-                    sum(row["samples"] > 0 for row in core),
-                    totals["samples"],
-                    *(totals[status] for status in STATUSES),
-                    f"{totals['percent']:.1f} %",
-                ]
-            ],
+            ["core ops", *_TOTALS],
+            [[len(core) + len(result["apart"]), *_totals(result)]],
         ),
         "\n## Core ops\n",
         *_table(["op", "samples", *STATUSES], [_row(row) for row in core]),
@@ -74,10 +77,60 @@ def page(result: Mapping[str, Any]) -> str:
         "\n## Not measured\n",
         *_table(["op", "reason"], [[f"`{_short(op)}`", reason] for op, reason in result["apart"].items()]),
         "",
+        *([] if gpu is None else _on_gpu(result, gpu)),
         *_others({row["op"].removeprefix("aten.") for row in core}),
         "",
     ]
     return "\n".join(lines)
+
+
+_TOTALS = ["with samples", "samples", *STATUSES, "share right"]
+
+
+def _totals(result: Mapping[str, Any]) -> list[object]:
+    totals = result["totals"]
+    return [
+        sum(row["samples"] > 0 for row in result["core"]),
+        totals["samples"],
+        *(totals[status] for status in STATUSES),
+        f"{totals['percent']:.1f} %",
+    ]
+
+
+def _on_gpu(result: Mapping[str, Any], gpu: Mapping[str, Any]) -> list[str]:
+    """The totals of both targets, the ops that differ, and why samples of these do not pass on the GPU."""
+    both = (result, gpu)
+    lines = [
+        _GPU.format(target=gpu["target"]),
+        *_table(["target", *_TOTALS], [[f"`{each['target']}`", *_totals(each)] for each in both]),
+        "",
+    ]
+    differing = _differing(result["core"], gpu["core"])
+    if not differing:
+        return [*lines, _SAME]
+    rows = [
+        [first, f"`{each['target']}`", *counts]
+        for pair in differing
+        for each, row in zip(both, pair, strict=True)
+        for first, *counts in [_row(row)]
+    ]
+    lines += ["These ops have other outcomes:\n", *_table(["op", "target", "samples", *STATUSES], rows), ""]
+    failing = [row for _, row in differing if row["reasons"]]
+    return [*lines, *(["What does not pass on the GPU:\n", *_failures(failing), ""] if failing else [])]
+
+
+def _differing(
+    core: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]
+) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """The rows of both targets of each op that has other counts of samples that do not pass. The counts of all samples
+    differ for many ops, as PyTorch's kernels take other element types."""
+    by_op = {row["op"]: row for row in others}
+    pairs = [(row, by_op[row["op"]]) for row in core if row["op"] in by_op]
+    return [(one, other) for one, other in pairs if _not_right(one) != _not_right(other)]
+
+
+def _not_right(row: Mapping[str, Any]) -> list[int]:
+    return [row[status] for status in STATUSES[1:]]
 
 
 def _head(result: Mapping[str, Any]) -> str:

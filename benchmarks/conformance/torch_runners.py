@@ -22,18 +22,21 @@ TARGETS = ("cpu", "cuda", "reference")
 _SEED = 7
 
 
+def device_of(target: str) -> str:
+    """The device of PyTorch that samples for a target are on."""
+    return "cuda" if target == "cuda" else "cpu"
+
+
 def run(case: Case, target: str) -> list[torch.Tensor]:
-    """The results of a case, on the host."""
+    """The results of a case, whose tensors are on the device of the target."""
     tensors = case.tensors
-    if target == "cuda":
-        tensors = [tensor.cuda() for tensor in tensors]
     module = _traced(case, tensors)
     if target == "reference":
         return _evaluated(module, tensors)
     graph = CompiledGraph(
         module, GraphInfo("inference", new_name("inference")), TorchOptions(target=target, threads=1)
     )
-    return [result.cpu() for result in graph(list(tensors))]
+    return graph(list(tensors))
 
 
 def _traced(case: Case, tensors: Sequence[torch.Tensor]) -> torch.fx.GraphModule:

@@ -133,11 +133,15 @@ ADAPTERS: Mapping[str, Callable[[list[Any], dict[str, Any]], Call]] = {
     "upsample_nearest2d": _upsample,
 }
 
-OWN: Mapping[str, Callable[[torch.dtype], list[Call]]] = {
-    "rand": lambda dtype: [([list(shape)], {"dtype": dtype}) for shape in ((), (5,), (64, 33))],
-    "randperm": lambda dtype: [([count], {"dtype": dtype}) for count in (1, 7, 100)],
+OWN: Mapping[str, Callable[[torch.dtype, str], list[Call]]] = {
+    "rand": lambda dtype, device: [
+        ([list(shape)], {"dtype": dtype, "device": device}) for shape in ((), (5,), (64, 33))
+    ],
+    "randperm": lambda dtype, device: [
+        ([count], {"dtype": dtype, "device": device}) for count in (1, 7, 100)
+    ],
 }
-"""Calls of ops that no OpInfo has."""
+"""Calls of ops that no OpInfo has, for an element type and a device."""
 OWN_DTYPES: Mapping[str, Sequence[torch.dtype]] = {
     "rand": (torch.float32, torch.float16, torch.bfloat16, torch.float64),
     "randperm": (torch.int64, torch.float32),

@@ -5,17 +5,19 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import tempfile
 import time
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 
 import torch
 from torch_cases import DTYPES, Case, cases_of
 from torch_judge import difference, eager
-from torch_runners import run
+from torch_runners import device_of, run
 from torch_table import core_overloads
 
 from aicf.errors import UnsupportedOp
@@ -57,17 +59,29 @@ class Outcome:
 def outcomes(op: str, job: Job, start: int = 0) -> Iterator[Case | Outcome]:
     """The samples of an op from a number on: each case before it runs, then what became of it."""
     overload = next(each for each in core_overloads() if str(each) == op)
-    number = 0
+    number, device = 0, device_of(job.target)
     for dtype in job.dtypes:
-        for case in cases_of(overload, dtype, job.samples):
-            try:
-                expected = eager(case)
-            except Exception:  # a sample that eager mode refuses says nothing about us
+        for case in cases_of(overload, dtype, job.samples, device):
+            expected = _expected(case, device)
+            if expected is None:
                 continue
             number += 1
             if number > start:
                 yield case
                 yield outcome_of(case, expected, job.target)
+
+
+def _expected(case: Case, device: str) -> list[torch.Tensor] | None:
+    """What eager mode gives; None for a call that it refuses, or that has nothing on the device: neither says anything
+    about us. Raises if the device has failed, after which eager mode would refuse everything."""
+    try:
+        expected = eager(case)
+    except Exception:
+        if device == "cuda":
+            torch.cuda.synchronize()
+        return None
+    tensors = [*case.tensors, *expected]
+    return expected if any(each.device.type == device for each in tensors) else None
 
 
 def outcome_of(case: Case, expected: Sequence[torch.Tensor], target: str) -> Outcome:
@@ -77,7 +91,10 @@ def outcome_of(case: Case, expected: Sequence[torch.Tensor], target: str) -> Out
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            wrong = difference(case, run(case, target), expected)
+            found = run(case, target)
+            if device_of(target) == "cuda":
+                torch.cuda.synchronize()
+            wrong = difference(case, found, expected)
         if wrong is not None:
             status, reason = WRONG, wrong
     except Exception as error:
@@ -120,7 +137,7 @@ def measure(ops: Sequence[str], job: Job, jobs: int) -> Iterator[Outcome]:
                 yield from worker.collect()
     finally:
         for worker in workers:
-            worker.stop()
+            worker.close()
 
 
 class _Worker:
@@ -130,12 +147,14 @@ class _Worker:
         self._job, self._waiting = job, waiting
         self._current: tuple[str, str, str] | None = None
         self.is_busy = True
+        self._folder = tempfile.TemporaryDirectory()
+        self._errors = Path(self._folder.name) / "stderr"
         self._start()
         self._next()
 
     def _start(self) -> None:
         self.pipe, theirs = _SPAWN.Pipe()
-        self._process = _SPAWN.Process(target=_serve, args=(self._job, theirs), daemon=True)
+        self._process = _SPAWN.Process(target=_serve, args=(self._job, theirs, self._errors), daemon=True)
         self._process.start()
         theirs.close()
         self._served = 0
@@ -172,22 +191,35 @@ class _Worker:
                     self._current = message
         except (EOFError, ConnectionResetError):
             self._process.join()
-            yield from self._lost(f"the process ended with status {self._process.exitcode}")
+            yield from self._lost(
+                f"the process ended with status {self._process.exitcode}", self._last_line()
+            )
             return
         limit = self._job.limit * (1 if self._current else 20)  # samples are collected before the first one
         if self.is_busy and time.monotonic() > self._since + limit:
             yield from self._lost(f"more than {limit:g} s")
 
-    def _lost(self, reason: str) -> Iterator[Outcome]:
+    def _last_line(self) -> str:
+        """Of what the process wrote to its standard error since its last answer; empty if that is nothing."""
+        text = self._errors.read_text("utf-8", "replace") if self._errors.exists() else ""
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return f": {lines[-1][:240]}" if lines else ""
+
+    def _lost(self, reason: str, detail: str = "") -> Iterator[Outcome]:
         self.stop()
         self._start()
-        if self._current is None:  # while samples were collected: the op has no more
-            yield Outcome(self._op, "", self._op, RAISED, f"{reason}, before a sample")
+        if self._current is None:  # the op has no more samples then
+            yield Outcome(self._op, "", self._op, RAISED, f"{reason} while it drew samples{detail}")
             self._next()
             return
-        yield Outcome(*self._current, RAISED, reason)
+        yield Outcome(*self._current, RAISED, f"{reason} while it ran the sample{detail}")
         self._done += 1
         self._send()
+
+    def close(self) -> None:
+        """Ends the process for good."""
+        self.stop()
+        self._folder.cleanup()
 
     def stop(self) -> None:
         """Ends the process."""
@@ -196,17 +228,19 @@ class _Worker:
         self.pipe.close()
 
 
-def _serve(job: Job, pipe: Connection) -> None:
-    """Answers an op with the outcomes of its samples."""
+def _serve(job: Job, pipe: Connection, errors: Path) -> None:
+    """Answers an op with the outcomes of its samples. What is written to the standard error goes to a file."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what libraries print about samples that they refuse
+    os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND), 2)
     while True:
         try:
             op, start = pipe.recv()
         except EOFError:
             return
+        os.ftruncate(2, 0)  # what libraries print about samples that they refuse
         for each in outcomes(op, job, start):
+            os.ftruncate(2, 0)
             pipe.send((op, each.dtype, describe(each)) if isinstance(each, Case) else each)
         pipe.send(None)
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from aicf.frontends.torch.ops import ROWS
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "benchmarks" / "conformance"
 RESULT = ROOT / "benchmarks" / "results" / "torch_ops_cpu.json"
+GPU_RESULT = ROOT / "benchmarks" / "results" / "torch_ops_cuda.json"
+STATUSES = ("right", "wrong", "unsupported", "raised")
 PAGE = ROOT / "docs" / "torch-support.md"
 OPS = (
     *("_softmax.default", "abs.default", "add.Scalar", "add.Tensor", "amax.default", "bitwise_and.Tensor"),
@@ -109,4 +112,90 @@ def test_the_page_lists_every_row() -> None:
 def test_the_page_is_that_of_the_result() -> None:
     from torch_page import page
 
-    assert PAGE.read_text("utf-8") == page(json.loads(RESULT.read_text("utf-8")))
+    results = [json.loads(path.read_text("utf-8")) for path in (RESULT, GPU_RESULT) if path.exists()]
+    assert PAGE.read_text("utf-8") == page(*results)
+
+
+def _on_gpu(core: list[dict[str, Any]]) -> dict[str, Any]:
+    counts = {name: sum(row[name] for row in core) for name in STATUSES}
+    total = sum(counts.values())
+    totals = {"samples": total, **counts, "percent": 100 * counts["right"] / total}
+    return {**json.loads(RESULT.read_text("utf-8")), "target": "cuda", "core": core, "totals": totals}
+
+
+def test_the_page_says_where_a_gpu_differs() -> None:
+    from torch_page import page
+
+    cpu = json.loads(RESULT.read_text("utf-8"))
+    core = copy.deepcopy(cpu["core"])
+    row = next(each for each in core if each["op"] == "aten.add.Tensor")
+    assert row["right"] > 1
+    row["right"], row["wrong"] = row["right"] - 1, row["wrong"] + 1
+    row["reasons"] = [{"dtype": "f16", "sample": "", "status": "wrong", "reason": "result 0: 1.0 | 2.0"}]
+    gpu = _on_gpu(core)
+    plain, text = page(cpu), page(cpu, gpu)
+    before, _, section = text.partition("## On a GPU\n")
+    section, _, after = section.partition("## All other ops\n")
+    assert before + "## All other ops\n" + after == plain
+    tables = [line for line in section.splitlines() if line.startswith("|")]
+    totals = cpu["totals"]
+    assert f"| `cpu` | 186 | {totals['samples']} | {totals['right']} | 0 |" in section
+    assert f"| `cuda` | 186 | {totals['samples']} | {totals['right'] - 1} | 1 |" in section
+    count = row["samples"]
+    assert f"| `add.Tensor` | `cpu` | {count} | {count} | 0 | 0 | 0 |" in tables
+    assert f"| `add.Tensor` | `cuda` | {count} | {count - 1} | 1 | 0 | 0 |" in tables
+    assert tables[-1] == "| `add.Tensor` | 1 | f16 | wrong | result 0: 1.0 \\| 2.0 |"
+    assert len(tables) == 4 + 4 + 3
+
+
+def test_the_page_says_that_a_gpu_does_not_differ() -> None:
+    from torch_page import page
+
+    cpu = json.loads(RESULT.read_text("utf-8"))
+    assert "Every op has the same outcomes on both targets." in page(cpu, _on_gpu(cpu["core"]))
+
+
+@pytest.mark.peers
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["add.Tensor", "full.default", "rand.default", "sort.default"])
+def test_samples_are_drawn_on_a_device(name: str) -> None:
+    """On the device `meta`, as there may be no GPU."""
+    import torch
+    from torch_cases import cases_of
+
+    for device in ("cpu", "meta"):
+        cases = cases_of(overload(name), "f32", 4, device)
+        assert cases
+        for case in cases:
+            results = case(*case.tensors)
+            assert {each.device.type for each in [*case.tensors, *results]} == {device}
+    (case, *_) = cases_of(overload("add.Tensor"), "f32", 4)
+    assert [torch.equal(*pair) for pair in zip(case.on_host().tensors, case.tensors, strict=True)] == [
+        True
+    ] * len(case.tensors)
+
+
+@pytest.mark.peers
+@pytest.mark.filterwarnings("ignore")
+def test_a_result_on_another_device_is_wrong() -> None:
+    from torch_cases import cases_of
+    from torch_judge import difference, eager
+    from torch_workers import _expected
+
+    case = cases_of(overload("full.default"), "f32", 1)[0]
+    (expected,) = eager(case)
+    said = f"float32{list(expected.shape)}"
+    assert (
+        difference(case, [expected.to("meta")], [expected]) == f"result 0: {said} on meta instead of {said}"
+    )
+    assert _expected(case, "cpu") is not None
+    assert _expected(case, "meta") is None  # nothing is there
+
+
+@pytest.mark.peers
+def test_a_process_that_ends_says_where_and_why() -> None:
+    from torch_workers import RAISED, Job, measure
+
+    (found,) = measure(["aten.abs.default"], Job("cpu", 1, ("no_dtype",), 60.0), 1)
+    assert (found.op, found.status) == ("aten.abs.default", RAISED)
+    assert found.reason == "the process ended with status 1 while it drew samples: KeyError: 'no_dtype'"

@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 import aicf.pytorch  # noqa: E402
 from aicf.backends.cuda.runtime.driver import CudaDriver  # noqa: E402
-from aicf.errors import CaptureError  # noqa: E402
+from aicf.errors import CaptureError, InvalidIR, PolicyError  # noqa: E402
 
 pytestmark = [
     pytest.mark.gpu,
@@ -54,6 +54,95 @@ def test_it_gives_what_eager_mode_gives(dtype: str) -> None:
     with torch.no_grad():
         module[0].weight.mul_(0.5)
         assert error(called(x), copy.deepcopy(module).double()(x.double())) < limit
+
+
+def _on_both_sides(x: torch.Tensor, scale: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return (
+        x * scale,
+        x.sum().cpu(),
+        (x + 1).to("cpu") * 2,
+        torch.full((3,), 1.0),
+        torch.ones(2, device="cuda"),
+        x[rows],
+    )
+
+
+def test_tensors_on_the_host_in_a_graph_of_the_gpu() -> None:
+    called = torch.compile(_on_both_sides, backend=aicf.pytorch.aicf_backend)
+    for number in range(3):
+        arguments = (torch.randn(4, 8, device="cuda"), torch.tensor(number + 0.5), torch.tensor([number, 0]))
+        for found, wanted in zip(called(*arguments), _on_both_sides(*arguments), strict=True):
+            assert found.device == wanted.device
+            torch.testing.assert_close(found, wanted)
+
+
+def test_a_graph_without_arguments_creates_tensors_on_its_device() -> None:
+    def run() -> tuple[torch.Tensor, ...]:
+        return torch.full((3,), 2.5, device="cuda"), torch.arange(5, device="cuda") * 2
+
+    for found, wanted in zip(torch.compile(run, backend=aicf.pytorch.aicf_backend)(), run(), strict=True):
+        assert found.device == wanted.device
+        torch.testing.assert_close(found, wanted)
+
+
+def test_gradients_through_a_copy_to_the_host() -> None:
+    x = torch.randn(4, 8, device="cuda", requires_grad=True)
+    weights = torch.randn(4, 8)
+    found = torch.compile(lambda x: x.tanh().cpu() * 2, backend=aicf.pytorch.aicf_backend)(x)
+    assert found.device.type == "cpu"
+    (found * weights).sum().backward()
+    wanted = 2 * weights.cuda() * (1 - x.detach().tanh().square())
+    torch.testing.assert_close(x.grad, wanted)
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+def test_a_target_of_another_device(target: str) -> None:
+    x = torch.randn(4, device="cpu" if target == "cuda" else "cuda")
+    called = torch.compile(lambda x: x * 2, backend=aicf.pytorch.aicf_backend, options={"target": target})
+    with pytest.raises(PolicyError, match=f"target is '{target}', and the tensors of the graph are on"):
+        called(x)
+
+
+class _Sent(torch.nn.Module):
+    """Sends its input to the device of its weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """See above."""
+        return (self.layer(x.to(self.layer.weight.device)) * torch.tensor(0.5)).cpu()
+
+
+def test_a_step_with_a_batch_and_a_loss_on_the_host() -> None:
+    model = _Sent().cuda()
+    theirs = copy.deepcopy(model)
+    x, target = torch.randn(4, 8), torch.randn(4, 3)
+    loss = torch.nn.functional.mse_loss
+    step = aicf.pytorch.train_step(model, loss, torch.optim.SGD(model.parameters(), 0.1))
+    optimizer = torch.optim.SGD(theirs.parameters(), 0.1)
+    for _ in range(3):
+        found = step(x, target)
+        optimizer.zero_grad()
+        wanted = loss(theirs(x), target)
+        wanted.backward()
+        optimizer.step()
+        assert found.device == wanted.device
+        torch.testing.assert_close(found, wanted.detach())
+    for one, other in zip(model.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_a_module_that_moves_between_steps_with_its_states_on_the_host() -> None:
+    model = _Sent()
+    optimizer = torch.optim.AdamW(model.parameters(), 0.1)
+    step = aicf.pytorch.train_step(model, torch.nn.functional.mse_loss, optimizer)
+    batch = torch.randn(4, 8), torch.randn(4, 3)
+    step(*batch)
+    model.cuda()
+    with pytest.raises(InvalidIR, match=r"is on cpu, and the step runs on cuda:0; move the module with"):
+        step(*batch)
 
 
 def test_results_may_be_kept() -> None:

@@ -188,7 +188,7 @@ class _Walk:
         if index in self._updated:
             role = "state"
         name = self._fresh(self._roles.names.get(index, node.name))
-        port = Port(name, index, role, tensor, strides, order)
+        port = Port(name, index, role, tensor, strides, order, fake.device)
         make = {"input": self._builder.input, "param": self._builder.param, "state": self._builder.state}[
             role
         ]
@@ -471,7 +471,7 @@ class _Walk:
         if isinstance(value, Empty):
             if self._roles.is_alone:
                 raise unsupported(node, "a result has no elements", "return it from outside of the model")
-            return Void(value.info)
+            return Void(value.info, fake.device)
         if node in self._index and is_tensor(fake) and not is_alone:
             return Passed(self._index[node])
         if not isinstance(value, Value):
@@ -517,7 +517,7 @@ class _Walk:
         strides = shape_of(fake.stride(), self._bindings)
         order = self._order(tensor.shape, strides)
         name = self._roles.results.get(index, node.name if self._roles.is_alone else f"out.{node.name}")
-        port = Port(self._fresh(name), index, "input", tensor, strides, order)
+        port = Port(self._fresh(name), index, "input", tensor, strides, order, fake.device)
         last = last_op(self._builder)
         write_from(self._builder, line_of(node.meta))
         stored = self._stored(value, order)

@@ -25,6 +25,7 @@ class Port:
         tensor: Sizes in PyTorch's order, and the element type.
         strides: In PyTorch, in elements.
         order: The dimensions of PyTorch's tensor, outermost in memory first: the program has them in this order.
+        device: That PyTorch has the tensor on.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Port:
     tensor: Tensor
     strides: tuple[int, ...]
     order: tuple[int, ...]
+    device: Any = None
 
     @property
     def dense_strides(self) -> tuple[int, ...]:
@@ -98,9 +100,10 @@ class Alias:
 
 @dataclass(frozen=True)
 class Void:
-    """A result without elements."""
+    """A result without elements, and the device that PyTorch has it on."""
 
     tensor: Tensor
+    device: Any = None
 
 
 @dataclass(frozen=True)

@@ -154,6 +154,16 @@ def _check_overlap(tensors: Mapping[str, Tensor]) -> None:
             )
 
 
+def check_devices(tensors: Mapping[str, Tensor], device: torch.device) -> None:
+    """Raises InvalidIR if a parameter, a buffer or a state, by name, is not on the device of the step."""
+    for name, tensor in tensors.items():
+        if tensor.device != device:
+            raise InvalidIR(
+                f"'{name}' is on {tensor.device}, and the step runs on {device}; move the module with .to('{device}') "
+                "before the optimizer is made"
+            )
+
+
 def check_trained(groups: Sequence[Group], trained: Iterable[Tensor]) -> None:
     """Raises InvalidIR if no parameter of the optimizer gets a gradient."""
     passed = set(map(id, trained))

@@ -23,6 +23,7 @@ from aicf.frontends.torch.gradients import find_other_gradient, placeholders_wit
 from aicf.frontends.torch.index_checks import IndexCheck, index_checks
 from aicf.frontends.torch.locations import line_of, text_of
 from aicf.passes.training.differentiate import NoRule
+from aicf.pytorch.devices import device_of_graph
 from aicf.pytorch.training.custom_gradients import WAY_OUT, check_custom_gradients
 from aicf.pytorch.training.module_state import PREFIX, ROOT, step_tensors, tensors_of
 from aicf.pytorch.training.program import LOSS, Model
@@ -58,8 +59,9 @@ def forward_part(
     lowered = lower_graph(functional.graph, name, {}, roles)
     if lowered.module is None:
         raise InvalidIR("the loss depends on nothing; the loss must depend on the module's output")
+    device = device_of_graph(functional.graph)
     constants = {
-        name.removeprefix(PREFIX): value
+        name.removeprefix(PREFIX): value.to(device)
         for name, value in functional.constants.items()
         if isinstance(value, Tensor)
     }
@@ -71,7 +73,7 @@ def forward_part(
     trained = {roles.names[index] for index in placeholders_with_gradient(functional.graph, indices, loss)}
     leaves = {index: number for number, index in enumerate(inputs)}
     checks = batch_checks(functional.graph, leaves)
-    return Model(lowered, tensors | constants, leaves, trained, checks=checks)
+    return Model(lowered, tensors | constants, device, leaves, trained, checks=checks)
 
 
 def batch_checks(graph: Any, leaves: Mapping[int, int]) -> list[IndexCheck]:

@@ -16,6 +16,7 @@ from aicf.frontends.torch import Computed, Roles, lower_graph
 from aicf.frontends.torch.decompositions import of_autograd
 from aicf.frontends.torch.nodes import is_getitem
 from aicf.frontends.torch.program import Port
+from aicf.pytorch.devices import device_of_graph
 from aicf.pytorch.training.forward_part import batch_checks, with_tied
 from aicf.pytorch.training.module_state import PREFIX, ROOT, step_tensors
 from aicf.pytorch.training.program import LOSS, TANGENT, Model
@@ -54,7 +55,7 @@ def joint_part(
         index: each.idx for index, each in enumerate(inputs) if isinstance(each, descriptors.PlainAOTInput)
     }
     checks = batch_checks(graph, leaves)
-    return Model(lowered, tensors, leaves, frozenset(gradients), gradients, checks)
+    return Model(lowered, tensors, device_of_graph(graph), leaves, frozenset(gradients), gradients, checks)
 
 
 def _joint(module: nn.Module, batch: tuple[Any, ...], named: Mapping[str, Any]) -> Any:

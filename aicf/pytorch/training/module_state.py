@@ -28,11 +28,11 @@ def step_tensors(module: nn.Module) -> dict[str, Tensor]:
     return {name.removeprefix(PREFIX): tensor for name, tensor in tensors_of(module).items()}
 
 
-_dtype = attrgetter("dtype")
+_dtype, _device = attrgetter("dtype"), attrgetter("device")
 
 
 def signature_of(tensors: Mapping[str, Tensor]) -> tuple[Any, ...]:
-    """Identity, element type, sizes and strides of a module's tensors: a program is valid for one signature.
+    """Identity, element type, device, sizes and strides of a module's tensors: a program is valid for one signature.
 
     A program holds references to the tensors, so that no new tensor gets the identity of a freed one.
     """
@@ -40,6 +40,7 @@ def signature_of(tensors: Mapping[str, Tensor]) -> tuple[Any, ...]:
     return (
         tuple(map(id, values)),
         tuple(map(_dtype, values)),
+        tuple(map(_device, values)),
         tuple(map(Tensor.size, values)),
         tuple(map(Tensor.stride, values)),
     )

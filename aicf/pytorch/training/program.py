@@ -15,12 +15,12 @@ from xdsl.ir import Attribute
 
 from aicf.dialects.logical import NAME_ATTR, UPDATES_ATTR
 from aicf.frontends.builder import Graph, Value
-from aicf.frontends.torch import Lowered, Port
+from aicf.frontends.torch import Computed, Lowered, Port
 from aicf.frontends.torch.index_checks import IndexCheck
 from aicf.frontends.torch.layouts import memory_order
 from aicf.frontends.torch.lowering import SEED
 from aicf.inference.packing import ModelWeights
-from aicf.pytorch.compiling import compiled_for, device_of
+from aicf.pytorch.compiling import compiled_for
 from aicf.pytorch.index_range import check_indices
 from aicf.pytorch.launcher import Launcher, PackedCopies
 from aicf.pytorch.options import TorchOptions
@@ -28,6 +28,7 @@ from aicf.pytorch.programs import Argument
 from aicf.pytorch.seeds import Seeds
 from aicf.pytorch.streams import is_capturing
 from aicf.pytorch.tensors import stand_in, torch_dtype
+from aicf.pytorch.training.checks import check_devices
 from aicf.pytorch.training.optimizers import Group
 from aicf.pytorch.training.scheduled import scheduled_update
 from aicf.runtime.tensors import Array
@@ -57,6 +58,7 @@ class Model:
     Args:
         lowered: The forward part with its loss, and the backward part if PyTorch traced it.
         tensors: Parameters and buffers by their names in the program; tied ones have several.
+        device: That the step runs on.
         leaves: By placeholder, the index of its value in the flattened batch.
         trained: Names of parameters that get a gradient from the loss.
         gradients: Results that are gradients, by the name of the parameter; None if AICF is to differentiate.
@@ -65,6 +67,7 @@ class Model:
 
     lowered: Lowered
     tensors: Mapping[str, Tensor]
+    device: torch.device
     leaves: Mapping[int, int]
     trained: Collection[str]
     gradients: Mapping[str, Port] | None = None
@@ -208,6 +211,15 @@ class _Number:
             self._value = None if is_captured else value
 
 
+def _updated_and_read(model: Model, states: States) -> dict[str, Tensor]:
+    """What the step reads and writes at its address, besides the batch, by name."""
+    names = {port.name for port in model.lowered.inputs} | set(model.trained)
+    own = {name: model.tensors[name] for name in sorted(names & set(model.tensors))}
+    return own | {
+        f"{parameter}.{name}": state for parameter, named in states.items() for name, state in named.items()
+    }
+
+
 class StepProgram:
     """A compiled step for one signature of a batch.
 
@@ -226,7 +238,8 @@ class StepProgram:
         self, model: Model, groups: Sequence[Group], states: States, options: TorchOptions, seeds: Seeds
     ) -> None:
         self._model, self._seeds = model, seeds
-        self.device = device_of(model.tensors.values())
+        self.device = model.device
+        check_devices(_updated_and_read(model, states), self.device)
         writer = _Writer(model, groups, states)
         module, self._dtype = writer.write()
         source = Source(module, writer.graph.name)
@@ -250,8 +263,10 @@ class StepProgram:
         self.trained = [each for group in groups for each in group.parameters if id(each) in trained]
         """The parameters that the step updates."""
         self._written += self.trained
+        outputs = [each.port for each in model.lowered.outputs if isinstance(each, Computed)]
+        self._loss_device = next(each.device for each in outputs if each.name == LOSS)
         self._inputs = [
-            (port.name, Argument.of(port, _ALIGN))
+            (port.name, Argument.of(port, _ALIGN, self.device))
             for port in model.lowered.inputs
             if port.name not in model.tensors and port.name != TANGENT
         ]
@@ -286,4 +301,4 @@ class StepProgram:
             order[position] = addresses[name]
         self._launcher.launch(order, self.device, packed)
         increment_version(self._written)
-        return loss
+        return loss.to(self._loss_device)
