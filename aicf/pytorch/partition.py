@@ -23,7 +23,7 @@ from aicf.dialects.emit import DecisionOp
 from aicf.errors import UnsupportedOp
 from aicf.frontends.torch import lower_graph
 from aicf.frontends.torch.layouts import is_view
-from aicf.frontends.torch.nodes import base_op, is_exact_attention, is_getitem, is_tensor, items
+from aicf.frontends.torch.nodes import base_op, forget_sums, is_exact_attention, is_getitem, is_tensor, items
 from aicf.passes.training.save_choice import Pin
 from aicf.pytorch.compiling import options_for
 from aicf.pytorch.devices import device_of_graph
@@ -70,6 +70,8 @@ def partition(
     Raises:
         UnsupportedOp: an op has no counterpart, and the option `fallback` is `error`.
     """
+    if options.fallback != "eager":  # eager mode reads all arguments
+        forget_sums(joint.graph)
     joint.graph.eliminate_dead_code()
     joint.graph = fx_graph_cse(
         joint.graph

@@ -106,6 +106,21 @@ def _drops(node: Any) -> bool:
     return bool(rate)
 
 
+_OF_CPU, _NOT_READ = "_for_cpu", ("out", "logsumexp")
+
+
+def forget_sums(graph: Any) -> None:
+    """Takes the results of attentions on a GPU from the arguments of their backward ops, which compute them again, so
+    that nothing saves them. The queries take their place, since the arguments must be something."""
+    for node in graph.nodes:
+        name = base_op(node)
+        if not (_is_attention(node) and name.endswith(_BACK)) or _OF_CPU in name or _drops(node):
+            continue
+        names = [argument.name for argument in node.target._schema.arguments]
+        for unread in _NOT_READ:
+            node.update_arg(names.index(unread), node.args[names.index("query")])
+
+
 def items(value: Any) -> list[Any]:
     """Several results as a list, or one in a list."""
     return list(cast("Sequence[Any]", value)) if isinstance(value, list | tuple) else [value]

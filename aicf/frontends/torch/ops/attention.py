@@ -165,7 +165,7 @@ def _scores(writer: Writer, heads: _Heads) -> Value:
 def _seen(writer: Writer, scores: Value) -> Value:
     """Which keys are at the position of the query or before it, [queries, keys]."""
     sizes = writer.sizes(scores)[-2:]
-    return writer.graph.ge(writer.graph.iota(sizes, 0), writer.graph.iota(sizes, 1))
+    return writer.graph.le(writer.graph.iota(sizes, 1), writer.graph.iota(sizes, 0))
 
 
 def _logsumexp(writer: Writer, heads: _Heads, index: int) -> Value | None:
@@ -361,6 +361,62 @@ def _passed_back(
     return found
 
 
+def _passed_back_on_gpu(
+    writer: Writer,
+    heads: _Heads,
+    grad: Value,
+    y: Value,
+    sums: Value,
+    shapes: Sequence[Sequence[int]],
+    mask_index: int | None,
+    dropout: Dropout | None,
+) -> list[Value | None]:
+    """The same; without dropout, `y` and `sums` are not read: see `nodes.forget_sums`."""
+    if dropout is None:
+        return _passed_back_again(writer, heads, grad, shapes, mask_index)
+    return _passed_back(writer, heads, grad, y, sums, shapes, mask_index, dropout)
+
+
+def _passed_back_again(
+    writer: Writer, heads: _Heads, grad: Value, shapes: Sequence[Sequence[int]], mask_index: int | None
+) -> list[Value | None]:
+    """The same as reverse mode writes it, with a softmax of the scores: one kernel of a GPU computes all of that, and
+    neither the result nor the logarithms of the sums need be saved."""
+    graph, query, used = writer.graph, heads.query, writer.used
+    times = writer.sizes(query)[-3] // writer.sizes(heads.key)[-3]
+    key, value = (_repeated(writer, one, times) for one in (heads.key, heads.value))
+    grad, mask = _of_rank(writer, grad, query.rank), heads.mask
+    scores = graph.matmul(query, key, transpose_b=True) * heads.scale
+    if mask is not None:
+        unseeing = _unseeing(writer, mask)
+        grad = graph.select(unseeing, 0.0, grad)
+        if is_bool(mask.dtype):
+            mask = graph.select(mask | unseeing, graph.constant(0.0, (), query.dtype), _HIDDEN)
+        else:
+            mask = graph.select(unseeing, 0.0, mask)
+        scores = scores + mask
+    seen = _seen(writer, scores) if heads.causal else None
+    scores = scores if seen is None else graph.select(seen, scores, _HIDDEN)
+    weights = graph.softmax(scores, scores.rank - 1)
+    wide, by_weight = writer.widened(weights), writer.widened(graph.matmul(grad, value, transpose_b=True))
+    slant = graph.reduce_sum(by_weight * wide, [wide.rank - 1], keepdims=True)
+    by_score = writer.cast((by_weight - slant) * wide, query.dtype)
+    by_score = by_score if seen is None else graph.select(seen, by_score, 0.0)
+    by_product = by_score * heads.scale
+    found: list[Value | None] = [None] * (3 if mask_index is None else 4)
+    if 0 in used:
+        found[0] = writer.result(writer.reshape(graph.matmul(by_product, key), shapes[0]), 0)
+    if 1 in used:
+        product = graph.matmul(by_product, query, transpose_a=True)
+        found[1] = _of_groups(writer, product, times, shapes[1], 1)
+    if 2 in used:
+        product = graph.matmul(weights, grad, transpose_a=True)
+        found[2] = _of_groups(writer, product, times, shapes[2], 2)
+    if mask_index is not None and mask_index in used:
+        found[mask_index] = _to_mask(writer, by_score, mask_index)
+    return found
+
+
 def _weights(writer: Writer, heads: _Heads, sums: Value) -> Value:
     """exp(scores - sums), and 0 where a key is hidden, even from a query that sees none."""
     graph = writer.graph
@@ -451,7 +507,7 @@ def _flash_backward(
     """The gradients of attention."""
     drops = same_dropout(writer, dropout, random)
     heads = _heads(writer, query, key, value, None, causal, scale, True)
-    return _passed_back(writer, heads, grad, y, sums, _shapes(writer, query, key, value), dropout=drops)
+    return _passed_back_on_gpu(writer, heads, grad, y, sums, _shapes(writer, query, key, value), None, drops)
 
 
 @row("_scaled_dot_product_efficient_attention_backward.default")
@@ -476,7 +532,7 @@ def _efficient_backward(
     """The gradients of attention, with that of the mask."""
     drops = same_dropout(writer, dropout, [seed, offset])
     heads = _heads(writer, query, key, value, mask, causal, scale, True)
-    return _passed_back(writer, heads, grad, y, sums, _shapes(writer, query, key, value), 3, drops)
+    return _passed_back_on_gpu(writer, heads, grad, y, sums, _shapes(writer, query, key, value), 3, drops)
 
 
 @row("_scaled_dot_product_cudnn_attention_backward.default")
@@ -504,9 +560,9 @@ def _cudnn_backward(
     """The gradients of attention."""
     drops = same_dropout(writer, dropout, [seed, offset])
     heads = _heads(writer, query, key, value, mask, causal, scale, True)
-    if sums.rank == query.rank:
+    if drops is not None and sums.rank == query.rank:
         sums = writer.drop(sums, sums.rank - 1)
-    return _passed_back(writer, heads, grad, y, sums, _shapes(writer, query, key, value), dropout=drops)
+    return _passed_back_on_gpu(writer, heads, grad, y, sums, _shapes(writer, query, key, value), None, drops)
 
 
 @row("_scaled_dot_product_fused_attention_overrideable_backward.default")
@@ -533,4 +589,4 @@ def _overrideable_backward(
     """The gradients of attention, with that of the mask."""
     drops = same_dropout(writer, dropout, random)
     heads = _heads(writer, query, key, value, mask, causal, scale, True)
-    return _passed_back(writer, heads, grad, y, sums, _shapes(writer, query, key, value), 3, drops)
+    return _passed_back_on_gpu(writer, heads, grad, y, sums, _shapes(writer, query, key, value), 3, drops)
