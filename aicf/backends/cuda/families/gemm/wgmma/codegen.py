@@ -25,17 +25,15 @@ from aicf.backends.cuda.families.gemm.wgmma.schedule import (
     Spec,
     Task,
     Tensor,
-    register_share,
+    held_words,
     registers,
+    varies_by_row,
 )
 from aicf.backends.cuda.families.records import Rounding, read_rounding, read_shape
 from aicf.backends.cuda.runtime.device_program import TensorMap
 from aicf.backends.cuda.target import ELEMENT_BYTES
 from aicf.dialects.emit_kernels import KernelOp
 
-_OTHER_REGISTERS = 40, 104, 64
-"""Of a consumer's thread, beside sums and what is held: of a pointwise epilogue, of one that calls functions, and of a
-row program, which needs half as many again as there are sums."""
 _LONG_EPILOGUE = 160
 """Characters of an epilogue at one element beyond which its code is not repeated for all of them."""
 
@@ -256,31 +254,14 @@ def _names_of_result(own: Task, output: int, own_parts: Sequence[str] = ()) -> d
 
 
 def _held(task: Task, spec: Spec) -> dict[int, Held]:
-    """Operands of the epilogue that are read before the product, so that nothing waits for them after it, as many as
-    fit in registers: words of two neighbours."""
-    if spec.split_k > 1:
-        return {}
-    room = _registers_beside(task, spec) // (spec.width(task) // 8)
-    chosen: dict[int, int] = {}
-    for number, extra in enumerate(task.extras):
-        words = 2 if _varies_by_row(task, extra) else 1
-        if extra.vector_bytes(2) == 4 and task.problem.n % 2 == 0 and sum(chosen.values()) + words <= room:
-            chosen[number] = words
+    """Operands of the epilogue that are read before the product, so that nothing waits for them after it."""
+    chosen = held_words(task, spec)
     step = sum(chosen.values())
     firsts = accumulate(chosen.values(), initial=0)
     return {
         number: Held(first, words, step, task.extras[number].dtype)
         for first, (number, words) in zip(firsts, chosen.items(), strict=False)
     }
-
-
-def _registers_beside(task: Task, spec: Spec) -> int:
-    """Of a consumer's thread, for what is held."""
-    base, calling, of_rows = _OTHER_REGISTERS
-    if task.row_totals:
-        return register_share(spec) - 3 * spec.sums // 2 - of_rows
-    _, most = registers(spec) or (0, register_share(spec))
-    return most - spec.sums - (calling if task.functions else base)
 
 
 def _hold(task: Task, spec: Spec, held: Mapping[int, Held]) -> Snippet:
@@ -502,11 +483,7 @@ def _unpacked(task: Task, number: int, held: Held) -> list[str]:
 
 def _value(task: Task, number: int, extra: Access, r: int, c: int) -> str:
     """The local that holds an extra operand's value at one element of the site."""
-    return f"x{number}_{r if _varies_by_row(task, extra) else 0}_{c if extra.strides[-1] else 0}"
-
-
-def _varies_by_row(task: Task, access: Access) -> bool:
-    return any(access.strides[len(task.problem.batch) : -1])
+    return f"x{number}_{r if varies_by_row(task, extra) else 0}_{c if extra.strides[-1] else 0}"
 
 
 def _loads(
@@ -516,7 +493,7 @@ def _loads(
     body = [f"from{number} = {_extra_base(task, number)}"]
     problem = task.problem
     together = columns if problem.n % columns == 0 and _is_vector(extra, columns) else 1
-    for r in range(rows if _varies_by_row(task, extra) else 1):
+    for r in range(rows if varies_by_row(task, extra) else 1):
         for c in range(0, columns if extra.strides[-1] else 1, together):
             row = f"min(row + {8 * r}, {problem.m - 1})"
             column = f"column + {c}" if inside else f"min(column + {c}, {problem.n - together})"
