@@ -111,9 +111,8 @@ class Task:
 
     def store(self, split: bool) -> str:
         """How results go to memory: 16-bit ones `packed` to 16 bytes, f32 in `vectors`, any one by one (`elements`)."""
-        wide = self.problem.n % 8 == 0
         if self.output.dtype != "f32":
-            return "packed" if wide and self.output.vector_bytes(8) == 16 else "elements"
+            return "packed" if self.output.vector_bytes(8) == 16 else "elements"
         together = 4 if split else 2
         fits = self.output.vector_bytes(together) == 4 * together
         return "vectors" if fits and self.problem.n % (8 if split else 2) == 0 else "elements"
@@ -458,6 +457,8 @@ _CLUSTER_SHARE = 0.85
 """Of the multiprocessors, for clusters of more than two: they do not reach over the parts that a GPU consists of."""
 _EPILOGUE_US = 0.4, 3.6
 """Of 128 sums of every thread of a warpgroup: to the result, and for every function on the way."""
+_ELEMENTS_PER_US = 280e3
+"""16-bit results that all multiprocessors store one by one: each is a part of a sector."""
 _OVERLAP = 0.58
 """Power of the warpgroups of a multiprocessor by which their epilogues take longer: they fill each other's waits."""
 _TURN_US, _CLUSTER_TURN_US = 0.5, 0.8
@@ -507,6 +508,8 @@ def predicted_us(spec: Spec, task: Task, arch: GpuArch) -> float:
     if task.row_totals:
         turn += _READ_US * _late_words(task, spec) + around / (throughput * _ROW_SHARE * waves)
     busy = waves * wave + (waves - 1) * turn
+    if task.output.dtype != "f32" and task.store(spec.split_k > 1) == "elements":
+        busy += p.m * p.n * task.matrices / _ELEMENTS_PER_US
     start = _START_US + _CLUSTER_US[p.element_bytes] * (spec.sharers > 1)
     return start + max(busy, (operands + around) / throughput)
 

@@ -230,8 +230,19 @@ def store_chunk(acc, held, number, put, get, matrix, row, column, lane):
         first = column + (lane & 7) * 8
         if INSIDE or (line < M and first < N):
             to = splice(OUT, matrix, line, first)
-            store_u32x4(to, v[0], v[1], v[2], v[3])
+            splice(STORE_LINE, to, first, v[0], v[1], v[2], v[3])
     cuda.syncwarp()
+
+
+def store_line(to, first, a, b, c, d):
+    """Eight neighbouring 16-bit results from column `first` on, or those of them that the row has."""
+    if LAST_COLUMNS == 0 or first + 8 <= N:
+        store_u32x4(to, a, b, c, d)
+    else:
+        words = (a, b, c, d)
+        for index in unrolled(LAST_COLUMNS):
+            word = words[index // 2]
+            store_u16(to + u64(2 * index), u16(word >> u32(16)) if index % 2 else u16(word & u32(0xFFFF)))
 
 
 def store_vectors(acc, held, staging, matrix, row, column, lane):
@@ -300,7 +311,9 @@ def reduce_parts(acc, matrix, row, column):
 def row_packed(v, matrix, line, first):
     """Eight 16-bit results of a row."""
     to = splice(OUT, matrix, line, first)
-    store_u32x4(to, PACK(v[0], v[1]), PACK(v[2], v[3]), PACK(v[4], v[5]), PACK(v[6], v[7]))
+    splice(
+        STORE_LINE, to, first, PACK(v[0], v[1]), PACK(v[2], v[3]), PACK(v[4], v[5]), PACK(v[6], v[7])
+    )
 
 
 def row_vectors(v, matrix, line, first):
