@@ -154,6 +154,7 @@ def _constants(task: Task, spec: Spec, clusters: int) -> dict[str, Constant | Sn
         "STEP": clusters,
         "SUM_PARTS": task.problem.factors,
         "SUMS": spec.sums,
+        "TOGETHER": 4,
         "TOTALS_AT": spec.ring_bytes + spec.line_bytes(task),
         "UNITS": rows * columns,
         "WIDTH": width,

@@ -246,15 +246,30 @@ def store_line(to, first, a, b, c, d):
 
 
 def store_vectors(acc, held, staging, matrix, row, column, lane):
-    """f32 results: two neighbouring columns a thread; four threads fill a sector."""
-    for number in unrolled(WIDTH // 8):
-        first = column + 8 * number + (lane & 3) * 2
-        v = splice(VALUES, acc, held, number, matrix, row + (lane >> 2), first)
-        for half in unrolled(2):
-            line = row + (lane >> 2) + 8 * half
-            if INSIDE or (line < M and first < N):
-                to = splice(OUT, matrix, line, first)
-                store_f32x2(to, v[2 * half], v[2 * half + 1])
+    """f32 results: two neighbouring columns a thread; four threads fill a sector.
+
+    TOGETHER fragments are read and computed before any of them is stored, for no load passes a store: each would wait
+    for memory by itself.
+    """
+    for batch in unrolled(WIDTH // 8 // TOGETHER):
+        v = registers(4 * TOGETHER, f32(0.0))
+        for each in unrolled(TOGETHER):
+            v[4 * each : 4 * each + 4] = splice(
+                VALUES,
+                acc,
+                held,
+                TOGETHER * batch + each,
+                matrix,
+                row + (lane >> 2),
+                column + 8 * (TOGETHER * batch + each) + (lane & 3) * 2,
+            )
+        for each in unrolled(TOGETHER):
+            first = column + 8 * (TOGETHER * batch + each) + (lane & 3) * 2
+            for half in unrolled(2):
+                line = row + (lane >> 2) + 8 * half
+                if INSIDE or (line < M and first < N):
+                    to = splice(OUT, matrix, line, first)
+                    store_f32x2(to, v[4 * each + 2 * half], v[4 * each + 2 * half + 1])
 
 
 def store_elements(acc, held, staging, matrix, row, column, lane):
@@ -311,9 +326,7 @@ def reduce_parts(acc, matrix, row, column):
 def row_packed(v, matrix, line, first):
     """Eight 16-bit results of a row."""
     to = splice(OUT, matrix, line, first)
-    splice(
-        STORE_LINE, to, first, PACK(v[0], v[1]), PACK(v[2], v[3]), PACK(v[4], v[5]), PACK(v[6], v[7])
-    )
+    splice(STORE_LINE, to, first, PACK(v[0], v[1]), PACK(v[2], v[3]), PACK(v[4], v[5]), PACK(v[6], v[7]))
 
 
 def row_vectors(v, matrix, line, first):
