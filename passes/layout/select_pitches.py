@@ -43,10 +43,11 @@ class SelectPitchesPass(ModulePass):
     """Lays results of groups out with rows as long as a multiple of `Kernel.row_bytes`, where that is predicted to pay.
 
     Kernels that copy pieces of rows at once run only, or run faster, if every row begins at such a multiple: 50,257
-    columns of bf16 do not. Candidates are results with other rows that groups alone read, where a matrix product gives
-    or reads them. Such a value becomes a part of a concatenation outside of groups, and the gaps, which nobody reads,
-    the other part: instructions write and read the value with strides. An operand of the same type that its group
-    might overwrite is laid out likewise, so that it still may. The policy may say `pitched` or `row_major` of a group.
+    columns of bf16 do not. Candidates are results with other rows that groups alone read, if need be by reshapes that
+    keep the rows, where a matrix product gives or reads them. Such a value becomes a part of a concatenation outside of
+    groups, and the gaps, which nobody reads, the other part: instructions write and read the value with strides. An
+    operand of the same type that its group might overwrite is laid out likewise, so that it still may. The policy may
+    say `pitched` or `row_major` of a group.
 
     Raises PolicyError for a group that is no candidate, or whose kernels do not take what the policy says.
     """
