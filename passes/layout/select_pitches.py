@@ -43,10 +43,11 @@ class SelectPitchesPass(ModulePass):
     """Lays results of groups out with rows as long as a multiple of `Kernel.row_bytes`, where that is predicted to pay.
 
     Kernels that copy pieces of rows at once run only, or run faster, if every row begins at such a multiple: 50,257
-    columns of bf16 do not. Candidates are results with other rows that groups alone read, where a matrix product gives
-    or reads them. Such a value becomes a part of a concatenation outside of groups, and the gaps, which nobody reads,
-    the other part: instructions write and read the value with strides. An operand of the same type that its group
-    might overwrite is laid out likewise, so that it still may. The policy may say `pitched` or `row_major` of a group.
+    columns of bf16 do not. Candidates are results with other rows that groups alone read, if need be by reshapes that
+    keep the rows, where a matrix product gives or reads them. Such a value becomes a part of a concatenation outside of
+    groups, and the gaps, which nobody reads, the other part: instructions write and read the value with strides. An
+    operand of the same type that its group might overwrite is laid out likewise, so that it still may. The policy may
+    say `pitched` or `row_major` of a group.
 
     Raises PolicyError for a group that is no candidate, or whose kernels do not take what the policy says.
     """
@@ -62,6 +63,8 @@ class SelectPitchesPass(ModulePass):
             for context in fusion_contexts(op, target, grouped=True)
             if context.function.sym_name.data != PREPARE  # it runs once
         ]
+        for each in deciding:
+            each.take_in_reshapes()
         candidates = [value.op for each in deciding for value in each.candidates()]
         names = with_stems(group.id.data for group in candidates if isinstance(group, GroupOp))
         policy_of(op).check_pitch_keys(names)
@@ -112,6 +115,30 @@ class _Deciding:
     def __init__(self, context: FusionContext, row_bytes: int) -> None:
         self._context, self._row_bytes = context, row_bytes
 
+    def take_in_reshapes(self) -> None:
+        """Moves reshapes that keep the rows of a candidate into the groups that read them: within a group they are
+        strides, whatever lies between the rows."""
+        for group in list(self._context.function.body.block.ops):
+            if isinstance(group, GroupOp):
+                for value in group.results:
+                    self._take_in_reshapes_of(value)
+
+    def _take_in_reshapes_of(self, value: OpResult) -> None:
+        if not self._has_short_rows(value) or alias_of(value).whole is not value:
+            return
+        readers = [use.operation for use in value.uses]
+        reshapes = [reader for reader in readers if isinstance(reader, logical.ReshapeOp)]
+        behind = [use.operation for reshape in reshapes for use in reshape.result.uses]
+        groups = [op for op in (value.op, *readers, *behind) if isinstance(op, GroupOp)]
+        if (
+            len(groups) == 1 + len(readers) - len(reshapes) + len(behind)
+            and all(is_free_to_move(group) for group in groups)
+            and any(multiplies(group.body.block) for group in groups)
+            and all(_keeps_rows(reshape) for reshape in reshapes)
+        ):
+            for reshape in reshapes:
+                _take_in(reshape)
+
     def candidates(self) -> Iterator[OpResult]:
         """Results whose rows do not begin at such multiples, but could."""
         for group in self._context.function.body.block.ops:
@@ -125,8 +152,7 @@ class _Deciding:
                 self._decide(self._pitch(value))
 
     def _is_candidate(self, value: OpResult) -> bool:
-        shape = tensor_info(value.type).shape
-        if len(shape) < 2 or 0 in shape or not shape[-1] * _size(value) % self._row_bytes:
+        if not self._has_short_rows(value):
             return False
         users = [value.op, *(use.operation for use in value.uses)]
         groups = [group for group in users if isinstance(group, GroupOp) and is_free_to_move(group)]
@@ -135,6 +161,11 @@ class _Deciding:
             and any(multiplies(group.body.block) for group in groups)
             and alias_of(value).whole is value
         )
+
+    def _has_short_rows(self, value: OpResult) -> bool:
+        """Whether rows do not begin at multiples of what kernels copy at once."""
+        shape = tensor_info(value.type).shape
+        return len(shape) > 1 and 0 not in shape and shape[-1] * _size(value) % self._row_bytes != 0
 
     def _pitch(self, value: OpResult) -> _Pitch:
         columns, whole = tensor_info(value.type).shape[-1], self._row_bytes // _size(value)
@@ -230,6 +261,29 @@ class _Deciding:
                 "gap_bytes": IntegerAttr(prod(pitch.gaps) * _size(pitch.value), i64),
             },
         )
+
+
+def _keeps_rows(reshape: logical.ReshapeOp) -> bool:
+    before, after = (tensor_info(value.type).shape for value in (reshape.operands[0], reshape.result))
+    return len(after) > 1 and after[-1] == before[-1]
+
+
+def _take_in(reshape: logical.ReshapeOp) -> None:
+    """Lets the groups that read a reshape outside of groups do it themselves."""
+    for use in list(reshape.result.uses):
+        group = use.operation
+        assert isinstance(group, GroupOp)
+        block, old = group.body.block, group.body.block.args[use.index]
+        own = reshape.clone()
+        new = block.insert_arg(reshape.operands[0].type, use.index)
+        own.operands[0] = new
+        block.insert_op_before(own, block.first_op) if block.first_op else block.add_op(own)
+        old.replace_all_uses_with(own.result)
+        block.erase_arg(old)
+        group.operands[use.index] = reshape.operands[0]
+        remember_workload(group, _aliased(group, {}))
+    reshape.detach()
+    reshape.erase()
 
 
 def _aliased(group: GroupOp, views: Mapping[SSAValue, View]) -> GroupWorkload:

@@ -68,7 +68,7 @@ def test_a_product_gets_the_kernel_that_needs_them() -> None:
 
 def test_what_may_be_overwritten_has_gaps_too() -> None:
     module = compiled(head())
-    assert [decision.subjects.data[0].data for decision in told(module)] == ["likely", "scores"]
+    assert [decision.subjects.data[0].data for decision in told(module)] == ["scores", "likely"]
     (program,) = (op for op in module.walk() if isinstance(op, ProgramOp))
     assert program.arena_bytes is not None
     assert program.arena_bytes.value.data == 4096 * 50264 * 2
@@ -113,6 +113,26 @@ def test_a_policy_for_what_is_no_candidate() -> None:
         match=r"layouts\.back: no group of that name has results whose rows may be pitched.*likely",
     ):
         compiled(head(), "{layouts: {back: pitched}}")
+
+
+def reshaped(batch: int, words: int) -> Graph:
+    """Scores of the words of a batch of rows, which what follows reads as one matrix."""
+    g = Graph("reshaped")
+    table = g.param("table", (words, 768), "bf16")
+    scores = g.matmul(g.input("x", (batch, 512, 768), "bf16"), table, transpose_b=True, name="scores")
+    flat = g.reshape(scores, (batch * 512, words))
+    g.output(g.softmax(flat, name="likely"), "y")
+    return g
+
+
+def test_reshapes_of_whole_rows_are_no_obstacle() -> None:
+    """A product that scores 50,257 words stores 16 bytes at once if its rows allow that."""
+    assert [decision.subjects.data[0].data for decision in told(compiled(reshaped(8, 50257)))] == ["scores"]
+    graph, policy = reshaped(2, 101), "{layouts: {scores: pitched}, fusion: {norm: false}}"
+    feeds = random_arrays(graph.module(), "reshaped pitches")
+    module = compiled(graph, policy)
+    assert told(module)
+    assert_close(run_module(graph.module(), feeds, "exact"), run_module(module, feeds, "exact"), 10.0, policy)
 
 
 def test_several_dimensions() -> None:

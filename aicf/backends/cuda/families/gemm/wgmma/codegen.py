@@ -25,17 +25,15 @@ from aicf.backends.cuda.families.gemm.wgmma.schedule import (
     Spec,
     Task,
     Tensor,
-    register_share,
+    held_words,
     registers,
+    varies_by_row,
 )
 from aicf.backends.cuda.families.records import Rounding, read_rounding, read_shape
 from aicf.backends.cuda.runtime.device_program import TensorMap
 from aicf.backends.cuda.target import ELEMENT_BYTES
 from aicf.dialects.emit_kernels import KernelOp
 
-_OTHER_REGISTERS = 40, 104, 64
-"""Of a consumer's thread, beside sums and what is held: of a pointwise epilogue, of one that calls functions, and of a
-row program, which needs half as many again as there are sums."""
 _LONG_EPILOGUE = 160
 """Characters of an epilogue at one element beyond which its code is not repeated for all of them."""
 
@@ -138,6 +136,7 @@ def _constants(task: Task, spec: Spec, clusters: int) -> dict[str, Constant | Sn
         "GATE_BYTES": width * 4,
         "INSIDE": m % (spec.tile_m * spec.cluster_m) == 0 and n % (width * spec.cluster_n) == 0,
         "K_STEP": task.k_step,
+        "LAST_COLUMNS": n % 8,
         "LINE_BYTES": LINE_BYTES,
         "LINES_AT": spec.ring_bytes,
         "M": m,
@@ -155,6 +154,7 @@ def _constants(task: Task, spec: Spec, clusters: int) -> dict[str, Constant | Sn
         "STEP": clusters,
         "SUM_PARTS": task.problem.factors,
         "SUMS": spec.sums,
+        "TOGETHER": 4,
         "TOTALS_AT": spec.ring_bytes + spec.line_bytes(task),
         "UNITS": rows * columns,
         "WIDTH": width,
@@ -186,6 +186,7 @@ def _parts(
         "RELEASE": part(template.release),
         "STORE": part(template.reduce_parts if split else _WHOLE[task.store(False)]),
         "STORE_CHUNK": part(template.store_chunk),
+        "STORE_LINE": part(template.store_line),
         "LOOPED": point is not None and sum(map(len, point.body)) > _LONG_EPILOGUE,
         "STORE_ROW": part(row[task.store(split)]),
         "STORE_ELEMENT": _store_element(task),
@@ -256,31 +257,14 @@ def _names_of_result(own: Task, output: int, own_parts: Sequence[str] = ()) -> d
 
 
 def _held(task: Task, spec: Spec) -> dict[int, Held]:
-    """Operands of the epilogue that are read before the product, so that nothing waits for them after it, as many as
-    fit in registers: words of two neighbours."""
-    if spec.split_k > 1:
-        return {}
-    room = _registers_beside(task, spec) // (spec.width(task) // 8)
-    chosen: dict[int, int] = {}
-    for number, extra in enumerate(task.extras):
-        words = 2 if _varies_by_row(task, extra) else 1
-        if extra.vector_bytes(2) == 4 and task.problem.n % 2 == 0 and sum(chosen.values()) + words <= room:
-            chosen[number] = words
+    """Operands of the epilogue that are read before the product, so that nothing waits for them after it."""
+    chosen = held_words(task, spec)
     step = sum(chosen.values())
     firsts = accumulate(chosen.values(), initial=0)
     return {
         number: Held(first, words, step, task.extras[number].dtype)
         for first, (number, words) in zip(firsts, chosen.items(), strict=False)
     }
-
-
-def _registers_beside(task: Task, spec: Spec) -> int:
-    """Of a consumer's thread, for what is held."""
-    base, calling, of_rows = _OTHER_REGISTERS
-    if task.row_totals:
-        return register_share(spec) - 3 * spec.sums // 2 - of_rows
-    _, most = registers(spec) or (0, register_share(spec))
-    return most - spec.sums - (calling if task.functions else base)
 
 
 def _hold(task: Task, spec: Spec, held: Mapping[int, Held]) -> Snippet:
@@ -502,11 +486,7 @@ def _unpacked(task: Task, number: int, held: Held) -> list[str]:
 
 def _value(task: Task, number: int, extra: Access, r: int, c: int) -> str:
     """The local that holds an extra operand's value at one element of the site."""
-    return f"x{number}_{r if _varies_by_row(task, extra) else 0}_{c if extra.strides[-1] else 0}"
-
-
-def _varies_by_row(task: Task, access: Access) -> bool:
-    return any(access.strides[len(task.problem.batch) : -1])
+    return f"x{number}_{r if varies_by_row(task, extra) else 0}_{c if extra.strides[-1] else 0}"
 
 
 def _loads(
@@ -516,7 +496,7 @@ def _loads(
     body = [f"from{number} = {_extra_base(task, number)}"]
     problem = task.problem
     together = columns if problem.n % columns == 0 and _is_vector(extra, columns) else 1
-    for r in range(rows if _varies_by_row(task, extra) else 1):
+    for r in range(rows if varies_by_row(task, extra) else 1):
         for c in range(0, columns if extra.strides[-1] else 1, together):
             row = f"min(row + {8 * r}, {problem.m - 1})"
             column = f"column + {c}" if inside else f"min(column + {c}, {problem.n - together})"

@@ -9,8 +9,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Operation
 
 from aicf.backends.base import BufferRef, Launch
 from aicf.backends.common.record import Record, RecordCodec, integer
@@ -60,11 +61,18 @@ def _roles(work: Workload) -> GemmOperands:
 
 
 def functions_in(code: KernelOp | None) -> int:
-    """Calls of libdevice in a scalar program: each is worth a score of simple operations."""
+    """Calls of libdevice in a scalar program: each is worth a score of simple operations, and so is each half of a
+    division of a row's elements, which branches for those that it cannot approximate."""
     if code is None:
         return 0
     ops = [op for phase in code.phases for op in phase.body.block.ops]
-    return sum(isinstance(op, SigmoidOp) or op.name.startswith("math.") for op in ops)
+    calls = sum(isinstance(op, SigmoidOp) or op.name.startswith("math.") for op in ops)
+    return calls + 2 * sum(_divides(op, code) for op in ops)
+
+
+def _divides(op: Operation, code: KernelOp) -> bool:
+    """Whether a row program divides every element by something."""
+    return bool(code.reduce_sizes) and isinstance(op, arith.DivfOp) and code.varies(op.result)
 
 
 def row_totals(code: KernelOp | None) -> int:

@@ -21,6 +21,9 @@ CHUNK_BYTES = 64 * K_BYTES
 LINE_BYTES = 2048
 """Shared memory in which a warp turns 16 rows x 64 columns of 16-bit results into whole lines."""
 
+_REGISTERS = 65536
+"""Of a multiprocessor."""
+
 _BLOCKS = Whole(1, CLUSTER_BLOCKS)
 
 
@@ -108,9 +111,8 @@ class Task:
 
     def store(self, split: bool) -> str:
         """How results go to memory: 16-bit ones `packed` to 16 bytes, f32 in `vectors`, any one by one (`elements`)."""
-        wide = self.problem.n % 8 == 0
         if self.output.dtype != "f32":
-            return "packed" if wide and self.output.vector_bytes(8) == 16 else "elements"
+            return "packed" if self.output.vector_bytes(8) == 16 else "elements"
         together = 4 if split else 2
         fits = self.output.vector_bytes(together) == 4 * together
         return "vectors" if fits and self.problem.n % (8 if split else 2) == 0 else "elements"
@@ -273,7 +275,7 @@ class Spec:
 
 def register_share(spec: Spec) -> int:
     """Registers of a thread if all threads of a multiprocessor have as many."""
-    return min(255, 65536 // (spec.threads * spec.blocks_per_sm))
+    return min(255, _REGISTERS // (spec.threads * spec.blocks_per_sm))
 
 
 def registers(spec: Spec) -> tuple[int, int] | None:
@@ -282,6 +284,41 @@ def registers(spec: Spec) -> tuple[int, int] | None:
     if register_share(spec) >= spec.sums + 64:
         return None
     return {1: (40, 216), 2: (40, 232)}[spec.consumers]
+
+
+# Operands of the epilogue that are read before the product
+
+_OTHER_REGISTERS = 40, 104, 64
+"""Of a consumer's thread, beside sums and what is held: of a pointwise epilogue, of one that calls functions, and of a
+row program, which needs half as many again as there are sums."""
+
+
+def varies_by_row(task: Task, access: Access) -> bool:
+    """Whether an operand of the epilogue has more than one row of a matrix."""
+    return any(access.strides[len(task.problem.batch) : -1])
+
+
+def held_words(task: Task, spec: Spec) -> dict[int, int]:
+    """Operands of the epilogue that are read before the product, as many as fit in registers, with their words of a
+    fragment."""
+    if spec.split_k > 1:
+        return {}
+    room = _registers_beside(task, spec) // (spec.width(task) // 8)
+    chosen: dict[int, int] = {}
+    for number, extra in enumerate(task.extras):
+        words = 2 if varies_by_row(task, extra) else 1
+        if extra.vector_bytes(2) == 4 and task.problem.n % 2 == 0 and sum(chosen.values()) + words <= room:
+            chosen[number] = words
+    return chosen
+
+
+def _registers_beside(task: Task, spec: Spec) -> int:
+    """Of a consumer's thread, for what is held."""
+    base, calling, of_rows = _OTHER_REGISTERS
+    if task.row_totals:
+        return register_share(spec) - 3 * spec.sums // 2 - of_rows
+    _, most = registers(spec) or (0, register_share(spec))
+    return most - spec.sums - (calling if task.functions else base)
 
 
 _TILES = ((128, 256), (128, 192), (128, 128), (64, 256), (128, 64), (64, 128), (64, 64))
@@ -420,8 +457,21 @@ _CLUSTER_SHARE = 0.85
 """Of the multiprocessors, for clusters of more than two: they do not reach over the parts that a GPU consists of."""
 _EPILOGUE_US = 0.4, 3.6
 """Of 128 sums of every thread of a warpgroup: to the result, and for every function on the way."""
+_ELEMENTS_PER_US = 280e3
+"""16-bit results that all multiprocessors store one by one: each is a part of a sector."""
 _OVERLAP = 0.58
 """Power of the warpgroups of a multiprocessor by which their epilogues take longer: they fill each other's waits."""
+_TURN_US, _CLUSTER_TURN_US = 0.5, 0.8
+"""From a unit of a block to its next one, if nobody else on the multiprocessor multiplies meanwhile; and more for every
+further block of a cluster that does not stay, for all of them start together."""
+_SPLIT_REGISTERS = 96, 8
+"""Of a thread that shares a tile's K, beside its sums, and for the indices of a batch."""
+_ROW_SHARE = 0.6
+"""Of the memory throughput, for what row programs read and write in all waves but the last: the blocks of a wave do so
+together, and nobody multiplies meanwhile."""
+_READ_US = 0.03
+"""For every word that a thread of a row program reads after the product, in all waves but the last: few are under way
+at a time."""
 _SWEEP_US, _MEET_US = 0.4, 0.7
 """For every total of a row: of 128 sums of every thread of a warpgroup, and of all blocks of the row meeting."""
 _SHARED_GBS = 95.0
@@ -450,22 +500,53 @@ def predicted_us(spec: Spec, task: Task, arch: GpuArch) -> float:
     if spec.split_k > 1:
         start, exchange = _REDUCE_US
         wave += start * spec.split_k + exchange * spec.sums * spec.consumers / 128
+    waves = ceil(blocks / slots)
+    around, throughput = _epilogue_bytes(task), arch.bandwidth_gbs * 1e3
     p = task.problem
-    operands = p.m * p.k + p.k * p.n * p.factors * p.products
-    results = p.m * p.n * p.products * sum(ELEMENT_BYTES[output.dtype] for output in task.outputs)
-    memory = p.batches * (float(p.element_bytes) * operands + results) / (arch.bandwidth_gbs * 1e3)
-    return (
-        _START_US
-        + _CLUSTER_US[p.element_bytes] * (spec.sharers > 1)
-        + max(ceil(blocks / slots) * wave, memory)
-    )
+    operands = p.element_bytes * p.batches * (p.m * p.k + p.k * p.n * p.factors * p.products)
+    turn = _turn_us(spec, task, together)
+    if task.row_totals:
+        turn += _READ_US * _late_words(task, spec) + around / (throughput * _ROW_SHARE * waves)
+    busy = waves * wave + (waves - 1) * turn
+    if task.output.dtype != "f32" and task.store(spec.split_k > 1) == "elements":
+        busy += p.m * p.n * task.matrices / _ELEMENTS_PER_US
+    start = _START_US + _CLUSTER_US[p.element_bytes] * (spec.sharers > 1)
+    return start + max(busy, (operands + around) / throughput)
+
+
+def _turn_us(spec: Spec, task: Task, together: int) -> float:
+    """Between two units of a block, or from one block to the next one in its place, with `together` of them on a
+    multiprocessor."""
+    alone = _TURN_US if spec.consumers * together == 1 else 0.0
+    stays = spec.split_k == 1 and not task.row_totals
+    return alone if stays else _TURN_US + _CLUSTER_TURN_US * (spec.cluster - 1)
+
+
+def _late_words(task: Task, spec: Spec) -> int:
+    """Words of its own rows that a thread of a row program reads after the product."""
+    held = held_words(task, spec)
+    late = (extra for number, extra in enumerate(task.extras) if number not in held and extra.strides[-1])
+    return spec.width(task) // 8 * sum(2 for extra in late if varies_by_row(task, extra))
+
+
+def _epilogue_bytes(task: Task) -> float:
+    """What the epilogues of all products read and write."""
+    dims = task.problem.epilogue_dims
+    moved = 0.0
+    for access in (*task.extras, *task.outputs):
+        elements = prod(size for size, step in zip(dims, access.strides, strict=True) if step)
+        moved += elements * ELEMENT_BYTES[access.dtype]
+    return moved * task.problem.products
 
 
 def _beside(spec: Spec, task: Task, arch: GpuArch) -> int:
     """Blocks of a multiprocessor: those that stay, or, if K is split, those that fit."""
     if spec.split_k == 1:
         return spec.blocks_per_sm
-    return max(1, arch.shared_bytes // (spec.shared_bytes(task) + 1024))
+    beside_sums, of_batch = _SPLIT_REGISTERS
+    registers_each = spec.sums + beside_sums + (of_batch if task.problem.batch else 0)
+    by_registers = _REGISTERS // (spec.threads * registers_each)
+    return max(1, min(arch.shared_bytes // (spec.shared_bytes(task) + 1024), by_registers))
 
 
 def _step_us(spec: Spec, task: Task, arch: GpuArch, together: int, running: int) -> float:

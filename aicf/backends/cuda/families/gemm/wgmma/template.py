@@ -230,20 +230,46 @@ def store_chunk(acc, held, number, put, get, matrix, row, column, lane):
         first = column + (lane & 7) * 8
         if INSIDE or (line < M and first < N):
             to = splice(OUT, matrix, line, first)
-            store_u32x4(to, v[0], v[1], v[2], v[3])
+            splice(STORE_LINE, to, first, v[0], v[1], v[2], v[3])
     cuda.syncwarp()
 
 
+def store_line(to, first, a, b, c, d):
+    """Eight neighbouring 16-bit results from column `first` on, or those of them that the row has."""
+    if LAST_COLUMNS == 0 or first + 8 <= N:
+        store_u32x4(to, a, b, c, d)
+    else:
+        words = (a, b, c, d)
+        for index in unrolled(LAST_COLUMNS):
+            word = words[index // 2]
+            store_u16(to + u64(2 * index), u16(word >> u32(16)) if index % 2 else u16(word & u32(0xFFFF)))
+
+
 def store_vectors(acc, held, staging, matrix, row, column, lane):
-    """f32 results: two neighbouring columns a thread; four threads fill a sector."""
-    for number in unrolled(WIDTH // 8):
-        first = column + 8 * number + (lane & 3) * 2
-        v = splice(VALUES, acc, held, number, matrix, row + (lane >> 2), first)
-        for half in unrolled(2):
-            line = row + (lane >> 2) + 8 * half
-            if INSIDE or (line < M and first < N):
-                to = splice(OUT, matrix, line, first)
-                store_f32x2(to, v[2 * half], v[2 * half + 1])
+    """f32 results: two neighbouring columns a thread; four threads fill a sector.
+
+    TOGETHER fragments are read and computed before any of them is stored, for no load passes a store: each would wait
+    for memory by itself.
+    """
+    for batch in unrolled(WIDTH // 8 // TOGETHER):
+        v = registers(4 * TOGETHER, f32(0.0))
+        for each in unrolled(TOGETHER):
+            v[4 * each : 4 * each + 4] = splice(
+                VALUES,
+                acc,
+                held,
+                TOGETHER * batch + each,
+                matrix,
+                row + (lane >> 2),
+                column + 8 * (TOGETHER * batch + each) + (lane & 3) * 2,
+            )
+        for each in unrolled(TOGETHER):
+            first = column + 8 * (TOGETHER * batch + each) + (lane & 3) * 2
+            for half in unrolled(2):
+                line = row + (lane >> 2) + 8 * half
+                if INSIDE or (line < M and first < N):
+                    to = splice(OUT, matrix, line, first)
+                    store_f32x2(to, v[4 * each + 2 * half], v[4 * each + 2 * half + 1])
 
 
 def store_elements(acc, held, staging, matrix, row, column, lane):
@@ -300,7 +326,7 @@ def reduce_parts(acc, matrix, row, column):
 def row_packed(v, matrix, line, first):
     """Eight 16-bit results of a row."""
     to = splice(OUT, matrix, line, first)
-    store_u32x4(to, PACK(v[0], v[1]), PACK(v[2], v[3]), PACK(v[4], v[5]), PACK(v[6], v[7]))
+    splice(STORE_LINE, to, first, PACK(v[0], v[1]), PACK(v[2], v[3]), PACK(v[4], v[5]), PACK(v[6], v[7]))
 
 
 def row_vectors(v, matrix, line, first):
