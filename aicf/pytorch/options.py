@@ -101,22 +101,27 @@ GRADIENTS = ("auto", "aicf", "pytorch")
 
 @dataclass(frozen=True)
 class StepOptions(TorchOptions):
-    """Options of `train_step`: those of the backend, and who computes the gradients.
+    """Options of `train_step`: those of the backend, who computes the gradients, and how long they may be.
 
     Args:
         gradients: `aicf` differentiates the ops of the forward part; an op without a rule is an error. `pytorch` lets
             AOTAutograd trace a joint graph. `auto` uses `aicf` and falls back to `pytorch`.
+        clip_norm: The gradients together are made no longer than this, as `clip_grad_norm_` does; None leaves them.
 
     Raises:
         PolicyError: a value is not legal.
     """
 
     gradients: Literal["auto", "aicf", "pytorch"] = "auto"
+    clip_norm: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.gradients not in GRADIENTS:
             raise PolicyError(f"gradients is {quoted(self.gradients)}; it is 'auto', 'aicf' or 'pytorch'")
+        norm = cast(object, self.clip_norm)
+        if norm is not None and not (isinstance(norm, int | float) and 0 < norm < float("inf")):
+            raise PolicyError(f"clip_norm is {quoted(norm)}; give a number above 0")
 
 
 _IN_FORCE: ContextVar[Policy | None] = ContextVar("aicf_pytorch_policy", default=None)

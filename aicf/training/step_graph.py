@@ -21,6 +21,7 @@ from aicf.errors import InvalidIR, quoted
 from aicf.frontends.builder import Graph, Value
 from aicf.runtime.tensors import Array, numpy_dtype
 from aicf.training.batches import LOSS, Batches, prediction_of, whole_shape
+from aicf.training.clipping import clip
 from aicf.training.forward import Argument, Forward, shape_of
 from aicf.training.history import write_ring
 from aicf.training.losses import Loss
@@ -212,7 +213,8 @@ class _Writer:
         """Gives every parameter and its states their new values."""
         graph = self.graph
         kind = type(self._recipe.optimizer).__name__.lower()
-        clipped = self._clipped(gradients)
+        limit = self._recipe.clip_norm
+        clipped = gradients if limit is None else clip(graph, gradients, limit)
         grouped = self._recipe.optimizer.grouped({name: value.rank for name, value in parameters.items()})
         for name, parameter in parameters.items():
             optimizer, scale = grouped[name]
@@ -222,30 +224,6 @@ class _Writer:
             new = optimizer.update(graph, operands, f"{name}.{kind}")
             for old, value in zip([parameter, *states], new, strict=True):
                 graph.update(old, value)
-
-    def _clipped(self, gradients: Mapping[str, Value]) -> Mapping[str, Value]:
-        """The gradients, made shorter together where they are longer than the recipe allows."""
-        if self._recipe.clip_norm is None:
-            return gradients
-        graph = self.graph
-        norm = graph.global_norm(self._of_one_type(list(gradients.values())), name="grad.norm")
-        factor = graph.clip_factor(norm, self._recipe.clip_norm, name="grad.clip")
-        factors = {factor.dtype: factor}
-        for value in gradients.values():
-            if value.dtype not in factors:
-                factors[value.dtype] = graph.cast(factor, value.dtype)
-        return {
-            name: graph.mul(value, factors[value.dtype], name=f"{name}.grad.clipped")
-            for name, value in gradients.items()
-        }
-
-    def _of_one_type(self, values: Sequence[Value]) -> Sequence[Value]:
-        """The values as they are, or where their types differ in one that holds all of them."""
-        dtypes = {value.dtype for value in values}
-        if len(dtypes) == 1:
-            return values
-        wide = "f64" if "f64" in dtypes else "f32"
-        return [value if value.dtype == wide else self.graph.cast(value, wide) for value in values]
 
     def _rate(self, dtype: str, scale: float = 1.0) -> Value:
         """The learning rate of a group in the type of a parameter."""

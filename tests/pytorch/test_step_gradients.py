@@ -513,3 +513,32 @@ def test_a_loss_that_is_no_number() -> None:
     )
     with pytest.raises(InvalidIR, match=r"the loss has shape \(6, 8\); it must be a tensor of rank 0"):
         step(*_batches(2))
+
+
+@pytest.mark.parametrize("gradients", ["aicf", "pytorch"])
+@pytest.mark.parametrize("limit", [1e-3, 1e3])
+def test_gradients_that_are_clipped(gradients: str, limit: float) -> None:
+    """A limit that all steps reach, and one that none does."""
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4)).double()
+    theirs = copy.deepcopy(module)
+    x, target = random(6, 8), random(6, 4)
+    mine, other = (torch.optim.SGD(each.parameters(), lr=0.5) for each in (module, theirs))
+    options = {"gradients": gradients, "clip_norm": limit}
+    step = aicf.pytorch.train_step(module, F.mse_loss, mine, options=options)
+    for _ in range(3):
+        step(x, target)
+        other.zero_grad()
+        F.mse_loss(theirs(x), target).backward()
+        nn.utils.clip_grad_norm_(theirs.parameters(), limit)
+        other.step()
+    assert_same(dict(module.state_dict()), dict(theirs.state_dict()), 1e-9)
+
+
+@pytest.mark.parametrize("limit", [0, -1.0, float("nan"), float("inf"), "1"])
+def test_a_norm_that_no_gradient_can_have(limit: object) -> None:
+    module = nn.Linear(2, 2)
+    with pytest.raises(PolicyError, match="clip_norm is .*; give a number above 0"):
+        aicf.pytorch.train_step(
+            module, F.mse_loss, torch.optim.SGD(module.parameters()), options={"clip_norm": limit}
+        )

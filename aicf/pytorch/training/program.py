@@ -23,7 +23,7 @@ from aicf.inference.packing import ModelWeights
 from aicf.pytorch.compiling import compiled_for
 from aicf.pytorch.index_range import check_indices
 from aicf.pytorch.launcher import Launcher, PackedCopies
-from aicf.pytorch.options import TorchOptions
+from aicf.pytorch.options import StepOptions
 from aicf.pytorch.programs import Argument
 from aicf.pytorch.seeds import Seeds
 from aicf.pytorch.streams import is_capturing
@@ -33,6 +33,7 @@ from aicf.pytorch.training.optimizers import Group
 from aicf.pytorch.training.scheduled import scheduled_update
 from aicf.runtime.tensors import Array
 from aicf.sources import Source
+from aicf.training.clipping import clip
 from aicf.training.optimizers import Operands
 
 COUNT, LOSS, TANGENT = "aicf.step", "loss", "aicf.tangent"
@@ -77,10 +78,13 @@ class Model:
 class _Writer:
     """Writes the program: the forward part, its gradients, and the updates of all parameters and states."""
 
-    def __init__(self, model: Model, groups: Sequence[Group], states: States) -> None:
+    def __init__(
+        self, model: Model, groups: Sequence[Group], states: States, clip_norm: float | None
+    ) -> None:
         assert model.lowered.module is not None
         function = model.lowered.module.body.block.first_op
         assert isinstance(function, FuncOp)
+        self._clip_norm = clip_norm
         self._function, self._model, self._groups, self._states = function, model, groups, states
         self.graph = Graph(f"{function.sym_name.data}_step")
         self.weights: dict[str, Array] = {}
@@ -98,13 +102,15 @@ class _Writer:
         count = self._state(COUNT, (), "i64")
         now = graph.step_inc(count, name="step.now")
         loss = self._results(results)
+        gradients = self._clipped_gradients(loss)
         for index, group in enumerate(self._groups):
             dtype = "f64" if group.is_wide else "f32"
             numbers = [graph.input(name, (), dtype) for name in number_names(index, group)]
             if group.schedule is not None:
                 numbers = [group.schedule.rate(graph, now, dtype)]
             for name, parameter in zip(group.names, group.parameters, strict=True):
-                self._update(name, parameter, group, loss, numbers, now)
+                if (gradient := gradients.get(name)) is not None:
+                    self._update(name, parameter, group, gradient, numbers, now)
         graph.update(count, now)
         return graph.module(), torch_dtype(loss.dtype)
 
@@ -172,12 +178,19 @@ class _Writer:
             self.weights[name] = stand_in(gradient.info.shape, gradient.dtype)
         return self._by_tensor[id(tensor)]
 
+    def _clipped_gradients(self, loss: Value) -> Mapping[str, Value]:
+        """Those of all parameters that the optimizer has and the loss depends on, by name."""
+        parameters = (
+            pair for group in self._groups for pair in zip(group.names, group.parameters, strict=True)
+        )
+        found = {name: self._gradient(name, tensor, loss) for name, tensor in parameters}
+        gradients = {name: value for name, value in found.items() if value is not None}
+        return gradients if self._clip_norm is None else clip(self.graph, gradients, self._clip_norm)
+
     def _update(
-        self, name: str, tensor: Tensor, group: Group, loss: Value, numbers: Sequence[Value], now: Value
+        self, name: str, tensor: Tensor, group: Group, gradient: Value, numbers: Sequence[Value], now: Value
     ) -> None:
-        graph, gradient = self.graph, self._gradient(name, tensor, loss)
-        if gradient is None:
-            return
+        graph = self.graph
         parameter = self._parameter(name, tensor, gradient)
         states = [
             self._state(f"{name}.{state}", parameter.shape, parameter.dtype) for state in self._states[name]
@@ -235,12 +248,12 @@ class StepProgram:
     """
 
     def __init__(
-        self, model: Model, groups: Sequence[Group], states: States, options: TorchOptions, seeds: Seeds
+        self, model: Model, groups: Sequence[Group], states: States, options: StepOptions, seeds: Seeds
     ) -> None:
         self._model, self._seeds = model, seeds
         self.device = model.device
         check_devices(_updated_and_read(model, states), self.device)
-        writer = _Writer(model, groups, states)
+        writer = _Writer(model, groups, states, options.clip_norm)
         module, self._dtype = writer.write()
         source = Source(module, writer.graph.name)
         self.executable, self.origin = compiled_for(
