@@ -78,6 +78,7 @@ KINDS: dict[str, Kind] = {
     "pool": Kind(39, is_windowed=True),
     "lstm": Kind(40, needs_code=False),
     "non_max_suppression": Kind(41, needs_code=False),
+    "attention_backward": Kind(42, needs_code=False, family="attention"),
 }
 """Append-only: a number, once given, never changes and is never used again."""
 
@@ -193,6 +194,7 @@ SCHEMAS: dict[str, tuple[Field, ...]] = {
     "attention.v3": _ATTENTION,
     "attention_step.v1": _ATTENTION[:4],
     "attention_step.v2": _ATTENTION,
+    "attention_backward.v1": _ATTENTION,
     "gemm_multi.v1": (*_TRANSPOSED, Field("products", "q")),
     "norm_gated.v1": _PROLOGUE,
     "gemm_norm.v1": _TRANSPOSED,
