@@ -79,7 +79,8 @@ def _launched(
         "LAST_STATE": padded_queries(problem.attention, spec),
     }
     name = "attention_backward_" + ("queries" if phase.is_rows else "keys")
-    code = KernelCode(name, stage(template.attention_backward, constants), PARAMETERS, phase.threads)
+    source = stage(template.attention_backward, constants)
+    code = KernelCode(name, source, PARAMETERS, phase.threads, phase.blocks_per_sm)
     # Without a mask its parameter is not read; it still needs a value.
     mask = launch.ins[MASK] if problem.attention.mask is not None else launch.ins[0]
     arguments = (*matrices.refs, launch.ws[0], mask)

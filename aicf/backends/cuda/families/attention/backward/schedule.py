@@ -130,9 +130,17 @@ class Phase:
         return self.d // 2 if self.is_rows else (self.d + self.dv) // 2
 
     @property
+    def blocks_per_sm(self) -> int:
+        """Blocks for which the compiler must leave registers: three where their code is as short as that of two."""
+        is_small = self.row_tiles == 1 and self.tile == min(TILES)
+        return 3 if is_small and self._registers(*_CHUNK_OF_THREE) <= _MOST_OF_THREE else 1
+
+    @property
     def chunk(self) -> tuple[int, bool]:
         """Registers of scores that a 16-row tile has at once, two for each streamed row, and whether values, or the
         gradients in their place, stay in registers: as much of both as fits."""
+        if self.blocks_per_sm == 3:
+            return _CHUNK_OF_THREE
         fitting = (each for each in _CHUNKS if self._registers(*each) <= _MOST_REGISTERS)
         return next(fitting, _CHUNKS[-1])
 
@@ -179,8 +187,10 @@ STATE_BYTES = 12
 _ROW_REGISTERS, _OTHER_REGISTERS = 16, 32
 """Registers beside those of the matrices: maxima and sums of a 16-row tile; addresses and fragments in flight."""
 _CHUNKS = ((16, True), (16, False), (8, False))
-_MOST_REGISTERS, _MOST_OF_LONG_TILES = 240, 208
-"""What compiles without spills, of tiles of 32 rows and of 64: the compiler overlaps the parts of a tile."""
+_CHUNK_OF_THREE = (8, True)
+_MOST_REGISTERS, _MOST_OF_LONG_TILES, _MOST_OF_THREE = 240, 208, 160
+"""What compiles without spills, of tiles of 32 rows and of 64, for the compiler overlaps the parts of a tile; and of
+tiles of 32 rows in a third of a multiprocessor's registers."""
 
 
 def phases(problem: AttentionProblem, spec: Spec) -> tuple[Phase, Phase]:
@@ -204,7 +214,7 @@ def workspace_bytes(problem: AttentionProblem, spec: Spec) -> int:
 
 def spec_reason(problem: AttentionProblem, spec: Spec, arch: GpuArch) -> str | None:
     """Why `spec` cannot run `problem` on `arch`, None if it can."""
-    most = _MOST_REGISTERS if spec.tile == 32 else _MOST_OF_LONG_TILES
+    most = _MOST_REGISTERS if spec.tile == min(TILES) else _MOST_OF_LONG_TILES
     for phase, name in zip(phases(problem, spec), ("queries", "keys"), strict=True):
         method = (
             f"{phase.block} {name} of {problem.d} and {problem.dv} elements with tiles of {spec.tile} rows"
@@ -268,9 +278,8 @@ def _seen(problem: AttentionProblem, tile: int) -> float:
 
 def _idle(phase: Phase, count: int, arch: GpuArch) -> float:
     """What it takes in place of 1 because multiprocessors are not full all the time."""
-    by_registers = 65536 // (phase.registers * phase.threads)
-    by_shared = arch.shared_bytes // (phase.shared_bytes + 1024)
-    rounds = phase.blocks * count / (arch.multiprocessors * max(1, min(by_registers, by_shared)))
+    resident = min(max(2, phase.blocks_per_sm), max(1, arch.shared_bytes // (phase.shared_bytes + 1024)))
+    rounds = phase.blocks * count / (arch.multiprocessors * resident)
     # Blocks drift apart, so a last round is rarely a whole one.
     return (max(1.0, rounds) + ceil(rounds)) / 2 / rounds
 
