@@ -76,11 +76,11 @@ class AttentionBackwardKernel(CudaKernel[Spec]):
         )
         return {
             **common_record(work, arch, rows, order),
+            **CODEC.entries(schedule),
             "keys_grid": integers(columns.grid),
             "keys_block": integers(columns.block),
             "keys_shared_bytes": integer(columns.shared_bytes),
             "workspace_bytes": integer(workspace_bytes(problem, schedule)),
-            **CODEC.entries(schedule),
         }
 
     def _ranked(self, work: Workload, target: TargetAttr) -> Sequence[Spec]:
