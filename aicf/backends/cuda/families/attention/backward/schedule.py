@@ -152,7 +152,8 @@ class Phase:
     def _registers(self, width: int, is_kept: bool) -> int:
         """Held rows, results, scores and the gradients of these, and the rest."""
         held = self.d // 4 + (self.dv // 4 if is_kept else 0)
-        return self.row_tiles * (held + self.total + 2 * width + _ROW_REGISTERS) + _OTHER_REGISTERS
+        states = _STATE_REGISTERS if self.is_rows else 0
+        return self.row_tiles * (held + self.total + 2 * width + _ROW_REGISTERS + states) + _OTHER_REGISTERS
 
     # Shared memory, in bytes. A row is padded by 16 bytes: ldmatrix then hits every bank once.
 
@@ -184,8 +185,9 @@ class Phase:
 
 STATE_BYTES = 12
 """Three numbers of f32 that say of a query what the second launch needs."""
-_ROW_REGISTERS, _OTHER_REGISTERS = 16, 32
-"""Registers beside those of the matrices: maxima and sums of a 16-row tile; addresses and fragments in flight."""
+_STATE_REGISTERS, _ROW_REGISTERS, _OTHER_REGISTERS = 8, 16, 32
+"""Registers beside those of the matrices: maxima and sums of a 16-row tile of queries; fragments of a 16-row tile in
+flight; addresses."""
 _CHUNKS = ((16, True), (16, False), (8, False))
 _CHUNK_OF_THREE = (8, True)
 _MOST_REGISTERS, _MOST_OF_LONG_TILES, _MOST_OF_THREE = 240, 208, 160
