@@ -129,6 +129,10 @@ RECORDS: Mapping[str, tuple[int, str]] = {
     "cuda.attention_step": (2, f"{_CUDA_ATTENTION} splits warps"),
     "cuda.attention": (2, f"{_CUDA_ATTENTION} warpgroups warps_m warps_n block_m block_n stages"),
     "cuda.attention_simt": (2, _CUDA_ATTENTION),
+    "cuda.attention_backward": (
+        1,
+        f"{_CUDA_ATTENTION} keys_grid keys_block keys_shared_bytes workspace_bytes query_tiles key_tiles tile",
+    ),
     "cuda.generated": (
         1,
         f"{_LAUNCHES} strategy vector lanes threads unroll splits late blocks_per_sm may_alias combination_order",
@@ -156,6 +160,7 @@ PROGRAMS = (
     "bool_operations-i1",
     "detection-f32",
     "attention_step-f16",
+    "attention_backward-64",
     "wgmma-product-f16",
     "mma-wide",
 )

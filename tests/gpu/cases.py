@@ -6,7 +6,7 @@ needs a GPU: `prepare` compiles the same table where there is none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
@@ -44,6 +44,7 @@ WGMMA, MMA, SIMT, GEMV = "cuda.gemm_wgmma", "cuda.gemm_mma", "cuda.gemm_simt", "
 GEMM_NORM = "cuda.gemm_norm"
 ATTENTION, ATTENTION_SIMT, LIBRARY = "cuda.attention", "cuda.attention_simt", "cuda.cublaslt"
 ATTENTION_WGMMA, ATTENTION_STEP = "cuda.attention_wgmma", "cuda.attention_step"
+ATTENTION_BACKWARD = "cuda.attention_backward"
 SCATTER, SCATTER_SORTED = "cuda.scatter", "cuda.scatter_sorted"
 LAST_UPDATE, TOPK = "cuda.last_update", "cuda.topk"
 NON_MAX_SUPPRESSION = "cuda.non_max_suppression"
@@ -449,6 +450,72 @@ def _attentions() -> dict[str, Case]:
     }
 
 
+@dataclass(frozen=True)
+class AttentionGradients:
+    """Gradients of attention, see `programs.attention_gradients`."""
+
+    dtype: str
+    rows: int
+    columns: int
+    size: int
+    past: int | None = None
+    mask: Sequence[int] | None = None
+
+    def program(self, name: str) -> Program:
+        """The program of the case called `name`."""
+        return _built(name, partial(programs.attention_gradients, *vars(self).values()))()
+
+
+ATTENTION_GRADIENTS = {
+    f"attention_backward-{name}": made
+    for name, made in {
+        "64": AttentionGradients("bf16", 64, 64, 64),
+        "100": AttentionGradients("f16", 100, 100, 64),
+        "128": AttentionGradients("bf16", 128, 128, 64),
+        "257": AttentionGradients("f16", 257, 257, 64),
+        "tall": AttentionGradients("f16", 300, 77, 64),
+        "wide": AttentionGradients("bf16", 77, 300, 64),
+        "causal": AttentionGradients("bf16", 257, 257, 64, 0),
+        "causal-tall": AttentionGradients("f16", 300, 100, 64, 0),
+        "past": AttentionGradients("f16", 100, 228, 64, 128),
+        "hidden-keys": AttentionGradients("bf16", 100, 257, 64, 3),
+        "padding": AttentionGradients("bf16", 128, 200, 64, None, (2, 1, 1, 200)),
+        "mask": AttentionGradients("f16", 100, 257, 64, None, (1, 3, 100, 257)),
+        "mask-causal": AttentionGradients("bf16", 257, 257, 64, 0, (1, 3, 257, 257)),
+        "d128-64": AttentionGradients("f16", 64, 64, 128),
+        "d128-100": AttentionGradients("bf16", 100, 100, 128),
+        "d128-128": AttentionGradients("f16", 128, 128, 128),
+        "d128-257": AttentionGradients("bf16", 257, 257, 128),
+        "d128-past": AttentionGradients("f16", 100, 257, 128, 31),
+        "d128-padding": AttentionGradients("f16", 128, 200, 128, None, (2, 1, 1, 200)),
+        "d128-mask-causal": AttentionGradients("bf16", 100, 200, 128, 100, (1, 3, 100, 200)),
+        "d32": AttentionGradients("bf16", 200, 133, 32, 5),
+        "d96": AttentionGradients("f16", 130, 133, 96),
+        "tiles-32": AttentionGradients("bf16", 257, 300, 64, 43),
+        "two-tiles": AttentionGradients("f16", 257, 300, 64),
+        "two-tiles-causal": AttentionGradients("bf16", 300, 257, 64, 0),
+    }.items()
+}
+"""By case; looked at by `test_attention_backward`."""
+
+_BACKWARD_VARIANTS: dict[str, dict[str, object]] = {
+    "tiles-32": {"query_tiles": 1, "tile": 32},
+    "two-tiles": {"query_tiles": 2, "tile": 32},
+    "two-tiles-causal": {"query_tiles": 2, "tile": 32},
+}
+
+
+def _attention_gradients() -> dict[str, Case]:
+    return {
+        name: Case(
+            partial(made.program, name),
+            (ATTENTION_BACKWARD,),
+            variant=_BACKWARD_VARIANTS.get(name.partition("-")[2]),
+        )
+        for name, made in ATTENTION_GRADIENTS.items()
+    }
+
+
 def _attention_steps() -> dict[str, Case]:
     """Attention that writes a row of its keys and values first, into memory of its own."""
     make = programs.attention_step
@@ -690,6 +757,7 @@ CASES: dict[str, Case] = {
     **STATELESS,
     **RANDOM_OP_CASES,
     **TRAINING_CASES,
+    **_attention_gradients(),
     STEP: Case(_step, (SIMT, GENERATED)),
     UPDATES: Case(_updates, (MULTI_TENSOR,)),
     **{

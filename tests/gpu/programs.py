@@ -673,6 +673,29 @@ def masked_attention(
     return g
 
 
+def attention_gradients(
+    dtype: str,
+    rows: int,
+    columns: int,
+    size: int,
+    past: int | None = None,
+    mask: Sequence[int] | None = None,
+) -> Graph:
+    """The gradients for 2 x 3 heads of queries, keys and values of the sum of what attention gives times `weights`, and
+    the result of the attention; causal if `past` is given, and a mask of shape `mask` is added."""
+    g = Graph("attention_gradients")
+    q = g.input("q", (2, 3, rows, size), dtype)
+    k, v = (g.input(name, (2, 3, columns, size), dtype) for name in "kv")
+    added = None if mask is None else g.input("mask", mask, dtype)
+    y = g.attention(q, k, v, added, causal=past is not None, past=past or 0)
+    weighted = g.cast(y, "f32") * g.cast(g.input("weights", (2, 3, rows, size), dtype), "f32")
+    loss = g.reduce_sum(weighted, [0, 1, 2, 3])
+    g.output(y, "y")
+    for name, value in (("dq", q), ("dk", k), ("dv", v)):
+        g.output(g.gradient(loss, value), name)
+    return g
+
+
 def exported_attention(
     dtype: str,
     rows: int,

@@ -1,0 +1,133 @@
+"""Descriptor of `cuda.attention_backward`: what it can run, at what predicted cost, with which record. Imports no code
+generator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from xdsl.ir import Attribute
+
+from aicf.backends.common.record import integer
+from aicf.backends.common.workload import Workload
+from aicf.backends.cuda.families.attention.backward.schedule import (
+    CODEC,
+    GRADIENT,
+    KIND,
+    BackwardProblem,
+    Phase,
+    Spec,
+    phases,
+    predicted_us,
+    problem_of,
+    ranked_specs,
+    spec_reason,
+    workspace_bytes,
+)
+from aicf.backends.cuda.families.attention.problem import HALVES, common_reason, common_record
+from aicf.backends.cuda.families.records import CudaKernel, Shape, integers
+from aicf.backends.cuda.target import arch_named
+from aicf.dialects.emit_types import TargetAttr
+
+
+class AttentionBackwardKernel(CudaKernel[Spec]):
+    """The gradients of attention for f16 and bf16, see `template.py`."""
+
+    id = "cuda.attention_backward"
+    library = "flash_v2"
+    kinds = frozenset({KIND})
+    simplicity = 2
+    codec = CODEC
+
+    def legal(self, work: Workload, target: TargetAttr) -> str | None:
+        problem, arch = problem_of(work), arch_named(target.arch.data)
+        reason = (
+            common_reason(work, problem.attention)
+            or _types_reason(work, problem)
+            or _rows_reason(work, problem)
+        )
+        if reason is None and not self._ranked(work, target):
+            return f"no tiling fits the registers and shared memory of {arch.name}"
+        return reason
+
+    def cost_us(self, work: Workload, target: TargetAttr) -> float:
+        arch = arch_named(target.arch.data)
+        return predicted_us(problem_of(work).attention, self.schedule(work, target), arch)
+
+    def schedule(self, work: Workload, target: TargetAttr) -> Spec:
+        """See `Kernel`: the spec that the prior prefers."""
+        return self._ranked(work, target)[0]
+
+    def variants(self, work: Workload, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
+        """See `Kernel`: the records of all specs, by the prior the cheapest first."""
+        return [self.record_of(work, target, spec) for spec in self._ranked(work, target)]
+
+    def schedule_reason(self, work: Workload, target: TargetAttr, schedule: Spec) -> str | None:
+        return spec_reason(problem_of(work).attention, schedule, arch_named(target.arch.data))
+
+    def fixed_order(self, work: Workload, target: TargetAttr) -> str:
+        """See `Kernel`: a warp has whole rows of scores, and hidden tiles add zeros."""
+        return f"on tensor cores, keys and queries in tiles of {self.schedule(work, target).tile}, in order"
+
+    def record_of(self, work: Workload, target: TargetAttr, schedule: Spec) -> dict[str, Attribute]:
+        problem, arch = problem_of(work).attention, arch_named(target.arch.data)
+        rows, columns = (_shape(phase, problem.count) for phase in phases(problem, schedule))
+        order = (
+            "keys of a lane in tiles, in order, then lanes by halving; for keys and values queries in order"
+        )
+        return {
+            **common_record(work, arch, rows, order),
+            **CODEC.entries(schedule),
+            "keys_grid": integers(columns.grid),
+            "keys_block": integers(columns.block),
+            "keys_shared_bytes": integer(columns.shared_bytes),
+            "workspace_bytes": integer(workspace_bytes(problem, schedule)),
+        }
+
+    def _ranked(self, work: Workload, target: TargetAttr) -> Sequence[Spec]:
+        return ranked_specs(problem_of(work).attention, arch_named(target.arch.data), work.batch_invariant)
+
+
+def _shape(phase: Phase, count: int) -> Shape:
+    return Shape((phase.blocks * count, 1, 1), (phase.threads, 1, 1), shared_bytes=phase.shared_bytes)
+
+
+def _types_reason(work: Workload, problem: BackwardProblem) -> str | None:
+    """Why element types, attributes or the shapes of gradients have no code."""
+    attention = problem.attention
+    if attention.dtype not in HALVES:
+        return f"tensor cores multiply f16 and bf16 here, not {attention.dtype}: cast it"
+    types = {each.dtype for each in (work.operands[GRADIENT], *work.results)}
+    if types != {attention.dtype}:
+        return f"gradients are {', '.join(sorted(types))} where queries are {attention.dtype}: cast them"
+    if attention.nan_as_zero:
+        return "there is no gradient here of probabilities that are 0 where they would be NaN"
+    batches = {each.shape[:-2] for each in (work.operands[GRADIENT], *work.results)}
+    if batches != {attention.batch}:
+        return "the gradients have other batch sizes than the queries"
+    return None
+
+
+def _rows_reason(work: Workload, problem: BackwardProblem) -> str | None:
+    """Why sizes or strides have no code. Where the order of sums is fixed, the batch does not count: strides are judged
+    as if there were several of each."""
+    attention = problem.attention
+    for name, size in (("a query", attention.d), ("a value", attention.dv)):
+        if size % 16 != 0 or size > 128:
+            return f"{name} has {size} elements: tensor cores take 16, 32, ... 128 here"
+    batch = tuple(2 for _ in attention.batch) if work.batch_invariant else attention.batch
+    matrices = (
+        ("queries", attention.q, attention.m),
+        ("keys", attention.k, attention.n),
+        ("values", attention.v, attention.n),
+        ("gradient", attention.result, attention.m),
+    )
+    for name, rows, count in matrices:
+        if not rows.moves_in_eights(count, batch):
+            return (
+                f"rows of the {name} are not neighbours that start at multiples of 16 bytes: copy them first"
+            )
+    return None
+
+
+KERNELS = (AttentionBackwardKernel(),)
+"""The kernel of this family."""
