@@ -195,7 +195,6 @@ SCHEMAS: dict[str, tuple[Field, ...]] = {
     "attention_backward.v1": _ATTENTION,
     "attention_step.v1": _ATTENTION[:4],
     "attention_step.v2": _ATTENTION,
-    "attention_backward.v1": _ATTENTION,
     "gemm_multi.v1": (*_TRANSPOSED, Field("products", "q")),
     "norm_gated.v1": _PROLOGUE,
     "gemm_norm.v1": _TRANSPOSED,
