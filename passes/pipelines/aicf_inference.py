@@ -32,6 +32,7 @@ from aicf.passes.legalize.narrow_products import NarrowProductsPass
 from aicf.passes.logical.apply_policy import ApplyPolicyPass
 from aicf.passes.logical.assign_ids import AssignIdsPass
 from aicf.passes.logical.fold_constants import FoldConstantsPass
+from aicf.passes.logical.fold_masks import FoldMasksPass
 from aicf.passes.logical.fold_transposes import FoldTransposesPass
 from aicf.passes.logical.logical_canonicalize import LogicalCanonicalizePass
 from aicf.passes.logical.logical_cse import LogicalCsePass
@@ -157,6 +158,7 @@ def front_passes(
         FoldConstantsPass(),
         SpecializeShapesPass(dims, values),
         LowerOnnxPass(strict, training),
+        FoldMasksPass(),
         *extend("static"),
         VerifyLogicalPass(),
     )

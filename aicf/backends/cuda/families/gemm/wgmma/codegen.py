@@ -112,6 +112,13 @@ def _names(task: Task, spec: Spec) -> dict[str, str]:
     }
 
 
+def _is_inside(task: Task, spec: Spec) -> bool:
+    """Whether all tiles are whole. Where they are not, an epilogue reads one fragment at a time: with four, one of
+    50257 x 4096 -> 768 with an f32 residual took 1,583 us on an H100 in place of 677."""
+    rows, columns = spec.tile_m * spec.cluster_m, spec.width(task) * spec.cluster_n
+    return task.problem.m % rows == 0 and task.problem.n % columns == 0
+
+
 def _constants(task: Task, spec: Spec, clusters: int) -> dict[str, Constant | Snippet]:
     rows, columns = spec.units(task)
     width = spec.width(task)
@@ -134,7 +141,7 @@ def _constants(task: Task, spec: Spec, clusters: int) -> dict[str, Constant | Sn
         "CONSUMERS": spec.consumers,
         "EARLY": min(spec.stages, shortest) if task.early else 0,
         "GATE_BYTES": width * 4,
-        "INSIDE": m % (spec.tile_m * spec.cluster_m) == 0 and n % (width * spec.cluster_n) == 0,
+        "INSIDE": _is_inside(task, spec),
         "K_STEP": task.k_step,
         "LAST_COLUMNS": n % 8,
         "LINE_BYTES": LINE_BYTES,
@@ -154,7 +161,7 @@ def _constants(task: Task, spec: Spec, clusters: int) -> dict[str, Constant | Sn
         "STEP": clusters,
         "SUM_PARTS": task.problem.factors,
         "SUMS": spec.sums,
-        "TOGETHER": 4,
+        "TOGETHER": 4 if _is_inside(task, spec) else 1,
         "TOTALS_AT": spec.ring_bytes + spec.line_bytes(task),
         "UNITS": rows * columns,
         "WIDTH": width,
