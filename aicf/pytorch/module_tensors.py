@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,8 +14,16 @@ from aicf.errors import InputMismatch
 
 Slot: TypeAlias = tuple[Mapping[str, Any], str]
 """A dictionary of a module, such as its parameters, and a key of it."""
+Parts: TypeAlias = tuple[dict[str, Tensor | None], dict[str, Tensor | None], dict[str, nn.Module | None]]
+"""The parameters, buffers and submodules that a module itself holds."""
+parts_of = cast(Callable[[nn.Module], Parts], attrgetter("_parameters", "_buffers", "_modules"))
 _LOAD_AGAIN = "load the programs again"
 _forms = (attrgetter("dtype"), attrgetter("shape"), Tensor.stride, attrgetter("device"))
+
+
+def named_modules(module: nn.Module, *, remove_duplicate: bool = True) -> Iterator[tuple[str, nn.Module]]:
+    """What `named_modules` of the module gives; PyTorch does not declare its type."""
+    return cast(Any, module).named_modules(remove_duplicate=remove_duplicate)
 
 
 class ModuleTensors:
@@ -55,12 +63,13 @@ class ModuleTensors:
         """Finds the dictionaries that hold the tensors, and those that hold the modules on the way to them."""
         slots: dict[str, Slot] = {}
         self._submodule_slots, self._submodules = [], []
-        for path, module in self._module.named_modules(remove_duplicate=False):
+        for path, module in named_modules(self._module, remove_duplicate=False):
             prefix = f"{path}." if path else ""
-            for held in (module._parameters, module._buffers):
+            parameters, buffers, children = parts_of(module)
+            for held in (parameters, buffers):
                 slots.update({f"{prefix}{name}": (held, name) for name in held})
-            for name, child in module._modules.items():
-                self._submodule_slots.append((module._modules, name))
+            for name, child in children.items():
+                self._submodule_slots.append((children, name))
                 self._submodules.append(child)
         if missing := [name for name in self.names if name not in slots]:
             raise InputMismatch(
@@ -69,7 +78,7 @@ class ModuleTensors:
         self._slots = [slots[name] for name in self.names]
 
     def _values(self) -> list[Tensor]:
-        values = [held.get(key) for held, key in self._slots]
+        values: list[Any] = [held.get(key) for held, key in self._slots]
         for name, value in zip(self.names, values, strict=True):
             if value is None:
                 raise InputMismatch(f"the module has no parameter or buffer '{name}' any more; {_LOAD_AGAIN}")

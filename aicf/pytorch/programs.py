@@ -327,6 +327,5 @@ def _note(size: Any, actual: Any, found: dict[str, int]) -> None:
     expression = expression_of(size)
     if expression is not None and expression.is_symbol:
         # `int` of a symbolic size would be a guard: the graph would be for this one size from then on.
-        found.setdefault(
-            expression.name, actual.node.hint if isinstance(actual, torch.SymInt) else int(actual)
-        )
+        is_symbolic = isinstance(actual, torch.SymInt)
+        found.setdefault(expression.name, cast(Any, actual).node.hint if is_symbolic else int(actual))
