@@ -10,7 +10,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import torch
 from torch import Tensor
@@ -113,8 +113,8 @@ class EagerProgram:
 
     def __call__(self, args: Sequence[Any]) -> list[Any]:
         """Runs the graph; returns its results, in order."""
-        results = self._module(*args)
-        return list(results) if isinstance(results, list | tuple) else [results]
+        results: Any = self._module(*args)
+        return list(cast(Sequence[Any], results)) if isinstance(results, list | tuple) else [results]
 
 
 class CompiledGraph:
@@ -174,7 +174,7 @@ class CompiledGraph:
             if isinstance(value, Tensor):
                 key.extend(value.shape)
                 key.extend(value.stride())
-            elif isinstance(value, torch.SymInt) and value.node.is_nested_int():
+            elif isinstance(value, torch.SymInt) and cast(Any, value).node.is_nested_int():
                 raise UnsupportedOp(
                     "a nested tensor has nested (jagged) sizes; compile what works on its .values(), or pad it "
                     "with .to_padded_tensor(0.0)"

@@ -19,6 +19,7 @@ from aicf.runtime.addressed import Addressed
 Stamp: TypeAlias = tuple[int, int, object]
 """Which memory a tensor has, and its version by PyTorch's counter."""
 _version = attrgetter("_version")
+_identity = attrgetter("_cdata")
 _reference = attrgetter("cdata")
 _storage: Any = torch.UntypedStorage
 _is_freed: Callable[[int], bool] = _storage._expired
@@ -119,7 +120,7 @@ class Launcher:
             )
         self._generation = -1
         storages = [tensor.untyped_storage() for tensor in tensors]
-        stamps = [(each._cdata, *rest) for each, *rest in zip(storages, addresses, versions, strict=True)]
+        stamps = zip(map(_identity, storages), addresses, versions, strict=True)
         generation = self._copies.note(dict(zip(self._keys, stamps, strict=True)))
         self._addressed.prepare(dict(zip(self.packed_names, addresses, strict=True)), stream)
         # While these references are there, no other storage has the identity of one that was freed.

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from operator import attrgetter
-from typing import Any, TypeAlias
+from collections.abc import Callable, Collection, Iterator, Sequence
+from operator import attrgetter, is_
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from aicf.errors import InputMismatch
+from aicf.pytorch.tensors import PLAIN, IsAlike, alike, never_alike
 
-Slot: TypeAlias = tuple[Mapping[str, Any], str]
-"""A dictionary of a module, such as its parameters, and a key of it."""
+Slots: TypeAlias = tuple[list[dict[str, Any]], list[str]]
+"""Dictionaries of modules, such as their parameters, and a key of each."""
+Parts: TypeAlias = tuple[dict[str, Tensor | None], dict[str, Tensor | None], dict[str, nn.Module | None]]
+"""The parameters, buffers and submodules that a module itself holds."""
+parts_of = cast(Callable[[nn.Module], Parts], attrgetter("_parameters", "_buffers", "_modules"))
 _LOAD_AGAIN = "load the programs again"
 _forms = (attrgetter("dtype"), attrgetter("shape"), Tensor.stride, attrgetter("device"))
+
+
+def named_modules(module: nn.Module, *, remove_duplicate: bool = True) -> Iterator[tuple[str, nn.Module]]:
+    """What `named_modules` of the module gives; PyTorch does not declare its type."""
+    return cast(Any, module).named_modules(remove_duplicate=remove_duplicate)
 
 
 class ModuleTensors:
@@ -29,57 +38,73 @@ class ModuleTensors:
     def __init__(self, module: nn.Module, names: Collection[str]) -> None:
         self._module, self.names = module, tuple(names)
         self._submodules: list[nn.Module | None] = []
-        self._submodule_slots: list[Slot] = []
-        self._slots: list[Slot] = []
+        self._submodule_slots: Slots = [], []
+        self._slots: Slots = [], []
         self._find()
-        self._loaded = self._form(self._values())
+        self._is_checked: IsAlike = never_alike
+        values = _held(self._slots)
+        self._check_all_there(values)
+        self._loaded = self._form(values)
 
-    def now(self) -> dict[str, Tensor]:
-        """The tensors that the module has now, by name.
+    def now(self) -> list[Tensor]:
+        """The tensors that the module has now, in the order of the names.
 
         Raises:
             InputMismatch: one is missing, or its type, shape, strides or device are no longer as at the load.
         """
-        if [held.get(key) for held, key in self._submodule_slots] != self._submodules:
+        if not all(map(is_, _held(self._submodule_slots), self._submodules)):
             self._find()
-        values = self._values()
+        values = _held(self._slots)
+        if not self._is_checked(*values):
+            self._check(values)
+        return values
+
+    def _check(self, values: Sequence[Tensor]) -> None:
+        """Raises for tensors that are not as at the load; the next ones need no check if they are like these."""
+        self._check_all_there(values)
         if (form := self._form(values)) != self._loaded:
             for name, was, found in zip(
                 self.names, zip(*self._loaded, strict=True), zip(*form, strict=True), strict=True
             ):
                 if was != found:
                     raise InputMismatch(f"'{name}' {_difference(was, found)}; {_LOAD_AGAIN}")
-        return dict(zip(self.names, values, strict=True))
+        self._is_checked = alike(values)
 
     def _find(self) -> None:
         """Finds the dictionaries that hold the tensors, and those that hold the modules on the way to them."""
-        slots: dict[str, Slot] = {}
-        self._submodule_slots, self._submodules = [], []
-        for path, module in self._module.named_modules(remove_duplicate=False):
+        slots: dict[str, tuple[dict[str, Any], str]] = {}
+        submodules: list[nn.Module | None] = []
+        submodule_slots: Slots = [], []
+        for path, module in named_modules(self._module, remove_duplicate=False):
             prefix = f"{path}." if path else ""
-            for held in (module._parameters, module._buffers):
+            parameters, buffers, children = parts_of(module)
+            for held in (parameters, buffers):
                 slots.update({f"{prefix}{name}": (held, name) for name in held})
-            for name, child in module._modules.items():
-                self._submodule_slots.append((module._modules, name))
-                self._submodules.append(child)
+            submodule_slots[0].extend([children] * len(children))
+            submodule_slots[1].extend(children)
+            submodules.extend(children.values())
         if missing := [name for name in self.names if name not in slots]:
             raise InputMismatch(
                 f"the module has no parameter or buffer '{missing[0]}' any more; {_LOAD_AGAIN}"
             )
-        self._slots = [slots[name] for name in self.names]
+        self._submodule_slots, self._submodules = submodule_slots, submodules
+        self._slots = [slots[name][0] for name in self.names], [slots[name][1] for name in self.names]
 
-    def _values(self) -> list[Tensor]:
-        values = [held.get(key) for held, key in self._slots]
+    def _check_all_there(self, values: Sequence[Tensor | None]) -> None:
         for name, value in zip(self.names, values, strict=True):
             if value is None:
                 raise InputMismatch(f"the module has no parameter or buffer '{name}' any more; {_LOAD_AGAIN}")
-        return values
 
     def _form(self, values: Sequence[Tensor]) -> list[tuple[Any, ...]]:
         try:
             return [tuple(map(form, values)) for form in _forms]
         except RuntimeError:  # no strides
             raise InputMismatch(f"a parameter or buffer of the module is not dense; {_LOAD_AGAIN}") from None
+
+
+def _held(slots: Slots) -> list[Any]:
+    """What the dictionaries have for their keys; None for nothing."""
+    return list(map(dict[str, Any].get, *slots))
 
 
 def _difference(was: tuple[Any, ...], found: tuple[Any, ...]) -> str:
@@ -120,7 +145,7 @@ def check_memory(subject: str, tensor: object, device_type: str, device: torch.d
         raise InputMismatch(
             f"{subject} is on {tensor.device}, and the module's tensors are on {device}; move it with .to('{device}')"
         )
-    if type(tensor) not in (Tensor, nn.Parameter, nn.Buffer) and not _has_memory(tensor):
+    if type(tensor) not in PLAIN and not _has_memory(tensor):
         raise InputMismatch(
             f"{subject} is a {type(tensor).__name__}, which has no memory of its own; give a plain tensor"
         )

@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch._functorch import config
-from torch._functorch.compile_utils import fx_graph_cse
+from torch._functorch.compile_utils import fx_graph_cse  # pyright: ignore[reportUnknownVariableType]  # untyped
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import GraphModule, Node
@@ -88,7 +88,7 @@ def partition(
     else:
         partition_info.decisions += plan.decisions
         _mark(forward, plan.kept)
-    with config.patch(activation_memory_budget=budget):
+    with cast(Any, config).patch(activation_memory_budget=budget):
         return min_cut_rematerialization_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **named)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
 from typing import Any, TypeAlias, TypeVar, cast
 
 import torch
@@ -21,7 +20,7 @@ from aicf.frontends.torch import Alias, Computed, Lowered, NoTensor, Output, Pas
 from aicf.frontends.torch.sizes import expression_of
 from aicf.pytorch.launcher import Launcher, PackedCopies
 from aicf.pytorch.seeds import Seeds
-from aicf.pytorch.tensors import empty_on, torch_dtype
+from aicf.pytorch.tensors import empty_on, picker, torch_dtype
 from aicf.torch_types import SEED
 
 Make: TypeAlias = Callable[[Sequence[Any], list[Tensor]], Any]
@@ -80,13 +79,6 @@ class Argument:
 _address = Tensor.data_ptr
 
 
-def _picker(indices: Sequence[int]) -> Callable[[Sequence[T]], tuple[T, ...]]:
-    """Returns the items with these indices, in one call of C."""
-    if len(indices) > 1:
-        return itemgetter(*indices)
-    return lambda items: tuple(items[index] for index in indices)
-
-
 Taken: TypeAlias = tuple[Sequence[Tensor], list[int], Sequence[tuple[Tensor, Tensor]]]
 """Tensors, their addresses, and pairs of a tensor and its copy that the program writes instead."""
 
@@ -103,7 +95,7 @@ class _Arguments:
     """
 
     def __init__(self, arguments: Sequence[Argument], settled: int) -> None:
-        self._pick = _picker([argument.index for argument in arguments])
+        self._pick = picker([argument.index for argument in arguments])
         self._all, self._settled = list(enumerate(arguments)), settled
         self._changing = self._all[settled:]
         self._known: list[int] | None = None
@@ -210,9 +202,9 @@ class TorchProgram:
         if self.lowered.has_seed:
             names.append(SEED)
         at = {name: index for index, name in enumerate(names)}
-        self._pick_ordered = _picker([at[name] for name in self._addressed.names])
+        self._pick_ordered = picker([at[name] for name in self._addressed.names])
         packed = [at[name] for name in self._addressed.packs]
-        self._pick_packed = _picker(packed)
+        self._pick_packed = picker(packed)
         keys = [self._ports[number].index for number in packed]
         self._launcher = Launcher(self._addressed, keys, self._shared.copies)
         if packed:
@@ -327,6 +319,5 @@ def _note(size: Any, actual: Any, found: dict[str, int]) -> None:
     expression = expression_of(size)
     if expression is not None and expression.is_symbol:
         # `int` of a symbolic size would be a guard: the graph would be for this one size from then on.
-        found.setdefault(
-            expression.name, actual.node.hint if isinstance(actual, torch.SymInt) else int(actual)
-        )
+        is_symbolic = isinstance(actual, torch.SymInt)
+        found.setdefault(expression.name, cast(Any, actual).node.hint if is_symbolic else int(actual))

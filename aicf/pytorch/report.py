@@ -177,6 +177,6 @@ def _graph_report(graph: CompiledGraph) -> GraphReport:
         for built in graph.built
     )
     executable = next((each.executable for each in programs if each.executable is not None), None)
-    is_forward = graph.info.kind == "forward" and executable is not None
-    saves = saves_of(executable.decisions) if is_forward else None
+    is_forward = graph.info.kind == "forward"
+    saves = saves_of(executable.decisions) if is_forward and executable is not None else None
     return GraphReport(graph.info.name, graph.info.kind, graph.calls, graph.dropped, programs, saves)

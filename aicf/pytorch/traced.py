@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import CodeType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch._dynamo.resume_execution import ContinueExecutionCache
@@ -42,7 +42,7 @@ class Traced:
         """Of the graph that a backend receives."""
         codes = TracingContext.get_traced_code()
         reason: Any = getattr(module, "compile_subgraph_reason", None)
-        is_break = reason is not None and reason.graph_break
+        is_break: bool = reason is not None and reason.graph_break
         parameters: dict[int, str] = {}
         for index, node in enumerate(module.graph.find_nodes(op="placeholder")):
             source = getattr(node, "_dynamo_source", None)
@@ -50,7 +50,7 @@ class Traced:
                 parameters[index] = name
         return Traced(
             location_of(_original(codes[0])) if codes else None,
-            _break_name(reason.reason) if is_break else None,
+            _break_name(cast(Any, reason).reason) if is_break else None,
             parameters,
         )
 

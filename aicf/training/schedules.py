@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 from aicf.dialects import logical
 from aicf.errors import InvalidIR
@@ -40,7 +40,7 @@ class Schedule:
 
     lr: float
 
-    def scaled(self, factor: float) -> Schedule:
+    def scaled(self, factor: float) -> Self:
         """The schedule with all rates times `factor`."""
         return replace(self, lr=self.lr * factor)
 
@@ -83,7 +83,7 @@ class _Falling(_Warmed, ABC):
     total: int = 0
     final: float = 0.0
 
-    def scaled(self, factor: float) -> Schedule:
+    def scaled(self, factor: float) -> Self:
         """See `Schedule.scaled`."""
         return replace(self, lr=self.lr * factor, final=self.final * factor)
 

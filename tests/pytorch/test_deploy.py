@@ -140,9 +140,11 @@ def test_inputs_that_no_program_can_read_are_refused(tmp_path: Path) -> None:
         (x.double(), "input 'input' is torch.float64, and the programs take torch.float32; cast it with"),
         (FakeTensorMode().from_tensor(x), "input 'input' is a FakeTensor, which has no memory of its own"),
     ]
-    for value, message in cases:
-        with refused(message):
-            loaded(value)
+    for _ in range(2):  # before and after a call whose checks later ones need not repeat
+        for value, message in cases:
+            with refused(message):
+                loaded(value)
+        torch.testing.assert_close(loaded(x), module(x))
     with refused("the module takes 1 input (input); 2 were given by position"):
         loaded(x, 3)
     with refused("input 'input' is given by position and by name; give it once"):
@@ -152,6 +154,24 @@ def test_inputs_that_no_program_can_read_are_refused(tmp_path: Path) -> None:
     with refused("the module takes 1 input (input), and none is called 'y'"):
         loaded(x, y=x)
     torch.testing.assert_close(loaded(input=x.t().contiguous().t()), module(x))
+
+
+def test_a_call_may_differ_from_the_one_before(tmp_path: Path) -> None:
+    path, module, x = saved(tmp_path), network(), torch.randn(5, 8)
+    loaded, expected = aicf.pytorch.load(path, module), module(x).detach()
+    transposed, negated = x.t().contiguous().t(), torch.complex(x, -x).conj().imag
+    differentiable = x.clone().requires_grad_()
+    assert negated.is_neg() and not transposed.is_contiguous()
+    for mode in (torch.enable_grad, torch.no_grad, torch.inference_mode, torch.enable_grad):
+        for value in (x, x, transposed, x, negated, differentiable, x[:1], torch.nn.Parameter(x), x):
+            with mode():
+                found = loaded(value)
+            torch.testing.assert_close(found, expected[: len(value)])
+        module.requires_grad_(not module[0].weight.requires_grad)
+    module[3] = None
+    for _ in range(2):
+        with refused("the module has no parameter or buffer '3.bias' any more; load the programs again"):
+            loaded(x)
 
 
 def test_a_program_for_a_gpu_refuses_tensors_of_the_host(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import chain, pairwise
 from operator import attrgetter
 from typing import Any
 
@@ -15,10 +15,14 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from aicf.errors import CaptureError, InvalidIR
 from aicf.frontends.torch.layouts import memory_order
+from aicf.pytorch.module_tensors import named_modules
 from aicf.pytorch.training.module_state import ROOT, step_tensors
 from aicf.pytorch.training.optimizers import Group
 
 _INSTEAD = "compile the model with torch.compile"
+_buffers = attrgetter("_buffers")
+_backward_hooks = attrgetter("_backward_hooks", "_backward_pre_hooks")
+_forward_hooks = attrgetter("_forward_hooks", "_forward_pre_hooks")
 
 _KINDS: Sequence[tuple[Callable[[Tensor], bool], str, str]] = (
     (attrgetter("is_nested"), "is nested", "pad it with .to_padded_tensor(0.0)"),
@@ -68,11 +72,11 @@ def check_captured(groups: Iterable[Group], is_compiled: bool) -> None:
 @contextmanager
 def refused_assignments(model: nn.Module) -> Generator[None]:
     """Raises InvalidIR if the model assigns to one of its buffers inside, which `torch.export` would drop."""
-    names = {id(module): name for name, module in model.named_modules()}
+    names = {id(module): name for name, module in named_modules(model)}
     assign = nn.Module.__setattr__
 
     def checked(self: nn.Module, name: str, value: Any) -> None:
-        if id(self) in names and isinstance(self._buffers.get(name), Tensor):
+        if id(self) in names and isinstance(_buffers(self).get(name), Tensor):
             path = f"{names[id(self)]}.{name}".lstrip(".")
             raise InvalidIR(
                 f"the model assigns to its buffer '{path}' when it runs; write into it, as in "
@@ -93,18 +97,18 @@ def check_model(model: nn.Module) -> None:
     Args:
         model: The trained module with its loss, see `step_tensors`.
     """
-    for path, module in model.named_modules():
+    for path, module in named_modules(model):
         name = path.removeprefix(ROOT).lstrip(".")
         if isinstance(module, DistributedDataParallel):
             raise InvalidIR(
                 "DistributedDataParallel sums gradients by hooks, which train_step does not call; pass the wrapped "
                 f"module, or {_INSTEAD}"
             )
-        if module._backward_hooks or module._backward_pre_hooks:
+        if any(_backward_hooks(module)):
             raise InvalidIR(
                 f"module '{name}' has backward hooks, which train_step does not call; remove them, or {_INSTEAD}"
             )
-        for hook in (*module._forward_hooks.values(), *module._forward_pre_hooks.values()):
+        for hook in chain.from_iterable(hooks.values() for hooks in _forward_hooks(module)):
             origin = getattr(hook, "__module__", None) or type(hook).__module__
             if not origin.startswith("torch."):
                 raise InvalidIR(

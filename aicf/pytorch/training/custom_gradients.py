@@ -38,7 +38,7 @@ def check_custom_gradients(
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv(), static_shapes=True)
     watch = _Watch()
     tensors = {**dict(_all(module.named_parameters)), **dict(_all(module.named_buffers))}
-    fakes = {name: mode.from_tensor(tensor) for name, tensor in tensors.items()}
+    fakes: dict[str, Tensor] = {name: mode.from_tensor(tensor) for name, tensor in tensors.items()}
     arguments, more = tree_map_only(Tensor, mode.from_tensor, (tuple(batch), dict(named)))
     # Anomaly mode records Python's stack with each node; nothing runs backward here.
     lines = torch.autograd.set_detect_anomaly(True, check_nan=False)
@@ -63,6 +63,7 @@ def _all(named: Callable[..., Iterator[tuple[str, Tensor]]]) -> Iterator[tuple[s
 
 
 _DATA: Any = cast(Any, Tensor).data.__get__
+_REGISTER_HOOK: Any = cast(Any, Tensor).register_hook
 
 
 class _Watch(TorchFunctionMode):
@@ -74,8 +75,8 @@ class _Watch(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Called for every function of PyTorch."""
-        if self.found is None and (func is Tensor.register_hook or func == _DATA) and args[0].requires_grad:
-            what = "a hook on a gradient" if func is Tensor.register_hook else "the .data of a tensor"
+        if self.found is None and (func is _REGISTER_HOOK or func == _DATA) and args[0].requires_grad:
+            what = "a hook on a gradient" if func is _REGISTER_HOOK else "the .data of a tensor"
             self.found = what, _caller()
         return func(*args, **(kwargs or {}))
 

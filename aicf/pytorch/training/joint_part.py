@@ -62,7 +62,12 @@ def _joint(module: nn.Module, batch: tuple[Any, ...], named: Mapping[str, Any]) 
     with ExitStack() as stack, torch.enable_grad():
         try:
             joint = aot_export_joint_with_descriptors(
-                stack, module, batch, dict(named), decompositions=of_autograd(), _record_nn_module_stack=True
+                stack,
+                module,
+                batch,
+                dict(named),
+                decompositions=dict(of_autograd()),
+                _record_nn_module_stack=True,
             )
         except AicfError:
             raise

@@ -9,6 +9,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from aicf.pytorch.module_tensors import parts_of
+
 
 def tensors_of(model: nn.Module) -> dict[str, Tensor]:
     """Parameters and buffers by name; tied ones have several."""
@@ -89,9 +91,7 @@ class ModuleState:
         self._getters = [
             itemgetter(*(name for name in each if name not in _OWN)) for each in self._attributes
         ]
-        self._parts = [
-            part for module in modules for part in (module._parameters, module._buffers, module._modules)
-        ]
+        self._parts = list(chain.from_iterable(map(parts_of, modules)))
         self._sizes = self._sizes_now()
         self._names = list(chain.from_iterable(self._parts))
         self._values = list(self._values_now())

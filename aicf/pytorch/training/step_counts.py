@@ -8,12 +8,15 @@ they are written when they are read: by `state_dict()`, by copies and `pickle`, 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import ItemsView, Iterator, Sequence, ValuesView
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from _collections_abc import dict_items, dict_values
 
 
 class StepCounts:
@@ -32,8 +35,15 @@ class StepCounts:
         self.generation = 0
         self._tensors: dict[torch.device, Tensor] = {}
         self._is_replayed = False
-        before = optimizer.register_step_pre_hook(lambda *_: self.write())
-        after = optimizer.register_step_post_hook(lambda *_: self._read())
+
+        def write(*_: object) -> None:
+            self.write()
+
+        def read(*_: object) -> None:
+            self._read()
+
+        before = optimizer.register_step_pre_hook(write)
+        after = optimizer.register_step_post_hook(read)
         optimizer.register_load_state_dict_post_hook(self._take_states)
         self._own = (before.id, after.id)
 
@@ -108,12 +118,12 @@ class _CountedStates(defaultdict[Tensor, Any]):
         self._counts.write()
         return super().__getitem__(key)
 
-    def items(self) -> ItemsView[Tensor, Any]:
+    def items(self) -> dict_items[Tensor, Any]:
         """See `dict.items`."""
         self._counts.write()
         return super().items()
 
-    def values(self) -> ValuesView[Any]:
+    def values(self) -> dict_values[Tensor, Any]:
         """See `dict.values`."""
         self._counts.write()
         return super().values()
@@ -130,7 +140,7 @@ _COUNTS: WeakKeyDictionary[torch.optim.Optimizer, StepCounts] = WeakKeyDictionar
 def _most_steps(states: defaultdict[Tensor, Any]) -> int:
     """The step count in an optimizer's states; SGD with momentum has none: 1 if it has made any step."""
     steps = 0
-    for state in dict.values(states):
+    for state in dict[Tensor, Any].values(states):
         if isinstance(count := state.get("step"), Tensor):
             steps = max(steps, int(count))
         elif isinstance(state.get("momentum_buffer"), Tensor):

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
@@ -297,7 +297,7 @@ def _signature(value: Any) -> object:
     """The facts about a value of a batch that a program is valid for."""
     if isinstance(value, Tensor):
         return (tuple(value.shape), value.dtype, value.device, value.stride())
-    return (type(value), value)  # as 1, 1.0 and True are equal
+    return (type(cast(object, value)), value)  # as 1, 1.0 and True are equal
 
 
 def _describe_batch(batch: tuple[Any, ...], named: Mapping[str, Any]) -> str:
