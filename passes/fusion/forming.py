@@ -17,7 +17,7 @@ from aicf.dialects.emit import PREPARE, GroupOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.passes.bodies.matching import is_iota_like
 from aicf.passes.bodies.outlining import Outline, id_of, is_rematerializable, sources_of
-from aicf.passes.bodies.structure import Structure
+from aicf.passes.bodies.structure import Structure, structure_of_workload
 from aicf.passes.bodies.workload import (
     GroupWorkload,
     remember_workload,
@@ -54,6 +54,8 @@ class FusionContext:
     used: set[str] = field(init=False)
     profitabilities: dict[Structure, Profitability] = field(default_factory=dict[Structure, Profitability])
     """Of the bodies that were possible groups so far, with what they read."""
+    elsewhere: dict[Structure, Profitability] = field(default_factory=dict[Structure, Profitability])
+    """Of the work of formed groups, where values would lie elsewhere."""
     formed: set[Structure] = field(default_factory=set[Structure])
     templates: dict[Structure, WorkTemplate] = field(default_factory=dict[Structure, WorkTemplate])
     """Of the groups that were formed several times."""
@@ -179,6 +181,13 @@ class FusionContext:
             known = self.profitabilities[plan.structure] = Profitability.of(
                 plan.work, self.target, self.policy
             )
+        return known
+
+    def profitability_of(self, work: GroupWorkload) -> Profitability:
+        """What kernels say of the work of a formed group, asked once of all that is alike."""
+        key = (*structure_of_workload(work.work), work.no_code)
+        if (known := self.elsewhere.get(key)) is None:
+            known = self.elsewhere[key] = Profitability.of(work, self.target, self.policy)
         return known
 
     def work(self, plan: Outline) -> GroupWorkload:
