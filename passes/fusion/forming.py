@@ -313,9 +313,10 @@ def form_group(plan: Outline, context: FusionContext) -> GroupOp:
     assert block is not None
     block.insert_op_after(group, last)
     remember_workload(group, context.work(plan))
+    inside = set(plan.members)
     for old, new in zip(plan.results, group.results, strict=True):
         new.name_hint = old.name_hint
-        old.replace_uses_with_if(new, lambda use: use.operation not in plan.members)
+        old.replace_uses_with_if(new, lambda use: use.operation not in inside)
     context.position[group] = context.position[last]
     for op in reversed(plan.members):
         block.erase_op(op)
