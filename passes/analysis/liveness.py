@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from functools import cached_property
 
 from aicf.dialects.emit import SlotOp
 from aicf.dialects.emit_types import BufferType
 from aicf.passes.analysis.accesses import AccessTable
+from aicf.passes.analysis.bipartite_flow import BipartiteFlow
 from aicf.passes.analysis.happens_before import HappensBefore
 
 ARENA_ALIGN = 64
@@ -33,6 +34,11 @@ class Lifetime:
         """Position of the last access."""
         return self.touches[-1]
 
+    @cached_property
+    def touch_bits(self) -> int:
+        """The touches in the form of the masks of `HappensBefore`."""
+        return sum(1 << position for position in self.touches)
+
 
 def aligned(size: int, align: int = ARENA_ALIGN) -> int:
     """`size` rounded up to a multiple of `align`."""
@@ -56,6 +62,7 @@ class Interference:
     def __init__(self, order: HappensBefore):
         self.order = order
         self.is_total = order.is_total
+        self._before: dict[tuple[int, ...], int] = {}
 
     def __call__(self, one: Lifetime, other: Lifetime) -> bool:
         if self.is_total:
@@ -64,8 +71,17 @@ class Interference:
 
     def _precedes(self, one: Lifetime, other: Lifetime) -> bool:
         """Whether every access of `one` ends before every access of `other` starts."""
-        mine = sum(1 << position for position in one.touches)
-        return all(self.order.masks[position] & mine == mine for position in other.touches)
+        mine = one.touch_bits
+        return self._before_all(other.touches) & mine == mine
+
+    def _before_all(self, touches: tuple[int, ...]) -> int:
+        """The instructions that end before all of these start, as bits; worked out once."""
+        if (known := self._before.get(touches)) is None:
+            known = -1  # all bits
+            for position in touches:
+                known &= self.order.masks[position]
+            self._before[touches] = known
+        return known
 
 
 def interfering(lifetimes: Sequence[Lifetime], interferes: Interference) -> list[list[int]]:
@@ -112,65 +128,9 @@ def _heaviest_antichain(lifetimes: Sequence[Lifetime], interferes: Interference)
     "All accesses of a before all of b" is a partial order, so with it as edges the answer is total weight minus the
     largest flow from earlier to later slots through the bipartite graph of its pairs.
     """
-    later: dict[int, list[int]] = {
-        i: [j for j, b in enumerate(lifetimes) if i != j and not interferes(a, b) and a.first < b.first]
+    later = [
+        sum(1 << j for j, b in enumerate(lifetimes) if a.first < b.first and i != j and not interferes(a, b))
         for i, a in enumerate(lifetimes)
-    }
-    capacity = _bipartite(lifetimes, later)
-    total = sum(life.size for life in lifetimes)
-    return total - _max_flow(capacity, "source", "sink")
-
-
-_Node: TypeAlias = str | tuple[str, int]
-
-
-def _bipartite(
-    lifetimes: Sequence[Lifetime], later: Mapping[int, Sequence[int]]
-) -> dict[_Node, dict[_Node, int]]:
-    capacity: dict[_Node, dict[_Node, int]] = {"source": {}, "sink": {}}
-    for i, life in enumerate(lifetimes):
-        capacity["source"]["out", i] = life.size
-        capacity.setdefault(("out", i), {})
-        capacity.setdefault(("in", i), {})["sink"] = life.size
-    for i, successors in later.items():
-        for j in successors:
-            capacity["out", i]["in", j] = min(lifetimes[i].size, lifetimes[j].size)
-    return capacity
-
-
-def _max_flow(capacity: dict[_Node, dict[_Node, int]], source: _Node, sink: _Node) -> int:
-    """Edmonds and Karp, 1972; the graphs here have tens of nodes."""
-    flow = 0
-    for node, edges in list(capacity.items()):
-        for target in list(edges):
-            capacity[target].setdefault(node, 0)
-    while (path := _augmenting_path(capacity, source, sink)) is not None:
-        step = min(capacity[a][b] for a, b in path)
-        for a, b in path:
-            capacity[a][b] -= step
-            capacity[b][a] += step
-        flow += step
-    return flow
-
-
-def _augmenting_path(
-    capacity: Mapping[_Node, Mapping[_Node, int]], source: _Node, sink: _Node
-) -> list[tuple[_Node, _Node]] | None:
-    parents: dict[_Node, _Node] = {source: source}
-    frontier = [source]
-    while frontier:
-        reached: list[_Node] = []
-        for node in frontier:
-            for target, room in capacity[node].items():
-                if room > 0 and target not in parents:
-                    parents[target] = node
-                    reached.append(target)
-        if sink in parents:
-            path: list[tuple[_Node, _Node]] = []
-            node = sink
-            while node != source:
-                path.append((parents[node], node))
-                node = parents[node]
-            return path
-        frontier = reached
-    return None
+    ]
+    sizes = [life.size for life in lifetimes]
+    return sum(sizes) - BipartiteFlow(sizes, later).most()

@@ -7,6 +7,7 @@ They hold for ops of a function and for ops of a body alike.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
+from functools import cache
 
 from xdsl.ir import Operation, OpResult, SSAValue
 
@@ -40,12 +41,18 @@ def is_iota_like(value: SSAValue, depth: int = 8) -> bool:
     if not isinstance(value, OpResult) or depth == 0:
         return False
     op = value.op
+    if not _may_be_iota_like(type(op)):
+        return False
     if isinstance(op, logical.IotaOp):
         return True
-    if not isinstance(op, _IOTA_LIKE):
-        return False
     read = [operand for operand in op.operands if not _is_splat(operand)]
     return bool(read) and all(is_iota_like(operand, depth - 1) for operand in read)
+
+
+@cache
+def _may_be_iota_like(kind: type[Operation]) -> bool:
+    """Whether some ops of a type are. Of most types none is, and passes ask this of all ops they meet."""
+    return issubclass(kind, (logical.IotaOp, *_IOTA_LIKE))
 
 
 def moves_nothing(op: logical.ReshapeOp) -> bool:

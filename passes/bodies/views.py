@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 from typing import TypeGuard
 
 from xdsl.ir import Operation, SSAValue
+from xdsl.traits import OpTrait
 
 from aicf.dialects.emit_types import contiguous_strides
 from aicf.dialects.logical import BroadcastOp, ConcatOp, ReshapeOp, SliceOp, TransposeOp, WindowOp, int_values
@@ -20,12 +22,19 @@ from aicf.dialects.types import tensor_info
 
 def is_view(op: object) -> TypeGuard[Operation]:
     """Whether it is an op whose result is its operand's memory with other strides; the owner of a value may be none."""
-    return isinstance(op, Operation) and op.has_trait(StridedView)
+    return _is_type_with(type(op), StridedView)
 
 
 def is_rearrangement(op: object) -> TypeGuard[Operation]:
     """Whether it is such an op whose result has every element of its operand once."""
-    return isinstance(op, Operation) and op.has_trait(Rearrangement)
+    return _is_type_with(type(op), Rearrangement)
+
+
+@cache
+def _is_type_with(kind: type[object], trait: type[OpTrait]) -> bool:
+    """Whether it is a type of ops with a trait. Traits of a type never change, and passes ask this of all ops they
+    meet."""
+    return issubclass(kind, Operation) and kind.has_trait(trait)
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 from aicf.dialects.types import tensor_info
 from aicf.errors import PlanError
 from aicf.passes.bodies.buffer_aliasing import alias_of, check_written_in_place
+from aicf.passes.bodies.structure import Structure, structure_of_workload
 from aicf.passes.bodies.view_folding import FoldedOperand
 from aicf.passes.bodies.views import View, before_reshapes, is_rearrangement
 from aicf.passes.bodies.workload import (
@@ -127,6 +128,8 @@ class _Bufferizer:
         self.updates: list[tuple[str, SSAValue]] = []
         self.derived: dict[str, SSAValue] = {}
         self.last_bind: BindOp | None = None
+        self.copy_kernels: dict[Structure, tuple[KernelAttr, float]] = {}
+        """Of the copies so far, by the work of each: parameters of repeated layers are alike."""
 
     def run(self) -> ProgramOp:
         for op in self.function.body.block.ops:
@@ -296,7 +299,7 @@ class _Bufferizer:
     def _add_copy(self, name: str, source: SSAValue, target: SSAValue, src: Sequence[str]) -> None:
         body = BodyOp(body_symbol(f"{self.program.sym_name.data}.{name}"), identity(target.type))
         self.module.body.block.insert_op_before(body, self.function)
-        kernel, us = _copy_kernel(name, source, target, body.body.block, target_of(self.module))
+        kernel, us = self._copy_kernel(_copy_work(name, source, target, body.body.block))
         copy = ResolvedOp(
             "copy",
             name,
@@ -309,22 +312,30 @@ class _Bufferizer:
         )
         self.block.add_op(copy)
 
+    def _copy_kernel(self, work: Workload) -> tuple[KernelAttr, float]:
+        """What runs a copy, and its predicted time; worked out once for all copies that are alike."""
+        structure = structure_of_workload(work)
+        if structure not in self.copy_kernels:
+            self.copy_kernels[structure] = _copy_kernel(work, target_of(self.module))
+        return self.copy_kernels[structure]
+
 
 def _sources_of(value: SSAValue) -> list[str]:
     base = before_reshapes(value)
     return _strings(base.owner.src) if isinstance(base.owner, GroupOp) else []
 
 
-def _copy_kernel(
-    name: str, source: SSAValue, target: SSAValue, body: Block, platform: TargetAttr
-) -> tuple[KernelAttr, float]:
+def _copy_work(name: str, source: SSAValue, target: SSAValue, body: Block) -> Workload:
+    infos = (buffer_info(source, "temp"),), (buffer_info(target, "output"),)
+    return Workload(name, "copy", {}, *infos, body, None)
+
+
+def _copy_kernel(work: Workload, platform: TargetAttr) -> tuple[KernelAttr, float]:
     """The first legal copy kernel of the target, and its predicted time; copies have no alternatives worth a decision.
 
     Most of these copies go when `decide-inplace` proves that the new value can be written where it belongs."""
-    infos = (buffer_info(source, "temp"),), (buffer_info(target, "output"),)
-    work = Workload(name, "copy", {}, *infos, body, None)
     for kernel in get_kernels(platform.backend.data).values():
         if "copy" in kernel.kinds and kernel.legal(work, platform) is None:
             record = kernel_record(kernel, kernel.record(work, platform))
             return record, kernel.cost_us(work, platform)
-    raise PlanError(f"target {platform.backend.data} has no kernel that copies '{name}'")
+    raise PlanError(f"target {platform.backend.data} has no kernel that copies '{work.id}'")

@@ -17,7 +17,7 @@ from aicf.dialects.emit import PREPARE, GroupOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.passes.bodies.matching import is_iota_like
 from aicf.passes.bodies.outlining import Outline, id_of, is_rematerializable, sources_of
-from aicf.passes.bodies.structure import Structure
+from aicf.passes.bodies.structure import Structure, structure_of_workload
 from aicf.passes.bodies.workload import (
     GroupWorkload,
     remember_workload,
@@ -54,6 +54,8 @@ class FusionContext:
     used: set[str] = field(init=False)
     profitabilities: dict[Structure, Profitability] = field(default_factory=dict[Structure, Profitability])
     """Of the bodies that were possible groups so far, with what they read."""
+    elsewhere: dict[Structure, Profitability] = field(default_factory=dict[Structure, Profitability])
+    """Of the work of formed groups, where values would lie elsewhere."""
     formed: set[Structure] = field(default_factory=set[Structure])
     templates: dict[Structure, WorkTemplate] = field(default_factory=dict[Structure, WorkTemplate])
     """Of the groups that were formed several times."""
@@ -181,6 +183,13 @@ class FusionContext:
             )
         return known
 
+    def profitability_of(self, work: GroupWorkload) -> Profitability:
+        """What kernels say of the work of a formed group, asked once of all that is alike."""
+        key = (*structure_of_workload(work.work), work.no_code)
+        if (known := self.elsewhere.get(key)) is None:
+            known = self.elsewhere[key] = Profitability.of(work, self.target, self.policy)
+        return known
+
     def work(self, plan: Outline) -> GroupWorkload:
         """The work of a group that is formed: its own if it is the first of its kind, else a copy under its names."""
         if plan.structure not in self.formed:
@@ -304,9 +313,10 @@ def form_group(plan: Outline, context: FusionContext) -> GroupOp:
     assert block is not None
     block.insert_op_after(group, last)
     remember_workload(group, context.work(plan))
+    inside = set(plan.members)
     for old, new in zip(plan.results, group.results, strict=True):
         new.name_hint = old.name_hint
-        old.replace_uses_with_if(new, lambda use: use.operation not in plan.members)
+        old.replace_uses_with_if(new, lambda use: use.operation not in inside)
     context.position[group] = context.position[last]
     for op in reversed(plan.members):
         block.erase_op(op)

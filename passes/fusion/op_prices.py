@@ -22,6 +22,8 @@ from aicf.passes.support.policy import policy_of
 class OpPrices:
     """Prices of ops of one function: microseconds on the module's target, or scalar operations if it has none yet.
 
+    Each is worked out once: the function must not change while it is asked.
+
     Args:
         unit: Which of the two, as in the keys of the ledger.
     """
@@ -32,10 +34,16 @@ class OpPrices:
         if isinstance(target, TargetAttr):
             self._context = FusionContext(module, function, target, policy_of(module))
         self.unit = "operations" if self._context is None else "us"
+        self._known: dict[tuple[Operation, ...], float] = {}
 
     def __call__(self, ops: Sequence[Operation]) -> float:
         """The price of ops in text order, the last of which gives the result: as one kernel, else one by one."""
-        ops = [op for op in ops if not is_rematerializable(op)]
+        key = tuple(ops)
+        if key not in self._known:
+            self._known[key] = self._price([op for op in ops if not is_rematerializable(op)])
+        return self._known[key]
+
+    def _price(self, ops: Sequence[Operation]) -> float:
         if self._context is None:
             return sum(map(operations_of, ops))
         whole = inf if not ops else self._predicted(ops, self._context)

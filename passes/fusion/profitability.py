@@ -34,19 +34,21 @@ class Profitability:
     Args:
         legal: The kernels that run it.
         rejected: Why the others of its kind do not.
+        no_code: Why there is no generated code, if the kind would need it.
     """
 
     work: Workload
     target: TargetAttr
     legal: Sequence[AnyKernel]
     rejected: Mapping[str, str]
+    no_code: str | None
 
     @staticmethod
     def of(group_work: GroupWorkload, target: TargetAttr, policy: KernelPolicy) -> Profitability:
         """The profitability under a policy."""
         under_policy = group_work.under(policy)
         legal, rejected = legal_kernels(under_policy, target, frozenset(policy.forbid))
-        return Profitability(under_policy.work, target, legal, rejected)
+        return Profitability(under_policy.work, target, legal, rejected, group_work.no_code)
 
     @cached_property
     def unfused_us(self) -> float:

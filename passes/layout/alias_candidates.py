@@ -20,7 +20,6 @@ from aicf.passes.bodies.views import View, part_of_concat, view_after
 from aicf.passes.bodies.workload import (
     GroupWorkload,
     aliased_workload,
-    legal_kernels,
     origin_of,
     workload_of,
     workload_of_folded,
@@ -195,24 +194,24 @@ class AliasCandidate:
 
 def why_not_aliased(group: GroupOp, aliased: GroupWorkload, context: FusionContext) -> str | None:
     """Why no kernel, or not the one that the policy pins, runs a group whose values lie elsewhere; None if one does."""
-    known = [type(op) for op in workload_of(group).work.body.ops]
-    if [type(op) for op in aliased.work.body.ops] != known:
+    dense = workload_of(group).work
+    if list(map(type, aliased.work.body.ops)) != list(map(type, dense.body.ops)):
         return "strides cannot express the views through which it is read or written"
     policy = context.policy
-    legal, rejected = legal_kernels(aliased.under(policy), context.target, frozenset(policy.forbid))
-    if not legal:
-        return "; ".join(f"{kernel}: {why}" for kernel, why in rejected.items())
+    known = context.profitability_of(aliased)
+    if not known.legal:
+        return "; ".join(f"{kernel}: {why}" for kernel, why in known.rejected.items())
     keys = (group.id.data, without_bucket(group.id.data), aliased.work.kind)
     pinned = next((policy.kernels[key] for key in keys if key in policy.kernels), None)
-    if pinned is None or any(kernel.id == pinned for kernel in legal):
+    if pinned is None or any(kernel.id == pinned for kernel in known.legal):
         return None
-    return f"the policy pins kernel {pinned} for it: {rejected.get(pinned, 'it does not run this kind')}"
+    return (
+        f"the policy pins kernel {pinned} for it: {known.rejected.get(pinned, 'it does not run this kind')}"
+    )
 
 
 def least_us(work: GroupWorkload, context: FusionContext) -> float:
     """The least microseconds that a kernel is predicted to take for work that one runs."""
-    policy, target = context.policy, context.target
-    under_policy = work.under(policy)
-    legal, _ = legal_kernels(under_policy, target, frozenset(policy.forbid))
-    allowed = [k for k in legal if policy.determinism == "any" or k.determinism == "bitwise"]
-    return min(kernel.cost_us(under_policy.work, target) for kernel in allowed or legal)
+    known, policy = context.profitability_of(work), context.policy
+    allowed = [k for k in known.legal if policy.determinism == "any" or k.determinism == "bitwise"]
+    return min(kernel.cost_us(known.work, context.target) for kernel in allowed or known.legal)

@@ -139,12 +139,18 @@ def _rebuild(op: Operation, context: FusionContext) -> bool:
 
 def _views_of(op: Operation) -> list[Operation]:
     """A view and all views that read it, at once or through others, in order."""
-    assert op.parent is not None
-    found = {op: None}
-    for each in op.parent.ops:
-        if is_view(each) and each.operands[0].owner in found:
-            found[each] = None
-    return list(found)
+    found, order = {op}, [op]
+    waiting = [op]
+    while waiting:
+        readers = {use.operation for use in waiting.pop().results[0].uses if is_view(use.operation)}
+        waiting += readers - found
+        found |= readers
+    after = op.next_op
+    while len(order) < len(found) and after is not None:
+        if after in found:
+            order.append(after)
+        after = after.next_op
+    return order
 
 
 def _chain_to(op: Operation) -> list[Operation]:

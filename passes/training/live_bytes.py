@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Block, Operation, OpResult, SSAValue
@@ -15,7 +16,7 @@ from xdsl.ir import Block, Operation, OpResult, SSAValue
 from aicf.dialects import logical
 from aicf.dialects.types import byte_count
 from aicf.passes.bodies.views import is_view
-from aicf.passes.logical.saved_values import computing, in_memory, is_always_in_memory, root_of
+from aicf.passes.logical.saved_values import computing, is_always_in_memory, root_of
 
 
 @dataclass(frozen=True)
@@ -44,16 +45,37 @@ _Key = tuple[SSAValue, bool]
 """A value that is in memory, and whether it is the copy that was computed again."""
 
 
+class _Read(NamedTuple):
+    """An operand of an op, what is in memory of it, and whether a save is between the two."""
+
+    operand: SSAValue
+    root: SSAValue
+    is_saved: bool
+
+
 class LiveBytes:
-    """The estimate for one function, whose saves are still there."""
+    """The estimate for one function, whose saves are still there. It is read once: the function must not change."""
 
     def __init__(self, block: Block) -> None:
         self._ops = [op for op in block.ops if not (is_view(op) or isinstance(op, logical.SaveOp | ReturnOp))]
+        self._reads = {op: list(_reads_of(op)) for op in self._ops}
+        self._writes = {
+            op: [result for result in op.results if not is_always_in_memory(result)] for op in self._ops
+        }
+        self._readers: dict[SSAValue, set[Operation]] = {}
+        for op, reads in self._reads.items():
+            for read in reads:
+                if not read.is_saved:
+                    self._readers.setdefault(read.root, set()).add(op)
 
     def peak(self, held: Collection[SSAValue]) -> Peak:
         """The peak if of what is saved the roots `held` are kept, and the rest is computed again."""
         lives, touched = self._lives(held)
-        sizes = {key: byte_count(key[0].type) for key, life in lives.items() if not _in_registers(key, life)}
+        sizes = {
+            key: byte_count(key[0].type)
+            for key, life in lives.items()
+            if not _in_registers(key[0], life.readers)
+        }
         change = [0] * (len(touched) + 1)
         for key, size in sizes.items():
             change[lives[key].start] += size
@@ -70,10 +92,9 @@ class LiveBytes:
         )
         return Peak(most, frozenset(waiting) - touched[step] if touched else frozenset())
 
-    def reads_in_registers(self, root: SSAValue, held: Collection[SSAValue]) -> bool:
+    def reads_in_registers(self, root: SSAValue) -> bool:
         """Whether the forward part would not write the value if it were not kept."""
-        lives, _ = self._lives(held)
-        return _in_registers((root, False), lives[root, False])
+        return _in_registers(root, self._readers.get(root, set()))
 
     def _lives(self, held: Collection[SSAValue]) -> tuple[dict[_Key, _Life], list[set[SSAValue]]]:
         """The lives of all values, and which first copies each step reads or writes."""
@@ -82,31 +103,34 @@ class LiveBytes:
         for op, again in self._steps(held):
             step = len(touched)
             touched.append(set())
-            for operand in op.operands:
-                root = root_of(operand)
-                if is_always_in_memory(root):
-                    continue
-                key = root, (again or _is_saved(operand)) and not in_memory(root, held)
-                lives[key].end = step
-                lives[key].readers.add(op)
+            for _, root, is_saved in self._reads[op]:
+                life = lives[root, (again or is_saved) and root not in held]
+                life.end = step
+                life.readers.add(op)
                 touched[-1].add(root)
-            for result in op.results:
-                if not is_always_in_memory(result):
-                    lives[result, again] = _Life(step, step, set())
-                    touched[-1].add(result)
+            for result in self._writes[op]:
+                lives[result, again] = _Life(step, step, set())
+                touched[-1].add(result)
         return lives, touched
 
     def _steps(self, held: Collection[SSAValue]) -> Iterator[tuple[Operation, bool]]:
         """The ops in the order in which they will run, and whether each runs again."""
         done: set[Operation] = set()
         for op in self._ops:
-            for operand in op.operands:
-                if _is_saved(operand) and not in_memory(operand, held):
+            for operand, root, is_saved in self._reads[op]:
+                if is_saved and root not in held:
                     for other in computing(operand, held):
                         if other not in done and not is_view(other):
                             done.add(other)
                             yield other, True
             yield op, False
+
+
+def _reads_of(op: Operation) -> Iterator[_Read]:
+    """What an op reads of what a choice may keep out of memory."""
+    for operand in op.operands:
+        if not is_always_in_memory(root := root_of(operand)):
+            yield _Read(operand, root, _is_saved(operand))
 
 
 def _is_saved(value: SSAValue) -> bool:
@@ -118,12 +142,11 @@ def _is_saved(value: SSAValue) -> bool:
     return False
 
 
-def _in_registers(key: _Key, life: _Life) -> bool:
-    op = key[0].owner
-    if len(life.readers) > 1 or not isinstance(op, Operation):
+def _in_registers(root: SSAValue, readers: Collection[Operation]) -> bool:
+    op = root.owner
+    if len(readers) > 1 or not isinstance(op, Operation):
         return False
     joins = (logical.Elementwise, logical.Contraction)
     return any(op.has_trait(trait) for trait in joins) and all(
-        reader.has_trait(logical.Elementwise) or reader.has_trait(logical.Reduction)
-        for reader in life.readers
+        reader.has_trait(logical.Elementwise) or reader.has_trait(logical.Reduction) for reader in readers
     )

@@ -121,7 +121,7 @@ def _free(root: SSAValue, held: Collection[SSAValue], live: LiveBytes, price: Pr
         return None
     read = [each for each in sources if not (isinstance(each, OpResult) and is_rematerializable(each.op))]
     size, least = byte_count(root.type), sum(byte_count(source.type) for source in read)
-    if least > size or (least == size and not live.reads_in_registers(root, held)):
+    if least > size or (least == size and not live.reads_in_registers(root)):
         return None
     if ops and price(ops) > ARITHMETIC * min(price([op]) for op in ops):
         return None

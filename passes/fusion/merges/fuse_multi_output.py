@@ -237,7 +237,7 @@ class _Joiner:
         kinds = None if self._points(merge.first) else ("gemm_epilogue",)
         if (reason := refusal(merge.plan, self.context, kinds)) is not None:
             return reason
-        if (reason := merge.plan.work.no_code) is not None:
+        if (reason := self.context.profitability(merge.plan).no_code) is not None:
             return reason
         if listed:
             return None
@@ -328,12 +328,18 @@ def _arena_bytes(values: Iterable[SSAValue]) -> int:
 def _later(group: GroupOp) -> Iterator[tuple[GroupOp, bool, tuple[Operation, ...]]]:
     """The groups after `group`: whether they read it, and the ops between that read it, maybe through others."""
     late: list[Operation] = []
+    readers = _readers_of(group)
+    late_readers = set(readers)
     for op in window(group, _WINDOW):
-        reads = any(operand.owner is group for operand in op.operands)
         if isinstance(op, GroupOp):
-            yield op, reads, tuple(late)
-        if reads or any(operand.owner in late for operand in op.operands):
+            yield op, op in readers, tuple(late)
+        if op in late_readers:
             late.append(op)
+            late_readers |= _readers_of(op)
+
+
+def _readers_of(op: Operation) -> set[Operation]:
+    return {use.operation for result in op.results for use in result.uses}
 
 
 def _is_pointwise(group: GroupOp) -> bool:

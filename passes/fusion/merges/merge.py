@@ -103,7 +103,7 @@ class Merge:
     def form(self) -> GroupOp:
         """Replaces both by one group in the place of the second, and moves users of the first after the new group."""
         plan = self.plan
-        work, types = plan.work, [result.type for result in plan.results]
+        work, types = self.context.work(plan), [result.type for result in plan.results]
         group = GroupOp(plan.id, sources_of(plan.members), plan.inputs, Region(plan.body), types)
         group.location = self.second.location
         block = self.second.parent

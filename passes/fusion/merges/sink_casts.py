@@ -196,7 +196,7 @@ def _against(merge: Merge) -> str | None:
         return context.why_not_fusible(merge.members)
     if not listed and _loses_its_name(merge):
         return NAMED.format(merge.second.id.data)
-    return refusal(merge.plan, context) or merge.plan.work.no_code
+    return refusal(merge.plan, context) or context.profitability(merge.plan).no_code
 
 
 def _is_listed(merge: Merge) -> bool:
