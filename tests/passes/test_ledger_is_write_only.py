@@ -100,6 +100,7 @@ LISTED = {
 EXCLUDED: Mapping[str, tuple[str, ...]] = {
     "it makes no programs": (
         *(
+            "attention_gradients",
             "generated_code",
             "interrupted",
             "kernel_interpreter",

@@ -25,6 +25,7 @@ from aicf.backends.cuda.families.gemm.gemv.schedule import (
     candidates,
     choose,
     read_problem,
+    row_count,
     spec_reason,
 )
 from aicf.backends.cuda.families.records import (
@@ -186,9 +187,9 @@ class GemvKernel(CudaKernel[Spec]):
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
         if min(prod(o.shape) for o in work.operands) == 0:
             return "nothing to multiply"
+        if (rows := row_count(work.attrs, work.operands[0])) > MOST_ROWS:
+            return f"x has {rows} rows, at most {MOST_ROWS} are streamed past the weights"
         problem = read_problem(work.kind, work.attrs, work.operands)
-        if problem.m > MOST_ROWS:
-            return f"x has {problem.m} rows, at most {MOST_ROWS} are streamed past the weights"
         if any(prod(work.operands[w].shape[:-2]) > 1 for w in problem.weights):
             return "the weights have a batch"
         reason = (

@@ -119,6 +119,12 @@ def read_problem(kind: str, attrs: Mapping[str, Attribute], operands: Sequence[O
     )
 
 
+def row_count(attrs: Mapping[str, Attribute], x: Operand) -> int:
+    """The rows of x, without their offsets: what has thousands is no work of this kernel."""
+    columns = x.shape[-2] if _flag(attrs, "transpose_a") else x.shape[-1]
+    return prod(x.shape) // columns
+
+
 def _flag(attrs: Mapping[str, Attribute], key: str) -> bool:
     value = attrs.get(key)
     return isinstance(value, IntegerAttr) and bool(value.value.data)
