@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import chain
+from itertools import chain, count
 from operator import attrgetter, is_, itemgetter
 from typing import Any
 
 from torch import Tensor, nn
 
 from aicf.pytorch.module_tensors import parts_of
+from aicf.pytorch.tensors import alike
 
 
 def tensors_of(model: nn.Module) -> dict[str, Tensor]:
@@ -65,6 +66,10 @@ _OWN = frozenset(vars(nn.Module())) - {"training", "_parameters", "_buffers", "_
 """Attributes that every module has, and no trace depends on."""
 
 
+_MOST_STATES = 256
+"""A module whose attributes change in each step has a new state each time; older ones are forgotten."""
+
+
 class ModuleState:
     """The tensors and the modes of a module with its loss.
 
@@ -74,11 +79,13 @@ class ModuleState:
 
     def __init__(self, module: nn.Module) -> None:
         self._module = module
+        self._numbers: dict[tuple[object, ...], int] = {}
+        self._next = count()
         self._read()
 
     def refresh(self) -> None:
         """Reads again what has changed."""
-        if not self._is_as_read():
+        if not (self._is_as_read() and self._are_alike(*self.tensors.values())):
             self._read()
 
     def _read(self) -> None:
@@ -86,6 +93,16 @@ class ModuleState:
         """See `step_tensors`."""
         self.modes = modes_of(self._module)
         """See `modes_of`."""
+        self.names = {id(tensor): name for name, tensor in self.tensors.items()}
+        """Names of the tensors, by identity."""
+        state = (*self.modes, *signature_of(self.tensors))
+        if state not in self._numbers:
+            if len(self._numbers) == _MOST_STATES:
+                self._numbers.clear()
+            self._numbers[state] = next(self._next)
+        self.number = self._numbers[state]
+        """Of the state, equal where all of it is: what a program is valid for, without hashing it in each step."""
+        self._are_alike = alike(list(self.tensors.values()))
         modules = list(self._module.modules())
         self._attributes = [vars(module) for module in modules]
         self._getters = [

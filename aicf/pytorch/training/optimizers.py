@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from itertools import compress
+from operator import attrgetter
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor
@@ -90,6 +92,9 @@ _CLASSES: Mapping[type[torch.optim.Optimizer], Read] = {
 }
 
 
+_needs_gradient = attrgetter("requires_grad")
+
+
 def groups_of(
     optimizer: torch.optim.Optimizer, names: Mapping[int, str], scheduled: Container[int] = ()
 ) -> list[Group]:
@@ -121,15 +126,18 @@ def _group(
 ) -> Group:
     if group.get("maximize"):
         raise InvalidIR(f"group {index}: maximize=True has no counterpart; negate the loss")
-    parameters: Sequence[Tensor] = [each for each in group["params"] if each.requires_grad]
-    if strange := [each for each in parameters if id(each) not in names]:
+    given: Sequence[Tensor] = group["params"]
+    parameters = tuple(compress(given, map(_needs_gradient, given)))
+    own = tuple(map(names.get, map(id, parameters)))
+    if None in own:
+        strange = parameters[own.index(None)]
         raise InvalidIR(
-            f"group {index} has a parameter {tuple(strange[0].shape)} that does not belong to the module; make the "
+            f"group {index} has a parameter {tuple(strange.shape)} that does not belong to the module; make the "
             "optimizer from model.parameters()"
         )
     is_on_device = bool(group.get("capturable") or group.get("fused"))
-    own = tuple(names[id(each)] for each in parameters)
-    return Group(own, tuple(parameters), read(group), float(group["lr"]), is_on_device, is_scheduled)
+    known = cast("tuple[str, ...]", own)
+    return Group(known, parameters, read(group), float(group["lr"]), is_on_device, is_scheduled)
 
 
 def as_pytorch(

@@ -34,7 +34,7 @@ from aicf.pytorch.training.checks import (
     restored,
 )
 from aicf.pytorch.training.gradients import Trace, compile_with_gradients, note_in_ledger
-from aicf.pytorch.training.module_state import ModuleState, signature_of, step_tensors
+from aicf.pytorch.training.module_state import ModuleState, step_tensors
 from aicf.pytorch.training.optimizers import Group, as_pytorch, groups_of, state_of
 from aicf.pytorch.training.program import StepProgram
 from aicf.pytorch.training.report import StepProgramReport, StepReport
@@ -95,10 +95,9 @@ class TrainStep:
             counts = self._counts
             counts.call_hooks(self.optimizer, is_before=True)
             self._state.refresh()
-            tensors = self._state.tensors
-            groups = self._groups(tensors)
+            groups = self._groups()
             signature = (str(spec), *map(_signature, values), *(group.key for group in groups))
-            program = self._programs.get(self._key(signature, tensors))
+            program = self._programs.get(self._key(signature))
             is_current = program is not None and program.trained is counts.trained
             is_captured = bool(groups) and is_capturing(groups[0].parameters[0].device)
             if is_captured:
@@ -112,19 +111,18 @@ class TrainStep:
             counts.call_hooks(self.optimizer, is_before=False)
             return loss
 
-    def _key(self, signature: tuple[object, ...], tensors: Mapping[str, Tensor]) -> tuple[object, ...]:
+    def _key(self, signature: tuple[object, ...]) -> tuple[object, ...]:
         """What a program is valid for: a signature of the batch and the optimizer, and the state of the model."""
-        return (*signature, *self._modes(), *signature_of(tensors))
+        return (*signature, *_casts(), self._state.number)
 
-    def _groups(self, tensors: Mapping[str, Tensor]) -> list[Group]:
+    def _groups(self) -> list[Group]:
         """The optimizer's groups. Those whose options have changed since the last step are scheduled from now on."""
         # After a checkpoint, programs refer to states that the optimizer no longer has.
         if self._generation != self._counts.generation:
             self._programs.clear()
             self._reports.clear()
             self._generation = self._counts.generation
-        names = {id(tensor): name for name, tensor in tensors.items()}
-        groups = self._groups_now(names)
+        groups = self._groups_now()
         updates = [group.update for group in groups]
         changed = {
             index
@@ -134,11 +132,11 @@ class TrainStep:
         self._updates = updates
         if not changed <= self._scheduled:
             self._scheduled |= changed
-            groups = self._groups_now(names)
+            groups = self._groups_now()
         return groups
 
-    def _groups_now(self, names: Mapping[int, str]) -> list[Group]:
-        groups = groups_of(self.optimizer, names, self._scheduled)
+    def _groups_now(self) -> list[Group]:
+        groups = groups_of(self.optimizer, self._state.names, self._scheduled)
         if not self._schedules:
             return groups
         return [
@@ -152,18 +150,18 @@ class TrainStep:
         compile_program: Callable[[], _Compiled],
     ) -> StepProgram:
         """Makes a program the current one, compiling it if need be, and evicts the least recently used one."""
-        before = self._modes()
+        before = self._state.modes
         with restored(self.optimizer):
             self._counts.write()
             program, report = (program, self._reports[id(program)]) if program else compile_program()
             check_counts(self.optimizer, program.trained, self.steps)
         self._state.refresh()
-        if before != self._modes():
+        if before != self._state.modes:
             LOGGER.warning(
                 "%s changes attributes of modules when it runs; a step does so only when it is traced",
                 type(self.model).__name__,
             )
-        key = self._key(signature, self._state.tensors)
+        key = self._key(signature)
         self._reports[id(program)] = report
         self._programs.pop(key, None)
         self._programs[key] = program
@@ -189,14 +187,6 @@ class TrainStep:
     def report(self) -> StepReport:
         """The programs, who computed their gradients, and why."""
         return StepReport(type(self.model).__name__, self.steps, tuple(self._reports.values()))
-
-    def _modes(self) -> tuple[object, ...]:
-        """State that a trace depends on besides the batch."""
-        casts = [
-            torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
-            for kind in ("cpu", "cuda")
-        ]
-        return (*casts, *self._state.modes)
 
     def _compile(self, batch: tuple[Any, ...], named: dict[str, Any], groups: Sequence[Group]) -> _Compiled:
         start = time.perf_counter()
@@ -265,6 +255,14 @@ def train_step(
         return TrainStep(model, loss, made, read, schedules)
     groups_of(optimizer, {id(each): name for name, each in step_tensors(_WithLoss(model, loss)).items()})
     return TrainStep(model, loss, optimizer, read)
+
+
+def _casts() -> tuple[torch.dtype | None, ...]:
+    """The element types of autocast, None where it is off: a trace depends on them."""
+    return tuple(
+        torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+        for kind in ("cpu", "cuda")
+    )
 
 
 class _WithLoss(nn.Module):
