@@ -19,7 +19,7 @@
 // CHECK: func.return
 
 // KEPT: emit.decision "eliminate-saves" ["a.softmax.save"] choice "keep" because "the policy says so"
-// KEPT: emit.decision "fuse-attention-backward" ["a.scores.grad.lhs", "a.scores.grad.rhs", "a.output.grad.rhs", "a.scores"] choice "not fused" because "'a.output' reads what is computed between the products, so it is written to memory in any case"
+// KEPT: emit.decision "fuse-attention-backward" ["a.scores.grad.lhs", "a.scores.grad.rhs", "a.output.grad.rhs", "a.scores"] choice "not fused" because "'a.output' reads what is computed between the products, so it has to be written to memory in any case"
 
 // OFF: emit.decision "eliminate-saves" ["a.softmax.save"] choice "keep" because "computing it again takes time, and memory is not short"
 // OFF: emit.decision "fuse-attention-backward" ["a.scores.grad.lhs"{{.*}}] choice "not fused" because "attention fusion is off by policy (fusion.attention)"

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from aicf.dialects import logical
 from aicf.dialects.types import tensor, tensor_info
 from aicf.passes.bodies.attention import Attention, NoAttention, attention_ending_in
-from aicf.passes.bodies.matching import computed_from, is_iota_like
+from aicf.passes.bodies.matching import is_iota_like
 from aicf.passes.bodies.outlining import Outline, id_of, outline
 from aicf.passes.fusion.attention.batches import chains_after, split_batches
 from aicf.passes.fusion.attention.mask_sums import join, two_masks
+from aicf.passes.fusion.attention.members import members, why_in_memory
 from aicf.passes.fusion.attention.row_writes import move_after_views, row_writes
 from aicf.passes.fusion.driver import Candidate, Decision, FusionPattern, label
 from aicf.passes.fusion.forming import OTHER_GROUPS, FusionContext
@@ -49,7 +49,9 @@ class FuseAttentionPass(FusionPattern[_Match]):
         for output in list(context.function.body.block.ops):
             attention = self._attention(output, context) if isinstance(output, logical.MatmulOp) else None
             if attention is not None:
-                yield _Match(attention, _members(attention, context))
+                yield _Match(
+                    attention, members([attention.output.result], attention.operands, context.position)
+                )
 
     def _attention(self, output: logical.MatmulOp, context: FusionContext) -> Attention | None:
         """What `output` is the last product of; what is nearly an attention is recorded with what is in the way."""
@@ -85,10 +87,7 @@ class FuseAttentionPass(FusionPattern[_Match]):
     def obstacle(self, match: _Match, context: FusionContext) -> str | None:
         if not context.may_be_one(match.members):
             return OTHER_GROUPS
-        if (reader := _other_reader(match.members, match.attention.output)) is None:
-            return None
-        who = "the program returns" if isinstance(reader, ReturnOp) else f"'{id_of(reader)}' reads"
-        return f"{who} what is computed between the products, so it has to be written to memory in any case"
+        return why_in_memory(match.members, [match.attention.output])
 
     def candidates(self, match: _Match, context: FusionContext) -> Iterator[Candidate]:
         """With the writes of a row into keys and values, if there are such; then without. Each with as many of the
@@ -124,20 +123,6 @@ class FuseAttentionPass(FusionPattern[_Match]):
             if op.results and is_iota_like(op.results[0]) and op.results[0].first_use is None:
                 context.function.body.block.erase_op(op)
                 del context.position[op]
-
-
-def _members(attention: Attention, context: FusionContext) -> tuple[Operation, ...]:
-    """The ops from the first product to the second one, in text order; feeders of them are not counted."""
-    given = set(attention.operands)
-    ops = computed_from([attention.output.result], given, context.position)
-    return tuple(op for op in ops if not (isinstance(op, logical.ConstantOp) or is_iota_like(op.results[0])))
-
-
-def _other_reader(members: Sequence[Operation], output: Operation) -> Operation | None:
-    """An op outside that reads a member other than the last."""
-    inside = set(members)
-    reads = (use.operation for op in members if op is not output for use in op.results[0].uses)
-    return next((reader for reader in reads if reader not in inside), None)
 
 
 def _steps(match: _Match, context: FusionContext) -> Iterator[Candidate]:

@@ -9,9 +9,9 @@ from xdsl.ir import Operation
 
 from aicf.dialects import logical
 from aicf.passes.bodies.attention_backward import AttentionBackward, attention_backward_ending_in
-from aicf.passes.bodies.matching import computed_from, is_iota_like
 from aicf.passes.bodies.outlining import Outline, id_of, outline
 from aicf.passes.fusion.attention.batches import chains_after
+from aicf.passes.fusion.attention.members import members, why_in_memory
 from aicf.passes.fusion.driver import Candidate, Decision, FusionPattern, label
 from aicf.passes.fusion.forming import OTHER_GROUPS, FusionContext
 
@@ -63,24 +63,14 @@ def backward_matches(context: FusionContext) -> Iterator[Match]:
     for op in list(context.function.body.block.ops):
         found = attention_backward_ending_in(op) if isinstance(op, logical.MatmulOp) else None
         if found is not None:
-            ops = computed_from(found.results, set(found.operands), context.position)
-            yield Match(found, tuple(op for op in ops if not _is_made_anywhere(op)))
-
-
-def _is_made_anywhere(op: Operation) -> bool:
-    return isinstance(op, logical.ConstantOp) or is_iota_like(op.results[0])
+            yield Match(found, members(found.results, found.operands, context.position))
 
 
 def obstacle_of(match: Match, context: FusionContext) -> str | None:
     """Why no group of the match is legal, whatever kernels there are; None if one may be."""
     if not context.may_be_one(match.members):
         return OTHER_GROUPS
-    inside, products = set(match.members), set(match.backward.products)
-    reads = (use.operation for op in match.members if op not in products for use in op.results[0].uses)
-    reader = next((reader for reader in reads if reader not in inside), None)
-    if reader is None:
-        return None
-    return f"'{id_of(reader)}' reads what is computed between the products, so it is written to memory in any case"
+    return why_in_memory(match.members, match.backward.products)
 
 
 def candidates_of(match: Match, context: FusionContext) -> Iterator[Candidate]:
@@ -92,6 +82,6 @@ def candidates_of(match: Match, context: FusionContext) -> Iterator[Candidate]:
             chain[-1].results[0] if chain else product.result
             for product, chain in zip(products, chains, strict=True)
         ]
-        members = {*match.members, *(op for chain in chains for op in chain)}
-        ops = [op for op in context.position if op in members]
+        inside = {*match.members, *(op for chain in chains for op in chain)}
+        ops = [op for op in context.position if op in inside]
         yield Candidate(label(products), outline(ops, context.group_id(ops), ends), (KIND,))
