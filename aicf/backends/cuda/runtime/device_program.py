@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-FORMAT = 3
+FORMAT = 4
 """Raised when the stored form changes."""
 
 
@@ -21,6 +21,21 @@ class Address:
 
 
 @dataclass(frozen=True)
+class Windows:
+    """How a copy goes along the windows of a convolution: for each dimension of an image, innermost first.
+
+    Args:
+        lower: The first elements of the first windows, from the first element of the image.
+        upper: The first elements of the last windows, from the last element of the image.
+        steps: From one window to the next.
+    """
+
+    lower: tuple[int, ...]
+    upper: tuple[int, ...]
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class TensorMap:
     """A kernel argument: the address of a 128-byte TMA descriptor in device memory, for a tensor in global memory.
 
@@ -29,11 +44,13 @@ class TensorMap:
         dtype: Element type name: `f16`, `bf16`, `f32`, `f64`, `i32` or `i64`; `tf32` is f32 that a copy rounds to TF32.
         sizes: Elements, innermost dimension first.
         strides: Bytes between neighbours of every dimension but the innermost; multiples of 16.
-        box: Elements of one copy, innermost first.
+        box: Elements of one copy, innermost first; with `windows` channels and pixels.
         swizzle: Bytes of the shared-memory swizzle: 0, 32, 64 or 128.
         l2_promotion: Bytes that a miss brings into L2 at least: 0, 64, 128 or 256.
         interleave: Bytes of the slices that channels lie in: 0 (none), 16 or 32.
         out_of_bounds: What elements outside read as: `zeros` or `nan`.
+        windows: For a tensor of channels, one to three dimensions and images, of which a copy takes an element of each
+            window (im2col mode); None for boxes of neighbours.
     """
 
     base: int
@@ -46,6 +63,7 @@ class TensorMap:
     l2_promotion: int
     interleave: int
     out_of_bounds: str
+    windows: Windows | None = None
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,27 @@ for _rank in (2, 3, 4, 5):
     globals()[f"copy_tensor_{_rank}d"] = _copy_tensor(_rank, False)
     globals()[f"copy_tensor_{_rank}d_multicast"] = _copy_tensor(_rank, True)
 
+
+def _copy_windows(rank: int, multicast: bool) -> Intrinsic:
+    dims = rank - 2
+    coordinates = ",".join(f"${3 + i}" for i in range(rank))
+    elements = ",".join(f"${3 + rank + i}" for i in range(dims))
+    text = (
+        f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes"
+        + (".multicast::cluster" if multicast else "")
+        + f" [$0], [$1, {{{coordinates}}}], [$2], {{{elements}}}"
+        + (f", ${3 + rank + dims};" if multicast else ";")
+    )
+    kinds = ["u32", "u64", "u32", *["i32"] * rank, *["u16"] * dims, *(["u16"] if multicast else [])]
+    return void_asm(text, kinds)
+
+
+for _rank in (3, 4, 5):
+    # copy_windows_RANKd(shared, map, barrier, channel, first element of the first window along each dim, image, which
+    # element of the windows along each dim); dims innermost first
+    globals()[f"copy_windows_{_rank}d"] = _copy_windows(_rank, False)
+    globals()[f"copy_windows_{_rank}d_multicast"] = _copy_windows(_rank, True)
+
 # Registers
 
 for _count in (24, 40):

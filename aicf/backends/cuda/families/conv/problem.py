@@ -159,18 +159,18 @@ def conv_problem(
     )
 
 
-def conv_of_work(work: Workload) -> ConvProblem:
-    """The convolution that a work asks for. The work has passed `conv_reason`."""
+def conv_of_work(work: Workload, weight: Strided | None = None) -> ConvProblem:
+    """The convolution that a work asks for, `weight` as in `conv_problem`. The work has passed `conv_reason`."""
     sizes = result_sizes(work.code, [result.shape for result in work.results])
     assert sizes is not None, "the problem is asked of what reads every sum once"
-    return conv_problem(work.attrs, work.operands, sizes[2:])
+    return conv_problem(work.attrs, work.operands, sizes[2:], weight)
 
 
-def conv_of_launch(launch: Launch) -> ConvProblem | None:
-    """The convolution of an instruction, whose record holds the attributes of its kind; None if its epilogue does not
-    read every sum once."""
+def conv_of_launch(launch: Launch, weight: Strided | None = None) -> ConvProblem | None:
+    """The convolution of an instruction, whose record holds the attributes of its kind, `weight` as in `conv_problem`;
+    None if its epilogue does not read every sum once."""
     sizes = result_sizes(launch.code, [ref.shape for ref in launch.outs])
-    return None if sizes is None else conv_problem(launch.record, launch.ins, sizes[2:])
+    return None if sizes is None else conv_problem(launch.record, launch.ins, sizes[2:], weight)
 
 
 def conv_reason(work: Workload) -> str | None:

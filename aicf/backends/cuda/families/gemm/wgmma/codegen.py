@@ -57,8 +57,8 @@ def emit(launch: Launch) -> Sequence[KernelLaunch]:
         for ref in (*(launch.ins[index] for index in extras), *(launch.outs[index] for index in outputs))
     ]
     arguments = (
-        _map(task, task.a, launch.ins[0], spec.tile_m // spec.a_sharers),
-        *(_map(task, task.b, launch.ins[index], _b_lines(task, spec)) for index in roles.b),
+        tensor_map(task, task.a, launch.ins[0], spec.tile_m // spec.a_sharers),
+        *(tensor_map(task, task.b, launch.ins[index], b_lines(task, spec)) for index in roles.b),
         *pointers,
     )
     name = launch.kernel.partition(".")[2]
@@ -73,6 +73,7 @@ def kernel_source(
     clusters: int,
     rows: KernelOp | None = None,
     rounding: Rounding = "fused",
+    copies: Mapping[str, Snippet] | None = None,
 ) -> str:
     """The text of the kernel.
 
@@ -81,6 +82,7 @@ def kernel_source(
         point: The epilogue at one element: parameters are the sums, the values of the extra operands, then an index for
             every dim of the epilogue and an address for every result, which it does not use; None stores the sums.
         rows: The epilogue if it is a row program, rounded as `rounding` says.
+        copies: What takes the place of COPY_A and COPY_B where the operands are no matrices in memory.
     """
     held = _held(task, spec)
     constants = _constants(task, spec, clusters) | _parts(task, spec, point, held)
@@ -88,6 +90,7 @@ def kernel_source(
         constants |= _row_parts(task, spec, rows, rounding, held)
     elif task.more:
         constants |= _several_parts(task, spec, held)
+    constants |= copies or {}
     names = _names(task, spec)
     text = stage(template.gemm, constants)
     return re.sub(r"\b(" + "|".join(names) + r")\b", lambda match: names[match[1]], text)
@@ -183,8 +186,8 @@ def _parts(
     row = {"packed": template.row_packed, "vectors": template.row_vectors, "elements": template.row_elements}
     out = [f"out{product}" for product in range(task.problem.products)]
     return {
-        "COPY_A": _copy(task, task.a, spec, "a"),
-        "COPY_B": _copy(task, task.b, spec, "b"),
+        "COPY_A": copy_of(task, task.a, spec, "a"),
+        "COPY_B": copy_of(task, task.b, spec, "b"),
         "HELD_WORDS": 8 * sum(each.words for each in held.values()),
         "HOLD": _hold(task, spec, held),
         "TILE_OF": part(template.tile_of),
@@ -318,12 +321,12 @@ def _advance(tensor: Tensor) -> int:
     return 2 if tensor.along_k else 16 * 128 >> 4
 
 
-def _b_lines(task: Task, spec: Spec) -> int:
+def b_lines(task: Task, spec: Spec) -> int:
     """Columns of B that one copy brings, if its lines run along K."""
     return min(spec.width(task), spec.tile_n // spec.cluster_m)
 
 
-def _map(task: Task, tensor: Tensor, ref: BufferRef, lines: int) -> TensorMap:
+def tensor_map(task: Task, tensor: Tensor, ref: BufferRef, lines: int) -> TensorMap:
     """The tensor map of an operand, for copies of `lines` lines along K, or of 64 lines along M or N."""
     pairs = zip(task.problem.batch, tensor.batch, strict=True)
     batch = [(size, step) for size, step in pairs if step != 0][::-1]
@@ -343,21 +346,24 @@ def _map(task: Task, tensor: Tensor, ref: BufferRef, lines: int) -> TensorMap:
     )
 
 
-def _copy(task: Task, tensor: Tensor, spec: Spec, operand: str) -> Snippet:
+def sharing(spec: Spec, operand: str) -> tuple[int, int, str, str]:
+    """How the blocks of a cluster copy operand `a` or `b` for each other: lines of a tile, blocks that copy a part of
+    them each, which of these a block is, and the mask of those that get its part."""
+    if operand == "a":
+        in_row = sum(1 << (spec.cluster_m * column) for column in range(spec.a_sharers))
+        return spec.tile_m, spec.a_sharers, "rank_n", f"u16({in_row} << rank_m)"
+    mask = f"u16({(1 << spec.cluster_m) - 1} << (rank_n * {spec.cluster_m}))"
+    return spec.tile_n, spec.cluster_m, "rank_m", mask
+
+
+def copy_of(task: Task, tensor: Tensor, spec: Spec, operand: str) -> Snippet:
     """Copies this block's share of a stage of A or B into all blocks that need it.
 
     In a cluster, blocks with the same rows need the same A, blocks with the same columns the same B. The first half of
     a gated pair's columns comes from one B, the second from the other.
     """
-    if operand == "a":
-        tile, sharers, own = spec.tile_m, spec.a_sharers, "rank_n"
-        in_row = sum(1 << (spec.cluster_m * column) for column in range(spec.a_sharers))
-        mask = f"u16({in_row} << rank_m)"
-    else:
-        tile, sharers, own = spec.tile_n, spec.cluster_m, "rank_m"
-        mask = f"u16({(1 << spec.cluster_m) - 1} << (rank_n * {spec.cluster_m}))"
-    share = tile // sharers
-    half = tile // 2
+    tile, sharers, own, mask = sharing(spec, operand)
+    share, half = tile // sharers, tile // 2
     is_pair = task.gated and operand == "b"
     step = (min(share, half) if is_pair else share) if tensor.along_k else 64
     batch = [

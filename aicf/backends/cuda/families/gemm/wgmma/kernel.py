@@ -47,7 +47,7 @@ from aicf.backends.cuda.families.records import (
     read_shape,
     start_entries,
 )
-from aicf.backends.cuda.target import arch_named
+from aicf.backends.cuda.target import GpuArch, arch_named
 from aicf.dialects.emit_kernels import KernelOp, ReduceOp, SigmoidOp, StoreOp
 from aicf.dialects.emit_types import TargetAttr
 
@@ -157,36 +157,36 @@ class WgmmaKernel(CudaKernel[Spec]):
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
         arch = arch_named(target.arch.data)
-        if not (arch.has_tma and arch.has_wgmma):
-            return f"warpgroup products and bulk tensor copies need sm_90a, the target is {arch.name}"
-        if (reason := self.dtype_reason(work)) is not None:
+        if (reason := arch_reason(arch) or self.dtype_reason(work)) is not None:
             return reason
-        if (reason := product_reason(work)) is not None:
+        if (reason := product_reason(work) or operands_reason(work)) is not None:
             return reason
-        if (reason := _operands_reason(work)) is not None:
-            return reason
-        task = task_of_work(work)
-        if (reason := tensor_reason(task) or _lines_reason(task) or _results_reason(task)) is not None:
-            return reason
-        if next(legal_specs(task, arch), None) is None:
-            return spec_reason(Spec(64, 64 * task.problem.factors, 2), task, arch) or "no tile fits"
-        return None
+        task = self.task(work)
+        return tensor_reason(task) or _lines_reason(task) or task_reason(task, arch)
+
+    def task(self, work: Workload) -> Task:
+        """What `work` asks for. Only for legal work."""
+        return task_of_work(work)
+
+    def problem_entries(self, work: Workload) -> Mapping[str, Attribute]:
+        """What the record says of the problem, so that a launch can be read."""
+        return {name: work.attrs[name] for name in ("transpose_a", "transpose_b")}
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        task = task_of_work(work)
+        task = self.task(work)
         return predicted_us(ranked(task, target.arch.data)[0], task, arch_named(target.arch.data))
 
     def schedule(self, work: Workload, target: TargetAttr) -> Spec:
         """See `Kernel`: the variant that the prior prefers."""
-        return ranked(task_of_work(work), target.arch.data)[0]
+        return ranked(self.task(work), target.arch.data)[0]
 
     def variants(self, work: Workload, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
         """The records of all legal variants, by the prior the cheapest first."""
-        return [self.record_of(work, target, spec) for spec in ranked(task_of_work(work), target.arch.data)]
+        return [self.record_of(work, target, spec) for spec in ranked(self.task(work), target.arch.data)]
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: Spec) -> dict[str, Attribute]:
         spec, sizes = schedule, _CODEC.entries(schedule)
-        task, arch = task_of_work(work), arch_named(target.arch.data)
+        task, arch = self.task(work), arch_named(target.arch.data)
         blocks = spec.clusters(task, arch) * spec.cluster
         shape = Shape((blocks, 1, 1), (spec.threads, 1, 1), (spec.cluster, 1, 1), spec.shared_bytes(task))
         return {
@@ -195,8 +195,7 @@ class WgmmaKernel(CudaKernel[Spec]):
             **shape.entries(),
             "workspace_bytes": integer(0),
             "combination_order": StringAttr(combination_order(spec, task.k_step // 4)),
-            "transpose_a": work.attrs["transpose_a"],
-            "transpose_b": work.attrs["transpose_b"],
+            **self.problem_entries(work),
             **start_entries(arch, early_b(work)),
             "may_alias": _may_alias(work.code, _roles(work), task),
             "rounding": StringAttr(work.rounding),
@@ -204,7 +203,7 @@ class WgmmaKernel(CudaKernel[Spec]):
         }
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: Spec) -> str | None:
-        return spec_reason(schedule, task_of_work(work), arch_named(target.arch.data))
+        return spec_reason(schedule, self.task(work), arch_named(target.arch.data))
 
     def tolerates(self, target: TargetAttr, key: str, record: Record, expected: Record) -> bool:
         """See `Kernel`. Fewer clusters than fit are slower, but legal where each does its units one after the other."""
@@ -233,15 +232,24 @@ def _lines_reason(task: Task) -> str | None:
     return None
 
 
-def _results_reason(task: Task) -> str | None:
-    """Why several results of one product have no code here."""
+def arch_reason(arch: GpuArch) -> str | None:
+    """Why a GPU has no warpgroup products out of bulk tensor copies, None if it has."""
+    if arch.has_tma and arch.has_wgmma:
+        return None
+    return f"warpgroup products and bulk tensor copies need sm_90a, the target is {arch.name}"
+
+
+def task_reason(task: Task, arch: GpuArch) -> str | None:
+    """Why no variant stores the results of a task or fits on a GPU, None if one does."""
     packed = (task.giving(output).store(False) == "packed" for output in range(len(task.outputs)))
     if task.more and not all(packed):
         return "several results of a product are written here as lines of whole 16 bytes of f16 or bf16"
+    if next(legal_specs(task, arch), None) is None:
+        return spec_reason(Spec(64, 64 * task.problem.factors, 2), task, arch) or "no tile fits"
     return None
 
 
-def _operands_reason(work: Workload) -> str | None:
+def operands_reason(work: Workload) -> str | None:
     """Why the epilogue's operands or results have no code here."""
     roles = _roles(work)
     others: list[OperandInfo] = [work.operands[index] for extras in roles.extras for index in extras]

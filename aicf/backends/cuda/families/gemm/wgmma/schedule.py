@@ -58,6 +58,7 @@ class Task:
         more: Results after the first: of one product, all of its epilogue.
         row_totals: Reductions of the rows by the epilogue; 0 if it is pointwise. With some, the blocks of a cluster
             lie side by side and have whole rows.
+        a_elements: Elements of A in memory, if they are not rows times K: windows of a convolution overlap.
     """
 
     problem: GemmProblem
@@ -67,6 +68,7 @@ class Task:
     functions: int = 0
     more: tuple[Access, ...] = ()
     row_totals: int = 0
+    a_elements: int | None = None
 
     @property
     def outputs(self) -> tuple[Access, ...]:
@@ -503,7 +505,8 @@ def predicted_us(spec: Spec, task: Task, arch: GpuArch) -> float:
     waves = ceil(blocks / slots)
     around, throughput = _epilogue_bytes(task), arch.bandwidth_gbs * 1e3
     p = task.problem
-    operands = p.element_bytes * p.batches * (p.m * p.k + p.k * p.n * p.factors * p.products)
+    left = p.m * p.k if task.a_elements is None else task.a_elements
+    operands = p.element_bytes * p.batches * (left + p.k * p.n * p.factors * p.products)
     turn = _turn_us(spec, task, together)
     if task.row_totals:
         turn += _READ_US * _late_words(task, spec) + around / (throughput * _ROW_SHARE * waves)

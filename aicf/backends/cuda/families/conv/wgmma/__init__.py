@@ -1,0 +1,1 @@
+"""Convolutions by warpgroup products out of bulk tensor copies."""

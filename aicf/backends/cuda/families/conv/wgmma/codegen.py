@@ -1,0 +1,171 @@
+"""Launches of `cuda.conv_wgmma`: the template of the product with copies of windows in the place of copies of a
+matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, prod
+
+from aicf.backends.base import BufferRef, Launch
+from aicf.backends.cuda.codegen.scalar import point_snippet
+from aicf.backends.cuda.compiler.code import KernelCode
+from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in
+from aicf.backends.cuda.compiler.specializer import Snippet
+from aicf.backends.cuda.families.conv.problem import FIRST_EXTRA, WEIGHT, ConvProblem, X
+from aicf.backends.cuda.families.conv.wgmma.kernel import (
+    CHANNELS,
+    as_matrix,
+    reaches,
+    task_of_launch,
+)
+from aicf.backends.cuda.families.gemm.wgmma.codegen import (
+    b_lines,
+    copy_of,
+    kernel_source,
+    sharing,
+    tensor_map,
+)
+from aicf.backends.cuda.families.gemm.wgmma.kernel import clusters_of, spec_of
+from aicf.backends.cuda.families.gemm.wgmma.schedule import Spec, Task, Tensor
+from aicf.backends.cuda.families.records import read_rounding, read_shape
+from aicf.backends.cuda.runtime.device_program import TensorMap, Windows
+
+
+def emit(launch: Launch) -> Sequence[KernelLaunch]:
+    """The one launch of an instruction."""
+    problem, task = task_of_launch(launch)
+    spec = spec_of(launch.record)
+    point = None
+    if launch.code is not None:
+        operands = len(launch.code.in_maps)
+        point = point_snippet(launch.code, operands, (), launch.outs, read_rounding(launch.record))
+    copies = {"COPY_A": _copy_pixels(problem, task, spec), "COPY_B": _copy_weight(problem, spec)}
+    source = kernel_source(task, spec, point, clusters_of(launch.record), copies=copies)
+    refs = (*launch.ins[FIRST_EXTRA:], *launch.outs)
+    arguments = (
+        _pixel_map(problem, task, spec, launch.ins[X]),
+        _weight_map(problem, launch.ins[WEIGHT], b_lines(task, spec)),
+        *map(address_of, refs),
+    )
+    code = KernelCode("conv_wgmma", source, ("ptr",) * len(arguments), spec.threads, spec.blocks_per_sm)
+    return [launch_in(read_shape(launch.record), code, arguments)]
+
+
+# Pixels
+
+
+def _pixel_map(problem: ConvProblem, task: Task, spec: Spec, ref: BufferRef) -> TensorMap:
+    """The operand: a matrix of pixels and channels, or the elements of windows."""
+    lines, size = spec.tile_m // spec.a_sharers, problem.element_bytes
+    image, _, *steps = problem.x_strides
+    if as_matrix(problem):
+        return tensor_map(task, Tensor(True, problem.pixels, _pixel_step(problem), ()), ref, lines)
+    corners = zip(problem.high, reaches(problem), strict=True)
+    return TensorMap(
+        ref.base,
+        ref.offset,
+        ref.dtype,
+        (problem.channels, *problem.sizes[::-1], problem.batch),
+        (*(size * step for step in steps[::-1]), size * image),
+        (CHANNELS, lines),
+        swizzle=128,
+        l2_promotion=256,
+        interleave=0,
+        out_of_bounds="zeros",
+        windows=Windows(
+            tuple(-low for low in problem.low[::-1]),
+            tuple(high - reach for high, reach in corners)[::-1],
+            problem.strides[::-1],
+        ),
+    )
+
+
+def _pixel_step(problem: ConvProblem) -> int:
+    """Elements from one pixel to the next, where all are evenly apart."""
+    image, channel, *steps = problem.x_strides
+    many = [step for n, step in zip(problem.sizes, steps, strict=True) if n > 1]
+    return many[-1] if many else image if problem.batch > 1 else problem.channels * channel
+
+
+def _copy_pixels(problem: ConvProblem, task: Task, spec: Spec) -> Snippet:
+    """Copies this block's share of a stage of A: pixels from `row` on, of the element of the windows and the channels
+    that `k` says."""
+    if as_matrix(problem):
+        return copy_of(task, Tensor(True, problem.pixels, _pixel_step(problem), ()), spec, "a")
+    tile, sharers, own, mask = sharing(spec, "a")
+    body = [
+        f"place = {own} * {tile // sharers}" if sharers > 1 else "place = 0",
+        "pixel = row + place",
+        *_step_lines(problem),
+    ]
+    firsts, elements = _coordinates(problem)
+    image = f"i32(pixel // {prod(problem.counts)})"
+    call = ["u32(at + u32(place * 128))", "a_map", "ready", "i32(channel)", *firsts, image, *elements]
+    function = f"copy_windows_{problem.rank + 2}d" + ("_multicast" if sharers > 1 else "")
+    body.append(f"{function}({', '.join(call + ([mask] if sharers > 1 else []))})")
+    return Snippet(("at", "ready", "k", "row", "matrix"), tuple(body))
+
+
+def _step_lines(problem: ConvProblem) -> list[str]:
+    """Statements that take a step of K apart: the element of the windows, and the first channel."""
+    chunks = ceil(problem.channels / CHANNELS)
+    return [
+        f"step_of_k = k // {CHANNELS}",
+        f"element = step_of_k // {chunks}",
+        f"channel = (step_of_k - element * {chunks}) * {CHANNELS}",
+    ]
+
+
+def _coordinates(problem: ConvProblem) -> tuple[list[str], list[str]]:
+    """For each dimension, innermost first: the first element of the window of a pixel, and which of its elements."""
+    firsts: list[str] = []
+    elements: list[str] = []
+    for dim in reversed(range(problem.rank)):
+        index = f"((pixel // {prod(problem.counts[dim + 1 :])}) % {problem.counts[dim]})"
+        firsts.append(f"i32({index} * {problem.strides[dim]} - {problem.low[dim]})")
+        tap = f"((element // {prod(problem.taps[dim + 1 :])}) % {problem.taps[dim]})"
+        elements.append(f"u16({tap} * {problem.dilations[dim]})")
+    return firsts, elements
+
+
+# Weight
+
+
+def _weight_map(problem: ConvProblem, ref: BufferRef, lines: int) -> TensorMap:
+    """The weight: channels, elements of a window, outputs."""
+    size, channels = problem.element_bytes, problem.channels
+    output, _, *taps = problem.weight_strides
+    many = [step for n, step in zip(problem.taps, taps, strict=True) if n > 1]
+    step = many[-1] if many else ceil(channels / 8) * 8
+    return TensorMap(
+        ref.base,
+        ref.offset,
+        ref.dtype,
+        (channels, problem.window, problem.outputs),
+        (size * step, size * (output if problem.outputs > 1 else step * problem.window)),
+        (CHANNELS, 1, lines),
+        swizzle=128,
+        l2_promotion=256,
+        interleave=0,
+        out_of_bounds="zeros",
+    )
+
+
+def _copy_weight(problem: ConvProblem, spec: Spec) -> Snippet:
+    """Copies this block's share of a stage of B: outputs from `row` on."""
+    tile, sharers, own, mask = sharing(spec, "b")
+    body = [
+        f"place = {own} * {tile // sharers}" if sharers > 1 else "place = 0",
+        *_step_lines(problem),
+    ]
+    call = [
+        "u32(at + u32(place * 128))",
+        "b0_map",
+        "ready",
+        "i32(channel)",
+        "i32(element)",
+        "i32(row + place)",
+    ]
+    function = "copy_tensor_3d" + ("_multicast" if sharers > 1 else "")
+    body.append(f"{function}({', '.join(call + ([mask] if sharers > 1 else []))})")
+    return Snippet(("at", "ready", "k", "row", "matrix"), tuple(body))

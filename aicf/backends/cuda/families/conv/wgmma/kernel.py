@@ -1,0 +1,185 @@
+"""The descriptor of `cuda.conv_wgmma`: which convolutions are a product of `cuda.gemm_wgmma` without windows in memory.
+
+Bulk tensor copies read an element of each window at once, for as many neighbouring pixels as a tile has rows (the
+im2col mode of TMA), zeros where a window reaches out of the image. A stage of the ring is 64 channels of one element of
+the windows. Everything else is the product's. No code generator is imported here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from math import ceil, prod
+
+from xdsl.dialects.builtin import ArrayAttr, UnitAttr
+from xdsl.ir import Attribute
+
+from aicf.backends.base import Launch
+from aicf.backends.common.workload import Workload
+from aicf.backends.cuda.families.conv.pack.kernel import (
+    packed,
+    window_layout,
+    window_pack_record,
+)
+from aicf.backends.cuda.families.conv.problem import (
+    FIRST_EXTRA,
+    WEIGHT,
+    ConvProblem,
+    conv_of_launch,
+    conv_of_work,
+    conv_reason,
+    epilogue_accesses,
+)
+from aicf.backends.cuda.families.gemm.problem import Strided, early_b, strided
+from aicf.backends.cuda.families.gemm.wgmma.kernel import (
+    WgmmaKernel,
+    arch_reason,
+    functions_in,
+    operands_reason,
+    task_reason,
+)
+from aicf.backends.cuda.families.gemm.wgmma.schedule import Task
+from aicf.backends.cuda.families.records import read_early
+from aicf.backends.cuda.target import arch_named
+from aicf.dialects.emit_kernels import KernelOp
+from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
+from aicf.errors import PlanError
+
+CHANNELS = 64
+"""Of a stage: of a copy."""
+_WHOLE = 8
+"""Elements of 16 bytes: bulk tensor copies need strides of whole ones."""
+_CORNER_BITS, _ELEMENT_BITS = 16, 16
+"""Of a descriptor for the corners of the windows, of an instruction for the element of one, shared by all dims."""
+_MOST_STEP = 8
+"""Of windows along a dimension."""
+
+
+def as_matrix(problem: ConvProblem) -> bool:
+    """Whether the windows are the pixels themselves, one after the other: A is a matrix in memory."""
+    single = all(n == 1 for n in (*problem.taps, *problem.strides)) and not any(problem.low)
+    return single and problem.sizes == problem.counts and _is_one_run(problem)
+
+
+def _is_one_run(problem: ConvProblem) -> bool:
+    """Whether all pixels of all images are evenly apart in memory."""
+    steps = zip((problem.batch, *problem.sizes), (problem.x_strides[0], *problem.x_strides[2:]), strict=True)
+    many = [(n, step) for n, step in steps if n > 1]
+    return all(outer == n * step for (_, outer), (n, step) in pairwise(many))
+
+
+def task_of(
+    problem: ConvProblem, code: KernelOp | None, own: tuple[list[Strided], list[Strided]], early: bool
+) -> Task:
+    """The product. `own` are the other operands of the epilogue, and the results."""
+    chunks = ceil(problem.channels / CHANNELS)
+    k = problem.channels if as_matrix(problem) else problem.window * chunks * CHANNELS
+    reads, writes = epilogue_accesses(code, problem, *own)
+    elements = problem.batch * prod(problem.sizes) * problem.channels
+    return Task(problem.product(k), reads, writes[0], early, functions_in(code), writes[1:], 0, elements)
+
+
+def task_of_launch(launch: Launch) -> tuple[ConvProblem, Task]:
+    """What an instruction computes, as its record says. Raises PlanError if its operands do not lie as that says."""
+    weight = strided(launch.ins[WEIGHT])
+    problem = conv_of_launch(launch, packed(weight) if launch.ins[WEIGHT].layout is not None else weight)
+    if problem is None or problem_reason(problem) is not None:
+        raise PlanError(
+            f"instruction '{launch.name}': its operands do not lie as its kernel record says: run lower-to-emit again"
+        )
+    own = [strided(ref) for ref in launch.ins[FIRST_EXTRA:]], [strided(ref) for ref in launch.outs]
+    return problem, task_of(problem, launch.code, own, bool(read_early(launch.record)))
+
+
+class ConvWgmmaKernel(WgmmaKernel):
+    """Convolutions of channels-last f16 or bf16 with any epilogue, by warpgroup products out of bulk tensor copies."""
+
+    id = "cuda.conv_wgmma"
+    kinds = frozenset({"conv"})
+    row_bytes = 0
+
+    def legal(self, work: Workload, target: TargetAttr) -> str | None:
+        arch = arch_named(target.arch.data)
+        if (reason := arch_reason(arch) or self.dtype_reason(work)) is not None:
+            return reason
+        if (reason := conv_reason(work) or operands_reason(work)) is not None:
+            return reason
+        if (reason := problem_reason(_problem(work))) is not None:
+            return reason
+        return task_reason(self.task(work), arch)
+
+    def task(self, work: Workload) -> Task:
+        own = [strided(one) for one in work.operands[FIRST_EXTRA:]], [strided(one) for one in work.results]
+        return task_of(_problem(work), work.code, own, bool(early_b(work)))
+
+    def problem_entries(self, work: Workload) -> Mapping[str, Attribute]:
+        if not _packs(work):
+            return work.attrs
+        weight = work.operands[WEIGHT]
+        layouts: list[Attribute] = [UnitAttr() for _ in work.operands]
+        layouts[WEIGHT] = window_layout(weight.shape, weight.dtype)
+        return {**work.attrs, "layouts": ArrayAttr(layouts)}
+
+    def prepare(self, work: Workload, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
+        """See `Kernel`: the record of `cuda.pack_windows`."""
+        return window_pack_record(work.operands[operand], target)
+
+
+def _problem(work: Workload) -> ConvProblem:
+    """The convolution, with its weight as it lies when the kernel runs."""
+    weight = strided(work.operands[WEIGHT])
+    return conv_of_work(work, packed(weight) if _packs(work) else weight)
+
+
+def _packs(work: Workload) -> bool:
+    """Whether the weight is packed ahead: it is a parameter that stays, and lies otherwise."""
+    weight = work.operands[WEIGHT]
+    if weight.layout is not None:
+        return True
+    return weight.is_weight and _weight_reason(conv_of_work(work, strided(weight))) is not None
+
+
+def problem_reason(problem: ConvProblem) -> str | None:
+    """Why bulk tensor copies do not read the windows of a convolution; None if they do."""
+    if problem.groups > 1:
+        return f"it has {problem.groups} groups of channels, and a stage is channels of all of them"
+    if not problem.is_channels_last:
+        return "bulk tensor copies read neighbouring channels, its operand is not channels-last"
+    steps = (problem.x_strides[0], *problem.x_strides[2:])
+    if any(step % _WHOLE or step < _WHOLE for step in steps) or problem.x_alignment % 16:
+        return f"the bulk tensor copy needs strides of whole 16 bytes, its operand has {list(steps)} elements"
+    return _weight_reason(problem) or (None if as_matrix(problem) else _window_reason(problem))
+
+
+def _weight_reason(problem: ConvProblem) -> str | None:
+    """Why bulk tensor copies do not read the weight where it lies."""
+    output, channel, *taps = problem.weight_strides
+    many = [(n, step) for n, step in zip(problem.taps, taps, strict=True) if n > 1]
+    if channel != 1 and problem.channels > 1:
+        return "bulk tensor copies read neighbouring channels, its weight has others innermost"
+    if any(outer != n * step for (_, outer), (n, step) in pairwise(many)):
+        return "the elements of a window of its weight are not evenly apart"
+    steps = [step for n, step in ((problem.outputs, output), *many) if n > 1]
+    if any(step % _WHOLE or step < _WHOLE for step in steps) or problem.weight_alignment % 16:
+        return f"the bulk tensor copy needs strides of whole 16 bytes, its weight has {steps} elements"
+    return None
+
+
+def _window_reason(problem: ConvProblem) -> str | None:
+    """Why no descriptor or instruction says where the windows are."""
+    corner, element = 1 << (_CORNER_BITS // problem.rank - 1), 1 << (_ELEMENT_BITS // problem.rank)
+    for low, high, reach in zip(problem.low, problem.high, reaches(problem), strict=True):
+        if reach >= element or low > corner or not -corner <= high - reach < corner:
+            return f"windows that reach {reach} elements, with {low} and {high} zeros around, are too long for a copy"
+    if (step := max(problem.strides)) > _MOST_STEP:
+        return f"windows {step} apart are further than the {_MOST_STEP} of a copy"
+    return None
+
+
+def reaches(problem: ConvProblem) -> tuple[int, ...]:
+    """From the first to the last element of a window, along each dimension."""
+    return tuple((k - 1) * apart for k, apart in zip(problem.taps, problem.dilations, strict=True))
+
+
+KERNELS = (ConvWgmmaKernel(),)
+"""The kernel of this family."""
