@@ -26,6 +26,7 @@ from tests.gpu import programs
 from tests.gpu.programs import Program, arguments, random_arrays
 from tests.gpu.random_ops import RANDOM_OPS
 from tests.gpu.training import TRAININGS
+from tests.gpu.windows import Windows, fixed_windows, layer, random_windows
 from tests.support import training_graphs, update_programs
 from tests.support.fused_graphs import FAMILIES, fused_program
 from tests.support.indexing_programs import LARGE, PROGRAMS, READS, built
@@ -45,6 +46,7 @@ GEMM_NORM = "cuda.gemm_norm"
 ATTENTION, ATTENTION_SIMT, LIBRARY = "cuda.attention", "cuda.attention_simt", "cuda.cublaslt"
 ATTENTION_WGMMA, ATTENTION_STEP = "cuda.attention_wgmma", "cuda.attention_step"
 ATTENTION_BACKWARD = "cuda.attention_backward"
+CONV_WGMMA = "cuda.conv_wgmma"
 SCATTER, SCATTER_SORTED = "cuda.scatter", "cuda.scatter_sorted"
 LAST_UPDATE, TOPK = "cuda.last_update", "cuda.topk"
 NON_MAX_SUPPRESSION = "cuda.non_max_suppression"
@@ -381,6 +383,34 @@ def _variants() -> dict[str, Case]:
         name: Case(_built(name, build), (kernel,), policies.get(kernel, {}), want, depths.get(kernel, 1))
         for name, (kernel, build, want) in table.items()
     }
+
+
+def _windows() -> dict[str, Case]:
+    """Convolutions out of bulk tensor copies: random ones, and variants that are not taken at these sizes."""
+    policy = {"kernels": {"conv": CONV_WGMMA}}
+    cases: dict[str, Case] = {}
+    for seed in range(RANDOM_WINDOWS):
+        name, dtype = f"windows-{seed}", ("f16", "bf16")[seed % 2]
+        cases[name] = Case(_built(name, partial(random_windows, dtype, seed)), (CONV_WGMMA,), policy)
+    table: dict[str, tuple[Windows, dict[str, object]]] = {
+        "split": (layer(1, 128, 128, 7), {"cluster_shape": [1, 1, 4]}),
+        "shared-b": (layer(2, 72, 64, 20), {"cluster_shape": [2, 1, 1]}),
+        "shared-a": (layer(2, 64, 256, 20), {"cluster_shape": [1, 2, 1]}),
+        "wide": (layer(2, 64, 256, 20), {"tile": [128, 256]}),
+        "narrow": (layer(1, 64, 256, 20, 1), {"tile": [64, 64]}),
+        "steps": (layer(1, 64, 64, 40, 1, 2), {"tile": [128, 64]}),
+        "waves": (layer(8, 8, 64, 60, 3, 1, "relu"), {"tile": [128, 64]}),
+    }
+    for what, (windows, variant) in table.items():
+        name = f"windows-{what}"
+        cases[name] = Case(
+            _built(name, partial(fixed_windows, "f16", windows)), (CONV_WGMMA,), policy, variant
+        )
+    return cases
+
+
+RANDOM_WINDOWS = 20
+"""Programs of random convolutions."""
 
 
 def _attentions() -> dict[str, Case]:
@@ -729,6 +759,7 @@ STATELESS: dict[str, Case] = {
     **_products(),
     **_rounded_products(),
     **_variants(),
+    **_windows(),
     **_attentions(),
     **_attention_steps(),
     **_multi_output(),

@@ -16,6 +16,8 @@ from aicf.backends.cuda.families.conv.wgmma.kernel import (
     CHANNELS,
     as_matrix,
     reaches,
+    sizes_of,
+    steps_of,
     task_of_launch,
 )
 from aicf.backends.cuda.families.gemm.wgmma.codegen import (
@@ -57,16 +59,17 @@ def emit(launch: Launch) -> Sequence[KernelLaunch]:
 def _pixel_map(problem: ConvProblem, task: Task, spec: Spec, ref: BufferRef) -> TensorMap:
     """The operand: a matrix of pixels and channels, or the elements of windows."""
     lines, size = spec.tile_m // spec.a_sharers, problem.element_bytes
-    image, _, *steps = problem.x_strides
     if as_matrix(problem):
         return tensor_map(task, Tensor(True, problem.pixels, _pixel_step(problem), ()), ref, lines)
     corners = zip(problem.high, reaches(problem), strict=True)
+    pairs = zip(sizes_of(problem), steps_of(problem), strict=True)
+    steps = [step if n > 1 else _whole(problem.channels) for n, step in pairs]
     return TensorMap(
         ref.base,
         ref.offset,
         ref.dtype,
         (problem.channels, *problem.sizes[::-1], problem.batch),
-        (*(size * step for step in steps[::-1]), size * image),
+        (*(size * step for step in steps[:0:-1]), size * steps[0]),
         (CHANNELS, lines),
         swizzle=128,
         l2_promotion=256,
@@ -82,9 +85,13 @@ def _pixel_map(problem: ConvProblem, task: Task, spec: Spec, ref: BufferRef) -> 
 
 def _pixel_step(problem: ConvProblem) -> int:
     """Elements from one pixel to the next, where all are evenly apart."""
-    image, channel, *steps = problem.x_strides
-    many = [step for n, step in zip(problem.sizes, steps, strict=True) if n > 1]
-    return many[-1] if many else image if problem.batch > 1 else problem.channels * channel
+    many = [step for n, step in zip(sizes_of(problem), steps_of(problem), strict=True) if n > 1]
+    return many[-1] if many else _whole(problem.channels)
+
+
+def _whole(channels: int) -> int:
+    """Elements of whole 16 bytes that hold so many channels: a stride along what has a size of 1."""
+    return ceil(channels / 8) * 8
 
 
 def _copy_pixels(problem: ConvProblem, task: Task, spec: Spec) -> Snippet:
@@ -136,7 +143,7 @@ def _weight_map(problem: ConvProblem, ref: BufferRef, lines: int) -> TensorMap:
     size, channels = problem.element_bytes, problem.channels
     output, _, *taps = problem.weight_strides
     many = [step for n, step in zip(problem.taps, taps, strict=True) if n > 1]
-    step = many[-1] if many else ceil(channels / 8) * 8
+    step = many[-1] if many else _whole(channels)
     return TensorMap(
         ref.base,
         ref.offset,

@@ -61,10 +61,19 @@ def as_matrix(problem: ConvProblem) -> bool:
     return single and problem.sizes == problem.counts and _is_one_run(problem)
 
 
+def sizes_of(problem: ConvProblem) -> tuple[int, ...]:
+    """Images, and the sizes of one along each dimension."""
+    return problem.batch, *problem.sizes
+
+
+def steps_of(problem: ConvProblem) -> tuple[int, ...]:
+    """Elements from one to the next of `sizes_of`."""
+    return problem.x_strides[0], *problem.x_strides[2:]
+
+
 def _is_one_run(problem: ConvProblem) -> bool:
     """Whether all pixels of all images are evenly apart in memory."""
-    steps = zip((problem.batch, *problem.sizes), (problem.x_strides[0], *problem.x_strides[2:]), strict=True)
-    many = [(n, step) for n, step in steps if n > 1]
+    many = [(n, step) for n, step in zip(sizes_of(problem), steps_of(problem), strict=True) if n > 1]
     return all(outer == n * step for (_, outer), (n, step) in pairwise(many))
 
 
@@ -145,9 +154,9 @@ def problem_reason(problem: ConvProblem) -> str | None:
         return f"it has {problem.groups} groups of channels, and a stage is channels of all of them"
     if not problem.is_channels_last:
         return "bulk tensor copies read neighbouring channels, its operand is not channels-last"
-    steps = (problem.x_strides[0], *problem.x_strides[2:])
+    steps = [step for n, step in zip(sizes_of(problem), steps_of(problem), strict=True) if n > 1]
     if any(step % _WHOLE or step < _WHOLE for step in steps) or problem.x_alignment % 16:
-        return f"the bulk tensor copy needs strides of whole 16 bytes, its operand has {list(steps)} elements"
+        return f"the bulk tensor copy needs strides of whole 16 bytes, its operand has {steps} elements"
     return _weight_reason(problem) or (None if as_matrix(problem) else _window_reason(problem))
 
 
