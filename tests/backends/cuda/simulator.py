@@ -520,6 +520,7 @@ def _namespace(memory: Memory, here: Here) -> dict[str, Any]:
         "atomic_max_i32": lambda address, value: _atomic_max(memory, address, value),
         "philox": _philox,
         "philox_word": lambda number, words: words[int(number)],
+        "erf_absolute": lambda x: f32(math.erf(x)),
         "max_nan": np.maximum,
         "min_nan": np.minimum,
         "ALL_LANES": 0xFFFFFFFF,

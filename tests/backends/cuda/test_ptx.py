@@ -34,6 +34,7 @@ def made() -> set[str]:
     names |= {f"wgmma_result_{width}" for width in WIDTHS}
     names |= {f"wgmma_{state}_{keys}" for state in ("start", "older", "ready") for keys in KEYS}
     names |= {f"copy_tensor_{rank}d{many}" for rank in (2, 3, 4, 5) for many in ("", "_multicast")}
+    names |= {f"copy_windows_{rank}d{many}" for rank in (3, 4, 5) for many in ("", "_multicast")}
     names |= {f"store_async_{dtype}" for dtype in ("f32", "f64", "i32", "i64")}
     shares = [Spec(groups, 128, 2, False).registers for groups in (1, 2, 3)]
     shares += [(40, 216), (40, 232)]  # of matrix products

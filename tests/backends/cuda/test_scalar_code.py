@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import pytest
@@ -16,6 +17,7 @@ from aicf.backends.cuda.codegen.scalar import (
     store_snippet,
 )
 from aicf.backends.cuda.compiler.code import KernelCode
+from aicf.backends.cuda.compiler.ptx.arithmetic import ERFC_LOG2
 from aicf.backends.cuda.compiler.specializer import splice, stage
 from aicf.backends.cuda.compiler.toolchain import compile_kernels
 from aicf.backends.cuda.target import ELEMENT_BYTES
@@ -92,6 +94,46 @@ def test_reductions_start_from_their_neutral_element(dtype: str, combine: str) -
         x = eval(constant_text(value, dtype), scope)
         assert eval(combine_text(combine, dtype, "a", "b"), {**scope, "a": identity, "b": x}) == x
         assert eval(combine_text(combine, dtype, "a", "b"), {**scope, "a": x, "b": identity}) == x
+
+
+@pytest.mark.parametrize(
+    ("result", "ends", "function"),
+    [
+        ("f16", "%t = arith.addf %e, %one : f32", "erf_absolute"),
+        ("bf16", "%t = arith.addf %one, %e : f32", "erf_absolute"),
+        ("f32", "%t = arith.addf %e, %one : f32", "erff"),
+        ("f16", "%t = arith.mulf %e, %one : f32", "erff"),
+        ("f16", "%t = arith.addf %e, %x : f32", "erff"),
+    ],
+)
+def test_a_small_error_is_relative_unless_one_is_added(result: str, ends: str, function: str) -> None:
+    kernel = pointwise(
+        "8",
+        ";d0",
+        "%x : f32, %y : f32",
+        f"%one = arith.constant 1.0 : f32 %e = math.erf %x : f32 {ends}"
+        + (" %r = arith.negf %t : f32" if result == "f32" else f" %r = emit.cast %t : f32 to {result}"),
+        result=result,
+    )
+    refs = [BufferRef(1, 0, (8,), (1,), "f32")]
+    text = "\n".join(point_snippet(kernel, 1, refs, [BufferRef(2, 0, (8,), (1,), result)]).body)
+    assert re.findall(r"erf_absolute|erff", text) == [function]
+    strict = point_snippet(kernel, 1, refs, [BufferRef(2, 0, (8,), (1,), result)], "strict").body
+    assert "erff" in "\n".join(strict)
+
+
+def test_the_absolute_error_is_that_of_rounding() -> None:
+    """The steps of the code in f32, against float64."""
+    import numpy as np
+
+    x = np.linspace(-6, 6, 100_001).astype(np.float32)
+    powers = [np.frombuffer(bytes.fromhex(each[2:])[::-1], np.float32)[0] for each in ERFC_LOG2]
+    a, q = np.minimum(np.abs(x), np.float32(3.9)), np.full_like(x, powers[-1])
+    for power in powers[-2::-1]:
+        q = (q.astype(np.float64) * a + power).astype(np.float32)
+    found = np.copysign(1 - np.exp2(q * a, dtype=np.float32), x)
+    exact = np.array([math.erf(value) for value in x.tolist()])
+    assert np.abs(found - exact).max() < 1.2e-7
 
 
 def test_snippets_splice_into_a_template() -> None:

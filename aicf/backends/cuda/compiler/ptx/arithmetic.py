@@ -39,6 +39,31 @@ exp2_approx = value_asm("ex2.approx.ftz.f32 $0, $1;", ["f32"], ["f32"], effect=F
 rcp_approx = value_asm("rcp.approx.ftz.f32 $0, $1;", ["f32"], ["f32"], effect=False)
 max_nan = value_asm("max.NaN.f32 $0, $1, $2;", ["f32"], ["f32", "f32"], effect=False)
 min_nan = value_asm("min.NaN.f32 $0, $1, $2;", ["f32"], ["f32", "f32"], effect=False)
+ERFC_LOG2 = (
+    "0fBFD05F4F",
+    "0fBF6B1D56",
+    "0fBE180B90",
+    "0f3CE77435",
+    "0fBA4B0D9B",
+    "0fBAC33A85",
+    "0f39E994CF",
+    "0fB83E418F",
+)
+"""Coefficients of x, x^2, ... of log2(1 - erf(x)) from 0 to 3.9, beyond which erf is 1 in f32: fitted so that the
+largest error of erf is least."""
+
+
+def _erf_steps() -> str:
+    *others, last = ERFC_LOG2
+    steps = f"abs.f32 a, $1; min.NaN.f32 a, a, 0f4079999A; mov.f32 q, {last}; "
+    steps += "".join(f"fma.rn.f32 q, q, a, {each}; " for each in reversed(others))
+    return steps + "mul.f32 q, q, a; ex2.approx.ftz.f32 q, q; sub.f32 q, 0f3F800000, q; "
+
+
+erf_absolute = value_asm(
+    "{ .reg .f32 a,q; " + _erf_steps() + "copysign.f32 $0, $1, q; }", ["f32"], ["f32"], effect=False
+)
+"""erf(x) with an absolute error below 6.1e-8; the relative one is larger where x is small. NaN stays."""
 bits_to_f32 = value_asm("mov.b32 $0, $1;", ["f32"], ["u32"], effect=False)
 larger = value_asm("max.f32 $0, $1, $2;", ["f32"], ["f32", "f32"], effect=False)
 """The larger of two numbers; of a number and a NaN, the number."""
