@@ -74,7 +74,7 @@ KINDS: dict[str, Kind] = {
     "topk_indices": Kind(35, needs_code=False),
     "attention_step": Kind(36, needs_code=False, family="attention"),
     "update": Kind(37),
-    "conv": Kind(38, is_windowed=True, family="conv"),
+    "conv": Kind(38, is_windowed=True, takes_tf32=True, family="conv"),
     "pool": Kind(39, is_windowed=True),
     "lstm": Kind(40, needs_code=False),
     "non_max_suppression": Kind(41, needs_code=False),

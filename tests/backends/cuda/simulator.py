@@ -101,7 +101,8 @@ class Meeting:
 _MEETINGS = {
     *("syncthreads", "syncwarp", "cluster_wait", "barrier_wait"),
     *("shfl_xor_sync", "shfl_up_sync", "shfl_sync", "ballot_sync", "match_any_sync"),
-    *("load_matrix_x4", "load_matrix_x4_transposed", "product"),
+    *("load_matrix_x4", "load_matrix_x4_transposed", "load_matrices", "product"),
+    *("mma_tile_f16", "mma_tile_bf16", "mma_tile_tf32"),
 }
 """Calls that give a meeting."""
 
@@ -158,9 +159,10 @@ class _Thread:
 
 
 class Here:
-    """The thread that runs."""
+    """The thread that runs, and the blocks of its launch."""
 
     thread: _Thread
+    grid: tuple[int, int, int] = (1, 1, 1)
 
 
 def _run_threads(
@@ -198,6 +200,7 @@ def run(
     """Runs the launches one after the other, and their blocks; `more` is what their code may use besides."""
     for launch in launches:
         here = Here()
+        here.grid = launch.grid
         namespace = {**_namespace(memory, here), **more(memory, here)}
         function = _function(launch.code.source, launch.code.name, namespace)
         arguments = [_argument(each, memory) for each in launch.arguments]
@@ -494,6 +497,7 @@ def _namespace(memory: Memory, here: Here) -> dict[str, Any]:
     cuda = SimpleNamespace(
         threadIdx=Index(lambda: (here.thread.number, 0, 0)),
         blockIdx=Index(lambda: here.thread.block_index),
+        gridDim=Index(lambda: here.grid),
         syncthreads=lambda: Meeting(here.thread.block),
         syncwarp=lambda: Meeting(here.thread.warp),
         shfl_xor_sync=lambda mask, value, step: _shuffle(here, value, here.thread.number ^ step),

@@ -80,6 +80,11 @@ def _load_or_zero(load: str, memory: bool) -> Intrinsic:
 load_u32x4_or_zero = _load_or_zero("ld.global.v4.u32", False)
 stream_u32x4_or_zero = _load_or_zero("ld.relaxed.gpu.global.L1::no_allocate.L2::256B.v4.u32", True)
 
+load_u16_or_zero = value_asm(
+    "{ .reg .pred p; setp.ne.b32 p,$2,0; mov.b16 $0,0; @p ld.global.u16 $0, [$1]; }", ["u16"], ["u64", "i32"]
+)
+"""An element that is loaded where the second argument is not 0, else 0."""
+
 # Shared memory
 
 load_shared_f32 = value_asm("ld.shared.f32 $0, [$1];", ["f32"], ["u32"], memory=True)

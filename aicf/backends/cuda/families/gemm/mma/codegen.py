@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import ceil, gcd
 
 from aicf.backends.base import Launch
 from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in
-from aicf.backends.cuda.compiler.specializer import Constant, Snippet, part, stage
+from aicf.backends.cuda.compiler.specializer import Constant, Snippet, stage
 from aicf.backends.cuda.families.gemm.epilogue import Epilogue, EpilogueCode, Guards
 from aicf.backends.cuda.families.gemm.mma.kernel import PART_PADDING, MmaSpec, k_step, part_columns, spec_of
 from aicf.backends.cuda.families.gemm.parts import (
@@ -145,16 +145,35 @@ def _copy_width(inner_stride: int, strides: Sequence[int], alignment: int, eleme
 
 def emit(launch: Launch) -> list[KernelLaunch]:
     """The launches of one instruction: the products, and after a workspace split the sums of the parts."""
-    problem, spec, residence = (
-        problem_of_launch(launch),
-        spec_of(launch.record),
-        residence_of(launch.record),
-    )
-    pointers, ends, shape = pointers_of(launch, problem), ends_of(launch, problem), read_shape(launch.record)
+    from aicf.backends.cuda.families.gemm.mma import template as mma
+
+    problem = problem_of_launch(launch)
+    return launches(launch, problem, ends_of(launch, problem), TileTemplate(mma.gemm_mma, mma.COPIES))
+
+
+@dataclass(frozen=True)
+class TileTemplate:
+    """A kernel that multiplies tiles.
+
+    Args:
+        function: Its template.
+        more: Constants that it takes beside those of any tile: how copies are made, and what a thread finishes.
+    """
+
+    function: Callable[..., None]
+    more: Mapping[str, Constant | Snippet]
+
+
+def launches(
+    launch: Launch, problem: GemmProblem, ends: EpilogueCode, template: TileTemplate
+) -> list[KernelLaunch]:
+    """The launches of an instruction that is `problem`, by the decisions of its record."""
+    spec, residence = spec_of(launch.record), residence_of(launch.record)
+    pointers, shape = pointers_of(launch, problem), read_shape(launch.record)
     if spec.through != "workspace":
         own = zip(pointers.b, pointers.ends, strict=True)
         arguments = (pointers.a, *(address for b, end in own for address in (*b, *end)))
-        return [launch_in(shape, gemm_code(problem, spec, residence, ends), arguments)]
+        return [launch_in(shape, tile_code(problem, spec, residence, ends, template), arguments)]
     parts = address_of(launch.ws[0])
     arguments = (
         pointers.a,
@@ -163,7 +182,7 @@ def emit(launch: Launch) -> list[KernelLaunch]:
     sums = Shape(read_triple(launch.record, "sum_grid"), read_triple(launch.record, "sum_block"))
     add = sum_code(problem, spec, residence, ends, sums.block[0])
     return [
-        launch_in(shape, gemm_code(problem, spec, residence, None), arguments),
+        launch_in(shape, tile_code(problem, spec, residence, None, template), arguments),
         launch_in(sums, add, (parts, *(address for end in pointers.ends for address in end))),
     ]
 
@@ -181,14 +200,22 @@ def _parts_epilogue(problem: GemmProblem, spec: MmaSpec, guards: Guards) -> Epil
     return EpilogueCode(None, (), outputs, {}).epilogue(flat, problem.factors, guards)
 
 
-def gemm_code(
-    problem: GemmProblem, spec: MmaSpec, residence: LaunchBounds, ends: EpilogueCode | None
+def tile_code(
+    problem: GemmProblem,
+    spec: MmaSpec,
+    residence: LaunchBounds,
+    ends: EpilogueCode | None,
+    template: TileTemplate,
 ) -> KernelCode:
     """The product kernel; without `ends` it stores the parts of a split into a workspace."""
     from aicf.backends.cuda.families.gemm import template as gemm
     from aicf.backends.cuda.families.gemm.mma import template as mma
 
-    guards = Guards(problem.m % spec.bm != 0, problem.n % spec.bn != 0)
+    finished = spec.bm // spec.split if spec.through == "cluster" else spec.bm
+    vectors = finished * spec.bn // 4
+    steps = ceil(vectors / spec.threads)
+    # Threads that are left over in the last step look past the tile.
+    guards = Guards(problem.m % spec.bm != 0 or steps * spec.threads > vectors, problem.n % spec.bn != 0)
     if ends is None:
         epilogue = _parts_epilogue(problem, spec, guards)
         count = 2 * problem.factors
@@ -197,9 +224,6 @@ def gemm_code(
         count = problem.factors + ends.pointers
     choose, names = choose_pointers(count, problem.products)
     constants = _constants(problem, spec, residence)
-    finished = spec.bm // spec.split if spec.through == "cluster" else spec.bm
-    vectors = finished * spec.bn // 4
-    steps = ceil(vectors / spec.threads)
     constants |= {
         "FINISH_ROWS": finished if spec.through == "cluster" else 0,
         "FINISHED": finished,
@@ -211,23 +235,13 @@ def gemm_code(
         "CHOOSE_POINTERS": choose,
         **epilogue.constants,
         **gemm.BEGINNING,
-        **{
-            name.upper(): part(getattr(mma, name))
-            for name in (
-                "chunk_offset",
-                "word_offset",
-                "copy_chunk",
-                "copy_tile",
-                "copy_a",
-                "copy_b",
-                "vector_origin",
-                "finish_vector",
-            )
-        },
+        **mma.PARTS,
+        **template.more,
     }
-    source = stage(mma.gemm_mma, constants).replace("gemm_mma()", f"gemm_mma(a, {', '.join(names)})", 1)
+    kernel = template.function.__name__
+    source = stage(template.function, constants).replace(f"{kernel}()", f"{kernel}(a, {', '.join(names)})", 1)
     params = ("ptr",) * (1 + len(names))
-    name = f"gemm_mma_{math_of(problem.dtype)}_{spec.bm}x{spec.bn}x{spec.bk}"
+    name = f"{kernel}_{math_of(problem.dtype)}_{spec.bm}x{spec.bn}x{spec.bk}"
     return KernelCode(name, source, params, spec.threads, residence.blocks_per_sm)
 
 

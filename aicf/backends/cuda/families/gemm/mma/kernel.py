@@ -246,18 +246,30 @@ inside a transformer: the previous kernel has just ended, the weights are not in
 products of a training step of a classifier, whose operands are in L2."""
 
 
-def predicted_us(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> float:
-    """Microseconds: launch, the rounds of blocks, and what a split costs; no less than reading memory takes."""
+def predicted_us(
+    spec: MmaSpec,
+    problem: GemmProblem,
+    arch: GpuArch,
+    touched: float | None = None,
+    load_us: float = 0.0,
+) -> float:
+    """Microseconds: launch, the rounds of blocks, and what a split costs; no less than reading memory takes.
+
+    Args:
+        touched: Elements of operands and results in memory, if they are not those of matrices.
+        load_us: What it takes a multiprocessor to bring a K tile of one block, beside what copies of rows take.
+    """
     tiles, ranges, matrices = spec.grid(problem)
     blocks = tiles * ranges * matrices
     usable = _usable(spec, problem, arch)
     together = min(_resident(spec, problem, arch), ceil(blocks / usable))
     rounds = ceil(blocks / (together * usable))
-    per_round = spec.loops(problem) * _loop_us(spec, problem, arch, together, blocks)
+    per_round = spec.loops(problem) * (_loop_us(spec, problem, arch, together, blocks) + load_us * together)
     end = _END_US * spec.bm * spec.bn * problem.factors * together / (1024 * spec.split)
-    p = problem
-    touched = p.products * p.batches * (p.factors * p.k * p.n + p.m * p.n) + p.batches * p.m * p.k
-    memory = float(p.element_bytes) * touched / (arch.bandwidth_gbs * 1e3)
+    if touched is None:
+        p = problem
+        touched = p.products * p.batches * (p.factors * p.k * p.n + p.m * p.n) + p.batches * p.m * p.k
+    memory = float(problem.element_bytes) * touched / (arch.bandwidth_gbs * 1e3)
     return _LAUNCH_US + max(rounds * (per_round + end), memory) + _split_us(spec, problem, arch)
 
 
@@ -321,9 +333,10 @@ def ranked_specs(
     return tuple(sorted(found, key=lambda entry: (entry[0], entry[1].shared_bytes(problem))))
 
 
-def blocks_per_sm(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> int:
-    """Blocks that should fit beside each other: as the shared memory allows, as long as registers suffice."""
-    by_registers = 65536 // ((_warp_tile(spec, problem) // 32 + 64) * spec.threads)
+def blocks_per_sm(spec: MmaSpec, problem: GemmProblem, arch: GpuArch, more: int = 0) -> int:
+    """Blocks that should fit beside each other: as the shared memory allows, as long as registers suffice, `more` in
+    each thread."""
+    by_registers = 65536 // ((_warp_tile(spec, problem) // 32 + 64 + more) * spec.threads)
     by_shared = arch.shared_bytes // (spec.shared_bytes(problem) + 1024)
     return max(1, min(by_registers, by_shared, 2))
 

@@ -22,7 +22,7 @@ and TILE_B, the geometry of a tile (`mma_code.TileGeometry`); STEPS, the vectors
 from __future__ import annotations
 
 from aicf.backends.cuda.compiler.ptx import *
-from aicf.backends.cuda.compiler.specializer import registers, splice, unrolled
+from aicf.backends.cuda.compiler.specializer import Snippet, part, registers, splice, unrolled
 
 
 def chunk_offset(row, chunk, tile):
@@ -136,6 +136,96 @@ def copy_b(shared, k):
             splice(COPY_TILE, at, b_base[factor], k, n0, TILE_B)
 
 
+def place_lanes():
+    """Where this lane points ldmatrix: one offset per step of k if the operand lies along k, else one per 16 rows of it.
+    Of words: one per 8 rows, until the permutation begins again."""
+    for i in unrolled(TILE_A["offsets"]):
+        if TILE_A["words"]:
+            column = warp_m * (M_TILES * 16) + i * 8 + (lane >> 2)
+            a_offset[i] = splice(WORD_OFFSET, warp_k * 8 + (lane & 3), column, TILE_A)
+        elif TILE_A["along_k"]:
+            row = warp_m * (M_TILES * 16) + (lane & 15)
+            chunk = (i * WARPS_K + warp_k) * 2 + (lane >> 4)
+            a_offset[i] = splice(CHUNK_OFFSET, row, chunk, TILE_A)
+        else:
+            row = warp_k * 16 + (lane & 7) + ((lane >> 4) << 3)
+            chunk = (warp_m * M_TILES + i) * 2 + ((lane >> 3) & 1)
+            a_offset[i] = splice(CHUNK_OFFSET, row, chunk, TILE_A)
+    for i in unrolled(TILE_B["offsets"]):
+        if TILE_B["words"]:
+            column = warp_n * (N_TILES * 8) + i * 8 + (lane >> 2)
+            b_offset[i] = splice(WORD_OFFSET, warp_k * 8 + (lane & 3), column, TILE_B)
+        elif TILE_B["along_k"]:
+            row = warp_n * (N_TILES * 8) + (lane & 7) + ((lane >> 4) << 3)
+            chunk = (i * WARPS_K + warp_k) * 2 + ((lane >> 3) & 1)
+            b_offset[i] = splice(CHUNK_OFFSET, row, chunk, TILE_B)
+        else:
+            row = warp_k * 16 + (lane & 15)
+            chunk = warp_n * N_TILES + i * 2 + (lane >> 4)
+            b_offset[i] = splice(CHUNK_OFFSET, row, chunk, TILE_B)
+
+
+def multiply_stage():
+    """Adds the products of the stage at `reading` to the sums."""
+    for step in unrolled(K_STEPS):
+        if TILE_A["words"]:
+            at = u32(reading + step * WARPS_K * 8 * TILE_A["row_bytes"])
+            offsets = a_offset[0 : TILE_A["offsets"]]
+            a_part = load_words(at, offsets, 2 * M_TILES, 2, 4 * TILE_A["row_bytes"])
+        elif TILE_A["along_k"]:
+            a_part = load_matrices(u32(reading + a_offset[step]), M_TILES, 16 * TILE_A["row_bytes"])
+        else:
+            deeper = step * WARPS_K * 16 * TILE_A["row_bytes"]
+            a_part = load_matrices_transposed(u32(reading + deeper), a_offset[0:M_TILES])
+        if MATH == "tf32":
+            a_part = rounded_tf32(a_part)
+        for factor in unrolled(FACTORS):
+            if TILE_B["words"]:
+                at = u32(reading + B_OFFSETS[factor] + step * WARPS_K * 8 * TILE_B["row_bytes"])
+                offsets = b_offset[0 : TILE_B["offsets"]]
+                b_part = load_words(at, offsets, N_TILES, 1, 4 * TILE_B["row_bytes"])
+            elif TILE_B["along_k"]:
+                at = u32(reading + B_OFFSETS[factor] + b_offset[step])
+                b_part = load_matrices(at, N_TILES // 2, 16 * TILE_B["row_bytes"])
+            else:
+                deeper = B_OFFSETS[factor] + step * WARPS_K * 16 * TILE_B["row_bytes"]
+                b_part = load_matrices_transposed(u32(reading + deeper), b_offset[0 : N_TILES // 2])
+            if MATH == "tf32":
+                acc[factor] = mma_tile_tf32(acc[factor], a_part, rounded_tf32(b_part))
+            elif MATH == "f16":
+                acc[factor] = mma_tile_f16(acc[factor], a_part, b_part)
+            else:
+                acc[factor] = mma_tile_bf16(acc[factor], a_part, b_part)
+
+
+def share_sums():
+    """Sums through shared memory, so that a thread finishes neighbours in a row; gives where they lie. The blocks of a
+    cluster each finish some rows, and get the parts of those rows from all others in order of rank."""
+    slots = u32(base + PARTS_AT)
+    at_column = warp_n * (N_TILES * 8) + (lane & 3) * 2
+    if CLUSTER:
+        targets = registers(2 * M_TILES, u32(0))
+        cluster_wait()
+        for factor in unrolled(FACTORS):
+            slot = slots + ((factor * SPLIT + rank) * WARPS_K + warp_k) * SLOT_BYTES + at_column * 4
+            for i in unrolled(2 * M_TILES):
+                first_row = warp_m * (M_TILES * 16) + i * 8
+                owner = quotient(u32(first_row), FINISHED)
+                at_row = i32(remainder(u32(first_row), FINISHED)) + (lane >> 2)
+                targets[i] = map_shared(u32(slot + at_row * PART_ROW), owner)
+            push_sums(targets[0 : 2 * M_TILES], acc[factor], N_TILES)
+        cluster_arrive()
+        cluster_wait()
+    else:
+        cuda.syncthreads()
+        at_row = warp_m * (M_TILES * 16) + (lane >> 2)
+        slot = slots + warp_k * SLOT_BYTES + at_row * PART_ROW + at_column * 4
+        for factor in unrolled(FACTORS):
+            store_sums(u32(slot + factor * WARPS_K * SLOT_BYTES), acc[factor], N_TILES, PART_ROW)
+        cuda.syncthreads()
+    return slots
+
+
 def vector_origin(i):
     """Row and column in the tile of the i-th vector of sums that this thread finishes."""
     row = i32(quotient(u32(tid + i * THREADS), BN // 4)) + rank * FINISH_ROWS
@@ -175,34 +265,9 @@ def gemm_mma():
             row, column = splice(VECTOR_ORIGIN, i)
             held[i * HELD : (i + 1) * HELD] = splice(FETCH, u32(m0 + row), u32(n0 + column), batch)
 
-    # Where this lane points ldmatrix: one offset per step of k if the operand lies along k, else one per 16 rows of it.
-    # Of words: one per 8 rows, until the permutation begins again.
     a_offset = registers(TILE_A["offsets"], u32(0))
-    for i in unrolled(TILE_A["offsets"]):
-        if TILE_A["words"]:
-            column = warp_m * (M_TILES * 16) + i * 8 + (lane >> 2)
-            a_offset[i] = splice(WORD_OFFSET, warp_k * 8 + (lane & 3), column, TILE_A)
-        elif TILE_A["along_k"]:
-            row = warp_m * (M_TILES * 16) + (lane & 15)
-            chunk = (i * WARPS_K + warp_k) * 2 + (lane >> 4)
-            a_offset[i] = splice(CHUNK_OFFSET, row, chunk, TILE_A)
-        else:
-            row = warp_k * 16 + (lane & 7) + ((lane >> 4) << 3)
-            chunk = (warp_m * M_TILES + i) * 2 + ((lane >> 3) & 1)
-            a_offset[i] = splice(CHUNK_OFFSET, row, chunk, TILE_A)
     b_offset = registers(TILE_B["offsets"], u32(0))
-    for i in unrolled(TILE_B["offsets"]):
-        if TILE_B["words"]:
-            column = warp_n * (N_TILES * 8) + i * 8 + (lane >> 2)
-            b_offset[i] = splice(WORD_OFFSET, warp_k * 8 + (lane & 3), column, TILE_B)
-        elif TILE_B["along_k"]:
-            row = warp_n * (N_TILES * 8) + (lane & 7) + ((lane >> 4) << 3)
-            chunk = (i * WARPS_K + warp_k) * 2 + ((lane >> 3) & 1)
-            b_offset[i] = splice(CHUNK_OFFSET, row, chunk, TILE_B)
-        else:
-            row = warp_k * 16 + (lane & 15)
-            chunk = warp_n * N_TILES + i * 2 + (lane >> 4)
-            b_offset[i] = splice(CHUNK_OFFSET, row, chunk, TILE_B)
+    splice(PLACE_LANES)
 
     acc = registers(FACTORS, zeros(4 * M_TILES * N_TILES))
     reading = u32(base)
@@ -218,64 +283,12 @@ def gemm_mma():
             if writing == u32(base + STAGES * STAGE_BYTES):
                 writing = u32(base)
         commit_copies()
-        for step in unrolled(K_STEPS):
-            if TILE_A["words"]:
-                at = u32(reading + step * WARPS_K * 8 * TILE_A["row_bytes"])
-                offsets = a_offset[0 : TILE_A["offsets"]]
-                a_part = load_words(at, offsets, 2 * M_TILES, 2, 4 * TILE_A["row_bytes"])
-            elif TILE_A["along_k"]:
-                a_part = load_matrices(u32(reading + a_offset[step]), M_TILES, 16 * TILE_A["row_bytes"])
-            else:
-                deeper = step * WARPS_K * 16 * TILE_A["row_bytes"]
-                a_part = load_matrices_transposed(u32(reading + deeper), a_offset[0:M_TILES])
-            if MATH == "tf32":
-                a_part = rounded_tf32(a_part)
-            for factor in unrolled(FACTORS):
-                if TILE_B["words"]:
-                    at = u32(reading + B_OFFSETS[factor] + step * WARPS_K * 8 * TILE_B["row_bytes"])
-                    offsets = b_offset[0 : TILE_B["offsets"]]
-                    b_part = load_words(at, offsets, N_TILES, 1, 4 * TILE_B["row_bytes"])
-                elif TILE_B["along_k"]:
-                    at = u32(reading + B_OFFSETS[factor] + b_offset[step])
-                    b_part = load_matrices(at, N_TILES // 2, 16 * TILE_B["row_bytes"])
-                else:
-                    deeper = B_OFFSETS[factor] + step * WARPS_K * 16 * TILE_B["row_bytes"]
-                    b_part = load_matrices_transposed(u32(reading + deeper), b_offset[0 : N_TILES // 2])
-                if MATH == "tf32":
-                    acc[factor] = mma_tile_tf32(acc[factor], a_part, rounded_tf32(b_part))
-                elif MATH == "f16":
-                    acc[factor] = mma_tile_f16(acc[factor], a_part, b_part)
-                else:
-                    acc[factor] = mma_tile_bf16(acc[factor], a_part, b_part)
+        splice(MULTIPLY_STAGE)
         reading = u32(reading + STAGE_BYTES)
         if reading == u32(base + STAGES * STAGE_BYTES):
             reading = u32(base)
 
-    # Sums through shared memory, so that a thread finishes neighbours in a row. The blocks of a cluster each finish
-    # some rows, and get the parts of those rows from all others in order of rank.
-    parts = u32(base + PARTS_AT)
-    at_column = warp_n * (N_TILES * 8) + (lane & 3) * 2
-    if CLUSTER:
-        targets = registers(2 * M_TILES, u32(0))
-        cluster_wait()
-        for factor in unrolled(FACTORS):
-            slot = parts + ((factor * SPLIT + rank) * WARPS_K + warp_k) * SLOT_BYTES + at_column * 4
-            for i in unrolled(2 * M_TILES):
-                first_row = warp_m * (M_TILES * 16) + i * 8
-                owner = quotient(u32(first_row), FINISHED)
-                at_row = i32(remainder(u32(first_row), FINISHED)) + (lane >> 2)
-                targets[i] = map_shared(u32(slot + at_row * PART_ROW), owner)
-            push_sums(targets[0 : 2 * M_TILES], acc[factor], N_TILES)
-        cluster_arrive()
-        cluster_wait()
-    else:
-        cuda.syncthreads()
-        at_row = warp_m * (M_TILES * 16) + (lane >> 2)
-        slot = parts + warp_k * SLOT_BYTES + at_row * PART_ROW + at_column * 4
-        for factor in unrolled(FACTORS):
-            store_sums(u32(slot + factor * WARPS_K * SLOT_BYTES), acc[factor], N_TILES, PART_ROW)
-        cuda.syncthreads()
-
+    parts = splice(SHARE_SUMS)
     sums = registers(4 * FACTORS, f32(0))
     if PREFETCH:
         for i in unrolled(STEPS):
@@ -341,3 +354,17 @@ def add_parts():
         if HELD > 0:
             held[0:HELD] = splice(FETCH, row, column, batch)
         splice(FINISH, row, column, batch, held[0:HELD], sums[0 : 4 * FACTORS])
+
+
+PARTS: dict[str, Snippet] = {
+    function.__name__.upper(): part(function)
+    for function in (
+        *(chunk_offset, word_offset, place_lanes, multiply_stage),
+        *(share_sums, finish_vector, vector_origin),
+    )
+}
+"""The parts of a tile that lies in shared memory, whatever has brought it there, by the names that templates splice."""
+COPIES: dict[str, Snippet] = {
+    function.__name__.upper(): part(function) for function in (copy_chunk, copy_tile, copy_a, copy_b)
+}
+"""Those that bring tiles of matrices."""

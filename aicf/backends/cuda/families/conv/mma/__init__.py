@@ -1,0 +1,1 @@
+"""Convolutions of any strides by tensor cores, without windows in memory."""

@@ -1,0 +1,149 @@
+"""What tiles of `cuda.gemm_mma` and `cuda.conv_mma` take beside the rest of the simulated GPU: copies of pieces that may
+end early, and products of whole tiles of a warp."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from tests.backends.cuda import attention_simulator
+from tests.backends.cuda.simulator import Here, Meeting, Memory
+
+Array = NDArray[Any]
+Words = Callable[[int], tuple[dict[int, int], int]]
+"""From a shared address to the words of a block, and the place of one."""
+
+
+def names(memory: Memory, here: Here) -> Mapping[str, Any]:
+    """All of it, with what attention takes."""
+    own = {
+        "zeros": lambda count: (np.float32(0),) * count,
+        "load_matrices": _matrices(here),
+        "rounded_tf32": lambda words: tuple(map(_rounded, words)),
+        **{f"mma_tile_{name}": _product(here, name) for name in ("f16", "bf16", "tf32")},
+        **_stores(here),
+        **_copies(memory, here),
+    }
+    return {**attention_simulator.names(memory, here), **own}
+
+
+def _words(here: Here, address: int) -> tuple[dict[int, int], int]:
+    return attention_simulator._words(here, address)
+
+
+def _copies(memory: Memory, here: Here) -> dict[str, Any]:
+    def copy(width: int) -> Callable[[int, int, int], None]:
+        def piece(target: int, source: int, size: int) -> None:
+            assert 0 <= size <= width and target % width == 0 and source % width == 0, "no piece"
+            words, place = _words(here, target)
+            found = [memory.load(source + 2 * i, "u16", 1) if 2 * i < size else 0 for i in range(width // 2)]
+            for i in range(0, width // 2, 2):
+                words[place + 2 * i] = found[i] | found[i + 1] << 16
+
+        return piece
+
+    return {
+        **{f"copy_async{width}_or_zero": copy(width) for width in (4, 8, 16)},
+        "load_u16_or_zero": lambda source, there: memory.load(source, "u16", 1) if there else 0,
+    }
+
+
+def _matrices(here: Here) -> Callable[[int, int, int], Meeting]:
+    def load(address: int, count: int, step: int) -> Meeting:
+        words, _ = _words(here, 0)
+        lane = here.thread.number % 32
+
+        def answer(brought: Mapping[int, int]) -> tuple[int, ...]:
+            rows = [brought[number] for number in sorted(brought)]
+            places = ((i, matrix) for i in range(count) for matrix in range(4))
+            return tuple(
+                words[rows[8 * matrix + lane // 4] + i * step + 4 * (lane % 4)] for i, matrix in places
+            )
+
+        return Meeting(here.thread.warp, address, answer)
+
+    return load
+
+
+def _stores(here: Here) -> dict[str, Any]:
+    def store(address: int, values: Sequence[Any]) -> None:
+        words, place = _words(here, address)
+        for number, value in enumerate(values):
+            words[place + 4 * number] = int(np.array(value, np.float32).view(np.uint32))
+
+    def store_sums(address: int, sums: Sequence[Any], wide: int, step: int) -> None:
+        for first in range(0, len(sums), 2):
+            tile, lower = divmod(first, 4)
+            offset = (tile // wide * 16 + lower * 4) * step + tile % wide * 32
+            store(address + offset, sums[first : first + 2])
+
+    def push_sums(targets: Sequence[int], sums: Sequence[Any], wide: int) -> None:
+        for first in range(0, len(sums), 2):
+            tile, lower = divmod(first, 4)
+            store(targets[tile // wide * 2 + lower // 2] + tile % wide * 32, sums[first : first + 2])
+
+    return {
+        "store_sums": store_sums,
+        "push_sums": push_sums,
+        "store_shared_u32x4": lambda address, *words: _words(here, address)[0].update(
+            {_words(here, address)[1] + 4 * number: word for number, word in enumerate(words)}
+        ),
+        "bits_to_f32": lambda word: np.array(word, np.uint32).view(np.float32)[()],
+    }
+
+
+def _rounded(word: int) -> int:
+    """As `cvt.rna.tf32` rounds a finite number."""
+    return (word + 0x1000) & 0xFFFFE000
+
+
+def _product(here: Here, name: str) -> Callable[..., Meeting]:
+    """All products of a warp's tile, by the lanes that hold their elements; worked out once for all of them."""
+    made: list[tuple[Mapping[int, Any], Array]] = []
+
+    def multiply(sums: Sequence[Any], a: Sequence[int], b: Sequence[int]) -> Meeting:
+        lane = here.thread.number % 32
+
+        def answer(brought: Mapping[int, Any]) -> tuple[Any, ...]:
+            if not made or made[0][0] is not brought:
+                lanes = [brought[number] for number in sorted(brought)]
+                made[:] = [(brought, _tile(lanes, name))]
+            tiles = made[0][1].astype(np.float64)
+            group, pair = lane // 4, 2 * (lane % 4)
+            found: list[Any] = []
+            for row in range(0, tiles.shape[0], 16):
+                for column in range(0, tiles.shape[1], 8):
+                    for down, along in ((0, 0), (0, 1), (8, 0), (8, 1)):
+                        product = tiles[row + group + down, column + pair + along]
+                        found.append(np.float32(sums[len(found)] + product))
+            return tuple(found)
+
+        return Meeting(here.thread.warp, (a, b), answer)
+
+    return multiply
+
+
+_TYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32}
+
+
+def _tile(lanes: Sequence[tuple[Sequence[int], Sequence[int]]], name: str) -> Array:
+    """The product of what the lanes hold: registers of A for each 16 rows, then columns of B for each 8 columns."""
+    wide = 4 // np.dtype(_TYPES[name]).itemsize
+    a, b = (np.array([lane[side] for lane in lanes], np.uint32) for side in (0, 1))
+    left = np.zeros((a.shape[1] // 4 * 16, 8 * wide))
+    right = np.zeros((8 * wide, b.shape[1] // 2 * 8))
+    for lane in range(32):
+        group, first = lane // 4, wide * (lane % 4)
+        for number, word in enumerate(a[lane]):
+            tile, part = divmod(number, 4)
+            row, column = 16 * tile + group + 8 * (part % 2), first + 4 * wide * (part // 2)
+            left[row, column : column + wide] = word.reshape(1).view(_TYPES[name])
+        for number, word in enumerate(b[lane]):
+            tile, part = divmod(number, 2)
+            row = first + 4 * wide * part
+            right[row : row + wide, 8 * tile + group] = word.reshape(1).view(_TYPES[name])
+    return left @ right
