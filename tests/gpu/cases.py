@@ -32,6 +32,7 @@ from tests.support.fused_graphs import FAMILIES, fused_program
 from tests.support.indexing_programs import LARGE, PROGRAMS, READS, built
 from tests.support.meta_programs import regression_batch, regression_program, regression_start
 from tests.support.multi_output_programs import built as several
+from tests.support.random_convolutions import Convolution, convolutions, image_layer, random_convolutions
 from tests.support.random_graphs import random_program
 from tests.support.random_programs import random_numbers
 from tests.support.update_programs import Tensor
@@ -46,7 +47,7 @@ GEMM_NORM = "cuda.gemm_norm"
 ATTENTION, ATTENTION_SIMT, LIBRARY = "cuda.attention", "cuda.attention_simt", "cuda.cublaslt"
 ATTENTION_WGMMA, ATTENTION_STEP = "cuda.attention_wgmma", "cuda.attention_step"
 ATTENTION_BACKWARD = "cuda.attention_backward"
-CONV_WGMMA = "cuda.conv_wgmma"
+CONV_WGMMA, CONV_MMA, CONV_MMA_TF32 = "cuda.conv_wgmma", "cuda.conv_mma", "cuda.conv_mma_tf32"
 SCATTER, SCATTER_SORTED = "cuda.scatter", "cuda.scatter_sorted"
 LAST_UPDATE, TOPK = "cuda.last_update", "cuda.topk"
 NON_MAX_SUPPRESSION = "cuda.non_max_suppression"
@@ -413,6 +414,51 @@ RANDOM_WINDOWS = 20
 """Programs of random convolutions."""
 
 
+def _convolutions() -> dict[str, Case]:
+    """Convolutions of any strides by tensor cores: random ones, and variants that are not taken at these sizes."""
+    cases: dict[str, Case] = {}
+    for seed in range(RANDOM_CONVOLUTIONS):
+        dtype = ("f16", "bf16", "f32")[seed % 3]
+        build = partial(random_convolutions, dtype, seed, CONVOLUTIONS_EACH)
+        cases[f"convolve-{seed}"] = _convolved(f"convolve-{seed}", dtype, build)
+    table: dict[str, tuple[str, Convolution, dict[str, object]]] = {
+        "stem": ("f16", image_layer(2, 3, 64, 112, 7, 2, last=False), {}),
+        "stem-last": ("bf16", image_layer(2, 3, 64, 112, 7, 2), {}),
+        "row-major": ("f16", image_layer(2, 128, 128, 28, last=False), {"tile": [128, 64, 32]}),
+        "last": ("f16", image_layer(2, 128, 128, 28), {"tile": [128, 64, 64]}),
+        "wide": ("bf16", image_layer(2, 64, 200, 28), {"tile": [128, 128, 32]}),
+        "cluster": ("f16", image_layer(1, 256, 96, 7), {"split_k": 4, "split_through": "cluster"}),
+        "workspace": ("f16", image_layer(1, 256, 96, 7), {"split_k": 8, "split_through": "workspace"}),
+        "workspace-row": (
+            "bf16",
+            image_layer(1, 256, 90, 7, last=False),
+            {"split_k": 4, "split_through": "workspace"},
+        ),
+        "single": ("f16", image_layer(3, 96, 72, 14, 1, last=False), {}),
+        "tf32-stem": ("f32", image_layer(2, 3, 64, 112, 7, 2, last=False), {}),
+        "tf32-last": ("f32", image_layer(2, 128, 128, 28), {"tile": [128, 64, 32]}),
+        "tf32-row-major": ("f32", image_layer(2, 128, 128, 28, last=False), {"tile": [128, 64, 32]}),
+        "tf32-workspace": ("f32", image_layer(1, 256, 96, 7), {"split_k": 8, "split_through": "workspace"}),
+    }
+    for what, (dtype, made, variant) in table.items():
+        name = f"convolve-{what}"
+        cases[name] = _convolved(name, dtype, partial(convolutions, dtype, [made]), variant or None)
+    return cases
+
+
+def _convolved(
+    name: str, dtype: str, build: Callable[[], Graph], variant: Mapping[str, object] | None = None
+) -> Case:
+    kernel = CONV_MMA_TF32 if dtype == "f32" else CONV_MMA
+    policy = {**TF32, "kernels": {"conv": kernel}}
+    make = partial(_exact_in_tf32, name, build) if dtype == "f32" else _built(name, build)
+    return Case(make, (kernel,), policy, variant)
+
+
+RANDOM_CONVOLUTIONS, CONVOLUTIONS_EACH = 15, 10
+"""Programs of random convolutions, and how many each has."""
+
+
 def _attentions() -> dict[str, Case]:
     make, op, masked = programs.attention, programs.attention_op, programs.masked_attention
     exported, two = programs.exported_attention, programs.two_masks
@@ -760,6 +806,7 @@ STATELESS: dict[str, Case] = {
     **_rounded_products(),
     **_variants(),
     **_windows(),
+    **_convolutions(),
     **_attentions(),
     **_attention_steps(),
     **_multi_output(),

@@ -130,6 +130,28 @@ def _drawn(source: random.Random) -> Convolution:
     )
 
 
+def image_layer(
+    batch: int, channels: int, outputs: int, size: int, taps: int = 3, stride: int = 1, *, last: bool = True
+) -> Convolution:
+    """A layer of a residual network over square images, all row-major or all channels-last but its weight."""
+    low = (taps // 2,) * 2
+    return Convolution(
+        batch,
+        channels,
+        outputs,
+        1,
+        (size,) * 2,
+        (taps,) * 2,
+        (stride,) * 2,
+        (1, 1),
+        low,
+        low,
+        operand_last=last,
+        result_last=last,
+        after="residual",
+    )
+
+
 def add(g: Graph, made: Convolution, name: str, dtype: str) -> None:
     """Adds a convolution and what follows it to a program, with operands of its own."""
     x = _given(g, f"x_{name}", (made.batch, made.channels, *made.sizes), dtype, made.operand_last)

@@ -1,5 +1,5 @@
-"""What tiles of `cuda.gemm_mma` and `cuda.conv_mma` take beside the rest of the simulated GPU: copies of pieces that may
-end early, and products of whole tiles of a warp."""
+"""What tiles of `cuda.gemm_mma` and `cuda.conv_mma` take beside the rest of the simulated GPU: copies of pieces that
+may end early, and products of whole tiles of a warp."""
 
 from __future__ import annotations
 

@@ -137,8 +137,8 @@ def copy_b(shared, k):
 
 
 def place_lanes():
-    """Where this lane points ldmatrix: one offset per step of k if the operand lies along k, else one per 16 rows of it.
-    Of words: one per 8 rows, until the permutation begins again."""
+    """Where this lane points ldmatrix: one offset per step of k if the operand lies along k, else one per 16 rows of
+    it. Of words: one per 8 rows, until the permutation begins again."""
     for i in unrolled(TILE_A["offsets"]):
         if TILE_A["words"]:
             column = warp_m * (M_TILES * 16) + i * 8 + (lane >> 2)
