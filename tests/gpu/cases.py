@@ -23,6 +23,7 @@ from aicf.passes.logical.assign_ids import AssignIdsPass
 from aicf.passes.training.differentiate import DifferentiatePass
 from aicf.policies.kernel_policy import Fusion
 from tests.gpu import programs
+from tests.gpu.convolutions import Convolution, convolutions, image_layer, random_convolutions
 from tests.gpu.programs import Program, arguments, random_arrays
 from tests.gpu.random_ops import RANDOM_OPS
 from tests.gpu.training import TRAININGS
@@ -32,7 +33,6 @@ from tests.support.fused_graphs import FAMILIES, fused_program
 from tests.support.indexing_programs import LARGE, PROGRAMS, READS, built
 from tests.support.meta_programs import regression_batch, regression_program, regression_start
 from tests.support.multi_output_programs import built as several
-from tests.support.random_convolutions import Convolution, convolutions, image_layer, random_convolutions
 from tests.support.random_graphs import random_program
 from tests.support.random_programs import random_numbers
 from tests.support.update_programs import Tensor
