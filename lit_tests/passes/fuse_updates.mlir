@@ -164,3 +164,27 @@ func.func @reshaped(
   %b.new = logical.sub %b, %b.grad {aicf.id = "b.new", aicf.src = ["b.new"]} : tensor<3xf32>
   func.return %a.new, %b.new : tensor<2x4xf32>, tensor<3xf32>
 }
+
+// -----
+
+// Two gradients that are slices of one value are parts as any other where their elements are neighbours in memory;
+// columns of a matrix are none.
+// CHECK: rejected {c.new = "it reads 'columns', whose elements are in another order in memory than those of the parameter (slice): copy them into that order"}
+// CHECK-LABEL: func.func @slices
+// CHECK: emit.group "a.new" from ["a.new", "b.new"]
+// CHECK: logical.sub %c, %columns
+func.func @slices(
+    %a : tensor<2x4xf32> {logical.name = "a", logical.role = "param"},
+    %b : tensor<12xf32> {logical.name = "b", logical.role = "param"},
+    %c : tensor<5x2xf32> {logical.name = "c", logical.role = "param"},
+    %grad : tensor<5x4xf32> {logical.name = "grad", logical.role = "input"})
+    -> (tensor<2x4xf32> {logical.updates = "a"}, tensor<12xf32> {logical.updates = "b"}, tensor<5x2xf32> {logical.updates = "c"}) {
+  %first = logical.slice %grad {starts = [0, 0], sizes = [2, 4], strides = [1, 1], aicf.id = "first", aicf.src = ["first"]} : tensor<5x4xf32> -> tensor<2x4xf32>
+  %last = logical.slice %grad {starts = [2, 0], sizes = [3, 4], strides = [1, 1], aicf.id = "last", aicf.src = ["last"]} : tensor<5x4xf32> -> tensor<3x4xf32>
+  %flat = logical.reshape %last {aicf.id = "flat", aicf.src = ["flat"]} : tensor<3x4xf32> -> tensor<12xf32>
+  %columns = logical.slice %grad {starts = [0, 1], sizes = [5, 2], strides = [1, 1], aicf.id = "columns", aicf.src = ["columns"]} : tensor<5x4xf32> -> tensor<5x2xf32>
+  %a.new = logical.sub %a, %first {aicf.id = "a.new", aicf.src = ["a.new"]} : tensor<2x4xf32>
+  %b.new = logical.sub %b, %flat {aicf.id = "b.new", aicf.src = ["b.new"]} : tensor<12xf32>
+  %c.new = logical.sub %c, %columns {aicf.id = "c.new", aicf.src = ["c.new"]} : tensor<5x2xf32>
+  func.return %a.new, %b.new, %c.new : tensor<2x4xf32>, tensor<12xf32>, tensor<5x2xf32>
+}

@@ -51,10 +51,15 @@ class View:
         return cls(0, tuple(shape), contiguous_strides(shape))
 
     @property
-    def is_whole(self) -> bool:
-        """Whether it starts at 0 and is contiguous; size-1 dims have no stride that matters."""
+    def is_row(self) -> bool:
+        """Whether it is contiguous, wherever it starts; size-1 dims have no stride that matters."""
         steps = zip(self.shape, self.strides, contiguous_strides(self.shape), strict=True)
-        return self.offset == 0 and all(size == 1 or step == want for size, step, want in steps)
+        return all(size == 1 or step == want for size, step, want in steps)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it starts at 0 and is contiguous."""
+        return self.offset == 0 and self.is_row
 
     def transposed(self, permutation: Sequence[int]) -> View:
         """Dim i of the result is dim `permutation[i]`."""

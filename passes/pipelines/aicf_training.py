@@ -26,6 +26,7 @@ from aicf.passes.training.check_finite import CheckFinitePass
 from aicf.passes.training.differentiate import DifferentiatePass
 from aicf.passes.training.eliminate_saves import EliminateSavesPass
 from aicf.passes.training.lower_optimizers import LowerOptimizersPass
+from aicf.passes.training.merge_linears import MergeLinearsPass
 from aicf.passes.training.separate_meta import SeparateMetaPass
 from aicf.passes.verify.verify_logical import VerifyLogicalPass
 
@@ -67,6 +68,7 @@ class AicfTrainingPass(NamedPipeline):
             *front_passes(
                 self.target, self.policy, self.dims, self.threads, training=self.training, extend=extend
             ),
+            MergeLinearsPass(),
             DifferentiatePass(),
             *([CheckFinitePass()] if self.check_finite else []),
             LowerOptimizersPass(),

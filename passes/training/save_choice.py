@@ -114,18 +114,37 @@ def choose(
 def _free(root: SSAValue, held: Collection[SSAValue], live: LiveBytes, price: Price) -> str | None:
     """Why computing a value again costs nothing: it reads no more than reading the value would, and saves a write."""
     ops = [op for op in computing(root, held) if not (is_view(op) or is_rematerializable(op))]
-    sources = {root_of(operand) for op in ops for operand in op.operands} - {
-        result for op in ops for result in op.results
-    }
     if not all(op.has_trait(logical.Elementwise) for op in ops):
         return None
-    read = [each for each in sources if not (isinstance(each, OpResult) and is_rematerializable(each.op))]
-    size, least = byte_count(root.type), sum(byte_count(source.type) for source in read)
+    size, least = byte_count(root.type), _bytes_read(ops)
     if least > size or (least == size and not live.reads_in_registers(root)):
         return None
     if ops and price(ops) > ARITHMETIC * min(price([op]) for op in ops):
         return None
     return "computing it reads no more than reading it would, and it is not written"
+
+
+def _bytes_read(ops: Sequence[Operation]) -> int:
+    """Bytes that ops read of what they do not compute: of a value that they see slices of, those alone."""
+    computed = {result for op in ops for result in op.results}
+    seen: dict[SSAValue, set[SSAValue]] = {}
+    for operand in (operand for op in ops for operand in op.operands):
+        source = root_of(operand)
+        is_made = isinstance(source, OpResult) and is_rematerializable(source.op)
+        if source not in computed and not is_made:
+            seen.setdefault(source, set()).add(operand)
+    return sum(
+        min(byte_count(source.type), sum(map(_bytes_seen, operands))) for source, operands in seen.items()
+    )
+
+
+def _bytes_seen(value: SSAValue) -> int:
+    """Bytes of what a value is a view of that it shows: a slice fewer, a broadcast no more."""
+    least = byte_count(value.type)
+    while isinstance(value, OpResult) and (is_view(value.op) or isinstance(value.op, logical.SaveOp)):
+        value = value.op.operands[0]
+        least = min(least, byte_count(value.type))
+    return least
 
 
 def _dropped(

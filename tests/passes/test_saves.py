@@ -34,6 +34,7 @@ PROGRAMS: Mapping[str, Callable[[], Program]] = {
     "encoder layer": lambda: encoder(layers=1),
     "dropout": lambda: encoder(layers=1, dropout=0.25, tokens=5),
     "attention": attention,
+    "attention of merged linears": lambda: attention(compute="bf16"),
 }
 EVERYTHING = 1 << 30
 """Bytes to free that make all be computed again that may help."""

@@ -18,10 +18,15 @@ Program = tuple[ModuleOp, Mapping[str, Array]]
 
 
 class Step:
-    """A training step under construction: `graph`, with the parameters and a random value of every argument."""
+    """A training step under construction: `graph`, with the parameters and a random value of every argument.
 
-    def __init__(self, name: str) -> None:
+    Args:
+        compute: The type in which linear layers compute: their operands are cast to it, as in mixed precision.
+    """
+
+    def __init__(self, name: str, compute: str = "f32") -> None:
         self.graph = Graph(name)
+        self.compute = compute
         self.params: dict[str, Value] = {}
         self.feeds: dict[str, Array] = {}
         self._random = np.random.default_rng(7)
@@ -44,8 +49,8 @@ class Step:
 
     def linear(self, x: Value, size: int, name: str) -> Value:
         """A linear layer with its parameters."""
-        weight = self.param(f"{name}.weight", size, int(x.shape[-1]))
-        return self.graph.linear(x, weight, self.param(f"{name}.bias", size), name=name)
+        weight, bias = self.param(f"{name}.weight", size, int(x.shape[-1])), self.param(f"{name}.bias", size)
+        return self.graph.linear(self._cast(x), self._cast(weight), self._cast(bias), name=name)
 
     def norm(self, x: Value, name: str) -> Value:
         """A layer norm of the last dimension with its parameters."""
@@ -68,6 +73,9 @@ class Step:
                 graph.update(old, value)
         graph.update(number, now)
         return graph.module(), self.feeds
+
+    def _cast(self, x: Value) -> Value:
+        return x if x.dtype == self.compute else self.graph.cast(x, self.compute)
 
     def _state(self, name: str, like: Value) -> Value:
         """A state of a parameter's shape; running means of squares are not negative."""
@@ -118,10 +126,12 @@ def encoder(
     return step.finish(graph.cross_entropy(step.linear(pooled, 5, "head"), labels, name="loss"))
 
 
-def attention(heads: int = 2, tokens: int = 6, size: int = 8) -> Program:
+def attention(heads: int = 2, tokens: int = 6, size: int = 8, compute: str = "f32") -> Program:
     """The attention op, causal, of three products of one input; a mean square."""
-    step = Step("attention")
+    step = Step("attention", compute)
     x, target = step.input("x", heads, tokens, size), step.input("target", heads, tokens, size)
     q, k, v = (step.linear(x, size, name) for name in "qkv")
     mixed = step.graph.attention(q, k, v, causal=True, name="mixed")
+    if compute != "f32":
+        mixed = step.graph.cast(mixed, "f32")
     return step.finish(step.graph.mse_loss(step.norm(mixed, "norm"), target, name="loss"))

@@ -15,7 +15,7 @@ from aicf.passes.bodies.matching import is_iota_like
 from aicf.passes.bodies.outlining import Outline, id_of, is_rematerializable, outline
 from aicf.passes.bodies.updates import body_update, is_spread
 from aicf.passes.bodies.view_folding import fold_views
-from aicf.passes.bodies.views import is_view
+from aicf.passes.bodies.views import View, is_view
 from aicf.passes.bodies.workload import argument_attrs, result_attrs
 from aicf.passes.fusion.driver import Candidate, Decision, FusionPattern
 from aicf.passes.fusion.forming import FusionContext
@@ -232,10 +232,17 @@ def _unfit_operand(op: Operation, members: Collection[Operation]) -> str | None:
 
 
 def _moving_view(value: SSAValue) -> Operation | None:
-    while isinstance(value, OpResult) and is_view(value.op):
-        if not isinstance(value.op, logical.ReshapeOp):
-            return value.op
-        value = value.op.operand
+    """The first view by which the elements of a value are no row of memory; None if they are one, whole or in part."""
+    chain: list[Operation] = []
+    while is_view(value.owner):
+        chain.insert(0, value.owner)
+        value = value.owner.operands[0]
+    view = View.whole(tensor_info(value.type).shape)
+    for op in chain:
+        after = view.then(op)
+        if after is None or not after.is_row:
+            return op
+        view = after
     return None
 
 
