@@ -120,6 +120,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "aicf.backends.cuda": (
         *EMIT,
+        "aicf.dialects.window_counts",
         "aicf.dialects.types",
         *CONTRACT,
         *COMMON,

@@ -11,9 +11,11 @@
 // CHECK: emit.decision "legalize-for-target" ["volume"] choice "as a product of windows" because "{{.*}}cpu.conv_avx512: it convolves along one or two dimensions
 // CHECK: emit.decision "legalize-for-target" ["t"] choice "copy" because "'t.sums' reads this operand in one piece"
 // CHECK: emit.decision "legalize-for-target" ["a"] choice "as a reduction of windows" because "cpu.pool: its rows are longer than 4096 elements
+// CHECK: emit.decision "legalize-for-target" ["all"] choice "as a reduction of windows" because "cpu.pool: its rows are longer than 4096 elements
 // CHECK: emit.decision "legalize-for-target" ["turned"] choice "copy" because "'l' reads this operand in one piece"
 // CHECK-NOT: emit.decision "legalize-for-target"
 // CHECK: emit.decision "fuse-epilogues" ["c", "c.sums", "c.bias", "y"] choice "one kernel for 3 ops"
+// CUDA: emit.decision "legalize-for-target" ["all"] choice "as a reduction of windows" because "cuda.pool: its windows have more than 4096 elements: a reduction shares them among blocks
 // CUDA: emit.decision "legalize-for-target" ["wide"] choice "as a product of i32" because {{.*}}cuda.gemm_simt: its sums are i32, wider than a product of u8: cast the operands first
 // CUDA: emit.decision "legalize-for-target" ["few.add"] choice "as sums under a mask" because {{.*}}cuda.scatter: 2 rows get 4096 updates, those of a row one after the other: sums under a mask are faster
 // CUDA-NOT: emit.decision "legalize-for-target"
@@ -25,11 +27,11 @@
 // CHECK: logical.conv
 // CHECK: logical.add
 // CHECK: logical.relu
-// A target with no kernel for convolutions has products of windows from lower-logical on.
+// A kernel of f32 is none here: products of TF32 are a policy's to allow.
 // CUDA-LABEL: func.func @kernel
 // CUDA-NOT: logical.conv
 // CUDA: logical.pad
-// CUDA-NEXT: %c.windows = logical.window
+// CUDA-NEXT: %c.sums.windows = logical.window
 // CUDA-NEXT: logical.transpose
 // CUDA-NEXT: logical.reshape
 // CUDA-NEXT: logical.reshape
@@ -71,8 +73,8 @@ func.func @back(%x : tensor<1x16x8x8xf32> {logical.name = "x", logical.role = "i
   func.return %t : tensor<1x8x16x16xf32>
 }
 
-// Poolings that a kernel takes stay one op each and become one instruction. Long rows are reduced window by window, and
-// so is everywhere a pooling that kernels do not know at all.
+// Poolings that a kernel takes stay one op each and become one instruction. On the cpu long rows are reduced window by
+// window, on cuda long windows are, and so is everywhere a pooling that kernels do not know at all.
 // KEPT-LABEL: func.func @pools
 // KEPT: logical.max_pool %x
 // KEPT: logical.avg_pool %h
@@ -81,21 +83,28 @@ func.func @back(%x : tensor<1x16x8x8xf32> {logical.name = "x", logical.role = "i
 // CHECK: %m = logical.max_pool %x
 // CHECK-NOT: logical.avg_pool
 // CHECK: %a.windows = logical.window
+// CHECK: %all.windows = logical.window
 // CUDA-LABEL: func.func @pools
+// CUDA: %m = logical.max_pool %x
+// CUDA: %a = logical.avg_pool %h
 // CUDA-NOT: _pool
-// CUDA: logical.reduce_max
+// CUDA: %all.windows = logical.window
 // EMIT: emit.program @pools
 // EMIT: emit.resolved "pool" id({{[0-9]+}}) name("m")
 // EMIT: attrs {mode = "max", count_include_pad = false, size_0 = 3 : i64
 // EMIT: kernel("cpu.pool"
 // GPU: emit.program @pools
+// GPU: emit.resolved "pool" id({{[0-9]+}}) name("m")
+// GPU: kernel("cuda.pool"
+// GPU: emit.resolved "pool" id({{[0-9]+}}) name("a")
 // GPU-NOT: "pool"
-// GPU: emit.resolved {{.*}} name("m")
-func.func @pools(%x : tensor<1x3x9x40xf32> {logical.name = "x", logical.role = "input"}, %h : tensor<1x3x5000xf32> {logical.name = "h", logical.role = "input"}) -> (tensor<1x3x5x20xf32> {logical.name = "m"}, tensor<1x3x2500xf32> {logical.name = "a"}, tensor<1x3x4x20xf32> {logical.name = "l"}) {
+// GPU: emit.resolved {{.*}} name("all")
+func.func @pools(%x : tensor<1x3x9x40xf32> {logical.name = "x", logical.role = "input"}, %h : tensor<1x3x5000xf32> {logical.name = "h", logical.role = "input"}) -> (tensor<1x3x5x20xf32> {logical.name = "m"}, tensor<1x3x2500xf32> {logical.name = "a"}, tensor<1x3x4x20xf32> {logical.name = "l"}, tensor<1x3x1xf32> {logical.name = "w"}) {
   %m = logical.max_pool %x {sizes = [3, 3], strides = [2, 2], dilations = [1, 1], low = [1, 1], high = [1, 1]} : tensor<1x3x9x40xf32> -> tensor<1x3x5x20xf32>
   %a = logical.avg_pool %h {sizes = [3], strides = [2], dilations = [1], low = [1], high = [1]} : tensor<1x3x5000xf32> -> tensor<1x3x2500xf32>
   %l1 = logical.lp_pool %x {p = 1, sizes = [2, 2], strides = [2, 2], dilations = [1, 1], low = [0, 0], high = [0, 0]} : tensor<1x3x9x40xf32> -> tensor<1x3x4x20xf32>
-  func.return %m, %a, %l1 : tensor<1x3x5x20xf32>, tensor<1x3x2500xf32>, tensor<1x3x4x20xf32>
+  %all = logical.max_pool %h {sizes = [5000], strides = [1], dilations = [1], low = [0], high = [0]} : tensor<1x3x5000xf32> -> tensor<1x3x1xf32>
+  func.return %m, %a, %l1, %all : tensor<1x3x5x20xf32>, tensor<1x3x2500xf32>, tensor<1x3x4x20xf32>, tensor<1x3x1xf32>
 }
 
 // A kernel of the cpu adds up products of two types in i32; a weight is packed in pairs of k. On cuda the operands are

@@ -64,10 +64,8 @@ _CPU_CONV = (
     "prefetch_lines prepared layouts threads may_alias workspace_bytes combination_order "
     + f"{_inside('product', _WIDE_TILES)} winograd winograd.block_rows {_inside('winograd.product', _WIDE_TILES)}"
 )
-_CPU_POOL = (
-    f"{_WINDOWS} {_of_dims('size', 'high')} mode count_include_pad block_rows lanes lanes_along vectors threads "
-    "combination_order"
-)
+_POOL = f"{_WINDOWS} {_of_dims('size', 'high')} mode count_include_pad threads combination_order"
+_CPU_POOL = f"{_POOL} block_rows lanes lanes_along vectors"
 _EARLY = "triggers early_reads rounding"
 _LAUNCH = f"grid block cluster shared_bytes {_EARLY}"
 _LAUNCHES = f"grids block cluster shared_bytes {_EARLY}"
@@ -147,6 +145,7 @@ RECORDS: Mapping[str, tuple[int, str]] = {
     ),
     "cuda.topk": (2, f"{_LAUNCHES} axis smallest parts unroll workspace_bytes"),
     "cuda.non_max_suppression": (1, f"{_LAUNCHES} centred workspace_bytes"),
+    "cuda.pool": (1, f"{_LAUNCH} {_POOL} threads_along vector pixels lanes"),
     "cuda.multi_tensor": (1, f"{_LAUNCH} vectors unroll may_alias"),
 }
 """Kernel to its version and the entries that its records may have, beside `version` and `determinism`."""
@@ -163,10 +162,11 @@ PROGRAMS = (
     "attention_backward-64",
     "wgmma-product-f16",
     "mma-wide",
+    "pooling-f32",
 )
 """Cases of the GPU's table; together with the fused programs they have work for every kernel of either backend."""
 
-ON_CPU = ("convolutions-f32", "pooling-f32", "recurrent-f32")
+ON_CPU = ("convolutions-f32", "recurrent-f32")
 """Those for whose kernels cuda has none."""
 
 FUSED = ("attention", "norm_product", "gated")

@@ -24,6 +24,7 @@ from aicf.passes.training.differentiate import DifferentiatePass
 from aicf.policies.kernel_policy import Fusion
 from tests.gpu import programs
 from tests.gpu.convolutions import Convolution, convolutions, image_layer, random_convolutions
+from tests.gpu.pools import POOL_POLICY, DrawnPool, Lies, drawn_pools, pool_layer, pools
 from tests.gpu.programs import Program, arguments, random_arrays
 from tests.gpu.random_ops import RANDOM_OPS
 from tests.gpu.training import TRAININGS
@@ -48,6 +49,7 @@ ATTENTION, ATTENTION_SIMT, LIBRARY = "cuda.attention", "cuda.attention_simt", "c
 ATTENTION_WGMMA, ATTENTION_STEP = "cuda.attention_wgmma", "cuda.attention_step"
 ATTENTION_BACKWARD = "cuda.attention_backward"
 CONV_WGMMA, CONV_MMA, CONV_MMA_TF32 = "cuda.conv_wgmma", "cuda.conv_mma", "cuda.conv_mma_tf32"
+POOL = "cuda.pool"
 SCATTER, SCATTER_SORTED = "cuda.scatter", "cuda.scatter_sorted"
 LAST_UPDATE, TOPK = "cuda.last_update", "cuda.topk"
 NON_MAX_SUPPRESSION = "cuda.non_max_suppression"
@@ -117,8 +119,9 @@ def _graphs() -> dict[str, Case]:
         ),
         "truths": (programs.truths, ("i1",), (GENERATED,)),
         "other_norms": (programs.other_norms, ("f32", "f16", "bf16", "f64"), (GENERATED,)),
-        "pooling": (programs.pooling, ("f32", "f16", "bf16", "f64"), (GENERATED,)),
-        "padded_pooling": (programs.padded_pooling, ("f32", "f16", "bf16", "i8"), (GENERATED,)),
+        "pooling": (programs.pooling, ("f32", "f16", "bf16", "f64"), (POOL, GENERATED)),
+        "padded_pooling": (programs.padded_pooling, ("f32", "f16", "bf16", "i8"), (POOL,)),
+        "padded_windows": (programs.padded_pooling, ("f32", "f16", "bf16", "i8"), (GENERATED,)),
         "recurrent": (programs.recurrent, ("f32", "f64"), (GENERATED,)),
         "detection": (programs.detection, ("f32", "f64"), (NON_MAX_SUPPRESSION,)),
         "moves": (programs.moves, ("f32", "bf16", "i64", "i16", "u8"), (COPY, CONCAT)),
@@ -133,7 +136,8 @@ def _graphs() -> dict[str, Case]:
         for dtype in dtypes:
             name = f"{family}-{dtype}"
             options = DROPPING if family == "philox" else {}
-            cases[name] = Case(_built(name, partial(build, dtype)), kernels, options=options)
+            policy = {"forbid": [POOL]} if family == "padded_windows" else {}
+            cases[name] = Case(_built(name, partial(build, dtype)), kernels, policy, options=options)
     return cases
 
 
@@ -457,6 +461,33 @@ def _convolved(
 
 RANDOM_CONVOLUTIONS, CONVOLUTIONS_EACH = 15, 10
 """Programs of random convolutions, and how many each has."""
+
+
+def _pools() -> dict[str, Case]:
+    """Poolings: drawn ones in every layout, and variants that are not taken at these sizes."""
+    cases: dict[str, Case] = {}
+    for lies, policy in POOL_POLICY.items():
+        for number in range(DRAWN_POOLS):
+            cases[f"pools-{lies}-{number}"] = Case(
+                partial(drawn_pools, lies, number), (POOL,), policy, depth=4
+            )
+    image, small = (2, 64, 21, 26), (3, 40, 9, 10)
+    table: dict[str, tuple[DrawnPool, Lies, dict[str, object]]] = {
+        "two": (pool_layer("max_pool", "f16", image, 3, 2), "last", {"pixels": 2}),
+        "four": (pool_layer("avg_pool", "bf16", image, 3, 1), "last", {"pixels": 4}),
+        "four-rows": (pool_layer("max_pool", "f32", image, 5, 1), "rows", {"pixels": 4}),
+        "two-rows": (pool_layer("avg_pool", "f16", small, 3, 2), "rows", {"pixels": 2, "threads": 128}),
+        "wide": (pool_layer("avg_pool", "f32", small, 7, 1), "last", {"vector": 4, "threads": 256}),
+        "block": (pool_layer("max_pool", "i8", (1, 32, 5, 6, 7), 3, 1), "last", {"pixels": 2}),
+    }
+    for what, (drawn, lies, variant) in table.items():
+        make = partial(pools, lies, [drawn])
+        cases[f"pools-{what}"] = Case(make, (POOL,), POOL_POLICY[lies], variant, depth=4)
+    return cases
+
+
+DRAWN_POOLS = 4
+"""Programs of drawn poolings in each layout."""
 
 
 def _attentions() -> dict[str, Case]:
@@ -807,6 +838,7 @@ STATELESS: dict[str, Case] = {
     **_variants(),
     **_windows(),
     **_convolutions(),
+    **_pools(),
     **_attentions(),
     **_attention_steps(),
     **_multi_output(),

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import aicf
+from aicf.backends.common.pool import PoolAxis
 from aicf.backends.cpu.families.pool.schedule import (
-    PoolAxis,
     PoolProblem,
     choose,
     pool_record,

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from aicf.backends.common.pool import PoolAxis
 from aicf.backends.common.record import read_integer, read_text
 from aicf.backends.cpu.families.pool.schedule import (
-    PoolAxis,
     PoolProblem,
     choose,
     pool_record,

@@ -427,11 +427,18 @@ def _half(dtype: Any) -> dict[str, Callable[..., Any]]:
     def widen(word: int) -> Any:
         return np.array(word, np.uint16).view(dtype).astype(np.float32)[()]
 
+    def unpack(word: int) -> tuple[Any, Any]:
+        return widen(word & 0xFFFF), widen(word >> 16)
+
+    def pack(low: Any, high: Any) -> int:
+        return narrow(low) | narrow(high) << 16
+
     return {
         f"f32_to_{name}": narrow,
         f"{name}_to_f32": widen,
-        f"pack_{name}": lambda a, b: narrow(a) | narrow(b) << 16,
-        f"unpack_{name}": lambda word: (widen(word & 0xFFFF), widen(word >> 16)),
+        f"pack_{name}": pack,
+        f"unpack_{name}": unpack,
+        f"max_nan_{name}x2": lambda a, b: pack(*map(np.maximum, unpack(a), unpack(b))),
     }
 
 

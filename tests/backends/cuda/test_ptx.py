@@ -30,6 +30,7 @@ def made() -> set[str]:
         }
         names |= {f"wgmma_of_{from_}_{keys}_{dtype}" for from_ in ("registers", "ready") for keys in KEYS}
         names |= {f"pack_{dtype}", f"unpack_{dtype}", f"{dtype}_to_f32", f"f32_to_{dtype}"}
+        names |= {f"max_nan_{dtype}x2"}
     names |= {f"wgmma_{width}_tf32" for width in WIDTHS}
     names |= {f"wgmma_result_{width}" for width in WIDTHS}
     names |= {f"wgmma_{state}_{keys}" for state in ("start", "older", "ready") for keys in KEYS}

@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.common.loop_nest import Strided
+from aicf.backends.common.pool import PoolAxis, read_axes
 from aicf.backends.common.record import (
     Entry,
     Record,
@@ -53,29 +54,6 @@ _WINDOW_CYCLES = 5.0
 """Of finding a window, beside half a cycle for each of its elements."""
 _ROW_CYCLES = 6
 """Of finding a row of a window, and of starting to read it."""
-
-
-@dataclass(frozen=True)
-class PoolAxis:
-    """The windows along one dimension of ``whole`` elements."""
-
-    whole: int
-    size: int
-    stride: int
-    dilation: int
-    low: int
-    high: int
-    count: int
-
-    @property
-    def length(self) -> int:
-        """Elements from the first that a window can find to the last."""
-        return (self.count - 1) * self.stride + (self.size - 1) * self.dilation + 1
-
-    @property
-    def is_inside(self) -> bool:
-        """Whether no window leaves the operand."""
-        return self.low == 0 and self.length <= self.whole
 
 
 @dataclass(frozen=True)
@@ -235,27 +213,11 @@ def _channels(problem: PoolProblem, level: CpuLevel, threads: int) -> PoolSpec:
 
 def read_pool(attrs: Mapping[str, Attribute], x: Strided, y: Strided) -> PoolProblem:
     """The problem of an instruction, from the attributes of its kind or a record that holds them."""
-
-    def value(name: str, dim: int) -> int:
-        return read_integer(attrs, f"{name}_{dim}")
-
-    axes = [
-        PoolAxis(
-            whole,
-            size=value("size", dim),
-            stride=value("stride", dim),
-            dilation=value("dilation", dim),
-            low=value("low", dim),
-            high=value("high", dim),
-            count=count,
-        )
-        for dim, (whole, count) in enumerate(zip(x.shape[2:], y.shape[2:], strict=True))
-    ]
     return PoolProblem(
         read_text(attrs, "mode"),
         x.dtype,
         *x.shape[:2],
-        axes=tuple(axes),
+        axes=read_axes(attrs, x.shape, y.shape),
         padding_counts=bool(read_integer(attrs, "count_include_pad")),
         x_strides=x.strides,
         y_strides=y.strides,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from aicf.backends.common.pool import PoolAxis
 from aicf.backends.cpu.codegen.ir_builder import I8, Emitter, Value
 from aicf.backends.cpu.codegen.scalar.ops import Scalars
-from aicf.backends.cpu.families.pool.schedule import PoolAxis, PoolSpec
+from aicf.backends.cpu.families.pool.schedule import PoolSpec
 from aicf.backends.cpu.target import ELEMENT_BYTES, REGISTERS
 from aicf.dialects.window_counts import elements_found, found_by_all
 

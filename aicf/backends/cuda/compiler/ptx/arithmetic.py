@@ -39,6 +39,8 @@ exp2_approx = value_asm("ex2.approx.ftz.f32 $0, $1;", ["f32"], ["f32"], effect=F
 rcp_approx = value_asm("rcp.approx.ftz.f32 $0, $1;", ["f32"], ["f32"], effect=False)
 max_nan = value_asm("max.NaN.f32 $0, $1, $2;", ["f32"], ["f32", "f32"], effect=False)
 min_nan = value_asm("min.NaN.f32 $0, $1, $2;", ["f32"], ["f32", "f32"], effect=False)
+max_nan_f16x2 = value_asm("max.NaN.f16x2 $0, $1, $2;", ["u32"], ["u32", "u32"], effect=False)
+max_nan_bf16x2 = value_asm("max.NaN.bf16x2 $0, $1, $2;", ["u32"], ["u32", "u32"], effect=False)
 ERFC_LOG2 = (
     "0fBFD05F4F",
     "0fBF6B1D56",

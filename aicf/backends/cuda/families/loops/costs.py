@@ -52,11 +52,12 @@ def cost_us(nest: LoopNest, spec: GeneratedSpec, arch: GpuArch) -> float:
     waits = max(1, sweeps) * _rounds(nest, spec) * _LATENCY_US
     if spec.cluster > 1:
         waits = max(waits, block_bytes(nest, spec) / _BLOCK_GBS / 1e3) + _MEETING_US
-    return (
-        _START_US[arch.has_programmatic_launch] * launches
-        + max(read / bandwidth, waits)
-        + written / bandwidth
-    )
+    return start_us(arch) * launches + max(read / bandwidth, waits) + written / bandwidth
+
+
+def start_us(arch: GpuArch) -> float:
+    """Predicted microseconds of a launch that reads and writes nothing."""
+    return _START_US[arch.has_programmatic_launch]
 
 
 def _loaded(op: LoadOp, points: int) -> int:

@@ -1,0 +1,1 @@
+"""Poolings: the largest element or the mean of each window."""
