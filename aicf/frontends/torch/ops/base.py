@@ -261,6 +261,7 @@ class Writer:
         memory: Returns strides and offset of the first operand, for ops that address memory.
         location: Of the node, as `file:line`.
         is_differentiated: Whether AICF differentiates these ops.
+        device: The type of the device that PyTorch has the results on, `cpu` or `cuda`: some ops differ there.
     """
 
     graph: Graph
@@ -272,6 +273,7 @@ class Writer:
     memory: Callable[[], Memory]
     location: str | None = None
     is_differentiated: bool = False
+    device: str = "cpu"
     notes: list[str] = field(default_factory=list[str])
 
     # Results
