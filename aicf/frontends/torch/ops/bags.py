@@ -7,14 +7,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from aicf.frontends.builder import Value
-from aicf.frontends.torch.ops.base import Empty, Writer, empty_row, row
+from aicf.frontends.torch.ops.base import CheckedIndices, Empty, Writer, empty_row, row
 from aicf.frontends.torch.ops.indices import as_indices
 from aicf.frontends.torch.ops.parts import padded
 
 _SUM, _MEAN, _MAX = range(3)
 
 
-@row("_embedding_bag.default", "_embedding_bag_forward_only.default")
+@row(
+    *("_embedding_bag.default", "_embedding_bag_forward_only.default"),
+    indices=CheckedIndices("weight", "indices", lambda call, rank: 0),
+)
 def _embedding_bag(
     writer: Writer,
     weight: Value,

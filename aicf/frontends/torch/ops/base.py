@@ -94,15 +94,35 @@ class CheckedIndices:
 
     Args:
         of: The argument that is indexed.
-        by: The argument that has the indices.
-        axis: The dimension that they are for, from the call and the rank of what is indexed.
+        by: The argument that has the indices; or a list with those of each dimension, or None for it.
+        axis: The dimension that they are for, from the call and the rank of what is indexed; None for all elements in
+            row-major order. Not asked where there is a list.
         ignored: The argument that is an index to be skipped; "" if there is none.
+        from_end: Whether negative indices count from the end.
     """
 
     of: str
     by: str
-    axis: Callable[[Call, int], int]
+    axis: Callable[[Call, int], int | None]
     ignored: str = ""
+    from_end: bool = False
+
+
+def along_dim(*, from_end: bool = False) -> CheckedIndices:
+    """Of an op that takes its `index` along its `dim`."""
+    return CheckedIndices(
+        "self", "index", lambda call, rank: int(call["dim"]) % max(rank, 1), from_end=from_end
+    )
+
+
+def _all_elements(call: Call, rank: int) -> None:
+    return None
+
+
+OF_EACH_DIM = CheckedIndices("self", "indices", _all_elements, from_end=True)
+"""Of an op that takes a list of indices."""
+OF_ALL_ELEMENTS = CheckedIndices("self", "index", _all_elements, from_end=True)
+"""Of an op that takes its `index` among all elements."""
 
 
 ROWS: dict[str, Lower] = {}
