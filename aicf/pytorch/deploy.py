@@ -19,11 +19,12 @@ from torch import Tensor, nn
 from aicf import artifact
 from aicf.arguments import path_from
 from aicf.compiled import CompiledModel, load_program, save_program
-from aicf.dataclass_json import to_json_value
+from aicf.dataclass_json import parse_json
 from aicf.errors import ArtifactError, InputMismatch, PolicyError
 from aicf.inference.packing import ModelWeights
 from aicf.pytorch.launcher import Launcher, PackedCopies
 from aicf.pytorch.module_tensors import ModuleTensors, check_memory
+from aicf.pytorch.returned import Make, described, maker
 from aicf.pytorch.seeds import Seeds
 from aicf.pytorch.tensors import IsAlike, alike, empty_on, never_alike, picker, stand_in, torch_dtype
 from aicf.runtime.capture_plan import CapturePlan
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from aicf.sources import Dims
 
 _RESULTS = "results.json"
-"""The entry of the artifact that says what a call returns: a tensor, a tuple or a mapping."""
+"""The entry of the artifact that says what a call returns, see `returned.py`."""
 _NO_EFFECT = {
     "fallback": "a saved program has no ops that PyTorch runs",
     "static_outputs": "each call of a loaded program returns new tensors",
@@ -69,10 +70,11 @@ def save(
 
     Raises:
         PolicyError: an option is not legal, or has no effect here.
+        UnsupportedOp: the module returns what no artifact can say.
         Others as `aicf.compile`.
     """
     from aicf.compiler import compile
-    from aicf.frontends.torch.exported import Returned, quiet_export
+    from aicf.frontends.torch.exported import quiet_export
     from aicf.pytorch.compiling import default_threads
     from aicf.pytorch.options import TorchOptions, read_options
 
@@ -87,6 +89,7 @@ def save(
         exported = torch.export.export(
             model, tuple(args), dict(named or {}), dynamic_shapes=dynamic_shapes, strict=False
         )
+    results = json.dumps(described(exported))
     compiled = compile(
         exported,
         target=chosen.target or device,
@@ -96,7 +99,7 @@ def save(
         threads=default_threads(chosen, device),
         name=type(model).__name__,
     )
-    save_program(compiled, path, {_RESULTS: json.dumps(to_json_value(Returned.of(exported))).encode()})
+    save_program(compiled, path, {_RESULTS: results.encode()})
     return compiled
 
 
@@ -110,7 +113,8 @@ def load(path: str | Path, module: nn.Module) -> Deployed:
             those that replaced others, and updates buffers in place.
 
     Raises:
-        ArtifactError: the file cannot be read, or is for another kind of machine.
+        ArtifactError: the file cannot be read, or is for another kind of machine; or a class that the saved module
+            returns is not here.
         InputMismatch: the module does not have the tensors that the programs read, or has them on another device.
     """
     path = path_from(path, ArtifactError, "the artifact")
@@ -120,7 +124,7 @@ def load(path: str | Path, module: nn.Module) -> Deployed:
     }
     weights = {name: _weight(tensor) for name, tensor in tensors.items()}
     executable = load_program(path, weights, ModelWeights())
-    return Deployed(executable, module, *_read_returned(path))
+    return Deployed(executable, module, _read_returned(path, len(executable.outputs)))
 
 
 def _weight(tensor: Tensor) -> Array:
@@ -130,15 +134,14 @@ def _weight(tensor: Tensor) -> Array:
     return stand_in(tuple(tensor.shape), name_of(tensor.dtype) or "f32")
 
 
-def _read_returned(path: Path) -> tuple[str | None, Sequence[str]]:
-    """What the saved module returns, and the keys of a mapping; nothing if the file does not say."""
+def _read_returned(path: Path, count: int) -> Make | None:
+    """What makes the result of a call of so many tensors; None if the file does not say."""
     file = artifact.read(path)
     if _RESULTS not in file.entries:
-        return None, ()
+        return None
     try:
-        read = json.loads(file.text(_RESULTS))
-        return read["kind"], [str(key) for key in read["keys"]]
-    except (ValueError, TypeError, KeyError):
+        return maker(parse_json(file.text(_RESULTS)), count)
+    except (ValueError, TypeError, KeyError, RecursionError):
         raise ArtifactError(
             f"entry '{_RESULTS}' of the artifact is not as it was written; save it again"
         ) from None
@@ -147,25 +150,18 @@ def _read_returned(path: Path) -> tuple[str | None, Sequence[str]]:
 class Deployed:
     """Callable with tensors, by the position or name of the module's arguments.
 
-    A call returns what the module returns: a tensor, a tuple of tensors, or, if the module returns a dictionary or
-    another mapping of tensors such as the `ModelOutput` of transformers, a dictionary with the same keys, without those
-    whose values are no tensors. Nested results come back as a tuple of all their tensors. Results have no gradients.
+    A call returns what the module returns: a tensor, or tensors in the same tuples, lists, dictionaries and other
+    containers, such as the `ModelOutput` of transformers. Values that are no tensors are those of the trace. Results
+    have no gradients.
 
     Args:
         executable: The programs.
         module: Whose parameters and buffers they run on.
-        returned: `tensor`, `tuple` or `mapping`; None takes a tensor for one result, a tuple for several.
-        keys: Of the mapping.
+        returned: Makes the result from the tensors; None takes a tensor for one result, a tuple for several.
     """
 
-    def __init__(
-        self,
-        executable: CompiledModel,
-        module: nn.Module,
-        returned: str | None = None,
-        keys: Sequence[str] = (),
-    ) -> None:
-        self.executable, self._returned, self._keys = executable, returned, keys
+    def __init__(self, executable: CompiledModel, module: nn.Module, returned: Make | None = None) -> None:
+        self.executable, self._returned = executable, returned
         self._device_type = "cpu" if executable.native.memory == "host" else "cuda"
         self._tensors = ModuleTensors(module, [bind.name for bind in executable.plan.weights])
         self._names = [spec.name for spec in executable.inputs if spec.name != SEED]
@@ -230,10 +226,9 @@ class Deployed:
         return next((value.device for value in inputs.values()), torch.device(self._device_type))
 
     def _result(self, values: Sequence[Tensor]) -> Any:
-        if self._returned == "mapping":
-            return dict(zip(self._keys, values, strict=True))
-        is_one = len(values) == 1 and self._returned != "tuple"
-        return values[0] if is_one else tuple(values)
+        if self._returned is not None:
+            return self._returned(iter(values))
+        return values[0] if len(values) == 1 else tuple(values)
 
     def _check_weights(self, tensors: Mapping[str, Tensor]) -> None:
         device: torch.device | None = None

@@ -192,9 +192,7 @@ class CompiledGraph:
             if not self.info.owners:
                 self.info.owners += [weakref.ref(value) for value in args if isinstance(value, Tensor)]
             program, origin = self._compiled_or_eager(sizes, args)
-            # The backward part reads what the forward part has checked.
-            checks = index_checks(self._graph, sizes) if self.info.kind != "backward" else []
-            built = Built(sizes, program, time.perf_counter() - start, origin, checks)
+            built = Built(sizes, program, time.perf_counter() - start, origin, self._checks(program, sizes))
             LOGGER.info("%s: %s in %.2f s", self.info.name, origin, built.seconds)
             with self._programs_lock:
                 self._programs[key] = built
@@ -202,6 +200,11 @@ class CompiledGraph:
                     self._programs.popitem(last=False)
                     self.dropped += 1
             return built
+
+    def _checks(self, program: TorchProgram | EagerProgram, sizes: Mapping[str, int]) -> Sequence[IndexCheck]:
+        """None for the backward part, which reads what the forward part has checked, nor where PyTorch checks."""
+        is_checked = self.info.kind == "backward" or isinstance(program, EagerProgram)
+        return [] if is_checked else index_checks(self._graph, sizes)
 
     def _compiled_or_eager(
         self, sizes: Mapping[str, int], args: Sequence[Any]

@@ -1,7 +1,8 @@
 """Checks indices on the host before a program reads them, as eager mode does.
 
-A program reads the nearest row for an index that is out of range, and drops such updates. On a GPU eager mode ends the
-process with an assertion, and nothing is checked here: a check would wait for the device.
+A program reads the nearest row for an index that is out of range, and drops such updates; where indices of several
+dimensions make one place, that may be the place of another element. No program reads or writes memory outside. On a GPU
+eager mode ends the process with an assertion, and nothing is checked here: a check would wait for the device.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ def check_indices(checks: Sequence[IndexCheck], args: Sequence[Any]) -> None:
 
 def _check(check: IndexCheck, tensor: Tensor) -> None:
     low, high = torch.aminmax(tensor)
-    if int(low) >= 0 and int(high) < check.size:
+    if int(low) >= check.low and int(high) < check.size:
         return
-    outside = tensor[(tensor < 0) | (tensor >= check.size)]
+    outside = tensor[(tensor < check.low) | (tensor >= check.size)]
     if check.ignored is not None:
         outside = outside[outside != check.ignored]
     if outside.numel():
         raise InputMismatch(
-            f"index {int(outside[0])} is out of range: {check.op} takes 0 to {check.size - 1}; give indices of what "
-            "is there",
+            f"index {int(outside[0])} is out of range: {check.op} takes {check.low} to {check.size - 1}; give indices "
+            "of what is there",
             location=check.location,
         )

@@ -85,6 +85,19 @@ def test_a_graph_without_arguments_creates_tensors_on_its_device() -> None:
         torch.testing.assert_close(found, wanted)
 
 
+@pytest.mark.parametrize("count", [9, 0])
+def test_a_maximum_of_an_empty_bag(count: int) -> None:
+    weight, indices = torch.randn(6, 3, device="cuda"), torch.randint(6, (count,), device="cuda")
+    offsets = torch.tensor([0, 2, 2, 7], device="cuda").clamp(max=count)
+
+    def run(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.ops.aten._embedding_bag(*tensors, False, 2)
+
+    found = torch.compile(run, backend=aicf.pytorch.aicf_backend)(weight, indices, offsets)
+    for mine, theirs in zip(found, run(weight, indices, offsets), strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
 def test_gradients_through_a_copy_to_the_host() -> None:
     x = torch.randn(4, 8, device="cuda", requires_grad=True)
     weights = torch.randn(4, 8)

@@ -68,3 +68,28 @@ def test_a_policy_keeps_the_weights() -> None:
 def test_a_policy_takes_attention_apart() -> None:
     kinds, _ = _compiled(_step("bf16"), "cuda:sm_90a", '{"attention": "math"}')
     assert not {BACKWARD, "attention"} & set(kinds)
+
+
+def _spelled(returned: str) -> ModuleOp:
+    """Gradients of an attention written as its ops, and of its scores or its result."""
+    g = Graph("step")
+    q, k, v = (g.input(name, (2, 4, 128, 64), "bf16") for name in "qkv")
+    scores = g.mul(g.matmul(q, k, transpose_b=True), 0.125)
+    y = g.matmul(g.softmax(scores, 3), v)
+    loss = g.reduce_sum(g.cast(g.mul(y, y), "f32"), [0, 1, 2, 3])
+    for name, value in (("dq", q), ("dk", k), ("dv", v), ("more", scores if returned == "scores" else y)):
+        g.output(g.gradient(loss, value), name)
+    return g.module()
+
+
+def test_what_is_returned_from_between_the_products_is_written() -> None:
+    policy = '{"saves": {"softmax0.save": "recompute"}}'  # the forward part reads the weights that it keeps
+    kinds, _ = _compiled(_spelled("result"), "cuda:sm_90a", policy)
+    assert BACKWARD in kinds
+    kinds, ledger = _compiled(_spelled("scores"), "cuda:sm_90a", policy)
+    assert BACKWARD not in kinds
+    (decision,) = [line for line in ledger.splitlines() if '"fuse-attention-backward"' in line]
+    assert (
+        'choice "not fused" because "the program returns what is computed between the products, so it has to be '
+        'written to memory in any case"' in decision
+    )

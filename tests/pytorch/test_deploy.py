@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
+import sys
+from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -230,6 +231,29 @@ class Returning(torch.nn.Module):
         return self.make(x)
 
 
+class Pair(NamedTuple):
+    first: torch.Tensor
+    second: torch.Tensor | None
+
+
+@dataclass
+class Point:
+    x: torch.Tensor
+    names: list[Any]
+    missing: torch.Tensor | None = None
+
+
+torch.export.register_dataclass(Point, serialized_type_name="tests.Point")
+
+
+@dataclass
+class Plain:
+    x: torch.Tensor
+
+
+torch.utils._pytree.register_dataclass(Plain)
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -240,18 +264,101 @@ class Returning(torch.nn.Module):
         lambda x: (x * 2, x + 1),
         lambda x: (x * 2,),
         lambda x: x * 2,
+        lambda x: [x * 2],
+        lambda x: (x * 2, (x + 1, [x - 1, ()]), {"a": {"b": x, 3: (x,)}}),
+        lambda x: {"x": x * 2, "no": None, "word": "w", "number": 3, "tuple": (True, x)},
+        lambda x: Scores(logits=x * 2, hidden=(x, (x + 1, x + 2))),
+        lambda x: (Scores(x.sum()), Pair(x, None), [Pair(Pair(x + 1, x), x * 3)]),
+        lambda x: Point(x, [x + 1, Plain(x * 2)]),
+        lambda x: (torch.max(x, 1), deque([x, x + 1], 5), defaultdict(list, {"a": x})),
+        lambda x: (x, x, [x]),
     ],
 )
-def test_results_have_the_keys_of_the_mapping(tmp_path: Path, make: Callable[[torch.Tensor], Any]) -> None:
+def test_results_are_in_the_containers_of_the_module(
+    tmp_path: Path, make: Callable[[torch.Tensor], Any]
+) -> None:
     path, x = tmp_path / "results.aicf", torch.randn(4, 3)
     module = Returning(make)
     aicf.pytorch.save(module, path, (x,))
-    found, expected = aicf.pytorch.load(path, module)(x), module(x)
-    if isinstance(expected, dict):
-        expected = dict(expected)
-        assert list(found) == list(expected)
+    loaded, expected = aicf.pytorch.load(path, module), module(x)
+    for _ in range(2):
+        assert_same_tree(loaded(x), expected)
+
+
+def assert_same_tree(found: Any, expected: Any) -> None:
+    """The same containers of the same classes, with the same keys in the same order, and close tensors."""
     assert type(found) is type(expected)
-    torch.testing.assert_close(found, expected)
+    flat, wanted = (torch.utils._pytree.tree_flatten_with_path(each)[0] for each in (found, expected))
+    assert [path for path, _ in flat] == [path for path, _ in wanted]
+    assert torch.utils._pytree.tree_map(type, found) == torch.utils._pytree.tree_map(type, expected)
+    for (_, mine), (_, theirs) in zip(flat, wanted, strict=True):
+        if isinstance(theirs, torch.Tensor):
+            torch.testing.assert_close(mine, theirs)
+        else:
+            assert mine == theirs
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda x: (x, [x.shape[0]]),
+            "which is no tensor and changes with the inputs; return it as a tensor",
+        ),
+        (
+            lambda x: {(1, 2): x},
+            "returns a dict with keys or fields that JSON does not have: [(1, 2)]; return tensors under keys",
+        ),
+        (
+            namedtuple("Here", "x"),
+            "the module returns a Here, which tests.pytorch.test_deploy does not have under that name; define the "
+            "class at the top of a module",
+        ),
+    ],
+)
+def test_results_that_no_file_can_say(
+    tmp_path: Path, make: Callable[[torch.Tensor], Any], message: str
+) -> None:
+    sizes = ({0: torch.export.Dim("rows", max=8)},)
+    with pytest.raises(aicf.UnsupportedOp, match=re.escape(message)):
+        aicf.pytorch.save(
+            Returning(make), tmp_path / "r.aicf", (torch.randn(4, 3),), dynamic_shapes=sizes, dims="rows=4"
+        )
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_class_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_there: bool) -> None:
+    path, module = tmp_path / "point.aicf", Returning(lambda x: Point(x, []))
+    aicf.pytorch.save(module, path, (torch.randn(4, 3),))
+    if is_there:
+        monkeypatch.delitem(torch.utils._pytree.SUPPORTED_NODES, Point)
+    else:
+        monkeypatch.delattr(sys.modules[__name__], "Point")
+    message = (
+        "the saved module returns a Point of tests.pytorch.test_deploy, which is not here, or not known to PyTorch; "
+        "import and register the class before loading, as before saving"
+    )
+    with pytest.raises(aicf.ArtifactError, match=re.escape(message)):
+        aicf.pytorch.load(path, module)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *('["tensor"]', '"tenso"', '{"type": "builtins:tuple", "of": ["tensor"]}', "[" * 5000, "NaN"),
+        *('{"of": "tensor"}', '{"type": 3, "context": null, "of": ["tensor"]}', "3", '["constant", 3]', ""),
+        '{"type": "builtins:tuple", "context": null, "of": ["tensor", "tensor"]}',
+    ],
+)
+def test_a_damaged_entry(tmp_path: Path, text: str) -> None:
+    path, module = tmp_path / "results.aicf", Returning(lambda x: (x * 2,))
+    aicf.pytorch.save(module, path, (torch.randn(4, 3),))
+    file = aicf.artifact.read(path)
+    aicf.artifact.write(path, {**file.entries, "results.json": text.encode()}, file.manifest)
+    with pytest.raises(
+        aicf.ArtifactError, match=r"entry 'results.json' .* is not as it was written; save it"
+    ):
+        aicf.pytorch.load(path, module)
 
 
 def test_results_have_no_gradients(tmp_path: Path) -> None:

@@ -23,11 +23,16 @@ Array = npt.NDArray[Any]
 
 def op_outputs(op: Any, *arguments: Any, **named: Any) -> list[Array]:
     """What the program of a call computes, floats in f64: one array for each tensor that the op returns."""
+    return op_outputs_on("cpu", op, *arguments, **named)
+
+
+def op_outputs_on(device: str, op: Any, *arguments: Any, **named: Any) -> list[Array]:
+    """What the program computes if the tensors are on a device when the call is traced."""
     leaves, spec = pytree.tree_flatten((arguments, named))
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     graph = torch.fx.Graph()
-    with FakeTensorMode() as mode:
-        fakes = [mode.from_tensor(tensor) for tensor in tensors]
+    with FakeTensorMode():
+        fakes = [_fake_on(device, tensor) for tensor in tensors]
         given, given_named = _called_with(leaves, spec, fakes)
         # A copy: views of arguments would not be computed.
         result = pytree.tree_map(lambda fake: fake.contiguous().clone(), op(*given, **given_named))
@@ -39,6 +44,10 @@ def op_outputs(op: Any, *arguments: Any, **named: Any) -> list[Array]:
     call.meta["val"] = result
     graph.output(tuple(_results(graph, call)))
     return _computed(lower_graph(graph, "f"), tensors)
+
+
+def _fake_on(device: str, tensor: torch.Tensor) -> torch.Tensor:
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
 
 
 def _called_with(leaves: list[Any], spec: Any, tensors: list[Any]) -> Any:

@@ -317,29 +317,6 @@ def _result_keys(program: Any) -> list[object]:
     return keys if len(keys) == spec.num_leaves else []
 
 
-@dataclass(frozen=True)
-class Returned:
-    """What the model of an exported program returns.
-
-    Args:
-        kind: `tensor`, `mapping`, or `tuple` for all else.
-        keys: Of a mapping, those whose values are tensors.
-    """
-
-    kind: str
-    keys: tuple[str, ...] = ()
-
-    @staticmethod
-    def of(program: Any) -> Returned:
-        """What it is for a program."""
-        spec = program.call_spec.out_spec
-        if keys := _result_keys(program):
-            results = program.graph_signature.output_specs[-len(keys) :]
-            tensors = [type(each.arg).__name__ == "TensorArgument" for each in results]
-            return Returned("mapping", tuple(map(str, itertools.compress(keys, tensors))))
-        return Returned("tensor" if spec is None or spec.is_leaf() else "tuple")
-
-
 def _weights(program: Any, is_shared: bool) -> dict[str, NDArray[Any]]:
     values = {**program.state_dict, **program.constants}
     found: dict[str, NDArray[Any]] = {}

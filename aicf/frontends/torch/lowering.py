@@ -308,6 +308,7 @@ class _Walk:
             lambda: self._memory_of(node.args[0]),
             text_of(location),
             self._roles.is_differentiated,
+            next(fake.device.type for fake in items(fakes) if is_tensor(fake)),
         )
         positional, named = self._arguments_of(node, node.name in self._roles.backward)
         lower = self._row(node, overload, [*positional, *named.values()])

@@ -29,8 +29,11 @@ def number_of(size: Any, bindings: Mapping[str, int]) -> Any:
         UnsupportedOp: it is data-dependent.
     """
     expression = expression_of(size)
-    if expression is None:
-        return size
+    return size if expression is None else value_of(expression, bindings)
+
+
+def value_of(expression: Any, bindings: Mapping[str, int]) -> int | float | bool:
+    """The value of a sympy expression of sizes; arguments and errors as in `number_of`."""
     free = {symbol: bindings.get(symbol.name) for symbol in expression.free_symbols}
     for symbol, value in free.items():
         if value is not None:

@@ -8,11 +8,12 @@ switch to PyTorch's gradients.
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten
 
 from aicf.errors import InvalidIR
 from aicf.frontends.exported_program import ExportedProgram
@@ -29,26 +30,56 @@ from aicf.pytorch.training.module_state import PREFIX, ROOT, step_tensors, tenso
 from aicf.pytorch.training.program import LOSS, Model
 
 
-def forward_part(
-    module: nn.Module, batch: tuple[Any, ...], named: Mapping[str, Any], name: str, trained: Set[str]
-) -> Model:
-    """Traces and lowers the forward part, without gradients.
+@dataclass(frozen=True)
+class ForwardCall:
+    """A call of a module.
 
     Args:
         module: Returns the loss; its submodule `model` is the trained module.
         batch, named: Its arguments, by position and by name.
-        name: Of the program.
         trained: Names of the parameters to train.
+    """
+
+    module: nn.Module
+    batch: tuple[Any, ...]
+    named: Mapping[str, Any]
+    trained: Set[str]
+
+    def leaves(self) -> tuple[list[Any], Any]:
+        """The values of the flattened batch, and how they are flattened."""
+        return tree_flatten((self.batch, dict(self.named)))
+
+
+def traced_part(call: ForwardCall, dynamic_shapes: Any = None) -> Any:
+    """The functional `torch.export.ExportedProgram` of a forward part.
+
+    Args:
+        dynamic_shapes: As in `torch.export.export`.
 
     Raises:
-        NoRule: between one of them and the loss, PyTorch's gradient is not the derivative of the ops.
+        NoRule: the module has gradients of its own between a parameter to train and the loss.
+    """
+    trained = with_tied(call.trained, step_tensors(call.module))
+    own = {each for each in tensors_of(call.module) if each.removeprefix(PREFIX) in trained}
+    check_custom_gradients(call.module, call.batch, call.named, own)
+    return _exported(call, dynamic_shapes)
+
+
+def lowered_part(call: ForwardCall, name: str, functional: Any, bindings: Mapping[str, int]) -> Model:
+    """Lowers a forward part.
+
+    Args:
+        call: What was traced.
+        name: Of the program.
+        functional: What `traced_part` gave.
+        bindings: The value of each symbolic size.
+
+    Raises:
+        NoRule: between a parameter and the loss, PyTorch's gradient is not the derivative of the ops.
         UnsupportedOp, InvalidIR: as in `lower_graph`.
     """
-    tensors = step_tensors(module)
-    trained = with_tied(trained, tensors)
-    own = {each for each in tensors_of(module) if each.removeprefix(PREFIX) in trained}
-    check_custom_gradients(module, batch, named, own)
-    functional: Any = _exported(module, batch, named)
+    tensors = step_tensors(call.module)
+    trained = with_tied(call.trained, tensors)
     roles = roles_of(functional, PREFIX)
     loss = len(functional.graph_signature.output_specs) - 1
     indices = {index for index, each in roles.names.items() if index in roles.params and each in trained}
@@ -56,7 +87,7 @@ def forward_part(
         node, what = found
         raise NoRule(f"{what}; {WAY_OUT}", location=text_of(line_of(node.meta)))
     roles = replace(roles, results={loss: LOSS}, root=ROOT, is_alone=False, is_differentiated=True)
-    lowered = lower_graph(functional.graph, name, {}, roles)
+    lowered = lower_graph(functional.graph, name, bindings, roles)
     if lowered.module is None:
         raise InvalidIR("the loss depends on nothing; the loss must depend on the module's output")
     device = device_of_graph(functional.graph)
@@ -65,27 +96,31 @@ def forward_part(
         for name, value in functional.constants.items()
         if isinstance(value, Tensor)
     }
-    inputs = [
-        index
-        for index, spec in enumerate(functional.graph_signature.input_specs)
-        if spec.kind.name == "USER_INPUT"
-    ]
     trained = {roles.names[index] for index in placeholders_with_gradient(functional.graph, indices, loss)}
-    leaves = {index: number for number, index in enumerate(inputs)}
-    checks = batch_checks(functional.graph, leaves)
+    leaves = {index: number for number, index in enumerate(batch_inputs(functional))}
+    checks = batch_checks(functional.graph, leaves, bindings)
     return Model(lowered, tensors | constants, device, leaves, trained, checks=checks)
 
 
-def batch_checks(graph: Any, leaves: Mapping[int, int]) -> list[IndexCheck]:
+def batch_inputs(program: Any) -> list[int]:
+    """The placeholders that are the values of the flattened batch, by index."""
+    specs = program.graph_signature.input_specs
+    return [index for index, spec in enumerate(specs) if spec.kind.name == "USER_INPUT"]
+
+
+def batch_checks(
+    graph: Any, leaves: Mapping[int, int], bindings: Mapping[str, int] | None = None
+) -> list[IndexCheck]:
     """The indices among the values of a batch.
 
     Args:
         graph: Of the forward part.
         leaves: By placeholder, the index of its value in the flattened batch.
+        bindings: The value of each symbolic size.
     """
     return [
         replace(check, argument=leaves[check.argument])
-        for check in index_checks(graph)
+        for check in index_checks(graph, bindings)
         if check.argument in leaves
     ]
 
@@ -96,9 +131,11 @@ def with_tied(names: Set[str], tensors: Mapping[str, Tensor]) -> set[str]:
     return {name for name, tensor in tensors.items() if id(tensor) in own}
 
 
-def _exported(module: nn.Module, batch: tuple[Any, ...], named: Mapping[str, Any]) -> ExportedProgram:
+def _exported(call: ForwardCall, dynamic_shapes: Any) -> ExportedProgram:
     with quiet_export():
-        exported = torch.export.export(module, batch, dict(named), strict=False)
+        exported = torch.export.export(
+            call.module, call.batch, dict(call.named), dynamic_shapes=dynamic_shapes, strict=False
+        )
         _detach(exported.graph_module)
         return cast(ExportedProgram, exported).run_decompositions(of_export())
 

@@ -12,7 +12,6 @@ from aicf.compiled import CompiledModel
 from aicf.errors import UnsupportedOp
 from aicf.explain import STEP, Decision
 from aicf.passes.training.differentiate import NoGradient, Unreachable
-from aicf.pytorch.training.forward_part import forward_part
 from aicf.pytorch.training.joint_part import joint_part
 from aicf.pytorch.training.program import Model, StepProgram
 
@@ -37,13 +36,16 @@ class GradientChoice:
 
 
 def compile_with_gradients(
-    requested: Literal["auto", "aicf", "pytorch"], compile_step: Callable[[Trace], StepProgram]
+    requested: Literal["auto", "aicf", "pytorch"],
+    compile_step: Callable[[Trace], StepProgram],
+    forward_part: Trace,
 ) -> tuple[StepProgram, GradientChoice]:
     """Compiles a step with gradients by AICF, or by PyTorch where AICF has none.
 
     Args:
         requested: The option `gradients`.
         compile_step: Compiles the step that a function traces.
+        forward_part: Traces the forward part alone.
 
     Raises:
         NoGradient: AICF was requested and cannot compute them.

@@ -7,6 +7,7 @@ from itertools import chain, count
 from operator import attrgetter, is_, itemgetter
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from aicf.pytorch.module_tensors import parts_of
@@ -46,6 +47,14 @@ def signature_of(tensors: Mapping[str, Tensor]) -> tuple[Any, ...]:
         tuple(map(_device, values)),
         tuple(map(Tensor.size, values)),
         tuple(map(Tensor.stride, values)),
+    )
+
+
+def autocast_types() -> tuple[torch.dtype | None, ...]:
+    """The element types of autocast, None where it is off: a trace depends on them."""
+    return tuple(
+        torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+        for kind in ("cpu", "cuda")
     )
 
 

@@ -23,6 +23,7 @@ from aicf.errors import InvalidIR
 from aicf.pytorch.options import StepOptions, in_force, read_step_options
 from aicf.pytorch.seeds import Seeds
 from aicf.pytorch.streams import is_capturing
+from aicf.pytorch.training.batch_sizes import ForwardParts
 from aicf.pytorch.training.checks import (
     check_batch,
     check_captured,
@@ -34,7 +35,7 @@ from aicf.pytorch.training.checks import (
     restored,
 )
 from aicf.pytorch.training.gradients import Trace, compile_with_gradients, note_in_ledger
-from aicf.pytorch.training.module_state import ModuleState, step_tensors
+from aicf.pytorch.training.module_state import ModuleState, autocast_types, step_tensors
 from aicf.pytorch.training.optimizers import Group, as_pytorch, groups_of, state_of
 from aicf.pytorch.training.program import StepProgram
 from aicf.pytorch.training.report import StepProgramReport, StepReport
@@ -70,6 +71,7 @@ class TrainStep:
         self._state = ModuleState(self._traced)
         self._programs: dict[Any, StepProgram] = {}
         self._reports: dict[int, StepProgramReport] = {}
+        self._forward_parts = ForwardParts()
         self._lock = threading.RLock()
         self._seeds = Seeds(options.seed, type(model).__name__)
         self._counts = StepCounts.of(optimizer)
@@ -113,7 +115,7 @@ class TrainStep:
 
     def _key(self, signature: tuple[object, ...]) -> tuple[object, ...]:
         """What a program is valid for: a signature of the batch and the optimizer, and the state of the model."""
-        return (*signature, *_casts(), self._state.number)
+        return (*signature, *autocast_types(), self._state.number)
 
     def _groups(self) -> list[Group]:
         """The optimizer's groups. Those whose options have changed since the last step are scheduled from now on."""
@@ -216,7 +218,9 @@ class TrainStep:
                 return compile_traced(trace)
 
         with in_one_line():
-            program, choice = compile_with_gradients(self._options.gradients, compile_or_restore)
+            program, choice = compile_with_gradients(
+                self._options.gradients, compile_or_restore, self._forward_parts
+            )
         note_in_ledger(program.executable, choice)
         seconds = time.perf_counter() - start
         report = StepProgramReport(
@@ -255,14 +259,6 @@ def train_step(
         return TrainStep(model, loss, made, read, schedules)
     groups_of(optimizer, {id(each): name for name, each in step_tensors(_WithLoss(model, loss)).items()})
     return TrainStep(model, loss, optimizer, read)
-
-
-def _casts() -> tuple[torch.dtype | None, ...]:
-    """The element types of autocast, None where it is off: a trace depends on them."""
-    return tuple(
-        torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
-        for kind in ("cpu", "cuda")
-    )
 
 
 class _WithLoss(nn.Module):

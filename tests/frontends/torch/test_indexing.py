@@ -11,7 +11,7 @@ import torch
 
 from aicf.errors import UnsupportedOp
 from tests.support.torch_graphs import lowered_outputs
-from tests.support.torch_op_outputs import op_outputs
+from tests.support.torch_op_outputs import op_outputs, op_outputs_on
 from tests.support.torch_tensors import array_of
 
 pytestmark = pytest.mark.peers
@@ -171,6 +171,28 @@ def test_all_that_is_known_of_bags(mode: int) -> None:
     arguments = (floats(6, 3), below(6, 9), torch.tensor([0, 2, 2, 7]), False, mode)
     op = aten._embedding_bag.default
     assert_same(op_outputs(op, *arguments), op(*arguments))
+
+
+@pytest.mark.parametrize("count", [9, 0])
+@pytest.mark.parametrize("padding", [-1, 2])
+def test_a_maximum_of_an_empty_bag(count: int, padding: int) -> None:
+    """It has no index: eager mode says 0 for that on a CPU, and -1 on a GPU."""
+    offsets = torch.tensor([0, 2, 2, 7]) if count else torch.tensor([0, 0, 0, 0])
+    arguments = (floats(6, 3), below(6, count), offsets, False, 2, False, None, False, padding)
+    op = aten._embedding_bag.default
+    eager = op(*arguments)
+    is_empty = (eager[2] == 0)[:, None]
+    assert is_empty.any()
+    assert_same(op_outputs_on("cpu", op, *arguments), eager)
+    on_gpu = (*eager[:3], torch.where(is_empty, -1, eager[3]))
+    assert_same(op_outputs_on("cuda", op, *arguments), on_gpu)
+    if not count:
+        return
+    backward = aten._embedding_bag_dense_backward.default
+    grad, indices = floats(4, 3, seed=1), arguments[1]
+    rest = (6, False, 2, None, padding)
+    wanted = backward(grad, indices, *eager[1:], *rest)
+    assert_same(op_outputs_on("cuda", backward, grad, indices, *on_gpu[1:], *rest), wanted)
 
 
 def test_bags_pass_gradients_back() -> None:

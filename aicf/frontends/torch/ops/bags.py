@@ -7,14 +7,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from aicf.frontends.builder import Value
-from aicf.frontends.torch.ops.base import Empty, Writer, empty_row, row
+from aicf.frontends.torch.ops.base import CheckedIndices, Empty, Writer, empty_row, row
 from aicf.frontends.torch.ops.indices import as_indices
 from aicf.frontends.torch.ops.parts import padded
 
 _SUM, _MEAN, _MAX = range(3)
 
 
-@row("_embedding_bag.default", "_embedding_bag_forward_only.default")
+@row(
+    *("_embedding_bag.default", "_embedding_bag_forward_only.default"),
+    indices=CheckedIndices("weight", "indices", lambda call, rank: 0),
+)
 def _embedding_bag(
     writer: Writer,
     weight: Value,
@@ -82,7 +85,7 @@ def _bagged(
 def _largest(
     writer: Writer, rows: Value, total: Value, targets: Value, indices: Value, sizes: Value
 ) -> Value:
-    """The index of the first row that has the maximum of its bag, for each column; 0 for a bag without rows."""
+    """The index of the first row that has the maximum of its bag, for each column."""
     graph, shape = writer.graph, writer.sizes(rows)
     is_largest = graph.eq(rows, graph.gather(total, targets, 0))
     order = graph.iota(shape, 0, "i64")
@@ -90,7 +93,13 @@ def _largest(
     first = writer.full(writer.sizes(total), shape[0], "i64")
     first = graph.scatter(first, targets, graph.select(is_largest, order, last), "min")
     found = graph.gather(indices, first, 0)
-    return graph.select(writer.insert(graph.eq(sizes, 0), 1), writer.full((), 0, found.dtype), found)
+    is_empty = writer.insert(graph.eq(sizes, 0), 1)
+    return graph.select(is_empty, writer.full((), _no_index(writer), found.dtype), found)
+
+
+def _no_index(writer: Writer) -> int:
+    """What PyTorch has for the index of the maximum of a bag without rows: its kernels differ."""
+    return -1 if writer.device == "cuda" else 0
 
 
 @row("_embedding_bag_dense_backward.default")
@@ -143,11 +152,20 @@ def _bag_backward_of_nothing(
 
 
 @empty_row("_embedding_bag.default", "_embedding_bag_forward_only.default")
-def _empty_bags(writer: Writer, *rest: Any) -> list[Value | None]:
-    """Zeros, of bags that have nothing."""
+def _empty_bags(
+    writer: Writer,
+    weight: Value | Empty,
+    indices: Value | Empty,
+    offsets: Value | Empty,
+    by_frequency: bool = False,
+    mode: int = _SUM,
+    *rest: Any,
+) -> list[Value | None]:
+    """Zeros, of bags that have nothing, and no indices of maxima."""
+    numbers = [0, 0, 0, _no_index(writer) if mode == _MAX else 0]
     return [
-        writer.full(result.shape, 0, result.dtype) if result.count and index in writer.used else None
-        for index, result in enumerate(writer.results)
+        writer.full(result.shape, number, result.dtype) if result.count and index in writer.used else None
+        for index, (number, result) in enumerate(zip(numbers, writer.results, strict=True))
     ]
 
 

@@ -94,15 +94,35 @@ class CheckedIndices:
 
     Args:
         of: The argument that is indexed.
-        by: The argument that has the indices.
-        axis: The dimension that they are for, from the call and the rank of what is indexed.
+        by: The argument that has the indices; or a list with those of each dimension, or None for it.
+        axis: The dimension that they are for, from the call and the rank of what is indexed; None for all elements in
+            row-major order. Not asked where there is a list.
         ignored: The argument that is an index to be skipped; "" if there is none.
+        from_end: Whether negative indices count from the end.
     """
 
     of: str
     by: str
-    axis: Callable[[Call, int], int]
+    axis: Callable[[Call, int], int | None]
     ignored: str = ""
+    from_end: bool = False
+
+
+def along_dim(*, from_end: bool = False) -> CheckedIndices:
+    """Of an op that takes its `index` along its `dim`."""
+    return CheckedIndices(
+        "self", "index", lambda call, rank: int(call["dim"]) % max(rank, 1), from_end=from_end
+    )
+
+
+def _all_elements(call: Call, rank: int) -> None:
+    return None
+
+
+OF_EACH_DIM = CheckedIndices("self", "indices", _all_elements, from_end=True)
+"""Of an op that takes a list of indices."""
+OF_ALL_ELEMENTS = CheckedIndices("self", "index", _all_elements, from_end=True)
+"""Of an op that takes its `index` among all elements."""
 
 
 ROWS: dict[str, Lower] = {}
@@ -261,6 +281,7 @@ class Writer:
         memory: Returns strides and offset of the first operand, for ops that address memory.
         location: Of the node, as `file:line`.
         is_differentiated: Whether AICF differentiates these ops.
+        device: The type of the device that PyTorch has the results on, `cpu` or `cuda`: some ops differ there.
     """
 
     graph: Graph
@@ -272,6 +293,7 @@ class Writer:
     memory: Callable[[], Memory]
     location: str | None = None
     is_differentiated: bool = False
+    device: str = "cpu"
     notes: list[str] = field(default_factory=list[str])
 
     # Results

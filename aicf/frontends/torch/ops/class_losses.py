@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from aicf.frontends.builder import Value
-from aicf.frontends.torch.ops.base import CheckedIndices, OtherGradient, Writer, is_float, row
+from aicf.frontends.torch.ops.base import Call, CheckedIndices, OtherGradient, Writer, is_float, row
 from aicf.frontends.torch.ops.losses import REDUCTIONS, reduced
 
 
@@ -67,8 +67,12 @@ def _nll(
     return writer.result(mean), writer.cast(weights, writer.dtype)
 
 
-_LABELS = CheckedIndices("self", "target", lambda call, rank: min(1, rank - 1), "ignore_index")
-"""Classes are along dimension 1, or the only one."""
+def _of_classes(call: Call, rank: int) -> int:
+    """Classes are along dimension 1, or the only one."""
+    return min(1, rank - 1)
+
+
+_LABELS = CheckedIndices("self", "target", _of_classes, "ignore_index")
 
 
 @row("nll_loss_forward.default", "nll_loss2d_forward.default", indices=_LABELS)
@@ -186,7 +190,11 @@ def _soft_labels(
 # Margins between classes
 
 
-@row("multi_margin_loss.default", other_gradient=OtherGradient("elements on the margin get no gradient"))
+@row(
+    "multi_margin_loss.default",
+    other_gradient=OtherGradient("elements on the margin get no gradient"),
+    indices=CheckedIndices("self", "target", _of_classes),
+)
 def _multi_margin(
     writer: Writer,
     x: Value,

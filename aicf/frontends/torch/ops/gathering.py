@@ -6,7 +6,15 @@ import math
 from collections.abc import Sequence
 
 from aicf.frontends.builder import Value
-from aicf.frontends.torch.ops.base import CheckedIndices, Number, Writer, row
+from aicf.frontends.torch.ops.base import (
+    OF_ALL_ELEMENTS,
+    OF_EACH_DIM,
+    CheckedIndices,
+    Number,
+    Writer,
+    along_dim,
+    row,
+)
 from aicf.frontends.torch.ops.indices import as_indices, indexed, refuse_masks
 
 
@@ -15,7 +23,8 @@ def with_axis(writer: Writer, x: Value) -> Value:
     return x if x.rank else writer.reshape(x, [1])
 
 
-@row("index.Tensor", "_unsafe_index.Tensor")
+@row("index.Tensor", indices=OF_EACH_DIM)
+@row("_unsafe_index.Tensor")
 def _index(writer: Writer, x: Value, indices: Sequence[Value | None]) -> Value:
     """The elements at indices of some dimensions, which broadcast together."""
     refuse_masks(writer, indices)
@@ -42,10 +51,7 @@ def _masked_index(
     return writer.graph.select(mask, read, writer.full((), fill, read.dtype))
 
 
-_ALONG_DIM = CheckedIndices("self", "index", lambda call, rank: int(call["dim"]) % max(rank, 1))
-
-
-@row("gather.default", indices=_ALONG_DIM)
+@row("gather.default", indices=along_dim())
 def _gather(writer: Writer, x: Value, dim: int, index: Value, *, sparse_grad: bool = False) -> Value:
     """Single elements, the indices saying at which index along a dimension."""
     x, index = with_axis(writer, x), with_axis(writer, as_indices(writer, index))
@@ -65,14 +71,14 @@ def _take_along(writer: Writer, x: Value, index: Value, dim: int | None = None) 
     return writer.graph.gather_elements(writer.expand(x, own), writer.expand(index, joint), axis)
 
 
-@row("index_select.default", indices=_ALONG_DIM)
+@row("index_select.default", indices=along_dim())
 def _index_select(writer: Writer, x: Value, dim: int, index: Value) -> Value:
     """Slices along a dimension, one for each index."""
     x, index = with_axis(writer, x), with_axis(writer, as_indices(writer, index))
     return writer.reshape(writer.graph.gather(x, index, writer.axis(dim, x.rank)), writer.shape)
 
 
-@row("take.default")
+@row("take.default", indices=OF_ALL_ELEMENTS)
 def _take(writer: Writer, x: Value, index: Value) -> Value:
     """The elements at indices of the flat tensor."""
     flat = writer.reshape(x, [math.prod(writer.sizes(x))])

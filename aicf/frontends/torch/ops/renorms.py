@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from aicf.frontends.builder import Value
-from aicf.frontends.torch.ops.base import Writer, row
+from aicf.frontends.torch.ops.base import CheckedIndices, Writer, row
 from aicf.frontends.torch.ops.indices import as_indices
 from aicf.frontends.torch.ops.views import moved
 
@@ -22,7 +22,10 @@ def _renorm(writer: Writer, x: Value, order: float, dim: int, most: float) -> Va
     )
 
 
-@row("embedding_renorm.default")
+@row(
+    "embedding_renorm.default",
+    indices=CheckedIndices("self", "indices", lambda call, rank: 0, from_end=True),
+)
 def _embedding_renorm(writer: Writer, weight: Value, indices: Value, most: float, order: float) -> Value:
     """The table with the rows at indices scaled down."""
     graph = writer.graph

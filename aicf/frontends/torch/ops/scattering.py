@@ -9,10 +9,13 @@ from aicf.dialects.logical import ScatterMode
 from aicf.dialects.types import element_named
 from aicf.frontends.builder import Value
 from aicf.frontends.torch.ops.base import (
+    OF_ALL_ELEMENTS,
+    OF_EACH_DIM,
     Call,
     Number,
     OtherGradient,
     Writer,
+    along_dim,
     empty_row,
     is_bool,
     is_float,
@@ -66,7 +69,7 @@ def _like(writer: Writer, src: Value, index: Value) -> Value:
 _MODES: Mapping[str, ScatterMode] = {"add": "add", "multiply": "mul"}
 
 
-@row("scatter.src", "scatter.reduce")
+@row("scatter.src", "scatter.reduce", indices=along_dim())
 def _scatter(
     writer: Writer, x: Value, dim: int, index: Value, src: Value, *, reduce: str | None = None
 ) -> Value:
@@ -76,7 +79,7 @@ def _scatter(
     return writer.reshape(combined(writer, base, _like(writer, src, index), put, mode), writer.shape)
 
 
-@row("scatter.value", "scatter.value_reduce")
+@row("scatter.value", "scatter.value_reduce", indices=along_dim())
 def _scatter_value(
     writer: Writer, x: Value, dim: int, index: Value, value: Number, *, reduce: str | None = None
 ) -> Value:
@@ -87,7 +90,7 @@ def _scatter_value(
     return _scatter(writer, x, dim, index, updates, reduce=reduce)
 
 
-@row("scatter_add.default")
+@row("scatter_add.default", indices=along_dim())
 def _scatter_add(writer: Writer, x: Value, dim: int, index: Value, src: Value) -> Value:
     """The tensor with each update added to the element that its index names along a dimension."""
     return _scatter(writer, x, dim, index, src, reduce="add")
@@ -99,6 +102,7 @@ def _takes_extremes(call: Call) -> bool:
 
 @row(
     "scatter_reduce.two",
+    indices=along_dim(),
     other_gradient=OtherGradient("the initial value shares the gradient", _takes_extremes),
 )
 def _scatter_reduce(
@@ -171,7 +175,7 @@ def _rows(writer: Writer, x: Value, dim: int, index: Value) -> tuple[Value, Put,
     return x, put, axis
 
 
-@row("index_add.default")
+@row("index_add.default", indices=along_dim())
 def _index_add(writer: Writer, x: Value, dim: int, index: Value, src: Value, *, alpha: Number = 1) -> Value:
     """The tensor with slices added to it at indices along a dimension."""
     base, put, _ = _rows(writer, x, dim, index)
@@ -190,14 +194,14 @@ def _scaled(writer: Writer, x: Value, alpha: Number) -> Value:
     return writer.graph.mul(x, writer.cast(factor, x.dtype))
 
 
-@row("index_copy.default")
+@row("index_copy.default", indices=along_dim())
 def _index_copy(writer: Writer, x: Value, dim: int, index: Value, src: Value) -> Value:
     """The tensor with slices in place of its own at indices along a dimension."""
     base, put, _ = _rows(writer, x, dim, index)
     return writer.reshape(combined(writer, base, with_axis(writer, src), put, "set"), writer.shape)
 
 
-@row("index_fill.int_Scalar", "index_fill.int_Tensor")
+@row("index_fill.int_Scalar", "index_fill.int_Tensor", indices=along_dim(from_end=True))
 def _index_fill(writer: Writer, x: Value, dim: int, index: Value, value: Value | Number) -> Value:
     """The tensor with the same number in its slices at indices along a dimension."""
     base, put, axis = _rows(writer, x, dim, index)
@@ -207,7 +211,7 @@ def _index_fill(writer: Writer, x: Value, dim: int, index: Value, value: Value |
     return writer.reshape(put(base, updates, "set"), writer.shape)
 
 
-@row("index_reduce.default")
+@row("index_reduce.default", indices=along_dim())
 def _index_reduce(
     writer: Writer, x: Value, dim: int, index: Value, src: Value, reduce: str, *, include_self: bool = True
 ) -> Value:
@@ -220,9 +224,8 @@ def _index_reduce(
 # Places in several dimensions
 
 
-@row(
-    *("index_put.default", "_unsafe_index_put.default", "_index_put_impl.default"),
-)
+@row("index_put.default", indices=OF_EACH_DIM)
+@row("_unsafe_index_put.default", "_index_put_impl.default")
 def _index_put(
     writer: Writer,
     x: Value,
@@ -308,7 +311,7 @@ def _masked_put(
     return _put_at(writer, x, indices, kept, True)
 
 
-@row("put.default")
+@row("put.default", indices=OF_ALL_ELEMENTS)
 def _put(writer: Writer, x: Value, index: Value, src: Value, accumulate: bool = False) -> Value:
     """The tensor with values at indices of its flat elements."""
     targets = _flat(writer, as_indices(writer, index))
