@@ -20,6 +20,7 @@ from aicf.backends.registry import get_kernels
 from aicf.compiled import Options
 from aicf.dialects.emit import ResolvedOp
 from aicf.frontends.text import make_context, parse_module
+from aicf.passes.pipelines.aicf_inference import AicfInferencePass
 from aicf.passes.pipelines.aicf_training import AicfTrainingPass
 from aicf.tuning.candidates import candidates, grouped
 from tests.backends.cpu.programs import lower
@@ -71,6 +72,10 @@ _LAUNCH = f"grid block cluster shared_bytes {_EARLY}"
 _LAUNCHES = f"grids block cluster shared_bytes {_EARLY}"
 _CUDA_GEMM = f"{_LAUNCH} transpose_a transpose_b combination_order"
 _WGMMA = f"{_CUDA_GEMM} tile cluster_shape ring split_k may_alias workspace_bytes"
+_CUDA_CONV = (
+    f"{_LAUNCH} {_WINDOWS} groups tile tile_group warps stages blocks_per_sm split_k split_through sum_grid sum_block "
+    "layouts may_alias workspace_bytes combination_order"
+)
 _CUDA_ATTENTION = f"{_LAUNCH} scale causal past nan_as_zero combination_order fixed_addresses"
 
 RECORDS: Mapping[str, tuple[int, str]] = {
@@ -145,6 +150,17 @@ RECORDS: Mapping[str, tuple[int, str]] = {
     ),
     "cuda.topk": (2, f"{_LAUNCHES} axis smallest parts unroll workspace_bytes"),
     "cuda.non_max_suppression": (1, f"{_LAUNCHES} centred workspace_bytes"),
+    "cuda.conv_wgmma": (
+        1,
+        f"{_LAUNCH} {_WINDOWS} groups tile cluster_shape ring split_k layouts may_alias workspace_bytes "
+        "combination_order",
+    ),
+    "cuda.conv_mma": (1, _CUDA_CONV),
+    "cuda.conv_mma_tf32": (1, f"{_CUDA_CONV} math"),
+    "cuda.pack_windows": (
+        1,
+        f"{_LAUNCHES} strategy vector lanes threads unroll splits late blocks_per_sm combination_order",
+    ),
     "cuda.pool": (1, f"{_LAUNCH} {_POOL} threads_along vector pixels lanes"),
     "cuda.multi_tensor": (1, f"{_LAUNCH} vectors unroll may_alias"),
 }
@@ -218,7 +234,9 @@ def _records() -> Iterator[tuple[str, Mapping[str, Attribute]]]:
         yield from _offered(CASES[PROGRAMS[0]].make().module, target, {"kernels": {"gemm_norm": own}})
     for name in ON_CPU:
         yield from _offered(CASES[name].make().module, "cpu:x86-64-v4", {})
-    yield from _offered(CASES["simt-dense-f32"].make().module, "cuda:sm_90a", {"tf32": True})
+    yield from _offered(CASES["windows-split"].make().module, "cuda:sm_90a", {})
+    for name in ("simt-dense-f32", "convolutions-f32"):
+        yield from _offered(CASES[name].make().module, "cuda:sm_90a", {"tf32": True})
     yield from _offered(parse_module(TILES), "cpu:x86-64-v4", {})
     policy = {"kernels": {"gemm": "cpu.gemm_blas"}}
     for module in (
@@ -229,10 +247,18 @@ def _records() -> Iterator[tuple[str, Mapping[str, Attribute]]]:
         lower(RECURRENT.replace('"param"', '"input"'), "x86-64-v4"),
         lower(LIBRARY, "x86-64-v4", policy=policy, library="0.3 Prescott"),
         *map(_update, ("cpu:x86-64-v4", "cuda:sm_90a")),
+        _with_packed_windows(),
     ):
         for op in module.walk():
             if isinstance(op, ResolvedOp) and op.kernel is not None:
                 yield op.kernel.kernel.data, {**op.kernel.record.data, **op.constraints.data}
+
+
+def _with_packed_windows() -> ModuleOp:
+    """A convolution whose weight is packed in `@prepare`."""
+    module = CASES["windows-split"].make().module
+    AicfInferencePass("cuda:sm_90a").apply(make_context(), module)
+    return module
 
 
 def _update(target: str) -> ModuleOp:
