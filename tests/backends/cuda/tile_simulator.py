@@ -1,8 +1,9 @@
-"""What tiles of `cuda.gemm_mma` and `cuda.conv_mma` take beside the rest of the simulated GPU: copies of pieces that
-may end early, and products of whole tiles of a warp."""
+"""What tiles of products take beside the rest of the simulated GPU: copies of pieces that may end early, and products
+of whole tiles of a warp or of a thread."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -25,6 +26,8 @@ def names(memory: Memory, here: Here) -> Mapping[str, Any]:
         "load_matrices": _matrices(here),
         "rounded_tf32": lambda words: tuple(map(_rounded, words)),
         **{f"mma_tile_{name}": _product(here, name) for name in ("f16", "bf16", "tf32")},
+        "multiply_add": _multiply_add,
+        **{name: own for kind in ("f32", "f64") for name, own in _groups(here, kind).items()},
         **_stores(here),
         **_copies(memory, here),
     }
@@ -49,6 +52,44 @@ def _copies(memory: Memory, here: Here) -> dict[str, Any]:
     return {
         **{f"copy_async{width}_or_zero": copy(width) for width in (4, 8, 16)},
         "load_u16_or_zero": lambda source, there: memory.load(source, "u16", 1) if there else 0,
+    }
+
+
+def _multiply_add(sums: Sequence[Any], a: Sequence[Any], b: Sequence[Any]) -> tuple[Any, ...]:
+    kind = type(sums[0])
+    pairs = itertools.product(a, b)
+    return tuple(
+        kind(np.float64(x) * np.float64(y) + total) for total, (x, y) in zip(sums, pairs, strict=True)
+    )
+
+
+def _groups(here: Here, kind: str) -> dict[str, Any]:
+    """Groups of four neighbours in shared memory, of a type of 4 or 8 bytes."""
+    dtype = np.dtype(np.float32 if kind == "f32" else np.float64)
+    wide = dtype.itemsize // 4
+
+    def load(address: int, groups: int, step: int) -> tuple[Any, ...]:
+        words, place = _words(here, address)
+        found: list[Any] = []
+        for element in (
+            place + group * step + i * dtype.itemsize for group in range(groups) for i in range(4)
+        ):
+            found.append(np.array([words[element + 4 * i] for i in range(wide)], np.uint32).view(dtype)[0])
+        return tuple(found)
+
+    def store(address: int, sums: Sequence[Any], columns: int, row_bytes: int) -> None:
+        words, place = _words(here, address)
+        for number, value in enumerate(sums):
+            row, column = divmod(number, columns)
+            own = (row // 4 * 16 + row % 4) * row_bytes + (column // 4 * 32 + column % 4) * dtype.itemsize
+            for i, word in enumerate(np.array([value], dtype).view(np.uint32)):
+                words[place + own + 4 * i] = int(word)
+
+    return {
+        f"zeros_{kind}": lambda count: (dtype.type(0),) * count,
+        f"load_groups_{kind}": load,
+        f"load_cluster_groups_{kind}": load,
+        f"store_groups_{kind}": store,
     }
 
 

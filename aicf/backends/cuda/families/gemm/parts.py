@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -10,7 +11,7 @@ from aicf.backends.base import Launch
 from aicf.backends.common.record import Record, read_integer
 from aicf.backends.cuda.codegen.scalar import load_snippet, point_snippet, store_snippet
 from aicf.backends.cuda.compiler.launches import address_of
-from aicf.backends.cuda.compiler.specializer import Constant, Snippet, constants_of
+from aicf.backends.cuda.compiler.specializer import Constant, Snippet, constants_of, stage
 from aicf.backends.cuda.families.gemm.epilogue import EpilogueCode
 from aicf.backends.cuda.families.gemm.problem import (
     GemmProblem,
@@ -64,6 +65,32 @@ def ends_of(launch: Launch, problem: GemmProblem) -> EpilogueCode:
     scalars = {f"LOAD_{operand.dtype}": load_snippet(operand.dtype) for operand in extras}
     scalars |= {f"STORE_{output.dtype}": store_snippet(output.dtype) for output in outputs}
     return EpilogueCode(point, *accesses, scalars)
+
+
+@dataclass(frozen=True)
+class TileTemplate:
+    """A kernel that multiplies tiles.
+
+    Args:
+        name: First part of the names of its kernels.
+        function: Its template.
+        more: Constants that it takes beside those of any tile: how copies are made.
+    """
+
+    name: str
+    function: Callable[..., None]
+    more: Mapping[str, Constant | Snippet]
+
+    def source(
+        self, constants: Mapping[str, Constant | Snippet], pointers: Sequence[str], sums: str, stored: str
+    ) -> str:
+        """The text of the kernel, with the parameters `a` and `pointers`. In the name of an intrinsic, ELEMENT is the
+        element type of the sums, STORED that of A and B."""
+        text = stage(self.function, {**constants, **self.more})
+        function = self.function.__name__
+        text = text.replace(f"{function}()", f"{function}(a, {', '.join(pointers)})", 1)
+        names = {"ELEMENT": sums, "STORED": stored}
+        return re.sub(r"(?<![A-Za-z])(ELEMENT|STORED)\b", lambda found: names[found[1]], text)
 
 
 @dataclass(frozen=True)

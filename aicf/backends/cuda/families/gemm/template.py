@@ -1,7 +1,8 @@
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false, reportPrivateImportUsage=false
 # pyright: reportUndefinedVariable=false, reportCallIssue=false
 # numba-cuda ships no types, and its module `numba.cuda` is found by an import hook.
-"""How a block of a tiled product begins, with tensor cores or without. Parts of templates for the specializer.
+"""How a block of a tiled product begins and which sums a thread ends, with tensor cores or without. Parts of templates
+for the specializer.
 
 The names in capitals, and `base`, `k0`, COPY_A and COPY_B, are those of the template that takes the parts.
 """
@@ -44,7 +45,15 @@ def first_stages():
         commit_copies()
 
 
-BEGINNING: dict[str, Snippet] = {
-    function.__name__.upper(): part(function) for function in (warp_origin, tile_origin, first_stages)
+def vector_origin(i):
+    """Row and column in the tile of the i-th vector of sums that this thread finishes."""
+    row = i32(quotient(u32(tid + i * THREADS), BN // 4)) + rank * FINISH_ROWS
+    column = i32(remainder(u32(tid + i * THREADS), BN // 4)) * 4
+    return row, column
+
+
+PARTS: dict[str, Snippet] = {
+    function.__name__.upper(): part(function)
+    for function in (warp_origin, tile_origin, first_stages, vector_origin)
 }
 """The parts by the names that templates splice."""

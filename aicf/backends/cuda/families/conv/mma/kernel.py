@@ -1,248 +1,98 @@
-"""The descriptors of `cuda.conv_mma` and `cuda.conv_mma_tf32`: convolutions of any strides as products of tensor cores,
-without windows in memory.
+"""The descriptors of `cuda.conv_mma` and `cuda.conv_mma_tf32`: convolutions of any strides by tensor cores.
 
-What they decide, and most of what it costs, is what `cuda.gemm_mma` decides of the product. No code generator is
-imported here.
+No code generator is imported here; `codegen.py` turns the record into kernels.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from math import prod
 
-from xdsl.dialects.builtin import ArrayAttr, StringAttr, UnitAttr
 from xdsl.ir import Attribute
 
-from aicf.backends.base import Launch
 from aicf.backends.common.record import integer
 from aicf.backends.common.workload import Workload
-from aicf.backends.cuda.families.conv.mma.windows import (
-    SINGLE_BYTES,
-    k_order,
-    padded_dims,
-    reach_reason,
-    weight_loads,
-    x_loads,
+from aicf.backends.cuda.families.conv.problem import ConvProblem
+from aicf.backends.cuda.families.conv.tiled_kernel import (
+    TiledConvKernel,
+    as_product,
+    load_reason,
+    load_registers,
+    load_us,
+    touched,
 )
-from aicf.backends.cuda.families.conv.pack.kernel import packed, window_layout, window_pack_record
-from aicf.backends.cuda.families.conv.problem import (
-    FIRST_EXTRA,
-    WEIGHT,
-    ConvProblem,
-    conv_of_launch,
-    conv_of_work,
-    conv_reason,
-    epilogue_accesses,
-)
+from aicf.backends.cuda.families.conv.windows import TileLoads, k_order, tile_loads
 from aicf.backends.cuda.families.gemm.mma.kernel import (
+    MmaKernel,
     MmaSpec,
     blocks_per_sm,
     combination_order,
     legal_specs,
     predicted_us,
-    spec_of,
     spec_reason,
     spec_record,
 )
-from aicf.backends.cuda.families.gemm.problem import GemmProblem, early_b, strided
 from aicf.backends.cuda.families.gemm.tf32 import tf32_reason
-from aicf.backends.cuda.families.records import CudaKernel, Record, integers, start_entries
-from aicf.backends.cuda.target import FLOATS, GpuArch, arch_named
-from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
-
-_HELD_CHUNKS = 6
-"""Chunks of a thread that may pass through registers in one stage."""
-_ROW_ITEMS = 16
-"""Pixels of a thread, or outputs, each with a place that it keeps."""
-_MOST_GROUPS = 65535
+from aicf.backends.cuda.target import GpuArch
 
 
-# The problem
+def loads_of_spec(spec: MmaSpec, problem: ConvProblem) -> TileLoads | None:
+    """How the threads of a block bring its tiles; None if these do not divide over them."""
+    return tile_loads(problem, (spec.bm, spec.bn, spec.bk), spec.threads)
 
 
-def as_product(problem: ConvProblem) -> GemmProblem:
-    """The product, K with the empty elements of its chunks. A group of channels starts where the one before ends."""
-    product = problem.product(k_order(problem).k)
-    if problem.groups == 1:
-        return product
-    outputs = problem.outputs * problem.weight_strides[0]
-    return replace(product, a_batch=(problem.channels * problem.x_strides[1],), b_batch=(outputs,))
-
-
-def problem_of_work(work: Workload) -> ConvProblem:
-    """The convolution, with its weight as it lies when the kernel runs."""
-    weight = strided(work.operands[WEIGHT])
-    return conv_of_work(work, packed(weight) if _packs(work) else weight)
-
-
-def problem_of_launch(launch: Launch) -> ConvProblem | None:
-    """The convolution of an instruction; None if its operands are not those of its record."""
-    weight = strided(launch.ins[WEIGHT])
-    return conv_of_launch(launch, packed(weight) if launch.ins[WEIGHT].layout is not None else weight)
-
-
-def _packs(work: Workload) -> bool:
-    """Whether the weight is packed ahead: it is a parameter that stays, and has other elements between its channels."""
-    weight = work.operands[WEIGHT]
-    if weight.layout is not None:
-        return True
-    if not weight.is_weight or weight.shape[1] == 1 or weight.strides[1] == 1:
-        return False
-    return k_order(conv_of_work(work)).run.dim is None
-
-
-# Specs
-
-
-def load_reason(spec: MmaSpec, problem: ConvProblem) -> str | None:
-    """Why the threads of a block cannot bring its tiles, None if they can."""
-    pixels = x_loads(problem, spec.bm, spec.bk, spec.threads)
-    weights = weight_loads(problem, spec.bn, spec.bk, spec.threads)
-    if pixels is None or weights is None:
-        return f"tile {spec.bm}x{spec.bn}x{spec.bk} does not divide over {spec.threads} threads that copy it"
-    held = sum(loads.items for loads in (pixels, weights) if loads.is_held)
-    if held > _HELD_CHUNKS or max(pixels.row_items, weights.row_items) > _ROW_ITEMS:
-        return f"tile {spec.bm}x{spec.bn}x{spec.bk} needs more registers than a thread has"
-    return None
-
-
-def _registers(spec: MmaSpec, problem: ConvProblem) -> int:
-    """Of a thread, for places of pixels and for what passes through."""
-    pixels = x_loads(problem, spec.bm, spec.bk, spec.threads)
-    weights = weight_loads(problem, spec.bn, spec.bk, spec.threads)
-    assert pixels is not None and weights is not None, "registers are asked for of legal specs"
-    held = sum(8 * loads.items for loads in (pixels, weights) if loads.is_held)
-    return pixels.row_items * (2 + len(padded_dims(problem))) + held
-
-
-def _spec_reason(spec: MmaSpec, problem: ConvProblem, arch: GpuArch) -> str | None:
-    return spec_reason(spec, as_product(problem), arch) or load_reason(spec, problem)
+def _loads(spec: MmaSpec, problem: ConvProblem) -> TileLoads:
+    found = loads_of_spec(spec, problem)
+    assert found is not None, "loads are asked for of legal specs"
+    return found
 
 
 def _legal_specs(problem: ConvProblem, arch: GpuArch, fixed: bool) -> Iterator[MmaSpec]:
     for spec in legal_specs(as_product(problem), arch, fixed):
-        if load_reason(spec, problem) is None:
+        if load_reason(spec, loads_of_spec(spec, problem)) is None:
             yield spec
-
-
-_CHUNK_CYCLES = {16: 3.0, 8: 5.0, 4: 9.0, SINGLE_BYTES: 12.0}
-"""Of a multiprocessor for a chunk of each lane of a warp, by bytes of a copy."""
-_LINE_BYTES = 128
-_CYCLES_PER_US = 1700.0
-
-
-def _load_us(spec: MmaSpec, problem: ConvProblem) -> float:
-    """What it takes to bring a K tile, beside what copies of rows take."""
-    pixels = x_loads(problem, spec.bm, spec.bk, spec.threads)
-    weights = weight_loads(problem, spec.bn, spec.bk, spec.threads)
-    assert pixels is not None and weights is not None, "costs are asked for of legal specs"
-    size, order = problem.element_bytes, k_order(problem)
-    pixel = problem.strides[-1] * abs(problem.x_strides[-1])
-    step = pixel if pixels.down else order.chunk
-    cycles = pixels.rows * _CHUNK_CYCLES[pixels.width] * _lines(pixels.width, step * size)
-    apart = order.chunk * abs(order.run.weight_step)
-    cycles += weights.rows * _CHUNK_CYCLES[weights.width] * _lines(weights.width, apart * size)
-    return cycles * pixels.chunks / 32 / _CYCLES_PER_US
-
-
-def _lines(width: int, step: int) -> float:
-    """How many times as long a load of a warp takes whose lanes read single elements `step` bytes apart."""
-    return 1.0 if width > 4 else max(1.0, min(32.0, 32 * step / _LINE_BYTES) / 4)
 
 
 @functools.lru_cache(maxsize=4096)
 def ranked_specs(problem: ConvProblem, arch: GpuArch, fixed: bool) -> tuple[tuple[float, MmaSpec], ...]:
     """All legal specs with their predicted microseconds, the cheapest first."""
-    product = as_product(problem)
-    elements = problem.batch * problem.groups * problem.channels * prod(problem.sizes)
-    touched = elements + product.batches * (product.m + product.k) * product.n
+    product, elements = as_product(problem), touched(problem)
     found = [
-        (predicted_us(spec, product, arch, touched, _load_us(spec, problem)), spec)
+        (predicted_us(spec, product, arch, elements, load_us(problem, _loads(spec, problem))), spec)
         for spec in _legal_specs(problem, arch, fixed)
     ]
     return tuple(sorted(found, key=lambda entry: (entry[0], entry[1].shared_bytes(product))))
 
 
-# The kernels
-
-
-class ConvMmaKernel(CudaKernel[MmaSpec]):
+class ConvMmaKernel(TiledConvKernel[MmaSpec]):
     """Convolutions of f16 or bf16 of any strides with any epilogue, accumulated in f32 by tensor cores."""
 
     id = "cuda.conv_mma"
     library = "mma"
     simplicity = 3
-    kinds = frozenset({"conv"})
-
-    def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        if (reason := self.dtype_reason(work) or conv_reason(work) or _results_reason(work)) is not None:
-            return reason
-        problem, arch = problem_of_work(work), arch_named(target.arch.data)
-        if problem.groups > _MOST_GROUPS:
-            return f"{problem.groups} groups are more than a grid has room for"
-        if (reason := reach_reason(problem)) is not None:
-            return reason
-        if not ranked_specs(problem, arch, work.batch_invariant):
-            return _spec_reason(MmaSpec(16, 32, 4 * k_order(problem).chunk, 1, 1, 2, 2), problem, arch)
-        return None
+    codec = MmaKernel.codec
 
     def dtype_reason(self, work: Workload) -> str | None:
-        """Why operands of this type are not convolved, None if they are."""
         dtype = work.operands[0].dtype
-        return (
-            None if dtype in ("f16", "bf16") else f"tensor cores multiply f16 and bf16 here, it is of {dtype}"
-        )
+        halves = dtype in ("f16", "bf16")
+        return None if halves else f"tensor cores multiply f16 and bf16 here, its operand is {dtype}"
 
-    def variants(self, work: Workload, target: TargetAttr) -> Sequence[dict[str, Attribute]]:
-        """See `Kernel`: the records of all specs."""
-        return [self.record_of(work, target, spec) for _, spec in self._ranked(work, target)]
+    def ranked(self, problem: ConvProblem, arch: GpuArch, fixed: bool) -> Sequence[tuple[float, MmaSpec]]:
+        return ranked_specs(problem, arch, fixed)
 
-    def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        return self._ranked(work, target)[0][0]
+    def reason(self, spec: MmaSpec, problem: ConvProblem, arch: GpuArch) -> str | None:
+        return spec_reason(spec, as_product(problem), arch) or load_reason(spec, loads_of_spec(spec, problem))
 
-    def schedule(self, work: Workload, target: TargetAttr) -> MmaSpec:
-        """See `Kernel`: the spec that the prior prefers."""
-        return self._ranked(work, target)[0][1]
+    def smallest(self, problem: ConvProblem) -> MmaSpec:
+        return MmaSpec(16, 32, 4 * k_order(problem).chunk, 1, 1, 2, 2)
 
-    def read(self, work: Workload, record: Record, target: TargetAttr) -> MmaSpec:
-        return spec_of(record)
+    def order(self, spec: MmaSpec, problem: ConvProblem) -> str:
+        return combination_order(spec, as_product(problem))
 
-    def schedule_reason(self, work: Workload, target: TargetAttr, schedule: MmaSpec) -> str | None:
-        return _spec_reason(schedule, problem_of_work(work), arch_named(target.arch.data))
-
-    def fixed_order(self, work: Workload, target: TargetAttr) -> str:
-        """See `Kernel`: a warp has all terms of its elements, and no tile changes that."""
-        spec = self._ranked(work, target)[0][1]
-        return _order_text(spec, problem_of_work(work))
-
-    def _ranked(self, work: Workload, target: TargetAttr) -> Sequence[tuple[float, MmaSpec]]:
-        return ranked_specs(problem_of_work(work), arch_named(target.arch.data), work.batch_invariant)
-
-    def record_of(self, work: Workload, target: TargetAttr, schedule: MmaSpec) -> dict[str, Attribute]:
-        problem, arch = problem_of_work(work), arch_named(target.arch.data)
+    def entries(self, spec: MmaSpec, problem: ConvProblem, arch: GpuArch) -> dict[str, Attribute]:
         product = as_product(problem)
-        blocks = blocks_per_sm(schedule, product, arch, _registers(schedule, problem))
-        entries = {
-            **spec_record(schedule, product, arch),
-            "blocks_per_sm": integer(blocks),
-            "combination_order": StringAttr(_order_text(schedule, problem)),
-            **work.attrs,
-            "rounding": StringAttr(work.rounding),
-            "may_alias": _may_alias(work, problem),
-            **start_entries(arch, early_b(work)),
-        }
-        if _packs(work):
-            weight = work.operands[WEIGHT]
-            layouts: list[Attribute] = [UnitAttr() for _ in work.operands]
-            layouts[WEIGHT] = window_layout(weight.shape, weight.dtype)
-            entries["layouts"] = ArrayAttr(layouts)
-        return entries
-
-    def prepare(self, work: Workload, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
-        """See `Kernel`: the record of `cuda.pack_windows`."""
-        return window_pack_record(work.operands[operand], target)
+        blocks = blocks_per_sm(spec, product, arch, load_registers(problem, _loads(spec, problem)))
+        return {**spec_record(spec, product, arch), "blocks_per_sm": integer(blocks)}
 
 
 class ConvMmaTf32Kernel(ConvMmaKernel):
@@ -252,34 +102,6 @@ class ConvMmaTf32Kernel(ConvMmaKernel):
 
     def dtype_reason(self, work: Workload) -> str | None:
         return tf32_reason(work)
-
-
-def _results_reason(work: Workload) -> str | None:
-    """Why results or what the epilogue reads have no code here."""
-    if len(work.results) != 1:
-        return "it has one result"
-    others = [*work.operands[FIRST_EXTRA:], *work.results]
-    if any(operand.dtype not in FLOATS for operand in others):
-        return f"what follows reads and gives {', '.join(FLOATS)}"
-    return None
-
-
-def _order_text(spec: MmaSpec, problem: ConvProblem) -> str:
-    """How the sums of one element are combined, for the record."""
-    run = "channels" if k_order(problem).run.dim is None else "elements of a row"
-    return f"{combination_order(spec, as_product(problem))}, {run} innermost"
-
-
-def _may_alias(work: Workload, problem: ConvProblem) -> Attribute:
-    """The result may lie on an operand of the epilogue that is read at the same places: by the thread that then stores
-    there."""
-    extras, outputs = ([strided(one) for one in many] for many in (work.operands[FIRST_EXTRA:], work.results))
-    reads, (result,) = epilogue_accesses(work.code, problem, extras, outputs)
-    own = (result.dtype, result.offset, result.strides)
-    found = [
-        index for index, access in enumerate(reads) if (access.dtype, access.offset, access.strides) == own
-    ]
-    return ArrayAttr([integers((0, FIRST_EXTRA + index)) for index in found])
 
 
 KERNELS = (ConvMmaKernel(), ConvMmaTf32Kernel())

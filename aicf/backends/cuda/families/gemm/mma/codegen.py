@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from math import ceil, gcd
 
@@ -14,6 +14,7 @@ from aicf.backends.cuda.families.gemm.epilogue import Epilogue, EpilogueCode, Gu
 from aicf.backends.cuda.families.gemm.mma.kernel import PART_PADDING, MmaSpec, k_step, part_columns, spec_of
 from aicf.backends.cuda.families.gemm.parts import (
     LaunchBounds,
+    TileTemplate,
     choose_pointers,
     ends_of,
     pointers_of,
@@ -148,20 +149,9 @@ def emit(launch: Launch) -> list[KernelLaunch]:
     from aicf.backends.cuda.families.gemm.mma import template as mma
 
     problem = problem_of_launch(launch)
-    return launches(launch, problem, ends_of(launch, problem), TileTemplate(mma.gemm_mma, mma.COPIES))
-
-
-@dataclass(frozen=True)
-class TileTemplate:
-    """A kernel that multiplies tiles.
-
-    Args:
-        function: Its template.
-        more: Constants that it takes beside those of any tile: how copies are made, and what a thread finishes.
-    """
-
-    function: Callable[..., None]
-    more: Mapping[str, Constant | Snippet]
+    return launches(
+        launch, problem, ends_of(launch, problem), TileTemplate("gemm_mma", mma.gemm_mma, mma.COPIES)
+    )
 
 
 def launches(
@@ -234,14 +224,12 @@ def tile_code(
         "POINTERS": count,
         "CHOOSE_POINTERS": choose,
         **epilogue.constants,
-        **gemm.BEGINNING,
+        **gemm.PARTS,
         **mma.PARTS,
-        **template.more,
     }
-    kernel = template.function.__name__
-    source = stage(template.function, constants).replace(f"{kernel}()", f"{kernel}(a, {', '.join(names)})", 1)
+    source = template.source(constants, names, "f32", problem.dtype)
     params = ("ptr",) * (1 + len(names))
-    name = f"{kernel}_{math_of(problem.dtype)}_{spec.bm}x{spec.bn}x{spec.bk}"
+    name = f"{template.name}_{math_of(problem.dtype)}_{spec.bm}x{spec.bn}x{spec.bk}"
     return KernelCode(name, source, params, spec.threads, residence.blocks_per_sm)
 
 

@@ -226,11 +226,20 @@ def share_sums():
     return slots
 
 
-def vector_origin(i):
-    """Row and column in the tile of the i-th vector of sums that this thread finishes."""
-    row = i32(quotient(u32(tid + i * THREADS), BN // 4)) + rank * FINISH_ROWS
-    column = i32(remainder(u32(tid + i * THREADS), BN // 4)) * 4
-    return row, column
+def finish_tile():
+    """Ends every sum of the tile: `held` are the words that this thread has fetched before, if it has."""
+    parts = splice(SHARE_SUMS)
+    if PREFETCH:
+        for i in unrolled(STEPS):
+            row, column = splice(VECTOR_ORIGIN, i)
+            splice(FINISH_VECTOR, parts, row, column, held[i * HELD : (i + 1) * HELD])
+    else:
+        for i in range(STEPS):
+            row, column = splice(VECTOR_ORIGIN, i)
+            fetched = registers(HELD, u32(0))
+            if HELD > 0:
+                fetched[0:HELD] = splice(FETCH, u32(m0 + row), u32(n0 + column), batch)
+            splice(FINISH_VECTOR, parts, row, column, fetched[0:HELD])
 
 
 def gemm_mma():
@@ -288,23 +297,12 @@ def gemm_mma():
         if reading == u32(base + STAGES * STAGE_BYTES):
             reading = u32(base)
 
-    parts = splice(SHARE_SUMS)
-    sums = registers(4 * FACTORS, f32(0))
-    if PREFETCH:
-        for i in unrolled(STEPS):
-            row, column = splice(VECTOR_ORIGIN, i)
-            splice(FINISH_VECTOR, row, column, held[i * HELD : (i + 1) * HELD])
-    else:
-        for i in range(STEPS):
-            row, column = splice(VECTOR_ORIGIN, i)
-            fetched = registers(HELD, u32(0))
-            if HELD > 0:
-                fetched[0:HELD] = splice(FETCH, u32(m0 + row), u32(n0 + column), batch)
-            splice(FINISH_VECTOR, row, column, fetched[0:HELD])
+    splice(FINISH_TILE)
 
 
-def finish_vector(row, column, words):
+def finish_vector(parts, row, column, words):
     """Adds the parts of four sums in ascending order and ends them."""
+    sums = registers(4 * FACTORS, f32(0))
     if row < rank * FINISH_ROWS + FINISHED:
         for factor in unrolled(FACTORS):
             for block in unrolled(SPLIT if CLUSTER else 1):
@@ -360,7 +358,7 @@ PARTS: dict[str, Snippet] = {
     function.__name__.upper(): part(function)
     for function in (
         *(chunk_offset, word_offset, place_lanes, multiply_stage),
-        *(share_sums, finish_vector, vector_origin),
+        *(share_sums, finish_tile, finish_vector),
     )
 }
 """The parts of a tile that lies in shared memory, whatever has brought it there, by the names that templates splice."""

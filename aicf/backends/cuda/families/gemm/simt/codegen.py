@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from math import ceil, gcd
@@ -10,10 +9,11 @@ from math import ceil, gcd
 from aicf.backends.base import Launch
 from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch, launch_in
-from aicf.backends.cuda.compiler.specializer import Constant, Snippet, part, stage
+from aicf.backends.cuda.compiler.specializer import Constant, Snippet
 from aicf.backends.cuda.families.gemm.epilogue import EpilogueCode, Guards
 from aicf.backends.cuda.families.gemm.parts import (
     LaunchBounds,
+    TileTemplate,
     choose_pointers,
     ends_of,
     pointers_of,
@@ -113,15 +113,32 @@ def tile_copies(
 
 def emit(launch: Launch) -> list[KernelLaunch]:
     """The one launch of an instruction."""
-    problem, pointers = problem_of_launch(launch), pointers_of(launch, problem_of_launch(launch))
+    from aicf.backends.cuda.families.gemm.simt import template as simt
+
+    problem = problem_of_launch(launch)
+    more = {**simt.COPIES, **_copies(problem, spec_of(launch.record))}
+    return launches(
+        launch, problem, ends_of(launch, problem), TileTemplate("gemm_simt", simt.gemm_simt, more)
+    )
+
+
+def launches(
+    launch: Launch, problem: GemmProblem, ends: EpilogueCode, template: TileTemplate
+) -> list[KernelLaunch]:
+    """The one launch of an instruction that is `problem`, by the decisions of its record."""
+    pointers, spec = pointers_of(launch, problem), spec_of(launch.record)
     own = zip(pointers.b, pointers.ends, strict=True)
     arguments = (pointers.a, *(address for b, end in own for address in (*b, *end)))
-    code = gemm_code(problem, spec_of(launch.record), residence_of(launch.record), ends_of(launch, problem))
+    code = tile_code(problem, spec, residence_of(launch.record), ends, template)
     return [launch_in(read_shape(launch.record), code, arguments)]
 
 
-def gemm_code(
-    problem: GemmProblem, spec: SimtSpec, residence: LaunchBounds, ends: EpilogueCode
+def tile_code(
+    problem: GemmProblem,
+    spec: SimtSpec,
+    residence: LaunchBounds,
+    ends: EpilogueCode,
+    template: TileTemplate,
 ) -> KernelCode:
     """The kernel of a product."""
     from aicf.backends.cuda.families.gemm import template as gemm
@@ -134,17 +151,14 @@ def gemm_code(
     constants: dict[str, Constant | Snippet] = {
         **tile_constants(problem, spec, residence),
         **_sizes(problem, spec),
-        **_copies(problem, spec),
         "POINTERS": count,
         "CHOOSE_POINTERS": choose,
         **epilogue.constants,
-        **gemm.BEGINNING,
-        **{name.upper(): part(getattr(simt, name)) for name in ("copy_tile", "copy_a", "copy_b")},
+        **gemm.PARTS,
+        **simt.PARTS,
     }
-    source = stage(simt.gemm_simt, constants).replace("gemm_simt()", f"gemm_simt(a, {', '.join(names)})", 1)
-    names_of = {"ELEMENT": SUMS[problem.dtype], "STORED": problem.dtype}
-    source = re.sub(r"(?<![A-Za-z])(ELEMENT|STORED)\b", lambda found: names_of[found[1]], source)
-    name = f"gemm_simt_{problem.dtype}_{spec.bm}x{spec.bn}x{spec.bk}"
+    source = template.source(constants, names, SUMS[problem.dtype], problem.dtype)
+    name = f"{template.name}_{problem.dtype}_{spec.bm}x{spec.bn}x{spec.bk}"
     return KernelCode(name, source, ("ptr",) * (1 + len(names)), spec.threads, residence.blocks_per_sm)
 
 

@@ -153,8 +153,12 @@ _RATES = {"f32": 1.0, "f64": 0.5, "i32": 0.5, "i64": 0.1}
 """Products of a multiprocessor against f32."""
 
 
-def predicted_us(spec: SimtSpec, problem: GemmProblem, arch: GpuArch) -> float:
-    """Microseconds: the slower of L2 and arithmetic over the waves of blocks, plus latencies."""
+def predicted_us(spec: SimtSpec, problem: GemmProblem, arch: GpuArch, load_us: float = 0.0) -> float:
+    """Microseconds: the slower of L2 and arithmetic over the waves of blocks, plus latencies.
+
+    Args:
+        load_us: What it takes a multiprocessor to bring a K tile of one block, beside what copies of rows take.
+    """
     grid = spec.grid(problem)
     blocks = grid[0] * grid[1] * grid[2]
     registers = 40 + spec.tm * spec.tn * problem.factors * sum_bytes(problem) // 4 * 1.4
@@ -172,7 +176,7 @@ def predicted_us(spec: SimtSpec, problem: GemmProblem, arch: GpuArch) -> float:
     efficiency = 0.8 * min(1.0, 0.1 + warps / 10.5) * min(1.0, 0.3 + spec.tm * spec.tn / 90)
     per_block = 2.0 * spec.bm * spec.bn * problem.factors * spec.bk * spec.loops(problem)
     rate = arch.f32_tflops * 1e6 * _RATES[SUMS[problem.dtype]] / arch.multiprocessors
-    compute = rounds * per_block / (rate * efficiency)
+    compute = rounds * (per_block / (rate * efficiency) + spec.loops(problem) * load_us)
     l2 = spec.stage_bytes(problem) * spec.loops(problem) * blocks / (arch.copy_l2_gbs * 1e3)
     together = 0.5 * spec.split * rounds if spec.split > 1 else 0.0
     return 1.2 + 0.05 * spec.loops(problem) + together + max(compute, l2)
@@ -197,10 +201,11 @@ def combination_order(spec: SimtSpec, _: GemmProblem) -> str:
     return text
 
 
-def blocks_per_sm(spec: SimtSpec, problem: GemmProblem) -> int:
-    """Two where the registers of both surely suffice, so that one computes while the other waits."""
+def blocks_per_sm(spec: SimtSpec, problem: GemmProblem, more: int = 0) -> int:
+    """Two where the registers of both surely suffice, `more` in each thread, so that one computes while the other
+    waits."""
     sums = spec.tm * spec.tn * problem.factors * sum_bytes(problem) // 4
-    return 2 if (sums + 60) * spec.threads * 2 <= 65536 else 1
+    return 2 if (sums + 60 + more) * spec.threads * 2 <= 65536 else 1
 
 
 _CODEC = RecordCodec(SimtSpec)

@@ -16,7 +16,7 @@ of A and B.
 from __future__ import annotations
 
 from aicf.backends.cuda.compiler.ptx import *
-from aicf.backends.cuda.compiler.specializer import registers, splice, unrolled
+from aicf.backends.cuda.compiler.specializer import Snippet, part, registers, splice, unrolled
 
 
 def copy_tile(shared, base, first, k, tile):
@@ -87,63 +87,29 @@ def copy_b(shared, k):
         splice(COPY_TILE, u32(shared + B_OFFSETS[factor]), b_base[factor], n0, k, TILE_B)
 
 
-def gemm_simt():
-    """One tile of one product. Its parameters are the address of A, then for each product those of its B operands,
-    extras and outputs."""
-    tid = u32(cuda.threadIdx.x)
-    lane = i32(tid & 31)
-    warp_m, warp_n, depth = splice(WARP_ORIGIN, tid)
-    rank = i32(cuda.blockIdx.y)
-    product = i32(remainder(u32(cuda.blockIdx.z), PRODUCTS))
-    batch = quotient(u32(cuda.blockIdx.z), PRODUCTS)
-    if PROGRAMMATIC:
-        launch_dependents()
+def place_lanes():
+    """Where this lane reads its first rows and columns of a stage."""
+    a_offset[0] = u32((warp_m * (TM * 4) + (lane >> 3) * 4) * SIZE + warp_k * TILE_A["row_bytes"])
+    b_offset[0] = u32((warp_n * (TN * 8) + (lane & 7) * 4) * SIZE + warp_k * TILE_B["row_bytes"])
 
-    m0, n0 = splice(TILE_ORIGIN)
-    k0 = i32(rank * (LOOPS * BK))
 
-    pointers = registers(POINTERS, u64(0))
-    pointers[0:POINTERS] = splice(CHOOSE_POINTERS, product)
-    a_base = splice(A_BATCH, a, batch)
-    b_base = registers(FACTORS, u64(0))
-    for factor in unrolled(FACTORS):
-        b_base[factor] = splice(B_BATCH, pointers[factor], batch)
+def multiply_stage():
+    """Adds the products of the stage at `reading` to the sums."""
+    for step in unrolled(BK // DEPTH):
+        at = u32(reading + a_offset[0] + step * DEPTH * TILE_A["row_bytes"])
+        a_part = load_groups_ELEMENT(at, TM // 4, 16 * SIZE)
+        for factor in unrolled(FACTORS):
+            at = u32(reading + b_offset[0] + (B_OFFSETS[factor] + step * DEPTH * TILE_B["row_bytes"]))
+            b_part = load_groups_ELEMENT(at, TN // 4, 32 * SIZE)
+            acc[factor] = multiply_add(acc[factor], a_part, b_part)
 
-    base = shared_base(cuda.shared.array(0, u8))
-    splice(FIRST_STAGES)
 
-    acc = registers(FACTORS, zeros_ELEMENT(TM * TN))
-    a_start = (warp_m * (TM * 4) + (lane >> 3) * 4) * SIZE + depth * TILE_A["row_bytes"]
-    b_start = (warp_n * (TN * 8) + (lane & 7) * 4) * SIZE + depth * TILE_B["row_bytes"]
-    reading = u32(base)
-    writing = u32(base + AHEAD % STAGES * STAGE_BYTES)
-    for tile in range(LOOPS):
-        wait_copies(AHEAD - 1)
-        cuda.syncthreads()
-        if AHEAD < LOOPS:
-            if tile + AHEAD < LOOPS:
-                splice(COPY_A, writing, i32(k0 + (tile + AHEAD) * BK))
-                splice(COPY_B, writing, i32(k0 + (tile + AHEAD) * BK))
-            writing = u32(writing + STAGE_BYTES)
-            if writing == u32(base + STAGES * STAGE_BYTES):
-                writing = u32(base)
-        commit_copies()
-        for step in unrolled(BK // DEPTH):
-            at = u32(reading + a_start + step * DEPTH * TILE_A["row_bytes"])
-            a_part = load_groups_ELEMENT(at, TM // 4, 16 * SIZE)
-            for factor in unrolled(FACTORS):
-                at = u32(reading + b_start + (B_OFFSETS[factor] + step * DEPTH * TILE_B["row_bytes"]))
-                b_part = load_groups_ELEMENT(at, TN // 4, 32 * SIZE)
-                acc[factor] = multiply_add(acc[factor], a_part, b_part)
-        reading = u32(reading + STAGE_BYTES)
-        if reading == u32(base + STAGES * STAGE_BYTES):
-            reading = u32(base)
-
-    # Sums through shared memory, so that a thread finishes neighbours in a row.
+def finish_tile():
+    """Sums through shared memory, so that a thread finishes neighbours in a row, and the end of each."""
     cuda.syncthreads()
     at_row = warp_m * (TM * 4) + (lane >> 3) * 4
     at_column = warp_n * (TN * 8) + (lane & 7) * 4
-    part = base + depth * PART_BYTES + at_row * PART_ROW + at_column * SIZE
+    part = base + warp_k * PART_BYTES + at_row * PART_ROW + at_column * SIZE
     for factor in unrolled(FACTORS):
         store_groups_ELEMENT(u32(part + factor * DEPTH * PART_BYTES), acc[factor], TN, PART_ROW)
     if CLUSTER:
@@ -153,8 +119,7 @@ def gemm_simt():
         cuda.syncthreads()
 
     for i in range(STEPS):
-        row = i32(quotient(u32(tid + i * THREADS), BN // 4)) + rank * FINISH_ROWS
-        column = i32(remainder(u32(tid + i * THREADS), BN // 4)) * 4
+        row, column = splice(VECTOR_ORIGIN, i)
         if row < rank * FINISH_ROWS + FINISHED:
             held = registers(HELD, u32(0))
             if HELD > 0:
@@ -182,3 +147,63 @@ def gemm_simt():
     if CLUSTER:  # no block leaves while another reads its sums
         cluster_arrive()
         cluster_wait()
+
+
+def gemm_simt():
+    """One tile of one product. Its parameters are the address of A, then for each product those of its B operands,
+    extras and outputs."""
+    tid = u32(cuda.threadIdx.x)
+    lane = i32(tid & 31)
+    warp_m, warp_n, warp_k = splice(WARP_ORIGIN, tid)
+    rank = i32(cuda.blockIdx.y)
+    product = i32(remainder(u32(cuda.blockIdx.z), PRODUCTS))
+    batch = quotient(u32(cuda.blockIdx.z), PRODUCTS)
+    if PROGRAMMATIC:
+        launch_dependents()
+
+    m0, n0 = splice(TILE_ORIGIN)
+    k0 = i32(rank * (LOOPS * BK))
+
+    pointers = registers(POINTERS, u64(0))
+    pointers[0:POINTERS] = splice(CHOOSE_POINTERS, product)
+    a_base = splice(A_BATCH, a, batch)
+    b_base = registers(FACTORS, u64(0))
+    for factor in unrolled(FACTORS):
+        b_base[factor] = splice(B_BATCH, pointers[factor], batch)
+
+    base = shared_base(cuda.shared.array(0, u8))
+    splice(FIRST_STAGES)
+
+    acc = registers(FACTORS, zeros_ELEMENT(TM * TN))
+    a_offset = registers(1, u32(0))
+    b_offset = registers(1, u32(0))
+    splice(PLACE_LANES)
+    reading = u32(base)
+    writing = u32(base + AHEAD % STAGES * STAGE_BYTES)
+    for tile in range(LOOPS):
+        wait_copies(AHEAD - 1)
+        cuda.syncthreads()
+        if AHEAD < LOOPS:
+            if tile + AHEAD < LOOPS:
+                splice(COPY_A, writing, i32(k0 + (tile + AHEAD) * BK))
+                splice(COPY_B, writing, i32(k0 + (tile + AHEAD) * BK))
+            writing = u32(writing + STAGE_BYTES)
+            if writing == u32(base + STAGES * STAGE_BYTES):
+                writing = u32(base)
+        commit_copies()
+        splice(MULTIPLY_STAGE)
+        reading = u32(reading + STAGE_BYTES)
+        if reading == u32(base + STAGES * STAGE_BYTES):
+            reading = u32(base)
+
+    splice(FINISH_TILE)
+
+
+PARTS: dict[str, Snippet] = {
+    function.__name__.upper(): part(function) for function in (place_lanes, multiply_stage, finish_tile)
+}
+"""The parts of a tile that lies in shared memory, whatever has brought it there, by the names that templates splice."""
+COPIES: dict[str, Snippet] = {
+    function.__name__.upper(): part(function) for function in (copy_tile, copy_a, copy_b)
+}
+"""Those that bring tiles of matrices."""

@@ -124,7 +124,7 @@ def reach_reason(problem: ConvProblem) -> str | None:
 @dataclass(frozen=True)
 class Loads:
     """How the threads of a block bring a tile into shared memory: chunk `chunk + j chunk_step` of row
-    `row + i row_step`, for i below `row_items` and j below `chunk_items`.
+    `row + i row_step`, for i below `row_items` and j below `chunk_items`, where the tile has it.
 
     Args:
         rows, chunks: Of the tile.
@@ -157,11 +157,12 @@ class Loads:
             **asdict(self),
             "held": self.is_held,
             "words": 4 * self.items if self.is_held else 0,
-            "over": self.row_step * self.row_items > self.rows,
+            "over": self.row_step * self.row_items > self.rows
+            or self.chunk_step * self.chunk_items > self.chunks,
         }
 
 
-def loads_of(rows: int, chunks: int, threads: int, width: int, down: bool) -> Loads | None:
+def _loads_of(rows: int, chunks: int, threads: int, width: int, down: bool) -> Loads | None:
     """The share of each thread in a tile; None if it does not divide over the threads."""
     if not down:
         if threads % chunks:
@@ -170,13 +171,13 @@ def loads_of(rows: int, chunks: int, threads: int, width: int, down: bool) -> Lo
         return Loads(rows, chunks, width, down, step, ceil(rows / step), 1, 1)
     if threads >= rows:
         step = threads // rows
-        if threads % rows or chunks % step:
-            return None
-        return Loads(rows, chunks, width, down, rows, 1, step, chunks // step)
+        return (
+            None if threads % rows else Loads(rows, chunks, width, down, rows, 1, step, ceil(chunks / step))
+        )
     return None if rows % threads else Loads(rows, chunks, width, down, threads, rows // threads, 1, chunks)
 
 
-def x_width(problem: ConvProblem) -> int:
+def _x_width(problem: ConvProblem) -> int:
     """Bytes of the operand that may be copied at once, 2 if single elements go through registers."""
     image, channel, *steps = problem.x_strides
     starts = [*steps, *(digit.x_step for digit in k_order(problem).digits)]
@@ -185,7 +186,7 @@ def x_width(problem: ConvProblem) -> int:
     return _width(problem, k_order(problem).run.x_step, starts, problem.x_alignment)
 
 
-def weight_width(problem: ConvProblem) -> int:
+def _weight_width(problem: ConvProblem) -> int:
     """The same of the weight."""
     starts = [digit.weight_step for digit in k_order(problem).digits]
     starts += [problem.weight_strides[0]] if problem.groups * problem.outputs > 1 else []
@@ -200,14 +201,34 @@ def _width(problem: ConvProblem, run_step: int, starts: Sequence[int], alignment
     return gcd(CHUNK_BYTES, alignment, *(size * start for start in starts))
 
 
-def x_loads(problem: ConvProblem, rows: int, k: int, threads: int) -> Loads | None:
-    """Of a tile of `rows` pixels and `k` elements of K. Neighbouring threads take neighbouring channels where these lie
-    side by side, else neighbouring pixels."""
+@dataclass(frozen=True)
+class TileLoads:
+    """The loads of both operands."""
+
+    x: Loads
+    weight: Loads
+
+    @property
+    def held(self) -> int:
+        """Chunks of a thread that pass through registers."""
+        return sum(loads.items for loads in (self.x, self.weight) if loads.is_held)
+
+
+@lru_cache(maxsize=4096)
+def tile_loads(
+    problem: ConvProblem, tile: tuple[int, int, int], threads: int, single: bool = False
+) -> TileLoads | None:
+    """The loads of a tile of so many pixels, outputs and elements of K; None if it does not divide over the threads.
+
+    Neighbouring threads take neighbouring channels where these lie side by side, else neighbouring pixels.
+
+    Args:
+        single: Whether every element is copied by itself.
+    """
     order = k_order(problem)
+    rows, columns, k = tile
+    widths = [problem.element_bytes] * 2 if single else [_x_width(problem), _weight_width(problem)]
     down = order.run.dim is not None or order.run.x_step != 1
-    return loads_of(rows, k // order.chunk, threads, x_width(problem), down)
-
-
-def weight_loads(problem: ConvProblem, rows: int, k: int, threads: int) -> Loads | None:
-    """Of a tile of `rows` outputs and `k` elements of K."""
-    return loads_of(rows, k // k_order(problem).chunk, threads, weight_width(problem), False)
+    x = _loads_of(rows, k // order.chunk, threads, widths[0], down)
+    weight = _loads_of(columns, k // order.chunk, threads, widths[1], False)
+    return None if x is None or weight is None else TileLoads(x, weight)

@@ -1,19 +1,20 @@
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false, reportPrivateImportUsage=false
 # pyright: reportUnboundVariable=false, reportCallIssue=false, reportArgumentType=false, reportUndefinedVariable=false
 # numba-cuda ships no types, and its module `numba.cuda` is found by an import hook.
-"""Convolutions by the product of `gemm/mma/template.py`, whose tiles are brought from windows. Templates for the
-specializer.
+"""Convolutions by the products of `gemm/mma/template.py` and `gemm/simt/template.py`, whose tiles are brought from
+windows. Templates for the specializer.
 
 A row of a tile of A is a pixel: a thread keeps where the window of each of its pixels starts, and the coordinates of
 that along padded dimensions. A row of a tile of B is an output. A chunk of K is an offset from these starts, the same
 for all rows, and as many elements along padded dimensions.
 
 Chunks are copied asynchronously, in pieces as wide as all of them are aligned. Elements of 16 bits that are aligned to
-no more than that are loaded into registers before the products of a stage, and stored after them.
+no more than that are loaded into registers before the products of a stage, and stored after them. Where a piece lies in
+shared memory says CHUNK_OFFSET, and `piece_bytes` of the loads.
 
-`codegen.py` gives the constants: LOADS_A and LOADS_B (`windows.Loads`); PADDED, the sizes along padded dimensions, and
+`parts.py` gives the constants: LOADS_A and LOADS_B (`windows.Loads`); PADDED, the sizes along padded dimensions, and
 RUN_PADDED, which of them the elements of a chunk lie along, if any; PIXEL, X_STEP and WEIGHT_STEP, see there; CHUNKS of
-K; and those of the product.
+K. The families add those of their products, and SUMS of a thread.
 """
 
 from __future__ import annotations
@@ -31,6 +32,11 @@ def first_chunk(loads):
         row = quotient(tid, loads["chunks"])
         chunk = remainder(tid, loads["chunks"])
     return i32(row), i32(chunk)
+
+
+def element_offset(row, chunk, tile):
+    """Bytes from the start of a tile to the first element of a chunk, where elements of K lie below each other."""
+    return u32(chunk * tile["chunk_bytes"] + row * tile["size"])
 
 
 # Pixels
@@ -60,8 +66,8 @@ def copy_pixels(shared, k):
             for piece in unrolled(16 // LOADS_A["width"]):
                 inside = splice(IS_INSIDE, number < last_chunk, i, piece)
                 size = splice(PIECE_SIZE, inside, x_step[1], piece, LOADS_A)
-                target = u32(shared + place + piece * LOADS_A["width"])
-                if not LOADS_A["over"] or row < LOADS_A["rows"]:
+                target = u32(shared + place + piece * LOADS_A["piece_bytes"])
+                if not LOADS_A["over"] or (row < LOADS_A["rows"] and chunk < LOADS_A["chunks"]):
                     splice(COPY_PIECE, target, u64(source + u64(piece * X_PIECE)), size, LOADS_A)
 
 
@@ -112,8 +118,9 @@ def store_pixels(shared):
     for j in unrolled(LOADS_A["chunk_items"]):
         for i in unrolled(LOADS_A["row_items"]):
             row = i32(a_row + i * LOADS_A["row_step"])
-            target = splice(CHUNK_OFFSET, row, i32(a_chunk + j * LOADS_A["chunk_step"]), TILE_A)
-            if not LOADS_A["over"] or row < LOADS_A["rows"]:
+            chunk = i32(a_chunk + j * LOADS_A["chunk_step"])
+            target = splice(CHUNK_OFFSET, row, chunk, TILE_A)
+            if not LOADS_A["over"] or (row < LOADS_A["rows"] and chunk < LOADS_A["chunks"]):
                 splice(STORE_CHUNK, u32(shared + target), j * LOADS_A["row_items"] + i)
 
 
@@ -152,7 +159,7 @@ def copy_weight(shared, k):
         source = u64(weight_at + u64(i64(weight_step[0]) + i * LOADS_B["row_step"] * OUTPUT_BYTES))
         for piece in unrolled(16 // LOADS_B["width"]):
             size = splice(PIECE_SIZE, there, weight_step[1], piece, LOADS_B)
-            target = u32(shared + B_OFFSETS[0] + place + piece * LOADS_B["width"])
+            target = u32(shared + B_OFFSETS[0] + place + piece * LOADS_B["piece_bytes"])
             if not LOADS_B["over"] or row < LOADS_B["rows"]:
                 splice(COPY_PIECE, target, u64(source + u64(piece * WEIGHT_PIECE)), size, LOADS_B)
 
@@ -207,7 +214,7 @@ def vector_down(i):
     return row, column
 
 
-def conv_mma():
+def conv():
     """One tile of the pixels of a group. Its parameters are the addresses of operand and weight, then those of extras
     and outputs."""
     tid = u32(cuda.threadIdx.x)
@@ -217,7 +224,7 @@ def conv_mma():
     batch = u32(cuda.blockIdx.z)
     if PROGRAMMATIC:
         launch_dependents()
-    if CLUSTER:  # the other half comes where blocks first write to each other: by then all have started
+    if ARRIVES_FIRST:  # the other half comes where blocks first write to each other: by then all have started
         cluster_arrive()
     m0, n0 = splice(TILE_ORIGIN)
     k0 = i32(rank * (LOOPS * BK))
@@ -256,7 +263,7 @@ def conv_mma():
     b_offset = registers(TILE_B["offsets"], u32(0))
     splice(PLACE_LANES)
 
-    acc = registers(FACTORS, zeros(4 * M_TILES * N_TILES))
+    acc = registers(FACTORS, zeros_ELEMENT(SUMS))
     reading = u32(base)
     writing = u32(base + AHEAD % STAGES * STAGE_BYTES)
     for tile in range(LOOPS):
@@ -288,25 +295,13 @@ def conv_mma():
         if reading == u32(base + STAGES * STAGE_BYTES):
             reading = u32(base)
 
-    parts = splice(SHARE_SUMS)
-    sums = registers(4 * FACTORS, f32(0))
-    if PREFETCH:
-        for i in unrolled(STEPS):
-            row, column = splice(VECTOR_ORIGIN, i)
-            splice(FINISH_VECTOR, row, column, held[i * HELD : (i + 1) * HELD])
-    else:
-        for i in range(STEPS):
-            row, column = splice(VECTOR_ORIGIN, i)
-            fetched = registers(HELD, u32(0))
-            if HELD > 0:
-                fetched[0:HELD] = splice(FETCH, u32(m0 + row), u32(n0 + column), batch)
-            splice(FINISH_VECTOR, row, column, fetched[0:HELD])
+    splice(FINISH_TILE)
 
 
 PARTS: dict[str, Snippet] = {
     function.__name__.upper(): part(function)
     for function in (
-        *(first_chunk, is_inside, is_output, piece_size, copy_piece, vector_down),
+        *(first_chunk, element_offset, is_inside, is_output, piece_size, copy_piece, vector_down),
         *(copy_pixels, fetch_pixels, store_pixels, store_chunk, bring_pixels),
         *(copy_weight, fetch_weight, store_weight, bring_weight),
     )

@@ -1,0 +1,1 @@
+"""Convolutions of any strides without tensor cores."""
