@@ -23,7 +23,7 @@ from aicf.passes.logical.assign_ids import AssignIdsPass
 from aicf.passes.training.differentiate import DifferentiatePass
 from aicf.policies.kernel_policy import Fusion
 from tests.gpu import programs
-from tests.gpu.convolutions import Convolution, convolutions, image_layer, random_convolutions
+from tests.gpu.convolutions import Convolution, convolutions, flattened, image_layer, random_convolutions
 from tests.gpu.pools import POOL_POLICY, DrawnPool, Lies, drawn_pools, pool_layer, pools
 from tests.gpu.programs import Program, arguments, random_arrays
 from tests.gpu.random_ops import RANDOM_OPS
@@ -407,6 +407,8 @@ def _windows() -> dict[str, Case]:
         "steps": (layer(1, 64, 64, 40, 1, 2), {"tile": [128, 64]}),
         "waves": (layer(8, 8, 64, 60, 3, 1, "relu"), {"tile": [128, 64]}),
     }
+    name = "windows-flattened"
+    cases[name] = Case(_built(name, partial(flattened, "f16")), (CONV_WGMMA,), policy)
     for what, (windows, variant) in table.items():
         name = f"windows-{what}"
         cases[name] = Case(
@@ -452,6 +454,8 @@ def _convolutions() -> dict[str, Case]:
         "simt-split": ("f32", image_layer(1, 256, 96, 7), {"split_k": 4}),
         "tf32-workspace": ("f32", image_layer(1, 256, 96, 7), {"split_k": 8, "split_through": "workspace"}),
     }
+    name = "convolve-flattened"
+    cases[name] = _convolved(name, "f16", partial(flattened, "f16", 2))
     for what, (dtype, made, variant) in table.items():
         name = f"convolve-{what}"
         kernel = CONV_SIMT if what.startswith("simt") else None

@@ -30,6 +30,7 @@ from aicf.compiled import Options
 from aicf.dialects.emit import PREPARE, GroupOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.types import element_named
+from aicf.frontends.builder import Graph
 from aicf.frontends.text import make_context
 from aicf.passes.bodies.workload import workload_of
 from aicf.passes.pipelines.aicf_inference import AicfInferencePass
@@ -41,7 +42,7 @@ from tests.backends.cuda.gemm_launches import compiled, launch_of
 from tests.backends.cuda.sass import SPILLS, opcodes, starting
 from tests.backends.cuda.simulator import Memory
 from tests.backends.cuda.tile_simulator import names
-from tests.gpu.convolutions import Convolution, convolutions, drawn, image_layer
+from tests.gpu.convolutions import Convolution, convolutions, drawn, flattened, image_layer
 from tests.gpu.programs import random_arrays
 from tests.support.random_graphs import run_program
 
@@ -347,7 +348,18 @@ def test_any_spec_convolves_anything(
     """Random convolutions by random specs, in the memory that the plan gives: no access reaches out of an operand."""
     _pick_any_spec(family, seed, monkeypatch)
     made = drawn(random.Random(seed), 200_000)
-    module = convolutions(dtype, [made]).module()
+    assert_convolved(convolutions(dtype, [made]), kernel, dtype, seed)
+
+
+@pytest.mark.parametrize(("kernel", "dtype"), [(MMA.id, "f16"), (SIMT.id, "f32")])
+@pytest.mark.parametrize("groups", [1, 4])
+def test_what_follows_may_have_fewer_dimensions(kernel: str, dtype: str, groups: int) -> None:
+    assert_convolved(flattened(dtype, groups), kernel, dtype, 0)
+
+
+def assert_convolved(graph: Graph, kernel: str, dtype: str, seed: int) -> None:
+    """Runs a program for cuda on simulated threads, its convolutions by `kernel`."""
+    module = graph.module()
     arrays = random_arrays(module, f"convolution {seed}")
     if kernel == TF32.id:
         for array in arrays.values():
