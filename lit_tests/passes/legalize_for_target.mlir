@@ -27,15 +27,12 @@
 // CHECK: logical.conv
 // CHECK: logical.add
 // CHECK: logical.relu
-// A kernel of f32 is none here: products of TF32 are a policy's to allow.
+// Its bias is added after the sums, so that it can join the epilogue.
 // CUDA-LABEL: func.func @kernel
-// CUDA-NOT: logical.conv
-// CUDA: logical.pad
-// CUDA-NEXT: %c.sums.windows = logical.window
-// CUDA-NEXT: logical.transpose
-// CUDA-NEXT: logical.reshape
-// CUDA-NEXT: logical.reshape
-// CUDA: logical.matmul
+// CUDA: %c.sums = logical.conv %x, %w {
+// CUDA: %c.bias = logical.add %c.sums,
+// CUDA-LABEL: func.func @volume
+// CUDA: %volume = logical.conv
 // EMIT: emit.program @prepare
 // EMIT: kernel("cpu.pack"{{.*}}pairs = 1 : i64
 // EMIT: emit.kernel @c.code parallel [1, 32, 8, 8] reduce []

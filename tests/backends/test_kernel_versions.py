@@ -157,6 +157,11 @@ RECORDS: Mapping[str, tuple[int, str]] = {
     ),
     "cuda.conv_mma": (1, _CUDA_CONV),
     "cuda.conv_mma_tf32": (1, f"{_CUDA_CONV} math"),
+    "cuda.conv_simt": (
+        1,
+        f"{_LAUNCH} {_WINDOWS} groups tile thread_tile depth tile_group stages blocks_per_sm split_k layouts "
+        "may_alias combination_order",
+    ),
     "cuda.pack_windows": (
         1,
         f"{_LAUNCHES} strategy vector lanes threads unroll splits late blocks_per_sm combination_order",

@@ -23,7 +23,7 @@ from aicf.passes.logical.assign_ids import AssignIdsPass
 from aicf.passes.training.differentiate import DifferentiatePass
 from aicf.policies.kernel_policy import Fusion
 from tests.gpu import programs
-from tests.gpu.convolutions import Convolution, convolutions, image_layer, random_convolutions
+from tests.gpu.convolutions import Convolution, convolutions, flattened, image_layer, random_convolutions
 from tests.gpu.pools import POOL_POLICY, DrawnPool, Lies, drawn_pools, pool_layer, pools
 from tests.gpu.programs import Program, arguments, random_arrays
 from tests.gpu.random_ops import RANDOM_OPS
@@ -48,7 +48,8 @@ GEMM_NORM = "cuda.gemm_norm"
 ATTENTION, ATTENTION_SIMT, LIBRARY = "cuda.attention", "cuda.attention_simt", "cuda.cublaslt"
 ATTENTION_WGMMA, ATTENTION_STEP = "cuda.attention_wgmma", "cuda.attention_step"
 ATTENTION_BACKWARD = "cuda.attention_backward"
-CONV_WGMMA, CONV_MMA, CONV_MMA_TF32 = "cuda.conv_wgmma", "cuda.conv_mma", "cuda.conv_mma_tf32"
+CONV_WGMMA, CONV_SIMT = "cuda.conv_wgmma", "cuda.conv_simt"
+CONV_MMA, CONV_MMA_TF32 = "cuda.conv_mma", "cuda.conv_mma_tf32"
 POOL = "cuda.pool"
 SCATTER, SCATTER_SORTED = "cuda.scatter", "cuda.scatter_sorted"
 LAST_UPDATE, TOPK = "cuda.last_update", "cuda.topk"
@@ -406,6 +407,8 @@ def _windows() -> dict[str, Case]:
         "steps": (layer(1, 64, 64, 40, 1, 2), {"tile": [128, 64]}),
         "waves": (layer(8, 8, 64, 60, 3, 1, "relu"), {"tile": [128, 64]}),
     }
+    name = "windows-flattened"
+    cases[name] = Case(_built(name, partial(flattened, "f16")), (CONV_WGMMA,), policy)
     for what, (windows, variant) in table.items():
         name = f"windows-{what}"
         cases[name] = Case(
@@ -419,12 +422,16 @@ RANDOM_WINDOWS = 20
 
 
 def _convolutions() -> dict[str, Case]:
-    """Convolutions of any strides by tensor cores: random ones, and variants that are not taken at these sizes."""
+    """Convolutions of any strides: random ones, and variants that are not taken at these sizes."""
     cases: dict[str, Case] = {}
     for seed in range(RANDOM_CONVOLUTIONS):
         dtype = ("f16", "bf16", "f32")[seed % 3]
         build = partial(random_convolutions, dtype, seed, CONVOLUTIONS_EACH)
         cases[f"convolve-{seed}"] = _convolved(f"convolve-{seed}", dtype, build)
+    for seed in range(4):
+        dtype, name = ("f32", "f64")[seed % 2], f"convolve-simt-{seed}"
+        build = partial(random_convolutions, dtype, 100 + seed, CONVOLUTIONS_EACH)
+        cases[name] = _convolved(name, dtype, build, kernel=CONV_SIMT)
     table: dict[str, tuple[str, Convolution, dict[str, object]]] = {
         "stem": ("f16", image_layer(2, 3, 64, 112, 7, 2, last=False), {}),
         "stem-last": ("bf16", image_layer(2, 3, 64, 112, 7, 2), {}),
@@ -442,25 +449,36 @@ def _convolutions() -> dict[str, Case]:
         "tf32-stem": ("f32", image_layer(2, 3, 64, 112, 7, 2, last=False), {}),
         "tf32-last": ("f32", image_layer(2, 128, 128, 28), {"tile": [128, 64, 32]}),
         "tf32-row-major": ("f32", image_layer(2, 128, 128, 28, last=False), {"tile": [128, 64, 32]}),
+        "simt-last": ("f32", image_layer(2, 64, 128, 28), {"tile": [128, 128, 16]}),
+        "simt-row-major": ("f32", image_layer(2, 64, 100, 28, last=False), {"tile": [128, 64, 16]}),
+        "simt-split": ("f32", image_layer(1, 256, 96, 7), {"split_k": 4}),
         "tf32-workspace": ("f32", image_layer(1, 256, 96, 7), {"split_k": 8, "split_through": "workspace"}),
     }
+    name = "convolve-flattened"
+    cases[name] = _convolved(name, "f16", partial(flattened, "f16", 2))
     for what, (dtype, made, variant) in table.items():
         name = f"convolve-{what}"
-        cases[name] = _convolved(name, dtype, partial(convolutions, dtype, [made]), variant or None)
+        kernel = CONV_SIMT if what.startswith("simt") else None
+        cases[name] = _convolved(name, dtype, partial(convolutions, dtype, [made]), variant or None, kernel)
     return cases
 
 
 def _convolved(
-    name: str, dtype: str, build: Callable[[], Graph], variant: Mapping[str, object] | None = None
+    name: str,
+    dtype: str,
+    build: Callable[[], Graph],
+    variant: Mapping[str, object] | None = None,
+    kernel: str | None = None,
 ) -> Case:
-    kernel = CONV_MMA_TF32 if dtype == "f32" else CONV_MMA
+    kernel = kernel or (CONV_MMA_TF32 if dtype == "f32" else CONV_MMA)
     policy = {**TF32, "kernels": {"conv": kernel}}
-    make = partial(_exact_in_tf32, name, build) if dtype == "f32" else _built(name, build)
+    make = partial(_exact_in_tf32, name, build) if kernel == CONV_MMA_TF32 else _built(name, build)
     return Case(make, (kernel,), policy, variant, depth=_SUMS_DEPTH if dtype == "f32" else 1)
 
 
 _SUMS_DEPTH = 4
-"""Tensor cores cut sums of f32 off instead of rounding them: 144 steps of k are off by up to 7.5e-6."""
+"""Tensor cores cut sums of f32 off instead of rounding them: 144 steps of k are off by up to 7.5e-6. Sums of thousands
+of products are not much closer where each is rounded."""
 
 
 RANDOM_CONVOLUTIONS, CONVOLUTIONS_EACH = 15, 10

@@ -184,3 +184,12 @@ def random_convolutions(dtype: str, seed: int, count: int, most_products: int = 
     """A program of random convolutions."""
     source = random.Random(seed)
     return convolutions(dtype, [drawn(source, most_products) for _ in range(count)])
+
+
+def flattened(dtype: str, groups: int = 1) -> Graph:
+    """A window as large as the image: what follows is of two dimensions. The operand lies channels-last."""
+    g = Graph("flattened")
+    x = _given(g, "x", (3, 16, 4, 4), dtype, True)
+    y = g.conv(x, g.param("w", (24, 16 // groups, 4, 4), dtype), groups=groups, name="conv")
+    g.output(g.relu(g.reshape(y, (3, 24)) + g.param("b", (24,), dtype)), "y")
+    return g

@@ -52,17 +52,23 @@ def ends_of(launch: Launch, problem: ConvProblem) -> EpilogueCode:
     """What follows the sums, from its scalar program."""
     extras, outputs = launch.ins[FIRST_EXTRA:], launch.outs
     accesses = epilogue_accesses(launch.code, problem, [*map(strided, extras)], [*map(strided, outputs)])
-    point = None
-    if launch.code is not None:
-        # Every operand is given as a value, as if it were an accumulator: the tile's end loads neighbours together.
-        # It computes with no index: what runs along which dim is said by the accesses alone.
-        found = point_snippet(launch.code, 1 + len(extras), (), outputs, read_rounding(launch.record))
-        values = [name for name in found.params if name.startswith("acc")]
-        dims = [f"i{dim}" for dim in range(len(problem.product(0).epilogue_dims))]
-        point = replace(found, params=(*values, *dims, *(f"out{number}" for number in range(len(outputs)))))
     scalars = {f"LOAD_{operand.dtype}": load_snippet(operand.dtype) for operand in extras}
     scalars |= {f"STORE_{output.dtype}": store_snippet(output.dtype) for output in outputs}
-    return EpilogueCode(point, *accesses, scalars)
+    return EpilogueCode(point_of(launch, problem), *accesses, scalars)
+
+
+def point_of(launch: Launch, problem: ConvProblem) -> Snippet | None:
+    """The scalar program of the epilogue at one point, with an index for each dim of the product. Every operand is
+    given as a value, as if it were an accumulator: the tile's end loads neighbours together."""
+    if launch.code is None:
+        return None
+    operands = len(launch.code.in_maps)
+    point = point_snippet(launch.code, operands, (), launch.outs, read_rounding(launch.record))
+    # It computes with no index, and may have more dims than the product, or fewer: it follows a reshape then. What runs
+    # along which dim is said by the accesses alone.
+    given = [f"acc{operand}" for operand in range(operands)]
+    dims = [f"i{dim}" for dim in range(len(problem.product(0).epilogue_dims))]
+    return replace(point, params=(*given, *dims, *(f"out{output}" for output in range(len(launch.outs)))))
 
 
 def conv_template(

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from math import ceil, prod
 
 from aicf.backends.base import BufferRef, Launch
-from aicf.backends.cuda.codegen.scalar import point_snippet
 from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in
 from aicf.backends.cuda.compiler.specializer import Snippet
+from aicf.backends.cuda.families.conv.parts import point_of
 from aicf.backends.cuda.families.conv.problem import FIRST_EXTRA, WEIGHT, ConvProblem, X
 from aicf.backends.cuda.families.conv.wgmma.kernel import (
     CHANNELS,
@@ -29,7 +29,7 @@ from aicf.backends.cuda.families.gemm.wgmma.codegen import (
 )
 from aicf.backends.cuda.families.gemm.wgmma.kernel import clusters_of, spec_of
 from aicf.backends.cuda.families.gemm.wgmma.schedule import Spec, Task, Tensor
-from aicf.backends.cuda.families.records import read_rounding, read_shape
+from aicf.backends.cuda.families.records import read_shape
 from aicf.backends.cuda.runtime.device_program import TensorMap, Windows
 
 
@@ -37,12 +37,8 @@ def emit(launch: Launch) -> Sequence[KernelLaunch]:
     """The one launch of an instruction."""
     problem, task = task_of_launch(launch)
     spec = spec_of(launch.record)
-    point = None
-    if launch.code is not None:
-        operands = len(launch.code.in_maps)
-        point = point_snippet(launch.code, operands, (), launch.outs, read_rounding(launch.record))
     copies = {"COPY_A": _copy_pixels(problem, task, spec), "COPY_B": _copy_weight(problem, spec)}
-    source = kernel_source(task, spec, point, clusters_of(launch.record), copies=copies)
+    source = kernel_source(task, spec, point_of(launch, problem), clusters_of(launch.record), copies=copies)
     refs = (*launch.ins[FIRST_EXTRA:], *launch.outs)
     arguments = (
         _pixel_map(problem, task, spec, launch.ins[X]),
