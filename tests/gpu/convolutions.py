@@ -111,7 +111,7 @@ def _drawn(source: random.Random) -> Convolution:
         return tuple(source.choice(values) for _ in range(rank))
 
     groups = source.choice((1, 1, 1, 1, 2, 3, 8))
-    channels = source.choice((1, 2, 3, 4, 5, 8, 12, 16, 33, 64) if groups == 1 else (1, 2, 4, 8, 13))
+    channels = source.choice((1, 2, 3, 4, 5, 8, 12, 16, 33, 64) if groups == 1 else (2, 2, 4, 8, 13))
     outputs = source.choice((1, 3, 8, 16, 24, 37, 64, 72, 136) if groups == 1 else (1, 2, 4, 8, 20))
     return Convolution(
         source.choice((1, 1, 2, 3)),

@@ -168,6 +168,8 @@ class TiledConvKernel(CudaKernel[Spec]):
         if len(work.results) != 1:
             return "it has one result"
         problem, arch = problem_of_work(work), arch_named(target.arch.data)
+        if problem.channels == 1 and problem.groups > 1:
+            return "it has one channel a group: tiles would hold next to nothing else"
         if problem.groups > _MOST_GROUPS:
             return f"{problem.groups} groups are more than a grid has room for"
         if (reason := reach_reason(problem)) is not None:
