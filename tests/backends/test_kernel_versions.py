@@ -146,6 +146,11 @@ RECORDS: Mapping[str, tuple[int, str]] = {
     "cuda.topk": (2, f"{_LAUNCHES} axis smallest parts unroll workspace_bytes"),
     "cuda.non_max_suppression": (1, f"{_LAUNCHES} centred workspace_bytes"),
     "cuda.pool": (1, f"{_LAUNCH} {_POOL} threads_along vector pixels lanes"),
+    "cuda.conv_depthwise": (
+        1,
+        f"{_LAUNCH} {_WINDOWS} groups threads_along vector pixels threads near blocks_per_sm may_alias layouts "
+        "combination_order",
+    ),
     "cuda.multi_tensor": (1, f"{_LAUNCH} vectors unroll may_alias"),
 }
 """Kernel to its version and the entries that its records may have, beside `version` and `determinism`."""
@@ -163,6 +168,7 @@ PROGRAMS = (
     "wgmma-product-f16",
     "mma-wide",
     "pooling-f32",
+    "depthwise-mobile",
 )
 """Cases of the GPU's table; together with the fused programs they have work for every kernel of either backend."""
 

@@ -34,7 +34,7 @@ from aicf.backends.cuda.families.conv.problem import (
     conv_of_launch,
     conv_of_work,
     conv_reason,
-    epilogue_accesses,
+    may_alias,
 )
 from aicf.backends.cuda.families.gemm.mma.kernel import (
     MmaSpec,
@@ -48,7 +48,7 @@ from aicf.backends.cuda.families.gemm.mma.kernel import (
 )
 from aicf.backends.cuda.families.gemm.problem import GemmProblem, early_b, strided
 from aicf.backends.cuda.families.gemm.tf32 import tf32_reason
-from aicf.backends.cuda.families.records import CudaKernel, Record, integers, start_entries
+from aicf.backends.cuda.families.records import CudaKernel, Record, start_entries
 from aicf.backends.cuda.target import FLOATS, GpuArch, arch_named
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 
@@ -230,7 +230,7 @@ class ConvMmaKernel(CudaKernel[MmaSpec]):
             "combination_order": StringAttr(_order_text(schedule, problem)),
             **work.attrs,
             "rounding": StringAttr(work.rounding),
-            "may_alias": _may_alias(work, problem),
+            "may_alias": may_alias(work, problem),
             **start_entries(arch, early_b(work)),
         }
         if _packs(work):
@@ -268,18 +268,6 @@ def _order_text(spec: MmaSpec, problem: ConvProblem) -> str:
     """How the sums of one element are combined, for the record."""
     run = "channels" if k_order(problem).run.dim is None else "elements of a row"
     return f"{combination_order(spec, as_product(problem))}, {run} innermost"
-
-
-def _may_alias(work: Workload, problem: ConvProblem) -> Attribute:
-    """The result may lie on an operand of the epilogue that is read at the same places: by the thread that then stores
-    there."""
-    extras, outputs = ([strided(one) for one in many] for many in (work.operands[FIRST_EXTRA:], work.results))
-    reads, (result,) = epilogue_accesses(work.code, problem, extras, outputs)
-    own = (result.dtype, result.offset, result.strides)
-    found = [
-        index for index, access in enumerate(reads) if (access.dtype, access.offset, access.strides) == own
-    ]
-    return ArrayAttr([integers((0, FIRST_EXTRA + index)) for index in found])
 
 
 KERNELS = (ConvMmaKernel(), ConvMmaTf32Kernel())
