@@ -20,6 +20,7 @@ from aicf.backends.registry import get_kernels
 from aicf.compiled import Options
 from aicf.dialects.emit import ResolvedOp
 from aicf.frontends.text import make_context, parse_module
+from aicf.passes.pipelines.aicf_inference import AicfInferencePass
 from aicf.passes.pipelines.aicf_training import AicfTrainingPass
 from aicf.tuning.candidates import candidates, grouped
 from tests.backends.cpu.programs import lower
@@ -62,6 +63,7 @@ _WIDE_TILES = " ".join(entry for entry in _TILES.split() if entry != "b_element"
 _CPU_CONV = (
     f"{_WINDOWS} algorithm output_tile groups block_rows copies lanes lanes_along tile_pixels tile_vectors "
     "prefetch_lines prepared layouts threads may_alias workspace_bytes combination_order "
+    "rounding "
     + f"{_inside('product', _WIDE_TILES)} winograd winograd.block_rows {_inside('winograd.product', _WIDE_TILES)}"
 )
 _POOL = f"{_WINDOWS} {_of_dims('size', 'high')} mode count_include_pad threads combination_order"
@@ -71,6 +73,11 @@ _LAUNCH = f"grid block cluster shared_bytes {_EARLY}"
 _LAUNCHES = f"grids block cluster shared_bytes {_EARLY}"
 _CUDA_GEMM = f"{_LAUNCH} transpose_a transpose_b combination_order"
 _WGMMA = f"{_CUDA_GEMM} tile cluster_shape ring split_k may_alias workspace_bytes"
+_CUDA_CONV = f"{_LAUNCH} {_WINDOWS} groups layouts may_alias combination_order"
+_CONV_MMA = (
+    f"{_CUDA_CONV} tile tile_group warps stages blocks_per_sm split_k split_through sum_grid sum_block "
+    + "workspace_bytes"
+)
 _CUDA_ATTENTION = f"{_LAUNCH} scale causal past nan_as_zero combination_order fixed_addresses"
 
 RECORDS: Mapping[str, tuple[int, str]] = {
@@ -146,10 +153,13 @@ RECORDS: Mapping[str, tuple[int, str]] = {
     "cuda.topk": (2, f"{_LAUNCHES} axis smallest parts unroll workspace_bytes"),
     "cuda.non_max_suppression": (1, f"{_LAUNCHES} centred workspace_bytes"),
     "cuda.pool": (1, f"{_LAUNCH} {_POOL} threads_along vector pixels lanes"),
-    "cuda.conv_depthwise": (
+    "cuda.conv_depthwise": (1, f"{_CUDA_CONV} threads_along vector pixels threads near blocks_per_sm"),
+    "cuda.conv_mma": (1, _CONV_MMA),
+    "cuda.conv_mma_tf32": (1, f"{_CONV_MMA} math"),
+    "cuda.conv_wgmma": (1, f"{_CUDA_CONV} tile cluster_shape ring split_k workspace_bytes"),
+    "cuda.pack_windows": (
         1,
-        f"{_LAUNCH} {_WINDOWS} groups threads_along vector pixels threads near blocks_per_sm may_alias layouts "
-        "combination_order",
+        f"{_LAUNCHES} strategy vector lanes threads unroll splits late blocks_per_sm combination_order",
     ),
     "cuda.multi_tensor": (1, f"{_LAUNCH} vectors unroll may_alias"),
 }
@@ -169,6 +179,7 @@ PROGRAMS = (
     "mma-wide",
     "pooling-f32",
     "depthwise-mobile",
+    "windows-wide",
 )
 """Cases of the GPU's table; together with the fused programs they have work for every kernel of either backend."""
 
@@ -225,6 +236,7 @@ def _records() -> Iterator[tuple[str, Mapping[str, Attribute]]]:
     for name in ON_CPU:
         yield from _offered(CASES[name].make().module, "cpu:x86-64-v4", {})
     yield from _offered(CASES["simt-dense-f32"].make().module, "cuda:sm_90a", {"tf32": True})
+    yield from _offered(CASES["convolve-tf32-last"].make().module, "cuda:sm_90a", {"tf32": True})
     yield from _offered(parse_module(TILES), "cpu:x86-64-v4", {})
     policy = {"kernels": {"gemm": "cpu.gemm_blas"}}
     for module in (
@@ -235,10 +247,18 @@ def _records() -> Iterator[tuple[str, Mapping[str, Attribute]]]:
         lower(RECURRENT.replace('"param"', '"input"'), "x86-64-v4"),
         lower(LIBRARY, "x86-64-v4", policy=policy, library="0.3 Prescott"),
         *map(_update, ("cpu:x86-64-v4", "cuda:sm_90a")),
+        _with_packed_weight(),
     ):
         for op in module.walk():
             if isinstance(op, ResolvedOp) and op.kernel is not None:
                 yield op.kernel.kernel.data, {**op.kernel.record.data, **op.constraints.data}
+
+
+def _with_packed_weight() -> ModuleOp:
+    """A convolution whose weight is packed for it."""
+    module = CASES["depthwise-mobile"].make().module
+    AicfInferencePass("cuda:sm_90a").apply(make_context(), module)
+    return module
 
 
 def _update(target: str) -> ModuleOp:

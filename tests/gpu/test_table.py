@@ -23,8 +23,10 @@ def test_every_operation_is_in_a_case() -> None:
 
 
 def test_every_kernel_runs_a_case() -> None:
-    """A kernel added to the backend is missing here until a case pins it."""
-    assert set(get_kernels("cuda")) <= {kernel for case in CASES.values() for kernel in case.kernels}
+    """A kernel added to the backend is missing here until a case pins it. Those that pack weights run in `@prepare`,
+    for the kernels that ask them to."""
+    pinned = {kernel for case in CASES.values() for kernel in case.kernels}
+    assert {kernel.id for kernel in get_kernels("cuda").values() if kernel.kinds != {"pack"}} <= pinned
 
 
 def test_every_kernel_of_products_runs_every_kind_it_takes() -> None:

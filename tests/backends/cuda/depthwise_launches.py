@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
 
 from aicf.backends.base import BufferRef, Launch
@@ -67,8 +67,8 @@ def channels_last(work: Workload) -> Workload:
 
 def laid_out(work: Workload, record: Mapping[str, Attribute]) -> Workload:
     """The work with its operands in the layouts that the record asks for."""
-    layouts = record.get("layouts")
-    if not isinstance(layouts, ArrayAttr):
+    layouts: Any = record.get("layouts")
+    if layouts is None:
         return work
     operands = [
         replace(info, layout=layout, offset=0) if isinstance(layout, LayoutAttr) else info

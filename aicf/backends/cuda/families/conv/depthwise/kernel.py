@@ -14,7 +14,7 @@ from xdsl.ir import Attribute
 
 from aicf.backends.common.record import Record
 from aicf.backends.common.workload import Workload
-from aicf.backends.cuda.families.conv.depthwise.problem import DepthwiseProblem, of_work, refusal
+from aicf.backends.cuda.families.conv.depthwise.problem import DTYPES, DepthwiseProblem, of_work, refusal
 from aicf.backends.cuda.families.conv.depthwise.schedule import (
     Along,
     DepthwiseSpec,
@@ -42,11 +42,12 @@ class ConvDepthwiseKernel(CudaKernel[DepthwiseSpec]):
     pixels, accumulated in f32."""
 
     id = "cuda.conv_depthwise"
+    library = "depthwise"
     simplicity = 4
     kinds = frozenset({"conv"})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        reason = conv_reason(work) or _ends_reason(work)
+        reason = _dtype_reason(work) or conv_reason(work) or _ends_reason(work)
         return refusal(conv_of_work(work)) if reason is None else reason
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
@@ -86,6 +87,12 @@ class ConvDepthwiseKernel(CudaKernel[DepthwiseSpec]):
     def prepare(self, work: Workload, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
         """See `Kernel`: the record of `cuda.pack_windows`."""
         return window_pack_record(work.operands[operand], target, layout.layout.data)
+
+
+def _dtype_reason(work: Workload) -> str | None:
+    """Why operands of this type are not summed here."""
+    dtype = work.operands[0].dtype
+    return None if dtype in DTYPES else f"sums are f32 here, for {', '.join(DTYPES)}: it is of {dtype}"
 
 
 def _ends_reason(work: Workload) -> str | None:

@@ -125,8 +125,6 @@ def refusal(conv: ConvProblem) -> str | None:
         return f"its groups have {conv.channels} input channels, and one is summed here"
     if conv.outputs > MOST_MULTIPLIER:
         return f"each channel has {conv.outputs} outputs, more than {MOST_MULTIPLIER}: a product shares its windows"
-    if conv.dtype not in DTYPES:
-        return f"sums are f32 here, for {', '.join(DTYPES)}: it is of {conv.dtype}"
     if conv.pixels * conv.groups * conv.outputs >= MOST_RESULTS:
         return f"it has {MOST_RESULTS} results or more"
     for dim in _dims(conv):
