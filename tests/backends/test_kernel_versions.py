@@ -63,6 +63,7 @@ _WIDE_TILES = " ".join(entry for entry in _TILES.split() if entry != "b_element"
 _CPU_CONV = (
     f"{_WINDOWS} algorithm output_tile groups block_rows copies lanes lanes_along tile_pixels tile_vectors "
     "prefetch_lines prepared layouts threads may_alias workspace_bytes combination_order "
+    "rounding "
     + f"{_inside('product', _WIDE_TILES)} winograd winograd.block_rows {_inside('winograd.product', _WIDE_TILES)}"
 )
 _POOL = f"{_WINDOWS} {_of_dims('size', 'high')} mode count_include_pad threads combination_order"
@@ -72,9 +73,10 @@ _LAUNCH = f"grid block cluster shared_bytes {_EARLY}"
 _LAUNCHES = f"grids block cluster shared_bytes {_EARLY}"
 _CUDA_GEMM = f"{_LAUNCH} transpose_a transpose_b combination_order"
 _WGMMA = f"{_CUDA_GEMM} tile cluster_shape ring split_k may_alias workspace_bytes"
-_CUDA_CONV = (
-    f"{_LAUNCH} {_WINDOWS} groups tile tile_group warps stages blocks_per_sm split_k split_through sum_grid sum_block "
-    "layouts may_alias workspace_bytes combination_order"
+_CUDA_CONV = f"{_LAUNCH} {_WINDOWS} groups layouts may_alias combination_order"
+_CONV_MMA = (
+    f"{_CUDA_CONV} tile tile_group warps stages blocks_per_sm split_k split_through sum_grid sum_block "
+    + "workspace_bytes"
 )
 _CUDA_ATTENTION = f"{_LAUNCH} scale causal past nan_as_zero combination_order fixed_addresses"
 
@@ -150,23 +152,16 @@ RECORDS: Mapping[str, tuple[int, str]] = {
     ),
     "cuda.topk": (2, f"{_LAUNCHES} axis smallest parts unroll workspace_bytes"),
     "cuda.non_max_suppression": (1, f"{_LAUNCHES} centred workspace_bytes"),
-    "cuda.conv_wgmma": (
-        1,
-        f"{_LAUNCH} {_WINDOWS} groups tile cluster_shape ring split_k layouts may_alias workspace_bytes "
-        "combination_order",
-    ),
-    "cuda.conv_mma": (1, _CUDA_CONV),
-    "cuda.conv_mma_tf32": (1, f"{_CUDA_CONV} math"),
-    "cuda.conv_simt": (
-        1,
-        f"{_LAUNCH} {_WINDOWS} groups tile thread_tile depth tile_group stages blocks_per_sm split_k layouts "
-        "may_alias combination_order",
-    ),
+    "cuda.pool": (1, f"{_LAUNCH} {_POOL} threads_along vector pixels lanes"),
+    "cuda.conv_depthwise": (1, f"{_CUDA_CONV} threads_along vector pixels threads near blocks_per_sm"),
+    "cuda.conv_mma": (1, _CONV_MMA),
+    "cuda.conv_simt": (1, f"{_CUDA_CONV} tile thread_tile depth tile_group stages blocks_per_sm split_k"),
+    "cuda.conv_mma_tf32": (1, f"{_CONV_MMA} math"),
+    "cuda.conv_wgmma": (1, f"{_CUDA_CONV} tile cluster_shape ring split_k workspace_bytes"),
     "cuda.pack_windows": (
         1,
         f"{_LAUNCHES} strategy vector lanes threads unroll splits late blocks_per_sm combination_order",
     ),
-    "cuda.pool": (1, f"{_LAUNCH} {_POOL} threads_along vector pixels lanes"),
     "cuda.multi_tensor": (1, f"{_LAUNCH} vectors unroll may_alias"),
 }
 """Kernel to its version and the entries that its records may have, beside `version` and `determinism`."""
@@ -184,6 +179,8 @@ PROGRAMS = (
     "wgmma-product-f16",
     "mma-wide",
     "pooling-f32",
+    "depthwise-mobile",
+    "windows-wide",
 )
 """Cases of the GPU's table; together with the fused programs they have work for every kernel of either backend."""
 
@@ -240,7 +237,7 @@ def _records() -> Iterator[tuple[str, Mapping[str, Attribute]]]:
     for name in ON_CPU:
         yield from _offered(CASES[name].make().module, "cpu:x86-64-v4", {})
     yield from _offered(CASES["windows-split"].make().module, "cuda:sm_90a", {})
-    for name in ("simt-dense-f32", "convolutions-f32"):
+    for name in ("simt-dense-f32", "convolutions-f32", "convolve-tf32-last"):
         yield from _offered(CASES[name].make().module, "cuda:sm_90a", {"tf32": True})
     yield from _offered(parse_module(TILES), "cpu:x86-64-v4", {})
     policy = {"kernels": {"gemm": "cpu.gemm_blas"}}
@@ -252,16 +249,17 @@ def _records() -> Iterator[tuple[str, Mapping[str, Attribute]]]:
         lower(RECURRENT.replace('"param"', '"input"'), "x86-64-v4"),
         lower(LIBRARY, "x86-64-v4", policy=policy, library="0.3 Prescott"),
         *map(_update, ("cpu:x86-64-v4", "cuda:sm_90a")),
-        _with_packed_windows(),
+        _with_packed_weight("windows-split"),
+        _with_packed_weight("depthwise-mobile"),
     ):
         for op in module.walk():
             if isinstance(op, ResolvedOp) and op.kernel is not None:
                 yield op.kernel.kernel.data, {**op.kernel.record.data, **op.constraints.data}
 
 
-def _with_packed_windows() -> ModuleOp:
-    """A convolution whose weight is packed in `@prepare`."""
-    module = CASES["windows-split"].make().module
+def _with_packed_weight(case: str) -> ModuleOp:
+    """A convolution whose weight is packed for it."""
+    module = CASES[case].make().module
     AicfInferencePass("cuda:sm_90a").apply(make_context(), module)
     return module
 

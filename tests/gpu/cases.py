@@ -23,7 +23,15 @@ from aicf.passes.logical.assign_ids import AssignIdsPass
 from aicf.passes.training.differentiate import DifferentiatePass
 from aicf.policies.kernel_policy import Fusion
 from tests.gpu import programs
-from tests.gpu.convolutions import Convolution, convolutions, flattened, image_layer, random_convolutions
+from tests.gpu.convolutions import (
+    Convolution,
+    convolutions,
+    depthwise_convolutions,
+    depthwise_layer,
+    flattened,
+    image_layer,
+    random_convolutions,
+)
 from tests.gpu.pools import POOL_POLICY, DrawnPool, Lies, drawn_pools, pool_layer, pools
 from tests.gpu.programs import Program, arguments, random_arrays
 from tests.gpu.random_ops import RANDOM_OPS
@@ -50,6 +58,7 @@ ATTENTION_WGMMA, ATTENTION_STEP = "cuda.attention_wgmma", "cuda.attention_step"
 ATTENTION_BACKWARD = "cuda.attention_backward"
 CONV_WGMMA, CONV_SIMT = "cuda.conv_wgmma", "cuda.conv_simt"
 CONV_MMA, CONV_MMA_TF32 = "cuda.conv_mma", "cuda.conv_mma_tf32"
+CONV_DEPTHWISE = "cuda.conv_depthwise"
 POOL = "cuda.pool"
 SCATTER, SCATTER_SORTED = "cuda.scatter", "cuda.scatter_sorted"
 LAST_UPDATE, TOPK = "cuda.last_update", "cuda.topk"
@@ -485,6 +494,40 @@ RANDOM_CONVOLUTIONS, CONVOLUTIONS_EACH = 15, 10
 """Programs of random convolutions, and how many each has."""
 
 
+def _depthwise() -> dict[str, Case]:
+    """Depthwise convolutions: random ones, and variants that are not taken at these sizes."""
+    policy = {"kernels": {"conv": CONV_DEPTHWISE}}
+    last = {**policy, "layouts": {"*": "channels_last"}}
+    cases: dict[str, Case] = {}
+    for seed in range(RANDOM_DEPTHWISE):
+        name, dtype = f"depthwise-{seed}", ("f16", "bf16", "f32")[seed % 3]
+        build = partial(depthwise_convolutions, dtype, seed, CONVOLUTIONS_EACH)
+        lies = last if seed < RANDOM_DEPTHWISE // 2 else policy
+        cases[name] = Case(_built(name, build), (CONV_DEPTHWISE,), lies, depth=4)
+    made = depthwise_layer
+    table: dict[str, tuple[str, Convolution, dict[str, object]]] = {
+        "mobile": ("f16", made(2, 64, 56), {"vector": 8, "pixels": 4}),
+        "mobile-steps": ("bf16", made(2, 96, 57, 3, 2, after="silu"), {"vector": 8, "pixels": 2}),
+        "next": ("f16", made(2, 96, 30, 7, after="bias"), {"vector": 8, "pixels": 4}),
+        "next-f32": ("f32", made(4, 64, 29, 7, after="gelu"), {"vector": 4, "pixels": 4}),
+        "speech": ("bf16", made(2, 256, 201, 31, rank=1, after="silu"), {"vector": 8, "pixels": 4}),
+        "rows": ("f16", made(2, 40, 30, 5, last=False, after="residual"), {"pixels": 4, "threads": 128}),
+        "residual": ("f16", made(4, 64, 31, after="residual"), {"vector": 8, "pixels": 4}),
+        "twice": ("bf16", made(2, 64, 31, multiplier=2), {"vector": 8, "pixels": 2}),
+        "block": ("f32", made(2, 64, 13, rank=3, after="residual"), {"vector": 4, "pixels": 2}),
+    }
+    for what, (dtype, layer_, variant) in table.items():
+        name = f"depthwise-{what}"
+        build = partial(convolutions, dtype, [layer_])
+        lies = last if layer_.result_last else policy
+        cases[name] = Case(_built(name, build), (CONV_DEPTHWISE,), lies, variant, depth=4)
+    return cases
+
+
+RANDOM_DEPTHWISE = 6
+"""Programs of random depthwise convolutions, of `CONVOLUTIONS_EACH`."""
+
+
 def _pools() -> dict[str, Case]:
     """Poolings: drawn ones in every layout, and variants that are not taken at these sizes."""
     cases: dict[str, Case] = {}
@@ -860,6 +903,7 @@ STATELESS: dict[str, Case] = {
     **_variants(),
     **_windows(),
     **_convolutions(),
+    **_depthwise(),
     **_pools(),
     **_attentions(),
     **_attention_steps(),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from aicf.frontends.builder import Graph, Value
@@ -130,6 +130,54 @@ def _drawn(source: random.Random) -> Convolution:
     )
 
 
+def drawn_depthwise(source: random.Random, most_products: int) -> Convolution:
+    """A random one with one input channel a group, of no more than so many multiplications."""
+    while True:
+        base = _drawn(source)
+        channels = source.choice((1, 2, 3, 5, 8, 12, 16, 24, 40, 64))
+        found = replace(
+            base,
+            channels=channels,
+            groups=channels,
+            outputs=channels * source.choice((1, 1, 1, 1, 2, 3, 4)),
+            taps=tuple(source.choice((1, 2, 3, 3, 3, 5, 7, 11)) for _ in base.taps),
+        )
+        if min(found.rooms) >= 0 and found.products <= most_products:
+            return found
+
+
+def depthwise_layer(
+    batch: int,
+    channels: int,
+    size: int,
+    taps: int = 3,
+    stride: int = 1,
+    *,
+    rank: int = 2,
+    last: bool = True,
+    multiplier: int = 1,
+    after: str = "relu",
+) -> Convolution:
+    """A layer of a network of depthwise convolutions, all row-major or all channels-last but its weight."""
+    low = (taps // 2,) * rank
+    sizes, each, steps, ones = ((value,) * rank for value in (size, taps, stride, 1))
+    return Convolution(
+        batch,
+        channels,
+        channels * multiplier,
+        channels,
+        sizes,
+        each,
+        steps,
+        ones,
+        low,
+        low,
+        operand_last=last,
+        result_last=last,
+        after=after,
+    )
+
+
 def image_layer(
     batch: int, channels: int, outputs: int, size: int, taps: int = 3, stride: int = 1, *, last: bool = True
 ) -> Convolution:
@@ -193,3 +241,9 @@ def flattened(dtype: str, groups: int = 1) -> Graph:
     y = g.conv(x, g.param("w", (24, 16 // groups, 4, 4), dtype), groups=groups, name="conv")
     g.output(g.relu(g.reshape(y, (3, 24)) + g.param("b", (24,), dtype)), "y")
     return g
+
+
+def depthwise_convolutions(dtype: str, seed: int, count: int, most_products: int = 1 << 22) -> Graph:
+    """A program of random depthwise convolutions."""
+    source = random.Random(seed)
+    return convolutions(dtype, [drawn_depthwise(source, most_products) for _ in range(count)])

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from xdsl.dialects.builtin import AnyFloat, IntegerType
+from xdsl.dialects.builtin import AnyFloat, ArrayAttr, IntegerType
 from xdsl.ir import Attribute
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr
 
@@ -20,6 +20,7 @@ from aicf.backends.common.loop_nest import index_ops, is_linear
 from aicf.backends.common.record import read_integer
 from aicf.backends.common.workload import OperandInfo, Workload
 from aicf.backends.cuda.families.gemm.problem import Access, GemmProblem, Strided, access_of, strided
+from aicf.backends.cuda.families.records import integers
 from aicf.backends.cuda.target import ELEMENT_BYTES
 from aicf.dialects.emit_kernels import KernelOp
 
@@ -236,6 +237,21 @@ def epilogue_accesses(
     return (
         tuple(_as_product(access, problem) for access in reads),
         tuple(_as_product(access, problem) for access in writes),
+    )
+
+
+def may_alias(work: Workload, problem: ConvProblem) -> Attribute:
+    """A result may lie on an operand of the epilogue that is read at the same places: by the thread that then stores
+    there."""
+    extras, outputs = ([strided(one) for one in many] for many in (work.operands[FIRST_EXTRA:], work.results))
+    reads, writes = epilogue_accesses(work.code, problem, extras, outputs)
+    return ArrayAttr(
+        [
+            integers((result, FIRST_EXTRA + extra))
+            for result, write in enumerate(writes)
+            for extra, read in enumerate(reads)
+            if (read.dtype, read.offset, read.strides) == (write.dtype, write.offset, write.strides)
+        ]
     )
 
 

@@ -20,18 +20,17 @@ from aicf.backends.base import Launch
 from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.conv.pack.kernel import packed, window_layout, window_pack_record
 from aicf.backends.cuda.families.conv.problem import (
-    FIRST_EXTRA,
     WEIGHT,
     ConvProblem,
     conv_of_launch,
     conv_of_work,
     conv_reason,
-    epilogue_accesses,
+    may_alias,
 )
 from aicf.backends.cuda.families.conv.windows import TileLoads, k_order, padded_dims, reach_reason
 from aicf.backends.cuda.families.gemm.problem import GemmProblem, early_b, strided
 from aicf.backends.cuda.families.gemm.tiled_kernel import TileSpec
-from aicf.backends.cuda.families.records import CudaKernel, integers, start_entries
+from aicf.backends.cuda.families.records import CudaKernel, start_entries
 from aicf.backends.cuda.target import GpuArch, arch_named
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 
@@ -203,7 +202,7 @@ class TiledConvKernel(CudaKernel[Spec]):
             "combination_order": StringAttr(self._order_text(schedule, problem)),
             **work.attrs,
             "rounding": StringAttr(work.rounding),
-            "may_alias": _may_alias(work, problem),
+            "may_alias": may_alias(work, problem),
             **start_entries(arch, early_b(work)),
         }
         if _packs(work):
@@ -224,15 +223,3 @@ class TiledConvKernel(CudaKernel[Spec]):
         """How the sums of one element are combined, for the record."""
         run = "channels" if k_order(problem).run.dim is None else "elements of a row"
         return f"{self.order(spec, problem)}, {run} innermost"
-
-
-def _may_alias(work: Workload, problem: ConvProblem) -> Attribute:
-    """The result may lie on an operand of the epilogue that is read at the same places: by the thread that then stores
-    there."""
-    extras, outputs = ([strided(one) for one in many] for many in (work.operands[FIRST_EXTRA:], work.results))
-    reads, (result,) = epilogue_accesses(work.code, problem, extras, outputs)
-    own = (result.dtype, result.offset, result.strides)
-    found = [
-        index for index, access in enumerate(reads) if (access.dtype, access.offset, access.strides) == own
-    ]
-    return ArrayAttr([integers((0, FIRST_EXTRA + index)) for index in found])

@@ -1,8 +1,8 @@
-"""The kernel that packs weights of convolutions, and their layout. No code generator is imported here."""
+"""The kernel that packs weights of convolutions, and their layouts. No code generator is imported here."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
 from xdsl.dialects.builtin import StringAttr
@@ -22,26 +22,40 @@ from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 
 WINDOW_WEIGHT = "window_weight"
 """Layout of a weight [M, C, K1..Kk]: ``[M][K1]..[Kk][C]``, channels innermost."""
+DEPTHWISE_WEIGHT = "depthwise_weight"
+"""Another: ``[K1]..[Kk][C][M]``, outputs innermost."""
 
 
 def channels_innermost(shape: Sequence[int]) -> tuple[int, ...]:
-    """Element strides of a weight in this layout."""
+    """Element strides of a weight in the first layout."""
     taps = shape[2:]
     return (prod(shape[1:]), 1, *(shape[1] * prod(taps[dim + 1 :]) for dim in range(len(taps))))
 
 
-def window_layout(shape: Sequence[int], dtype: str) -> LayoutAttr:
-    """The layout of a weight of this shape."""
-    return LayoutAttr(WINDOW_WEIGHT, {"bytes": integer(prod(shape) * ELEMENT_BYTES[dtype])})
+def outputs_innermost(shape: Sequence[int]) -> tuple[int, ...]:
+    """Element strides of a weight in the second layout."""
+    outputs, channels, *taps = shape
+    return (1, outputs, *(outputs * channels * prod(taps[dim + 1 :]) for dim in range(len(taps))))
 
 
-def packed(weight: Operand) -> Operand:
+_STRIDES: Mapping[str, Callable[[Sequence[int]], tuple[int, ...]]] = {
+    WINDOW_WEIGHT: channels_innermost,
+    DEPTHWISE_WEIGHT: outputs_innermost,
+}
+
+
+def window_layout(shape: Sequence[int], dtype: str, name: str = WINDOW_WEIGHT) -> LayoutAttr:
+    """A layout of a weight of this shape."""
+    return LayoutAttr(name, {"bytes": integer(prod(shape) * ELEMENT_BYTES[dtype])})
+
+
+def packed(weight: Operand, name: str = WINDOW_WEIGHT) -> Operand:
     """The weight as it lies packed, at the start of a buffer."""
-    return Operand(weight.shape, channels_innermost(weight.shape), weight.dtype, 16)
+    return Operand(weight.shape, _STRIDES[name](weight.shape), weight.dtype, 16)
 
 
 class WindowPackKernel(CudaKernel[GeneratedSpec]):
-    """Moves the channels of a weight innermost; only ever asked for through `Kernel.prepare`."""
+    """Moves the channels or the outputs of a weight innermost; only ever asked for through `Kernel.prepare`."""
 
     id = "cuda.pack_windows"
     kinds = frozenset({"pack"})
@@ -49,9 +63,9 @@ class WindowPackKernel(CudaKernel[GeneratedSpec]):
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
         """See `Kernel`: a layout of this kernel's, for the weight as it is."""
         layout, weight = work.results[0].layout, work.operands[0]
-        if layout is None or layout.layout.data != WINDOW_WEIGHT:
+        if layout is None or layout.layout.data not in _STRIDES:
             return "weights are packed where a convolution asks for it, in @prepare"
-        expected = window_layout(weight.shape, weight.dtype)
+        expected = window_layout(weight.shape, weight.dtype, layout.layout.data)
         if layout == expected:
             return None
         stated, wanted = (read_integer(each.parameters_.data, "bytes") for each in (layout, expected))
@@ -59,48 +73,59 @@ class WindowPackKernel(CudaKernel[GeneratedSpec]):
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
         """See `Kernel`: run once."""
-        return cost_us(_nest(work.operands[0]), self.schedule(work, target), arch_named(target.arch.data))
+        return cost_us(_nest_of(work), self.schedule(work, target), arch_named(target.arch.data))
 
     def schedule(self, work: Workload, target: TargetAttr) -> GeneratedSpec:
         """See `Kernel`: the loops of a copy."""
-        return _schedule(work.operands[0], arch_named(target.arch.data))
+        return _schedule(_nest_of(work), work.operands[0], arch_named(target.arch.data))
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: GeneratedSpec) -> dict[str, Attribute]:
-        return _entries(work.operands[0], schedule, arch_named(target.arch.data))
+        return _entries(_nest_of(work), schedule, arch_named(target.arch.data))
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> GeneratedSpec:
         return read_spec(record)
 
 
-def pack_nest(source: Strided) -> LoopNest:
-    """The loops that pack a weight."""
-    return copy_nest(source, Strided(source.shape, channels_innermost(source.shape), source.dtype))
+def pack_nest(source: Strided, name: str) -> LoopNest:
+    """The loops that pack a weight into the layout `name`."""
+    return copy_nest(source, packed_target(source, name))
 
 
-def _nest(weight: OperandInfo) -> LoopNest:
-    return pack_nest(Strided(weight.shape, weight.strides, weight.dtype))
+def packed_target(source: Strided, name: str) -> Strided:
+    """The weight `source` as it lies in the layout `name`."""
+    return Strided(source.shape, _STRIDES[name](source.shape), source.dtype)
 
 
-def _schedule(weight: OperandInfo, arch: GpuArch) -> GeneratedSpec:
-    return choose(_nest(weight), [weight.offset, 0], arch)
+def _nest_of(work: Workload) -> LoopNest:
+    layout = work.results[0].layout
+    assert layout is not None, "the work has a layout if it is legal"
+    return _nest(work.operands[0], layout.layout.data)
 
 
-def _entries(weight: OperandInfo, spec: GeneratedSpec, arch: GpuArch) -> dict[str, Attribute]:
+def _nest(weight: OperandInfo, name: str) -> LoopNest:
+    return pack_nest(Strided(weight.shape, weight.strides, weight.dtype), name)
+
+
+def _schedule(nest: LoopNest, weight: OperandInfo, arch: GpuArch) -> GeneratedSpec:
+    return choose(nest, [weight.offset, 0], arch)
+
+
+def _entries(nest: LoopNest, spec: GeneratedSpec, arch: GpuArch) -> dict[str, Attribute]:
     return {
-        **spec_record(_nest(weight), spec),
+        **spec_record(nest, spec),
         "rounding": StringAttr("fused"),
         **start_entries(arch),
     }
 
 
-def window_pack_record(weight: OperandInfo, target: TargetAttr) -> KernelAttr:
-    """The record of `cuda.pack_windows` for a weight."""
-    arch = arch_named(target.arch.data)
+def window_pack_record(weight: OperandInfo, target: TargetAttr, name: str = WINDOW_WEIGHT) -> KernelAttr:
+    """The record of `cuda.pack_windows` for a weight and a layout."""
+    arch, nest = arch_named(target.arch.data), _nest(weight, name)
     own = {
         "version": integer(WindowPackKernel.version),
         "determinism": StringAttr(WindowPackKernel.determinism),
     }
-    return KernelAttr(WindowPackKernel.id, own | _entries(weight, _schedule(weight, arch), arch))
+    return KernelAttr(WindowPackKernel.id, own | _entries(nest, _schedule(nest, weight, arch), arch))
 
 
 KERNELS = (WindowPackKernel(),)

@@ -1,0 +1,1 @@
+"""Convolutions with one input channel a group, out of registers."""
