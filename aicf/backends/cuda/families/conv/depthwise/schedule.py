@@ -35,8 +35,8 @@ Along = Literal["channels", "pixels"]
 NAMES = ("near", "column", "row", "deep", "far", "image")
 """What the number of a thread is made of, the fastest first: vectors of outputs that lie together, pixels, groups of
 such vectors, images. Neighbours in the same block have windows in common, which the first cache keeps."""
-UNROLLED, UNROLLED_PRODUCTS = 16, 256
-"""Elements of a window, or products of a thread, that are all written out."""
+UNROLLED, MOST_UNROLLED, UNROLLED_PRODUCTS = 16, 32, 256
+"""Elements of a window that are all written out; more of them, up to so many products of a thread."""
 LINE_TAPS = 8
 """Most elements of a line whose weights a thread holds at a time."""
 _PIXELS = (1, 2, 4)
@@ -51,8 +51,11 @@ _CLOCKS = 1700.0
 """Of a multiprocessor in a microsecond; it issues four instructions of a warp in each, of 128 lanes."""
 _L1_BYTES = 128
 """Of one clock. Figures of the H100, round ones."""
-_REGISTERS, _RESIDENT, _ENOUGH = 65536, 2048, 512
-"""Of a multiprocessor: registers, threads at a time, and threads that are enough to load while others multiply."""
+_REGISTERS, _RESIDENT = 65536, 2048
+"""Of a multiprocessor: registers, and threads at a time."""
+_ENOUGH, _ENOUGH_LONG = 512, 384
+"""Threads of a multiprocessor, some of which load while others multiply; of longer windows than are always written
+out, of which compilers keep more addresses, so that they would spill."""
 _SECTOR = 32
 """Bytes of memory that come together."""
 _PLACE_INSTRUCTIONS, _PLACE_REGISTERS = 60, 64
@@ -181,7 +184,8 @@ class DepthwiseSpec:
     def is_unrolled(self) -> bool:
         """Whether all lines are written out."""
         taps = self.problem.taps
-        return taps <= UNROLLED or taps * self.vector * self.pixels <= UNROLLED_PRODUCTS
+        few = taps <= MOST_UNROLLED and taps * self.vector * self.pixels <= UNROLLED_PRODUCTS
+        return taps <= UNROLLED or few
 
     @property
     def held(self) -> int:
@@ -197,7 +201,8 @@ class DepthwiseSpec:
     @property
     def blocks_per_sm(self) -> int:
         """Blocks that must fit: a compiler that asks for all elements of a window first leaves room for one."""
-        return max(1, min(_ENOUGH, self._fit) // self.threads)
+        enough = _ENOUGH if self.problem.taps <= UNROLLED else _ENOUGH_LONG
+        return max(1, min(enough, self._fit) // self.threads)
 
     # Accesses
 
