@@ -411,8 +411,10 @@ def test_a_network_runs_on_it(policy: str) -> None:
     assert text.count('kernel("cuda.conv_depthwise"') == 1
 
 
-def test_a_policy_may_ask_for_tensor_cores() -> None:
+def test_without_it_windows_are_arithmetic() -> None:
     module = network("f16").module()
     policy = json.dumps({"forbid": [KERNEL.id]})
     AicfInferencePass("cuda:sm_90a", policy).apply(make_context(), module)
-    assert 'kernel("cuda.conv_mma"' in str(module)
+    text = str(module)
+    assert "cuda.conv_depthwise" not in text.partition("emit.program")[2]
+    assert "tiles would hold next to nothing else" in text

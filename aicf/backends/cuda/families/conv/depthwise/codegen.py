@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from aicf.backends.base import BufferRef, Launch
+from aicf.backends.common import loop_nest
 from aicf.backends.common.record import read_integer
 from aicf.backends.cuda.codegen.scalar import point_snippet
 from aicf.backends.cuda.codegen.vector_access import VectorAccess
@@ -13,7 +14,7 @@ from aicf.backends.cuda.compiler.launches import KernelLaunch
 from aicf.backends.cuda.compiler.specializer import Snippet
 from aicf.backends.cuda.families.conv.depthwise import template
 from aicf.backends.cuda.families.conv.depthwise.problem import WindowDim, of_launch
-from aicf.backends.cuda.families.conv.depthwise.schedule import NAMES, DepthwiseSpec, read_spec
+from aicf.backends.cuda.families.conv.depthwise.schedule import NAMES, DepthwiseSpec, Vector, read_spec
 from aicf.backends.cuda.families.conv.problem import FIRST_EXTRA, WEIGHT, X
 from aicf.backends.cuda.families.gemm.problem import Access
 from aicf.backends.cuda.families.records import read_rounding, read_shape
@@ -154,7 +155,7 @@ class _DepthwiseText:
 
     def _load(self) -> Snippet:
         """Parameters place, element: the channels of a place into the registers `words`."""
-        access = self.spec.x_access
+        access = _accessed(self.spec.x_access)
         names = [f"word{index}" for index in range(access.words)]
         (text,) = access.load("x", "element")
         lines = [f"{', '.join(names)} = {text}"]
@@ -184,7 +185,7 @@ class _DepthwiseText:
     def _load_weight(self) -> Snippet:
         """Parameters tap, element: the weights of a tap into the registers `factors`."""
         lines: list[str] = []
-        values = _loaded(self.spec.weight_access, "weight", lines, "w")
+        values = _loaded(_accessed(self.spec.weight_access), "weight", lines, "w")
         count = self.spec.vector
         lines += [f"factors[tap * {count} + {index}] = {value}" for index, value in enumerate(values)]
         return Snippet(("tap", "element"), tuple(lines))
@@ -203,7 +204,7 @@ class _DepthwiseText:
         """The values of an operand of the epilogue; adds the statements that load them."""
         access = self.p.reads[number]
         lines.append(f"element = {self._element(access, pixel)}")
-        return _loaded(self.spec.end_access(access), f"e{number}", lines, f"e{number}_")
+        return _loaded(_accessed(self.spec.end_access(access)), f"e{number}", lines, f"e{number}_")
 
     def _finish(self) -> Snippet:
         """Parameters pixel, image, output and those of the first result: computes and stores one pixel of a thread. All
@@ -222,7 +223,7 @@ class _DepthwiseText:
         for number, access in enumerate(self.p.writes):
             lines.append(f"element = {self._element(access, 'pixel')}")
             values = [lane[number] for lane in results]
-            lines += spec.end_access(access).store(f"y{number}", "element", values)
+            lines += _accessed(spec.end_access(access)).store(f"y{number}", "element", values)
         return Snippet(("pixel", "image", "output", *_DIMS), tuple(lines))
 
     def _computed(self, lane: int, extras: Sequence[str], lines: list[str]) -> list[str]:
@@ -262,6 +263,11 @@ def _along(dim: WindowDim) -> Snippet:
         f"near = i32(min(max(coordinate, i32(0)), i32({dim.whole - 1})))",
     )
     return Snippet(params, lines, f"(i64(near) * {dim.x_stride}, coordinate == near)")
+
+
+def _accessed(vector: Vector) -> VectorAccess:
+    """How a vector is moved, as text."""
+    return VectorAccess(loop_nest.Access(vector.dtype, 0, ()), vector.count, vector.step, vector.piece)
 
 
 def _loaded(access: VectorAccess, base: str, lines: list[str], prefix: str) -> list[str]:

@@ -12,7 +12,6 @@ from typing import Annotated, Literal
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
-from aicf.backends.common import loop_nest
 from aicf.backends.common.record import (
     Entry,
     OneOf,
@@ -22,7 +21,6 @@ from aicf.backends.common.record import (
     integer,
     powers_of_two,
 )
-from aicf.backends.cuda.codegen.vector_access import VectorAccess
 from aicf.backends.cuda.families.conv.depthwise.problem import DepthwiseProblem, WindowDim
 from aicf.backends.cuda.families.gemm.problem import Access
 from aicf.backends.cuda.families.loops.costs import start_us
@@ -90,6 +88,33 @@ def segment_of(dim: WindowDim, taps: int, pixels: int) -> Segment:
         for place in places
     ]
     return Segment(taps, tuple(places), tuple(uses))
+
+
+@dataclass(frozen=True)
+class Vector:
+    """Neighbours that a thread moves.
+
+    Args:
+        dtype: Element type name.
+        count: How many.
+        step: Elements from one to the next; 0 for one that all share.
+        piece: Elements of one load or store.
+    """
+
+    dtype: str
+    count: int
+    step: int
+    piece: int
+
+    @property
+    def bytes(self) -> int:
+        """Of one element."""
+        return ELEMENT_BYTES[self.dtype]
+
+    @property
+    def pieces(self) -> int:
+        """How many loads or stores they take."""
+        return 1 if self.step == 0 else self.count // self.piece
 
 
 @dataclass(frozen=True)
@@ -207,19 +232,19 @@ class DepthwiseSpec:
     # Accesses
 
     @cached_property
-    def x_access(self) -> VectorAccess:
+    def x_access(self) -> Vector:
         """The channels of a place."""
         p = self.problem
-        return VectorAccess(loop_nest.Access(p.dtype, 0, ()), self.inputs, 1, self.inputs)
+        return Vector(p.dtype, self.inputs, 1, self.inputs)
 
     @cached_property
-    def weight_access(self) -> VectorAccess:
+    def weight_access(self) -> Vector:
         """The weights of a tap."""
         p = self.problem
         others = [dim.weight_stride for dim in p.dims if dim.taps > 1]
         return _vector(p.dtype, self.vector, p.weight_step, others, p.weight_alignment)
 
-    def end_access(self, access: Access) -> VectorAccess:
+    def end_access(self, access: Access) -> Vector:
         """What follows the sums, at the outputs of a thread."""
         others = [access.offset, *access.strides[:-1]]
         return _vector(access.dtype, self.vector, access.strides[-1], others, access.alignment)
@@ -300,16 +325,15 @@ class DepthwiseSpec:
         return rounds * (_LATENCY_US + turns * _LINE_US)
 
 
-def _vector(dtype: str, count: int, step: int, others: Sequence[int], alignment: int) -> VectorAccess:
+def _vector(dtype: str, count: int, step: int, others: Sequence[int], alignment: int) -> Vector:
     """How `count` neighbours are moved, that are `step` apart and start at sums of multiples of `others`."""
-    access = loop_nest.Access(dtype, 0, ())
     if count == 1:
-        return VectorAccess(access, 1, 1, 1)
+        return Vector(dtype, 1, 1, 1)
     if step != 1:
-        return VectorAccess(access, count, step, 1)
+        return Vector(dtype, count, step, 1)
     size = ELEMENT_BYTES[dtype]
     piece = gcd(count, PIECE_BYTES // size, alignment // size, *others)
-    return VectorAccess(access, count, 1, piece)
+    return Vector(dtype, count, 1, piece)
 
 
 # The choice
