@@ -114,6 +114,7 @@ EXCLUDED: Mapping[str, tuple[str, ...]] = {
     "its programs are of one op without an interface, whose values a test draws": ("op_rows",),
     "its steps have no interface; `random_training` draws from its cases": ("optimizer_programs",),
     "its small classifier is like the networks of `training_graphs`": ("training_models",),
+    "it draws sizes of poolings; `random_convnets` has such": ("random_pools",),
     "it spells the attention of `fused_graphs` in other ways": ("attention_spellings",),
     "it makes ONNX models, which become the same logical ops": (
         *("onnx_models", "onnx_samples", "onnx_training", "random_onnx"),
