@@ -25,6 +25,7 @@ from aicf.policies.kernel_policy import Fusion
 from tests.gpu import programs
 from tests.gpu.convolutions import (
     Convolution,
+    channels_last_convolutions,
     convolutions,
     depthwise_convolutions,
     depthwise_layer,
@@ -36,7 +37,6 @@ from tests.gpu.pools import POOL_POLICY, DrawnPool, Lies, drawn_pools, pool_laye
 from tests.gpu.programs import Program, arguments, random_arrays
 from tests.gpu.random_ops import RANDOM_OPS
 from tests.gpu.training import TRAININGS
-from tests.gpu.windows import Windows, fixed_windows, layer, random_windows
 from tests.support import training_graphs, update_programs
 from tests.support.fused_graphs import FAMILIES, fused_program
 from tests.support.indexing_programs import LARGE, PROGRAMS, READS, built
@@ -406,28 +406,30 @@ def _windows() -> dict[str, Case]:
     cases: dict[str, Case] = {}
     for seed in range(RANDOM_WINDOWS):
         name, dtype = f"windows-{seed}", ("f16", "bf16")[seed % 2]
-        cases[name] = Case(_built(name, partial(random_windows, dtype, seed)), (CONV_WGMMA,), policy)
-    table: dict[str, tuple[Windows, dict[str, object]]] = {
-        "split": (layer(1, 128, 128, 7), {"cluster_shape": [1, 1, 4]}),
-        "shared-b": (layer(2, 72, 64, 20), {"cluster_shape": [2, 1, 1]}),
-        "shared-a": (layer(2, 64, 256, 20), {"cluster_shape": [1, 2, 1]}),
-        "wide": (layer(2, 64, 256, 20), {"tile": [128, 256]}),
-        "narrow": (layer(1, 64, 256, 20, 1), {"tile": [64, 64]}),
-        "steps": (layer(1, 64, 64, 40, 1, 2), {"tile": [128, 64]}),
-        "waves": (layer(8, 8, 64, 60, 3, 1, "relu"), {"tile": [128, 64]}),
+        cases[name] = Case(
+            _built(name, partial(channels_last_convolutions, dtype, seed, WINDOWS_EACH)),
+            (CONV_WGMMA,),
+            policy,
+        )
+    table: dict[str, tuple[Convolution, dict[str, object]]] = {
+        "split": (image_layer(1, 128, 128, 7), {"cluster_shape": [1, 1, 4]}),
+        "shared-b": (image_layer(2, 72, 64, 20), {"cluster_shape": [2, 1, 1]}),
+        "shared-a": (image_layer(2, 64, 256, 20), {"cluster_shape": [1, 2, 1]}),
+        "wide": (image_layer(2, 64, 256, 20), {"tile": [128, 256]}),
+        "narrow": (image_layer(1, 64, 256, 20, 1), {"tile": [64, 64]}),
+        "steps": (image_layer(1, 64, 64, 40, 1, 2), {"tile": [128, 64]}),
+        "waves": (image_layer(8, 8, 64, 60, after="relu"), {"tile": [128, 64]}),
     }
     name = "windows-flattened"
     cases[name] = Case(_built(name, partial(flattened, "f16")), (CONV_WGMMA,), policy)
-    for what, (windows, variant) in table.items():
+    for what, (made, variant) in table.items():
         name = f"windows-{what}"
-        cases[name] = Case(
-            _built(name, partial(fixed_windows, "f16", windows)), (CONV_WGMMA,), policy, variant
-        )
+        cases[name] = Case(_built(name, partial(convolutions, "f16", [made])), (CONV_WGMMA,), policy, variant)
     return cases
 
 
-RANDOM_WINDOWS = 20
-"""Programs of random convolutions."""
+RANDOM_WINDOWS, WINDOWS_EACH = 20, 12
+"""Programs of random convolutions, and how many each has."""
 
 
 def _convolutions() -> dict[str, Case]:

@@ -130,6 +130,29 @@ def _drawn(source: random.Random) -> Convolution:
     )
 
 
+def drawn_channels_last(source: random.Random) -> Convolution:
+    """A random one of channels-last operand and result whose channels are whole 16 bytes of halves, small enough for a
+    reference in float64."""
+    rank = source.choice((1, 2, 2, 2, 2, 3))
+    most = {1: 90, 2: 17, 3: 7}[rank]
+    while True:
+        taps = tuple(source.choice((1, 1, 2, 3, 3, 4, 5)) for _ in range(rank))
+        sizes = tuple(source.randint(1, most) for _ in range(rank))
+        strides = tuple(source.choice((1, 1, 2, 3)) for _ in range(rank))
+        dilations = tuple(source.choice((1, 1, 1, 2, 3)) for _ in range(rank))
+        low, high = (tuple(source.choice((0, 0, 1, 1, 2, 4)) for _ in range(rank)) for _ in range(2))
+        found = Convolution(
+            1, 8, 8, 1, sizes, taps, strides, dilations, low, high, operand_last=True, result_last=True
+        )
+        if min(found.rooms) >= 0:
+            break
+    channels = 8 * source.choice((1, 2, 3, 5, 8, 9, 16))
+    outputs = source.choice((8, 16, 24, 64, 72, 128, 200, 37))
+    batch = source.choice((1, 1, 2, 3))
+    after = source.choice(("nothing", "bias", "relu", "gelu", "silu", "residual"))
+    return replace(found, batch=batch, channels=channels, outputs=outputs, after=after)
+
+
 def drawn_depthwise(source: random.Random, most_products: int) -> Convolution:
     """A random one with one input channel a group, of no more than so many multiplications."""
     while True:
@@ -179,7 +202,15 @@ def depthwise_layer(
 
 
 def image_layer(
-    batch: int, channels: int, outputs: int, size: int, taps: int = 3, stride: int = 1, *, last: bool = True
+    batch: int,
+    channels: int,
+    outputs: int,
+    size: int,
+    taps: int = 3,
+    stride: int = 1,
+    *,
+    last: bool = True,
+    after: str = "residual",
 ) -> Convolution:
     """A layer of a residual network over square images, all row-major or all channels-last but its weight."""
     low = (taps // 2,) * 2
@@ -196,7 +227,7 @@ def image_layer(
         low,
         operand_last=last,
         result_last=last,
-        after="residual",
+        after=after,
     )
 
 
@@ -241,6 +272,12 @@ def flattened(dtype: str, groups: int = 1) -> Graph:
     y = g.conv(x, g.param("w", (24, 16 // groups, 4, 4), dtype), groups=groups, name="conv")
     g.output(g.relu(g.reshape(y, (3, 24)) + g.param("b", (24,), dtype)), "y")
     return g
+
+
+def channels_last_convolutions(dtype: str, seed: int, count: int) -> Graph:
+    """A program of random convolutions of channels-last memory."""
+    source = random.Random(seed)
+    return convolutions(dtype, [drawn_channels_last(source) for _ in range(count)])
 
 
 def depthwise_convolutions(dtype: str, seed: int, count: int, most_products: int = 1 << 22) -> Graph:

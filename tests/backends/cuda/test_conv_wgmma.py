@@ -20,14 +20,12 @@ from aicf.backends.cuda.runtime.device_program import TensorMap, Windows
 from aicf.compiled import Options
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_types import LayoutAttr, TargetAttr
-from aicf.frontends.builder import Graph
 from aicf.frontends.text import make_context
 from aicf.passes.bodies.workload import workload_of
 from aicf.tuning.candidates import grouped
 from tests.backends.cuda.gemm_launches import compiled, launch_of
 from tests.backends.cuda.sass import SPILLS, instructions, starting
-from tests.gpu.windows import Windows as Drawn
-from tests.gpu.windows import add, layer
+from tests.gpu.convolutions import Convolution, convolutions, image_layer
 
 KERNEL = ConvWgmmaKernel()
 TARGET = TargetAttr("cuda", "sm_90a")
@@ -37,11 +35,14 @@ _MODULES: list[ModuleOp] = []
 """Works hold parts of them, and go with them."""
 
 
-def work_of(windows: Drawn, dtype: str = "f16") -> Workload:
+def work_of(made: Convolution, dtype: str = "f16") -> Workload:
     """What the kernel is asked to run: the group that holds the convolution."""
-    g = Graph("windows")
-    add(g, windows, "c", dtype)
-    module = grouped(g.module(), Options("cuda:sm_90a", "", "", 1), make_context(), lambda _: None)
+    module = grouped(
+        convolutions(dtype, [made]).module(),
+        Options("cuda:sm_90a", "", "", 1),
+        make_context(),
+        lambda _: None,
+    )
     _MODULES.append(module)
     works = [workload_of(op).work for op in module.walk() if isinstance(op, GroupOp)]
     (found,) = (work for work in works if work.kind == "conv")
@@ -73,7 +74,7 @@ def _packed(work: Workload, record: dict[str, Attribute]) -> Any:
 
 @cache
 def _refused() -> dict[str, tuple[Workload, str]]:
-    work = work_of(layer(2, 64, 64, 14))
+    work = work_of(image_layer(2, 64, 64, 14))
     x, w, *rest = work.operands
     row_major = replace(x, strides=(64 * 14 * 14, 14 * 14, 14, 1))
     narrow = replace(x, strides=(60 * 14 * 14, 1, 60 * 14, 60))
@@ -142,7 +143,12 @@ def test_windows_that_a_descriptor_has_no_bits_for(what: str) -> None:
 
 def test_a_copy_goes_along_the_windows() -> None:
     """Corners are those of the first and last window, steps the strides: innermost dimension first."""
-    drawn = Drawn(2, 72, 64, (13, 9), (3, 2), (2, 1), (1, 3), (1, 4), (0, 2), "nothing")
+    drawn = Convolution(
+        *(2, 72, 64, 1),
+        *((13, 9), (3, 2), (2, 1), (1, 3), (1, 4), (0, 2)),
+        operand_last=True,
+        result_last=True,
+    )
     pixels, weight = (a for a in launched(work_of(drawn)).arguments if isinstance(a, TensorMap))
     assert pixels.sizes == (72, 9, 13, 2)
     assert pixels.strides == (144, 144 * 9, 144 * 9 * 13)
@@ -156,7 +162,7 @@ def test_a_copy_goes_along_the_windows() -> None:
 def test_single_pixels_are_a_matrix() -> None:
     """No windows: the rows of a product, whatever the dimensions they are of."""
     pixels, weight = (
-        a for a in launched(work_of(layer(2, 64, 128, 14, 1))).arguments if isinstance(a, TensorMap)
+        a for a in launched(work_of(image_layer(2, 64, 128, 14, 1))).arguments if isinstance(a, TensorMap)
     )
     assert pixels.windows is None and pixels.sizes == (64, 2 * 14 * 14)
     assert weight.sizes == (64, 1, 128)
@@ -164,7 +170,7 @@ def test_single_pixels_are_a_matrix() -> None:
 
 def test_a_weight_that_stays_is_packed_ahead() -> None:
     """One that lies channels-last is read where it lies."""
-    work = work_of(layer(2, 64, 64, 14))
+    work = work_of(image_layer(2, 64, 64, 14))
     layouts = KERNEL.record(work, TARGET)["layouts"]
     assert isinstance(layouts, ArrayAttr)
     (layout,) = (entry for entry in layouts.data if isinstance(entry, LayoutAttr))
@@ -186,7 +192,13 @@ SPECS: dict[str, dict[str, Any]] = {
 def test_machine_code(spec: str, dims: int) -> None:
     """Windows come by bulk copies of their own mode, products are the warpgroups', nothing spills."""
     one = (1,) * dims
-    drawn = Drawn(2, 128, 256, (9,) * dims, (3,) * dims, one, one, one, one, "residual")
+    drawn = Convolution(
+        *(2, 128, 256, 1),
+        *((9,) * dims, (3,) * dims, one, one, one, one),
+        operand_last=True,
+        result_last=True,
+        after="residual",
+    )
     ((_, cubin),) = compiled([launched(work_of(drawn), blocks_per_sm=1, **SPECS[spec])])
     names = instructions(cubin)
     shared = ".MULTICAST" if spec == "shared" else ""
