@@ -8,8 +8,14 @@ from dataclasses import replace
 from aicf.backends.base import Launch
 from aicf.backends.cuda.codegen.scalar import load_snippet, point_snippet, store_snippet
 from aicf.backends.cuda.compiler.specializer import Constant, Snippet
-from aicf.backends.cuda.families.conv.problem import FIRST_EXTRA, ConvProblem, epilogue_accesses
-from aicf.backends.cuda.families.conv.tiled_kernel import load_reason, problem_of_launch
+from aicf.backends.cuda.families.conv.problem import (
+    FIRST_EXTRA,
+    ConvProblem,
+    conv_of_launch,
+    epilogue_accesses,
+    misplaced,
+)
+from aicf.backends.cuda.families.conv.tiled_kernel import load_reason
 from aicf.backends.cuda.families.conv.windows import (
     Digit,
     KOrder,
@@ -24,28 +30,21 @@ from aicf.backends.cuda.families.gemm.parts import TileTemplate
 from aicf.backends.cuda.families.gemm.problem import Access, strided
 from aicf.backends.cuda.families.gemm.tiled_kernel import TileSpec
 from aicf.backends.cuda.families.records import read_rounding
-from aicf.errors import PlanError
 
 
 def checked_problem(launch: Launch) -> ConvProblem:
     """The convolution of an instruction. Raises PlanError if its operands do not lie as its record says."""
-    problem = problem_of_launch(launch)
-    if problem is None or reach_reason(problem) is not None:
-        raise _misplaced(launch)
+    problem = conv_of_launch(launch)
+    if reach_reason(problem) is not None:
+        raise misplaced(launch)
     return problem
 
 
 def checked_loads(launch: Launch, spec: TileSpec, loads: TileLoads | None) -> TileLoads:
     """The loads of a tile. Raises PlanError if its threads cannot bring it."""
     if loads is None or load_reason(spec, loads) is not None:
-        raise _misplaced(launch)
+        raise misplaced(launch)
     return loads
-
-
-def _misplaced(launch: Launch) -> PlanError:
-    return PlanError(
-        f"instruction '{launch.name}': its operands do not lie as its kernel record says: run lower-to-emit again"
-    )
 
 
 def ends_of(launch: Launch, problem: ConvProblem) -> EpilogueCode:

@@ -19,10 +19,12 @@ from aicf.backends.base import BufferRef, Launch
 from aicf.backends.common.loop_nest import index_ops, is_linear
 from aicf.backends.common.record import read_integer
 from aicf.backends.common.workload import OperandInfo, Workload
+from aicf.backends.cuda.families.conv.pack.kernel import packed
 from aicf.backends.cuda.families.gemm.problem import Access, GemmProblem, Strided, access_of, strided
 from aicf.backends.cuda.families.records import integers
 from aicf.backends.cuda.target import ELEMENT_BYTES
 from aicf.dialects.emit_kernels import KernelOp
+from aicf.errors import PlanError
 
 X, WEIGHT, FIRST_EXTRA = 0, 1, 2
 """Numbers of the operands."""
@@ -125,7 +127,7 @@ def conv_problem(
     attrs: Mapping[str, Attribute],
     ins: Sequence[OperandInfo] | Sequence[BufferRef],
     counts: Sequence[int],
-    weight: Strided | None = None,
+    layout: str | None,
 ) -> ConvProblem:
     """The problem of an instruction.
 
@@ -133,9 +135,10 @@ def conv_problem(
         attrs: Attributes of its kind, or a record that holds them.
         ins: Its operands.
         counts: Sizes of the result along each dimension.
-        weight: Where the weight lies, if not as the operand says.
+        layout: That in which the weight is packed, None if it lies as the operand says.
     """
-    x, weight = strided(ins[X]), weight or strided(ins[WEIGHT])
+    x, weight = strided(ins[X]), strided(ins[WEIGHT])
+    weight = weight if layout is None else packed(weight, layout)
     groups, rank = read_integer(attrs, "groups"), len(x.shape) - 2
 
     def each(name: str) -> tuple[int, ...]:
@@ -160,18 +163,27 @@ def conv_problem(
     )
 
 
-def conv_of_work(work: Workload, weight: Strided | None = None) -> ConvProblem:
-    """The convolution that a work asks for, `weight` as in `conv_problem`. The work has passed `conv_reason`."""
+def conv_of_work(work: Workload, layout: str | None = None) -> ConvProblem:
+    """The convolution that a work asks for, `layout` as in `conv_problem`. The work has passed `conv_reason`."""
     sizes = result_sizes(work.code, [result.shape for result in work.results])
     assert sizes is not None, "the problem is asked of what reads every sum once"
-    return conv_problem(work.attrs, work.operands, sizes[2:], weight)
+    return conv_problem(work.attrs, work.operands, sizes[2:], layout)
 
 
-def conv_of_launch(launch: Launch, weight: Strided | None = None) -> ConvProblem | None:
-    """The convolution of an instruction, whose record holds the attributes of its kind, `weight` as in `conv_problem`;
-    None if its epilogue does not read every sum once."""
-    sizes = result_sizes(launch.code, [ref.shape for ref in launch.outs])
-    return None if sizes is None else conv_problem(launch.record, launch.ins, sizes[2:], weight)
+def conv_of_launch(launch: Launch) -> ConvProblem:
+    """The convolution of an instruction, whose record holds the attributes of its kind. Raises PlanError if its
+    epilogue does not read every sum once."""
+    sizes, layout = result_sizes(launch.code, [ref.shape for ref in launch.outs]), launch.ins[WEIGHT].layout
+    if sizes is None:
+        raise misplaced(launch)
+    return conv_problem(launch.record, launch.ins, sizes[2:], None if layout is None else layout.layout.data)
+
+
+def misplaced(launch: Launch) -> PlanError:
+    """What a code generator raises where an instruction is not what its record was made for."""
+    return PlanError(
+        f"instruction '{launch.name}': its operands do not lie as its kernel record says: run lower-to-emit again"
+    )
 
 
 def conv_reason(work: Workload) -> str | None:

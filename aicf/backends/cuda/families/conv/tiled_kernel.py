@@ -13,22 +13,24 @@ from dataclasses import replace
 from math import prod
 from typing import TypeVar
 
-from xdsl.dialects.builtin import ArrayAttr, StringAttr, UnitAttr
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
-from aicf.backends.base import Launch
 from aicf.backends.common.workload import Workload
-from aicf.backends.cuda.families.conv.pack.kernel import packed, window_layout, window_pack_record
+from aicf.backends.cuda.families.conv.pack.kernel import (
+    WINDOW_WEIGHT,
+    weight_layouts,
+    window_pack_record,
+)
 from aicf.backends.cuda.families.conv.problem import (
     WEIGHT,
     ConvProblem,
-    conv_of_launch,
     conv_of_work,
     conv_reason,
     may_alias,
 )
 from aicf.backends.cuda.families.conv.windows import TileLoads, k_order, padded_dims, reach_reason
-from aicf.backends.cuda.families.gemm.problem import GemmProblem, early_b, strided
+from aicf.backends.cuda.families.gemm.problem import GemmProblem, early_b
 from aicf.backends.cuda.families.gemm.tiled_kernel import TileSpec
 from aicf.backends.cuda.families.records import CudaKernel, start_entries
 from aicf.backends.cuda.target import GpuArch, arch_named
@@ -64,14 +66,7 @@ def touched(problem: ConvProblem) -> float:
 
 def problem_of_work(work: Workload) -> ConvProblem:
     """The convolution, with its weight as it lies when the kernel runs."""
-    weight = strided(work.operands[WEIGHT])
-    return conv_of_work(work, packed(weight) if _packs(work) else weight)
-
-
-def problem_of_launch(launch: Launch) -> ConvProblem | None:
-    """The convolution of an instruction; None if its operands are not those of its record."""
-    weight = strided(launch.ins[WEIGHT])
-    return conv_of_launch(launch, packed(weight) if launch.ins[WEIGHT].layout is not None else weight)
+    return conv_of_work(work, WINDOW_WEIGHT if _packs(work) else None)
 
 
 def _packs(work: Workload) -> bool:
@@ -206,10 +201,7 @@ class TiledConvKernel(CudaKernel[Spec]):
             **start_entries(arch, early_b(work)),
         }
         if _packs(work):
-            weight = work.operands[WEIGHT]
-            layouts: list[Attribute] = [UnitAttr() for _ in work.operands]
-            layouts[WEIGHT] = window_layout(weight.shape, weight.dtype)
-            entries["layouts"] = ArrayAttr(layouts)
+            entries["layouts"] = weight_layouts(work, WEIGHT, WINDOW_WEIGHT)
         return entries
 
     def prepare(self, work: Workload, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from xdsl.dialects.builtin import ArrayAttr, StringAttr, UnitAttr
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.common.record import Record
@@ -24,7 +24,11 @@ from aicf.backends.cuda.families.conv.depthwise.schedule import (
     order_text,
     read_spec,
 )
-from aicf.backends.cuda.families.conv.pack.kernel import DEPTHWISE_WEIGHT, window_layout, window_pack_record
+from aicf.backends.cuda.families.conv.pack.kernel import (
+    DEPTHWISE_WEIGHT,
+    weight_layouts,
+    window_pack_record,
+)
 from aicf.backends.cuda.families.conv.problem import (
     FIRST_EXTRA,
     WEIGHT,
@@ -68,10 +72,7 @@ class ConvDepthwiseKernel(CudaKernel[DepthwiseSpec]):
             **start_entries(arch_named(target.arch.data)),
         }
         if (name := _layout(work, schedule.along)) is not None:
-            weight = work.operands[WEIGHT]
-            layouts: list[Attribute] = [UnitAttr() for _ in work.operands]
-            layouts[WEIGHT] = window_layout(weight.shape, weight.dtype, name)
-            entries["layouts"] = ArrayAttr(layouts)
+            entries["layouts"] = weight_layouts(work, WEIGHT, name)
         return entries
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> DepthwiseSpec:

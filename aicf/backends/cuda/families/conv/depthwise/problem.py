@@ -8,17 +8,15 @@ from math import prod
 
 from aicf.backends.base import Launch
 from aicf.backends.common.workload import Workload
-from aicf.backends.cuda.families.conv.pack.kernel import packed
 from aicf.backends.cuda.families.conv.problem import (
     FIRST_EXTRA,
-    WEIGHT,
     ConvProblem,
     conv_of_launch,
     conv_of_work,
     epilogue_accesses,
+    misplaced,
 )
 from aicf.backends.cuda.families.gemm.problem import Access, strided
-from aicf.errors import PlanError
 
 DIMS = 3
 """Dimensions of every problem; those that an operand lacks have one element and come first."""
@@ -136,21 +134,16 @@ def refusal(conv: ConvProblem) -> str | None:
 
 def of_work(work: Workload, layout: str | None) -> DepthwiseProblem:
     """The problem of a work that is a convolution, its weight packed into `layout`, None for where it lies."""
-    weight = strided(work.operands[WEIGHT])
-    conv = conv_of_work(work, weight if layout is None else packed(weight, layout))
+    conv = conv_of_work(work, layout)
     own = [strided(one) for one in work.operands[FIRST_EXTRA:]], [strided(one) for one in work.results]
     return _problem(conv, *epilogue_accesses(work.code, conv, *own))
 
 
 def of_launch(launch: Launch) -> DepthwiseProblem:
     """The problem of an instruction. Raises PlanError if its operands are not those of its record."""
-    ref = launch.ins[WEIGHT]
-    weight = strided(ref) if ref.layout is None else packed(strided(ref), ref.layout.layout.data)
-    conv = conv_of_launch(launch, weight)
-    if conv is None or refusal(conv) is not None:
-        raise PlanError(
-            f"instruction '{launch.name}': its operands do not lie as its kernel record says: run lower-to-emit again"
-        )
+    conv = conv_of_launch(launch)
+    if refusal(conv) is not None:
+        raise misplaced(launch)
     own = [strided(one) for one in launch.ins[FIRST_EXTRA:]], [strided(one) for one in launch.outs]
     return _problem(conv, *epilogue_accesses(launch.code, conv, *own))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import ArrayAttr, StringAttr, UnitAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.common.copy import copy_nest
@@ -52,6 +52,13 @@ def window_layout(shape: Sequence[int], dtype: str, name: str = WINDOW_WEIGHT) -
 def packed(weight: Operand, name: str = WINDOW_WEIGHT) -> Operand:
     """The weight as it lies packed, at the start of a buffer."""
     return Operand(weight.shape, _STRIDES[name](weight.shape), weight.dtype, 16)
+
+
+def weight_layouts(work: Workload, weight: int, name: str) -> ArrayAttr[Attribute]:
+    """The entry `layouts` of a record whose kernel wants operand `weight` packed."""
+    operand = work.operands[weight]
+    layout = window_layout(operand.shape, operand.dtype, name)
+    return ArrayAttr([layout if index == weight else UnitAttr() for index in range(len(work.operands))])
 
 
 class WindowPackKernel(CudaKernel[GeneratedSpec]):

@@ -11,14 +11,13 @@ from collections.abc import Mapping
 from itertools import pairwise
 from math import ceil, prod
 
-from xdsl.dialects.builtin import ArrayAttr, UnitAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import Launch
 from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.conv.pack.kernel import (
-    packed,
-    window_layout,
+    WINDOW_WEIGHT,
+    weight_layouts,
     window_pack_record,
 )
 from aicf.backends.cuda.families.conv.problem import (
@@ -29,6 +28,7 @@ from aicf.backends.cuda.families.conv.problem import (
     conv_of_work,
     conv_reason,
     epilogue_accesses,
+    misplaced,
 )
 from aicf.backends.cuda.families.gemm.problem import Strided, early_b, strided
 from aicf.backends.cuda.families.gemm.wgmma.kernel import (
@@ -43,7 +43,6 @@ from aicf.backends.cuda.families.records import read_early
 from aicf.backends.cuda.target import arch_named
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
-from aicf.errors import PlanError
 
 CHANNELS = 64
 """Of a stage: of a copy."""
@@ -90,12 +89,9 @@ def task_of(
 
 def task_of_launch(launch: Launch) -> tuple[ConvProblem, Task]:
     """What an instruction computes, as its record says. Raises PlanError if its operands do not lie as that says."""
-    weight = strided(launch.ins[WEIGHT])
-    problem = conv_of_launch(launch, packed(weight) if launch.ins[WEIGHT].layout is not None else weight)
-    if problem is None or problem_reason(problem) is not None:
-        raise PlanError(
-            f"instruction '{launch.name}': its operands do not lie as its kernel record says: run lower-to-emit again"
-        )
+    problem = conv_of_launch(launch)
+    if problem_reason(problem) is not None:
+        raise misplaced(launch)
     own = [strided(ref) for ref in launch.ins[FIRST_EXTRA:]], [strided(ref) for ref in launch.outs]
     return problem, task_of(problem, launch.code, own, bool(read_early(launch.record)))
 
@@ -124,10 +120,7 @@ class ConvWgmmaKernel(WgmmaKernel):
     def problem_entries(self, work: Workload) -> Mapping[str, Attribute]:
         if not _packs(work):
             return work.attrs
-        weight = work.operands[WEIGHT]
-        layouts: list[Attribute] = [UnitAttr() for _ in work.operands]
-        layouts[WEIGHT] = window_layout(weight.shape, weight.dtype)
-        return {**work.attrs, "layouts": ArrayAttr(layouts)}
+        return {**work.attrs, "layouts": weight_layouts(work, WEIGHT, WINDOW_WEIGHT)}
 
     def prepare(self, work: Workload, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
         """See `Kernel`: the record of `cuda.pack_windows`."""
@@ -136,8 +129,7 @@ class ConvWgmmaKernel(WgmmaKernel):
 
 def _problem(work: Workload) -> ConvProblem:
     """The convolution, with its weight as it lies when the kernel runs."""
-    weight = strided(work.operands[WEIGHT])
-    return conv_of_work(work, packed(weight) if _packs(work) else weight)
+    return conv_of_work(work, WINDOW_WEIGHT if _packs(work) else None)
 
 
 def _packs(work: Workload) -> bool:
@@ -145,7 +137,7 @@ def _packs(work: Workload) -> bool:
     weight = work.operands[WEIGHT]
     if weight.layout is not None:
         return True
-    return weight.is_weight and _weight_reason(conv_of_work(work, strided(weight))) is not None
+    return weight.is_weight and _weight_reason(conv_of_work(work)) is not None
 
 
 def problem_reason(problem: ConvProblem) -> str | None:

@@ -58,7 +58,7 @@ class Task:
         more: Results after the first: of one product, all of its epilogue.
         row_totals: Reductions of the rows by the epilogue; 0 if it is pointwise. With some, the blocks of a cluster
             lie side by side and have whole rows.
-        a_elements: Elements of A in memory, if they are not rows times K: windows of a convolution overlap.
+        a_elements: Elements of A in memory, of a convolution: its windows overlap. None for rows times K of them.
     """
 
     problem: GemmProblem
@@ -69,6 +69,11 @@ class Task:
     more: tuple[Access, ...] = ()
     row_totals: int = 0
     a_elements: int | None = None
+
+    @property
+    def convolves(self) -> bool:
+        """Whether A is the pixels of a convolution."""
+        return self.a_elements is not None
 
     @property
     def outputs(self) -> tuple[Access, ...]:
@@ -520,7 +525,7 @@ def predicted_us(spec: Spec, task: Task, arch: GpuArch) -> float:
         busy += p.m * p.n * task.matrices / _ELEMENTS_PER_US
     start = _START_US + _CLUSTER_US[p.element_bytes] * (spec.sharers > 1)
     memory = (operands + around) / throughput
-    if task.a_elements is not None:
+    if task.convolves:
         return start + max(busy, memory) + _BEHIND_MEMORY_SHARE * min(busy, memory)
     return start + max(busy, memory)
 
@@ -571,7 +576,7 @@ def _step_us(spec: Spec, task: Task, arch: GpuArch, together: int, running: int)
     loaded = float(K_BYTES) * (spec.tile_m / spec.a_sharers + spec.tile_n / spec.cluster_m)
     copy = loaded * together / (_SHARED_GBS * 1e3)
     l2 = loaded * running / (arch.copy_l2_gbs * 1e3 * _READ_SHARE[task.problem.element_bytes])
-    shared = _SHARED_WINDOWS_US if task.a_elements is not None and spec.sharers > 1 else 0.0
+    shared = _SHARED_WINDOWS_US if task.convolves and spec.sharers > 1 else 0.0
     return max(multiply, copy, l2, _LATENCY_US / spec.stages) + _BEHIND_SHARE * l2 + shared
 
 
