@@ -22,7 +22,7 @@ from aicf import runtime
 from aicf.backends.cuda.compiler import toolchain
 from aicf.backends.cuda.runtime import driver as driver_module
 from aicf.backends.cuda.runtime import library, loader
-from aicf.backends.cuda.runtime.device_program import TensorMap
+from aicf.backends.cuda.runtime.device_program import TensorMap, Windows
 from aicf.backends.cuda.runtime.driver import OUT_OF_MEMORY, CudaDriver, DeviceFacts, DriverError
 from aicf.backends.registry import resolve_target, target_spec
 from aicf.compiled import CompiledModel
@@ -213,10 +213,13 @@ class TensorMapApi(Api):
 
     def __init__(self) -> None:
         super().__init__(cuInit=(0,), cuDeviceGetCount=(0, 1))
-        self.image, self.given = ctypes.create_string_buffer(b"image", 128), []
+        self.image, self.given = ctypes.create_string_buffer(b"image" + b"\xff" * 123, 128), []
+        self.version = 13000
 
     def __getattr__(self, name: str) -> Any:
-        if name == "cuTensorMapEncodeTiled":
+        if name == "cuDriverGetVersion":
+            return lambda: (0, self.version)
+        if name in ("cuTensorMapEncodeTiled", "cuTensorMapEncodeIm2col"):
             return lambda *given: (self.given.append(given), (0, self))[1]
         if name.startswith("CUtensorMap"):
             return Names()
@@ -270,6 +273,28 @@ def test_a_tensor_map_is_encoded_as_it_says(monkeypatch: pytest.MonkeyPatch) -> 
         (value,) = changes.values()
         with pytest.raises(ArtifactError, match=f"its tensor map says '{value}', which is none of "):
             driver.encode(replace(MAP, **changes), 1 << 20)
+
+
+def test_windows_are_encoded_by_their_corners(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to CUDA 13.1 the driver sets bit 21 of the second word for tensors of less than 128 KiB: it is cleared."""
+    api = TensorMapApi()
+    driver = real_driver(monkeypatch, api)
+    monkeypatch.setattr(driver, "_api", api)
+    windows = Windows((-1, -2), (0, -3), (2, 1))
+    small = TensorMap(
+        *(1, 0, "f16", (8, 9, 10, 2), (16, 144, 1440), (64, 128), 128, 256, 0, "zeros"), windows=windows
+    )
+    image = driver.encode(small, 4096)
+    _, _, address, sizes, strides, lower, upper, channels, pixels, steps, *_ = api.given[0]
+    assert (address, sizes, strides) == (4096, [8, 9, 10, 2], [16, 144, 1440])
+    assert (lower, upper, channels, pixels, steps) == ([-1, -2], [0, -3], 64, 128, [1, 2, 1, 1])
+    whole = bytes(api.image)
+    cleared = int.from_bytes(whole, "little") & ~(1 << (64 + 21))
+    assert image == cleared.to_bytes(128, "little") != whole
+    assert driver.encode(replace(small, sizes=(8, 9, 10, 91)), 4096) != whole  # 131,040 bytes
+    assert driver.encode(replace(small, sizes=(8, 9, 10, 92)), 4096) == whole
+    api.version = 13020
+    assert driver.encode(small, 4096) == whole
 
 
 def test_the_drivers_own_shortage_is_told_with_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -269,7 +269,7 @@ _libdevice_erf = _function("erff", "erf")
 
 def _erf(op: Operation, args: Sequence[str]) -> str:
     """That of libdevice is exact where it is small, at twice the time. Where 1 is added and all results are halves, an
-    absolute error of an f32's rounding is enough."""
+    absolute error is enough, which is far below their rounding."""
     if dtype_of(op.results[0]) == "f32" and _has_one_added(op.results[0]) and _gives_halves(op):
         return f"erf_absolute({args[0]})"
     return _libdevice_erf(op, args)
