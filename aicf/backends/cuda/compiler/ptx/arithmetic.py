@@ -65,8 +65,8 @@ def _erf_steps() -> str:
 erf_absolute = value_asm(
     "{ .reg .f32 a,q; " + _erf_steps() + "copysign.f32 $0, $1, q; }", ["f32"], ["f32"], effect=False
 )
-"""erf(x). The absolute error is that of the polynomial, below 6.1e-8, and that of the hardware's power of two: it may be
-off by 2^-22 of a number that is 1 where x is 0 and falls from there. The relative one is larger where x is small. NaN
+"""erf(x). The absolute error is that of the polynomial, below 6.1e-8, and that of the hardware's power of two: it may
+be off by 2^-22 of it: it is 1 where x is 0 and falls from there. The relative one is larger where x is small. NaN
 stays."""
 bits_to_f32 = value_asm("mov.b32 $0, $1;", ["f32"], ["u32"], effect=False)
 larger = value_asm("max.f32 $0, $1, $2;", ["f32"], ["f32", "f32"], effect=False)
