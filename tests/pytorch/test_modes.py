@@ -407,14 +407,12 @@ def test_writes_to_a_view_that_negates() -> None:
     assert_same(view, 1 - torch.arange(6.0))
 
 
-def test_indices_that_are_not_checked() -> None:
-    """Those of `x[i]` and scatters, and computed ones: a gather reads the nearest row, a scatter drops the update."""
-    x, index = torch.arange(12.0).reshape(4, 3), torch.tensor([0, 9, -7])
-    assert_same(compiled(lambda x, i: x[i])(x, index), x[[0, 3, 0]])
-    scattered = compiled(lambda x, i: x.index_add(0, i, torch.ones(3, 3)))(x, index)
-    assert_same(scattered, x + torch.tensor([1.0, 0, 0, 0])[:, None])
-    computed = compiled(lambda x, i: F.embedding(i + 1, x))(x, torch.tensor([0, 9]))
-    assert_same(computed, x[[1, 3]])
+def test_computed_indices_are_not_checked() -> None:
+    """A gather reads the nearest row, a scatter drops the update."""
+    x, index = torch.arange(12.0).reshape(4, 3), torch.tensor([0, 9])
+    assert_same(compiled(lambda x, i: F.embedding(i + 1, x))(x, index), x[[1, 3]])
+    scattered = compiled(lambda x, i: x.index_add(0, i + 1, torch.ones(2, 3)))(x, index)
+    assert_same(scattered, x + torch.tensor([0.0, 1, 0, 0])[:, None])
 
 
 def test_an_asynchronous_assertion_is_not_evaluated() -> None:
