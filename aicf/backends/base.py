@@ -122,6 +122,16 @@ class LibraryBackend(Protocol):
 
 
 @runtime_checkable
+class FeaturedBackend(Protocol):
+    """What a `Backend` also says if levels may have features: instructions that only some of their processors have."""
+
+    @property
+    def feature_names(self) -> Sequence[str]:
+        """Those that may follow the name of a level."""
+        ...
+
+
+@runtime_checkable
 class MachineBackend(Protocol):
     """What a `Backend` also says if many machines have one architecture level: which of them this is."""
 

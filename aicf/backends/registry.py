@@ -128,22 +128,27 @@ def check_threads(threads: object) -> None:
 
 
 def resolve_target(spec: str, threads: int = 1) -> TargetAttr:
-    """The target that `spec` names: `backend:level`, then `+library=version` for each library it may call.
+    """The target that `spec` names: `backend:level`, `+feature` for each feature of the level, and `+library=version`
+    for each library it may call.
 
-    A bare `backend` means this machine: its level and its libraries.
+    A bare `backend` means this machine: its level, its features and its libraries.
 
-    Raises PolicyError for an unknown backend, level or library, a malformed library, or a number of threads that is
-    none from 1 to MAX_THREADS.
+    Raises PolicyError for an unknown backend, level, feature or library, a malformed library, or a number of threads
+    that is none from 1 to MAX_THREADS.
     """
     from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, StringAttr, i64
 
+    from aicf.backends.base import FeaturedBackend
     from aicf.dialects.emit_types import TargetAttr
 
     name, _, rest = text_from(spec, PolicyError, "the target").partition(":")
     check_threads(threads)
     backend = get_backend(name)
-    level, *listed = rest.split("+")
-    arch = backend.resolve_arch(level or None)
+    level, *more = rest.split("+")
+    names = backend.feature_names if isinstance(backend, FeaturedBackend) else ()
+    features = [entry for entry in more if entry in names]
+    listed = [entry for entry in more if entry not in names]
+    arch = backend.resolve_arch("+".join((level, *features)) if level else None)
     libraries = (
         dict(_library(entry, spec, backend) for entry in listed) if level else dict(backend.libraries())
     )
@@ -154,11 +159,13 @@ def resolve_target(spec: str, threads: int = 1) -> TargetAttr:
 
 
 def _library(entry: str, spec: str, backend: Backend) -> tuple[str, str]:
-    from aicf.backends.base import LibraryBackend
+    from aicf.backends.base import FeaturedBackend, LibraryBackend
 
     name, equals, version = entry.partition("=")
     if not (name and equals and version):
-        raise PolicyError(f"target '{spec}': '{entry}' names no library; write +library=version")
+        features = backend.feature_names if isinstance(backend, FeaturedBackend) else ()
+        wanted = f", or + and one of {', '.join(features)}" if features else ""
+        raise PolicyError(f"target '{spec}': '{entry}' names no library; write +library=version{wanted}")
     known = backend.library_names if isinstance(backend, LibraryBackend) else ()
     if name not in known:
         legal = f"legal: {', '.join(known)}" if known else "it calls none"

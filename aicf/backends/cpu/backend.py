@@ -11,7 +11,7 @@ from aicf.backends.common.kernel import AnyKernel, kernels_below
 from aicf.backends.cpu.families.gemm.schedule import L2_BYTES
 from aicf.backends.cpu.runtime.blas import LIBRARY, host_libraries
 from aicf.backends.cpu.runtime.loader import LEVEL_FEATURE, load_native
-from aicf.backends.cpu.target import host_level, level_named
+from aicf.backends.cpu.target import FEATURES, host_level, level_named
 from aicf.backends.host import memory_text, processor_name
 from aicf.backends.native import LoadedCode, NativeCode
 from aicf.dialects.emit_types import TargetAttr
@@ -22,6 +22,7 @@ class CpuBackend:
 
     name = "cpu"
     library_names = (LIBRARY,)
+    feature_names = tuple(FEATURES)
     cache_bytes = L2_BYTES
     timing = "aicf.tuning.host_device:HostDevice"
 

@@ -2,13 +2,17 @@
 
 A level is a named set of instructions (``x86-64-v2``, ``-v3``, ``-v4``, or ``generic`` for any other architecture). It
 fixes vector width, register count and fused multiply-add, so that a program is decided and compiled for a level without
-looking at a device. Only :func:`host_level` and :func:`check_host` look at this machine, and only they need llvmlite.
+looking at a device. Features are instructions that some processors of a level have; they follow its name, as in
+``x86-64-v4+avx512vnni``. Only :func:`host_level` and :func:`check_host` look at this machine, and only they need
+llvmlite.
 """
 
 from __future__ import annotations
 
+import functools
 import platform
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from aicf.backends.machine_code import llvm_binding
 from aicf.errors import BackendUnavailable, PolicyError, quoted
@@ -50,12 +54,22 @@ MAX_SHUFFLED = 4
 """Elements up to so far apart are shuffled out of whole vectors, and into them; others go one by one."""
 
 
+FEATURES: dict[str, str] = {
+    "avx512vnni": "products of four 8-bit or two 16-bit integers, added up in i32",
+    "avx512bf16": "products of two bf16, added up in f32; conversions from f32 to bf16",
+}
+"""What may follow the name of a level, by LLVM's name of it, in the order of a target's name, and what it computes."""
+
+FEATURED_LEVEL = "x86-64-v4"
+"""The level that may have `FEATURES`: their vectors have 512 bits."""
+
+
 @dataclass(frozen=True)
 class CpuLevel:
-    """One instruction-set level."""
+    """One instruction-set level, with the features that are used beside it."""
 
     name: str
-    """Name in ``#emit.target<"cpu", NAME>``."""
+    """Name in ``#emit.target<"cpu", NAME>``, features included."""
     architecture: str
     """Machine architecture as in a target triple, or "" for that of the compiling machine."""
     llvm_cpu: str
@@ -69,6 +83,21 @@ class CpuLevel:
     """Instructions between f16 and f32; without them the conversions are integer code."""
     required_features: tuple[str, ...]
     """LLVM feature names that the loading machine must have."""
+    features: tuple[str, ...] = ()
+    """Those of `FEATURES` that code may use."""
+
+    def with_features(self, features: Iterable[str]) -> CpuLevel:
+        """This level, which has none, with some of `FEATURES`."""
+        wanted = set(features)
+        chosen = tuple(name for name in FEATURES if name in wanted)
+        flags = [self.llvm_features, *(f"+{name}" for name in chosen)]
+        return replace(
+            self,
+            name="+".join((self.name, *chosen)),
+            llvm_features=",".join(filter(None, flags)),
+            required_features=(*self.required_features, *chosen),
+            features=chosen,
+        )
 
     def lanes(self, dtype: str) -> int:
         """Values of `dtype` in one vector register."""
@@ -92,18 +121,27 @@ LEVELS: dict[str, CpuLevel] = {
 }
 
 
+@functools.cache
 def level_named(name: str) -> CpuLevel:
-    """The level called `name`.
+    """The level called `name`, such as ``x86-64-v4`` or ``x86-64-v4+avx512vnni``.
 
     Raises:
-        PolicyError: There is no such level.
+        PolicyError: There is no such level, or it has no such feature.
     """
-    level = LEVELS.get(name)
+    own, *features = name.split("+")
+    level = LEVELS.get(own)
     if level is None:
         raise PolicyError(
-            f"unknown cpu level {quoted(name)}: use one of {', '.join(LEVELS)}, or plain 'cpu' for this machine's"
+            f"unknown cpu level {quoted(own)}: use one of {', '.join(LEVELS)}, or plain 'cpu' for this machine's"
         )
-    return level
+    if features and own != FEATURED_LEVEL:
+        raise PolicyError(
+            f"cpu level {own} has no features: leave out +{'+'.join(features)}, or use {FEATURED_LEVEL}"
+        )
+    for feature in features:
+        if feature not in FEATURES:
+            raise PolicyError(f"unknown cpu feature {quoted(feature)}: {own} may have {', '.join(FEATURES)}")
+    return level.with_features(features)
 
 
 def _architecture() -> str:
@@ -120,7 +158,7 @@ def _missing(level: CpuLevel, features: dict[str, bool]) -> list[str]:
 
 
 def host_level() -> CpuLevel:
-    """The best level this machine runs."""
+    """The best level this machine runs, with the features that it has."""
     architecture = _architecture()
     if architecture == "aarch64":
         return LEVELS["aarch64-v8"]  # Advanced SIMD is part of the base architecture.
@@ -128,7 +166,8 @@ def host_level() -> CpuLevel:
         features = _host_features()
         for name in ("x86-64-v4", "x86-64-v3", "x86-64-v2"):
             if not _missing(LEVELS[name], features):
-                return LEVELS[name]
+                own = (feature for feature in FEATURES if features.get(feature, False))
+                return LEVELS[name].with_features(own if name == FEATURED_LEVEL else ())
     return LEVELS["generic"]
 
 

@@ -191,7 +191,7 @@ class _Compiler:
     def target(self) -> str:
         """The target without libraries."""
         spec = self.options.target or target_spec(target_of(self.model.read("")[0].module))
-        return spec.partition("+")[0]
+        return "+".join(entry for entry in spec.split("+") if "=" not in entry)
 
     def make(self, dims: str, values: str, label: str = "") -> EngineProgram:
         """The executable for these dims and values, out of the cache if it is there."""

@@ -203,7 +203,7 @@ def test_rejected_variants_say_why() -> None:
 
 @pytest.mark.parametrize("kernel", ["cpu.gemm_avx2", "cpu.gemm_portable"])
 def test_a_pinned_narrower_variant_runs(kernel: str) -> None:
-    if HOST != "x86-64-v4":
+    if not HOST.startswith("x86-64-v4"):
         pytest.skip("needs a machine with several variants")
     a, b = normal(64, 48), normal(48, 56, seed=1)
     policy = {"kernels": {"gemm": kernel}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,6 +17,7 @@ from aicf.backends.cpu.codegen.scalar.ops import EMITTERS
 from aicf.backends.cpu.families.loops.scalar_costs import SCALAR_CYCLES
 from aicf.backends.cpu.target import LEVELS, CpuLevel, check_host, host_level, level_named
 from aicf.backends.native import NativeCode
+from aicf.backends.registry import resolve_target, target_spec
 from aicf.errors import ArtifactError, BackendUnavailable, PolicyError
 from tests.backends.cpu.harness import undefined_symbols
 from tests.backends.cpu.programs import argument, build, function, lower, mlp
@@ -62,6 +64,7 @@ LOAD = """
 import sys
 from aicf.backends.registry import load_native
 from aicf.backends.native import NativeCode
+from aicf.backends.registry import resolve_target, target_spec
 code = load_native("cpu", NativeCode(open(sys.argv[1], "rb").read(), tuple(sys.argv[2:])))
 code.entry("aicf_f")
 print([name for name in ("numba", "xdsl", "numpy") if name in sys.modules])
@@ -107,17 +110,18 @@ def test_missing_entry_is_named() -> None:
 
 
 def test_missing_features_are_named() -> None:
-    impossible = replace(LEVELS[HOST], required_features=("avx9000",))
-    if LEVELS[HOST].architecture != "x86_64":
+    impossible = replace(host_level(), required_features=("avx9000",))
+    if host_level().architecture != "x86_64":
         pytest.skip("features are looked up on x86")
     with pytest.raises(
-        BackendUnavailable, match=f"this machine lacks avx9000: compile it with target 'cpu:{HOST}'"
+        BackendUnavailable,
+        match=f"this machine lacks avx9000: compile it with target 'cpu:{re.escape(HOST)}'",
     ):
         check_host(impossible)
 
 
 def test_code_of_another_architecture_is_refused() -> None:
-    foreign: CpuLevel = replace(LEVELS[HOST], architecture="vax")
+    foreign: CpuLevel = replace(host_level(), architecture="vax")
     with pytest.raises(BackendUnavailable, match=r"compiled for cpu:.* \(vax\) but this machine is"):
         check_host(foreign)
 
@@ -127,6 +131,26 @@ def test_unknown_level_lists_the_legal_ones() -> None:
         PolicyError, match="unknown cpu level 'avx': use one of x86-64-v2, x86-64-v3, x86-64-v4"
     ):
         level_named("avx")
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("cpu:x86-64-v4+avx9", r"'avx9' names no library; .*, or \+ and one of avx512vnni, avx512bf16$"),
+        ("cpu:x86-64-v3+avx512vnni", "cpu level x86-64-v3 has no features: leave out .*, or use x86-64-v4"),
+        ("cuda:sm_90a+avx512vnni", r"'avx512vnni' names no library; write \+library=version$"),
+    ],
+)
+def test_unknown_features_are_refused(target: str, message: str) -> None:
+    with pytest.raises(PolicyError, match=message):
+        resolve_target(target)
+
+
+def test_features_follow_the_level_in_one_order() -> None:
+    target = resolve_target("cpu:x86-64-v4+avx512bf16+scipy-openblas64=0.3 Zen+avx512vnni")
+    assert target_spec(target) == "cpu:x86-64-v4+avx512vnni+avx512bf16+scipy-openblas64=0.3 Zen"
+    assert level_named(target.arch.data).required_features[-2:] == ("avx512vnni", "avx512bf16")
+    assert "+avx512vnni,+avx512bf16" in level_named(target.arch.data).llvm_features
 
 
 def test_legal_ops_are_the_ones_with_code() -> None:
