@@ -64,14 +64,6 @@ class _Splat(ir.Constant):
         return self.text
 
 
-_PAIR_PRODUCTS = {
-    4: "llvm.x86.sse2.pmadd.wd",
-    8: "llvm.x86.avx2.pmadd.wd",
-    16: "llvm.x86.avx512.pmaddw.d.512",
-}
-"""Lanes of i32 to the instruction that multiplies pairs of i16 and adds the two products."""
-
-
 class _Callee:
     """A function pointer with a signature."""
 
@@ -447,21 +439,6 @@ class Emitter:
         if self.level.has_fma:
             return self.intrinsic("fma", a, b, c)
         return self.b.fadd(self.b.fmul(a, b), c)
-
-    def sums_of_pairs(self, x: Value, y: Value) -> Value:
-        """Of vectors of i32, each a pair of i16: the product of the first two plus that of the second two, in i32.
-
-        x86 has one instruction for it; elsewhere it is written out.
-        """
-        lanes = x.type.count
-        short = ir.VectorType(I16, 2 * lanes)
-        if self.level.architecture == "x86_64" and lanes in _PAIR_PRODUCTS:
-            callee = self.declare(_PAIR_PRODUCTS[lanes], ir.FunctionType(x.type, [short, short]))
-            return self.b.call(callee, [self.b.bitcast(x, short), self.b.bitcast(y, short)])
-        sixteen = self.const("i32", lanes, 16)
-        firsts = (self.b.ashr(self.b.shl(each, sixteen), sixteen) for each in (x, y))
-        seconds = (self.b.ashr(each, sixteen) for each in (x, y))
-        return self.b.add(self.b.mul(*firsts), self.b.mul(*seconds))
 
     def transpose(self, vectors: Sequence[Value]) -> list[Value]:
         """The square transpose of n vectors of n lanes (n a power of two), by log2(n) rounds of perfect shuffles."""

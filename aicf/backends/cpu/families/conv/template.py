@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from aicf.backends.cpu.codegen.dot_products import add_pairs
 from aicf.backends.cpu.codegen.ir_builder import I8, Emitter, Value
 from aicf.backends.cpu.families.conv.depthwise import emit_depthwise
 from aicf.backends.cpu.families.conv.schedule import ConvSpec
@@ -243,5 +244,5 @@ class _Direct(ConvCode):
     def multiply_add(self, x: Value, y: Value, z: Value) -> Value:
         """x * y + z, where x and y are units."""
         if self.p.pairs:
-            return self.em.b.add(self.em.sums_of_pairs(x, y), z)
+            return add_pairs(self.em, z, x, y)
         return self.em.fma(x, y, z)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from aicf.backends.cpu.codegen.dot_products import add_pairs
 from aicf.backends.cpu.codegen.ir_builder import F32, F64, I8, I32, I64, PTR, Emitter, Value
 from aicf.backends.cpu.codegen.scalar.ops import Scalars, convert
 from aicf.backends.cpu.families.gemm.pack.pairs import (
@@ -430,7 +431,7 @@ class _Gemm:
 
     def multiply_add(self, x: Value, y: Value, z: Value) -> Value:
         if self.p.pairs:
-            return self.em.b.add(self.em.sums_of_pairs(x, y), z)
+            return add_pairs(self.em, z, x, y)
         return self.em.fma(x, y, z) if self.float else self.em.b.add(self.em.b.mul(x, y), z)
 
     def buffered(self, acc: list[list[Value]]) -> Value:
