@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from aicf.policies.execution_policy import ExecutionPolicy
     from aicf.policies.kernel_policy import KernelPolicy
     from aicf.policies.policy import Policy
+    from aicf.policies.precision_policy import PrecisionPolicy
     from aicf.runtime import Executable, GraphExec, Profiler, Stream, devices, init, shutdown
     from aicf.training import TrainStep, load_step, losses, optimizers, schedules, train_step
 
@@ -66,6 +67,7 @@ __all__ = [
     "PlanError",
     "Policy",
     "PolicyError",
+    "PrecisionPolicy",
     "Profiler",
     "SessionClosed",
     "Stream",
@@ -96,6 +98,7 @@ _HOMES = {
     "ExecutionPolicy": "aicf.policies.execution_policy",
     "KernelPolicy": "aicf.policies.kernel_policy",
     "Policy": "aicf.policies.policy",
+    "PrecisionPolicy": "aicf.policies.precision_policy",
     **dict.fromkeys(
         ("Executable", "GraphExec", "Profiler", "Stream", "devices", "init", "shutdown"), "aicf.runtime"
     ),

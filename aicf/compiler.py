@@ -91,8 +91,8 @@ def compile(
         dims: Sizes of the symbolic dimensions, `"N=1,540"` or `{"N": [1, 540]}`; one program is made for each.
         values: Elements of inputs of an ONNX model that shapes of it follow from, `{"shape": [2, 3]}`: such an input is
             fixed, and no input of the executable.
-        policy: `"auto"`, the path of a JSON or YAML file, inline JSON, a dict, or a `Policy`, `KernelPolicy` or
-            `ExecutionPolicy`.
+        policy: `"auto"`, the path of a JSON or YAML file, inline JSON, a dict, or a `Policy`, `KernelPolicy`,
+            `ExecutionPolicy` or `PrecisionPolicy`.
         tuning: What `aicf tune` measured for the target: the path of its file, inline JSON or a `TuningTable`. None
             chooses kernels by predicted times.
         threads: Threads that run the program together.

@@ -29,8 +29,9 @@ from aicf.frontends.exported_program import ExportedProgram, is_exported
 from aicf.frontends.text import parse_module, verify_module
 from aicf.policies.execution_policy import ExecutionPolicy
 from aicf.policies.kernel_policy import KernelPolicy
-from aicf.policies.policy import Policy as BothPolicies
+from aicf.policies.policy import Policy as AllPolicies
 from aicf.policies.policy import resolve_policy
+from aicf.policies.precision_policy import PrecisionPolicy
 from aicf.policies.tuning_table import TuningTable, resolve_tuning
 from aicf.runtime.tensors import Array
 
@@ -49,7 +50,9 @@ Dims: TypeAlias = str | Mapping[str, int | Sequence[int]]
 Values: TypeAlias = "str | Mapping[str, ArrayLike]"
 """`{"shape": [2, 3]}`, as JSON or as a dictionary: elements by name of the input."""
 
-Policy: TypeAlias = str | Path | Mapping[str, object] | KernelPolicy | ExecutionPolicy | BothPolicies
+Policy: TypeAlias = (
+    str | Path | Mapping[str, object] | KernelPolicy | ExecutionPolicy | PrecisionPolicy | AllPolicies
+)
 """`auto`, inline JSON, a path, plain values, or a policy of either kind or both."""
 
 Tuning: TypeAlias = str | Path | TuningTable
@@ -303,14 +306,12 @@ def policy_text(policy: Policy | None) -> str:
     match policy:
         case None:
             return ""
-        case BothPolicies():
+        case AllPolicies():
             found = policy
-        case KernelPolicy():
-            found = BothPolicies(kernel=policy)
-        case ExecutionPolicy():
-            found = BothPolicies(execution=policy)
+        case KernelPolicy() | ExecutionPolicy() | PrecisionPolicy():
+            found = AllPolicies.of(policy)
         case str() | Path():
             found = resolve_policy(str(policy))
         case _:
-            found = BothPolicies.from_json_value(dict(mapping_from(policy, PolicyError, "the policy")))
+            found = AllPolicies.from_json_value(dict(mapping_from(policy, PolicyError, "the policy")))
     return found.to_line()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
@@ -11,25 +12,30 @@ from aicf.errors import PolicyError
 from aicf.inference.limits import Limits
 from aicf.policies.execution_policy import COMPILE, ExecutionPolicy
 from aicf.policies.kernel_policy import KernelPolicy
-from aicf.policies.policy import EXECUTION, KERNEL, Policy, resolve_policy
+from aicf.policies.policy import AnySection, Policy, resolve_policy
+from aicf.policies.precision_policy import PrecisionPolicy
 
 KernelPolicyLike: TypeAlias = KernelPolicy | Mapping[str, object] | str | Path | None
 ExecutionPolicyLike: TypeAlias = ExecutionPolicy | Mapping[str, object] | str | Path | None
+PrecisionPolicyLike: TypeAlias = PrecisionPolicy | Mapping[str, object] | str | Path | None
 """A policy of one section: itself, plain values, inline JSON, or the path of a JSON or YAML file."""
 
-_Section = TypeVar("_Section", KernelPolicy, ExecutionPolicy)
-_PolicyLike: TypeAlias = KernelPolicy | ExecutionPolicy | Mapping[str, object] | str | Path | None
+_Section = TypeVar("_Section", KernelPolicy, ExecutionPolicy, PrecisionPolicy)
+_SectionLike: TypeAlias = AnySection | Mapping[str, object] | str | Path | None
 
 
-def policies(kernel: KernelPolicyLike, execution: ExecutionPolicyLike) -> Policy:
-    """Both sections as one policy.
+def policies(
+    kernel: KernelPolicyLike, execution: ExecutionPolicyLike, precision: PrecisionPolicyLike = None
+) -> Policy:
+    """All sections as one policy.
 
     Raises:
-        PolicyError: one of them is not legal, or is of the other section.
+        PolicyError: one of them is not legal, or has another section.
     """
     return Policy(
-        _section(KERNEL, KernelPolicy, kernel, lambda both: (both.kernel, both.execution)),
-        _section(EXECUTION, ExecutionPolicy, execution, lambda both: (both.execution, both.kernel)),
+        _section(KernelPolicy, kernel),
+        _section(ExecutionPolicy, execution),
+        _section(PrecisionPolicy, precision),
     )
 
 
@@ -43,7 +49,7 @@ def compile_text(policy: Policy | None) -> str:
     """What compiles follow of it, as inline JSON; empty if that is all default."""
     if policy is None:
         return ""
-    wanted = Policy(policy.kernel, policy.execution.for_compile())
+    wanted = replace(policy, execution=policy.execution.for_compile())
     return wanted.to_line() if wanted != Policy() else ""
 
 
@@ -51,22 +57,22 @@ def _text_of(name: str, given: str | Path) -> str:
     return given if isinstance(given, str) else str(path_from(given, PolicyError, name))
 
 
-def _section(
-    name: str, kind: type[_Section], given: _PolicyLike, parts: Callable[[Policy], tuple[_Section, object]]
-) -> _Section:
-    """One section; `parts` tells it from the other one of a policy."""
+def _section(kind: type[_Section], given: _SectionLike) -> _Section:
+    """One section."""
     if given is None:
         return kind()
     if isinstance(given, kind):
         return given
-    if isinstance(given, KernelPolicy | ExecutionPolicy):
-        raise PolicyError(f"{name}: expected a {kind.__name__}, got a {type(given).__name__}")
+    if isinstance(given, KernelPolicy | ExecutionPolicy | PrecisionPolicy):
+        raise PolicyError(f"{kind.SECTION}: expected a {kind.__name__}, got a {type(given).__name__}")
     if isinstance(given, Mapping):
         return kind.from_json_value(dict(given))
-    ours, theirs = parts(resolve_policy(_text_of(name, given)))
-    if theirs != type(theirs)():
-        other = EXECUTION if name == KERNEL else KERNEL
-        raise PolicyError(
-            f"{name}: the policy also has the section '{other}'; give that to the other argument"
-        )
-    return ours
+    found = kind()
+    for section in resolve_policy(_text_of(kind.SECTION, given)).sections:
+        if isinstance(section, kind):
+            found = section
+        elif section != type(section)():
+            raise PolicyError(
+                f"{kind.SECTION}: the policy also has the section '{section.SECTION}'; give that to its own argument"
+            )
+    return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
 
@@ -33,6 +34,7 @@ AUTO = "auto"
 
 _MAX_LISTED = 40
 _PAST_INTEGERS = 1 << 63
+_LARGEST = sys.float_info.max
 
 
 def suggest(name: str, legal: Collection[str], intro: str) -> str:
@@ -77,6 +79,26 @@ def integer(path: str, value: object) -> int:
     fits = isinstance(value, int) and not isinstance(value, bool) and abs(value) < _PAST_INTEGERS
     _expect(path, fits, "an integer", value)
     return cast(int, value)
+
+
+def number(path: str, value: object) -> float:
+    """A finite number."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    _expect(path, is_number and abs(cast(float, value)) <= _LARGEST, "a finite number", value)
+    return float(cast(float, value))
+
+
+def numbers(path: str, value: object) -> tuple[float, ...]:
+    """A list of numbers."""
+    return tuple(number(f"{path}[{index}]", item) for index, item in enumerate(_list(path, value)))
+
+
+def pairs_of_numbers(path: str, value: object) -> tuple[tuple[float, float], ...]:
+    """A list of lists of two numbers."""
+    found = [numbers(f"{path}[{index}]", item) for index, item in enumerate(_list(path, value))]
+    for index, item in enumerate(found):
+        _expect(f"{path}[{index}]", len(item) == 2, "two numbers", list(item))
+    return tuple((low, high) for low, high in found)
 
 
 def boolean(path: str, value: object) -> bool:

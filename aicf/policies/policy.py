@@ -1,11 +1,13 @@
-"""`Policy`: what users hand to a compile, a kernel policy and an execution policy in one file.
+"""`Policy`: what users hand to a compile, its sections in one file.
 
     kernel:
       kernels: {fc1: cpu.gemm_avx2}
     execution:
       streams: 2
+    precision:
+      to: bf16
 
-A text without sections states fields of either in short, as in `{kernels: {...}, streams: 2}`: their names differ.
+A text without sections states fields of any in short, as in `{kernels: {...}, streams: 2}`: their names differ.
 """
 
 from __future__ import annotations
@@ -13,10 +15,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias
 
 from aicf.arguments import text_from
 from aicf.errors import PolicyError, quoted
@@ -25,45 +26,56 @@ from aicf.policies.execution_policy import ExecutionPolicy
 from aicf.policies.kernel_policy import KernelPolicy
 from aicf.policies.policy_file import json_text, read_text, write_value, yaml_text
 from aicf.policies.policy_text import parse
+from aicf.policies.precision_policy import PrecisionPolicy
 
 AUTO = fields.AUTO
 """Spelling of the default policy where it is asked for by name."""
 
-KERNEL, EXECUTION = KernelPolicy.SECTION, ExecutionPolicy.SECTION
-SECTIONS = (KERNEL, EXECUTION)
+AnySection: TypeAlias = KernelPolicy | ExecutionPolicy | PrecisionPolicy
 
-_OWN_NAMES: Mapping[str, frozenset[str]] = {
-    KERNEL: frozenset(KernelPolicy.READERS) - frozenset(ExecutionPolicy.READERS),
-    EXECUTION: frozenset(ExecutionPolicy.READERS) - frozenset(KernelPolicy.READERS),
-}
-"""Fields that only one section has."""
+KINDS: tuple[type[AnySection], ...] = (KernelPolicy, ExecutionPolicy, PrecisionPolicy)
+"""The classes of the sections, in the order of a file; a policy has a field for each, with the name of the section."""
 
-_Section = TypeVar("_Section", KernelPolicy, ExecutionPolicy)
+SECTIONS = tuple(kind.SECTION for kind in KINDS)
+KERNEL, EXECUTION, PRECISION = SECTIONS
+
+_SHARED = "version"
+"""The field that all sections have."""
 
 
 @dataclass(frozen=True)
 class Policy:
-    """What runs, and how it is executed.
+    """What runs, how it is executed, and in which element types.
 
     Args:
         kernel: Groups, kernels, records, rounding and determinism.
         execution: Streams, memory, overwriting, prepared weights.
+        precision: Casts and scales that are written into the model.
     """
 
     kernel: KernelPolicy = field(default_factory=KernelPolicy)
     execution: ExecutionPolicy = field(default_factory=ExecutionPolicy)
+    precision: PrecisionPolicy = field(default_factory=PrecisionPolicy)
 
     def __post_init__(self) -> None:
-        for name, part, kind in (
-            (KERNEL, self.kernel, KernelPolicy),
-            (EXECUTION, self.execution, ExecutionPolicy),
-        ):
-            if not isinstance(part, kind):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise PolicyError(f"{name}: expected a {kind.__name__}, got {quoted(part)}")
+        for kind, part in zip(KINDS, self.sections, strict=True):
+            if not isinstance(part, kind):
+                raise PolicyError(f"{kind.SECTION}: expected a {kind.__name__}, got {quoted(part)}")
+
+    @classmethod
+    def of(cls, section: AnySection) -> Policy:
+        """The policy with one section; the others are at their default."""
+        own: dict[str, Any] = {section.SECTION: section}
+        return cls(**own)
+
+    @property
+    def sections(self) -> tuple[AnySection, ...]:
+        """All sections, in the order of `KINDS`."""
+        return self.kernel, self.execution, self.precision
 
     def to_json_value(self) -> dict[str, Any]:
-        """JSON values with both sections and every field, in a fixed order."""
-        return {KERNEL: self.kernel.to_json_value(), EXECUTION: self.execution.to_json_value()}
+        """JSON values with all sections and every field, in a fixed order."""
+        return {section.SECTION: section.to_json_value() for section in self.sections}
 
     @classmethod
     def from_json_value(cls, value: object) -> Policy:
@@ -73,20 +85,18 @@ class Policy:
             PolicyError: a field is unknown, or a value not legal; the message names the path and lists what is.
         """
         if _has_sections(value):
-            sections = fields.entries("policy", value, SECTIONS)
-            return cls(
-                _section(KERNEL, KernelPolicy.from_json_value, sections),
-                _section(EXECUTION, ExecutionPolicy.from_json_value, sections),
+            given = fields.entries("policy", value, SECTIONS)
+            read: dict[str, Any] = {kind.SECTION: _section(kind, given.get(kind.SECTION)) for kind in KINDS}
+            return cls(**read)
+        owners = {name: kind for kind in reversed(KINDS) for name in kind.READERS}
+        stated = fields.entries("policy", value, list(owners))
+        parts: dict[str, Any] = {
+            kind.SECTION: kind.from_json_value(
+                {name: entry for name, entry in stated.items() if owners[name] is kind}
             )
-        legal = [*KernelPolicy.READERS, *(name for name in ExecutionPolicy.READERS if name != "version")]
-        given = fields.entries("policy", value, legal)
-        ours = {name: given[name] for name in KernelPolicy.READERS if name in given}
-        return cls(
-            KernelPolicy.from_json_value(ours),
-            ExecutionPolicy.from_json_value(
-                {name: entry for name, entry in given.items() if name not in ours}
-            ),
-        )
+            for kind in KINDS
+        }
+        return cls(**parts)
 
     def to_json(self) -> str:
         """The policy as indented JSON."""
@@ -127,13 +137,12 @@ class Policy:
         write_value(path, self.to_json_value(), comment)
 
     def stated(self) -> list[str]:
-        """Names of the fields that are not at their default, of both sections."""
-        pairs = ((self.kernel, KernelPolicy()), (self.execution, ExecutionPolicy()))
+        """Names of the fields that are not at their default, of all sections."""
         return [
             entry.name
-            for ours, default in pairs
-            for entry in dataclasses.fields(default)
-            if getattr(ours, entry.name) != getattr(default, entry.name)
+            for ours in self.sections
+            for entry in dataclasses.fields(ours)
+            if getattr(ours, entry.name) != getattr(type(ours)(), entry.name)
         ]
 
 
@@ -154,14 +163,15 @@ def _has_sections(value: object) -> bool:
     return isinstance(value, dict) and any(section in value for section in SECTIONS)
 
 
-def _section(name: str, read: Callable[[object], _Section], sections: Mapping[str, object]) -> _Section:
+def _section(kind: type[AnySection], given: object) -> AnySection:
     """Reads a section. Where a field's name says enough, paths in errors begin with it, as they do after the passes."""
     try:
-        return read({} if (given := sections.get(name)) is None else given)
+        return kind.from_json_value({} if given is None else given)
     except PolicyError as error:
         path, _, rest = error.message.partition(": ")
+        name = re.split(r"[.\[]", path)[0]
         if path == "policy":
-            path = name
-        elif re.split(r"[.\[]", path)[0] not in _OWN_NAMES[name]:
-            path = f"{name}.{path}"
+            path = kind.SECTION
+        elif name not in kind.READERS or name == _SHARED:
+            path = f"{kind.SECTION}.{path}"
         raise PolicyError(f"{path}: {rest}") from error

@@ -12,14 +12,16 @@ from aicf.backends.registry import get_kernels, libraries_by_family
 from aicf.errors import PolicyError
 from aicf.passes.bodies.workload import target_of
 from aicf.passes.support.ledger import record_decision
-from aicf.passes.support.policy import EXECUTION_ATTR, POLICY_ATTR
+from aicf.passes.support.policy import EXECUTION_ATTR, POLICY_ATTR, PRECISION_ATTR
 from aicf.passes.support.works_on import ANYTHING, IS_FINAL, is_final
 from aicf.policies.policy import AUTO, resolve_policy
+from aicf.policies.precision_policy import PrecisionPolicy
 
 
 @dataclass(frozen=True)
 class ApplyPolicyPass(ModulePass):
-    """Sets the module attributes `aicf.policy` (what runs) and `aicf.execution` (how it is executed).
+    """Sets the module attributes `aicf.policy` (what runs) and `aicf.execution` (how it is executed), and
+    `aicf.precision` (in which element types it computes) if the policy says anything of that.
 
     `policy` is `auto` (the passes choose freely), a JSON object, or the path of a JSON or YAML file. The kernels and
     libraries it names must exist on the module's target, so `set-target` comes first; the ids it names are checked by
@@ -42,6 +44,9 @@ class ApplyPolicyPass(ModulePass):
         policy.execution.check_compile()
         op.attributes[POLICY_ATTR] = policy.kernel.to_attr()
         op.attributes[EXECUTION_ATTR] = policy.execution.to_attr()
+        op.attributes.pop(PRECISION_ATTR, None)
+        if policy.precision != PrecisionPolicy():
+            op.attributes[PRECISION_ATTR] = policy.precision.to_attr()
         source = "the default" if self.policy == AUTO else "given"
         stated = f": {', '.join(names)}" if (names := policy.stated()) else ""
         record_decision(op, self.name, ["module"], f"policy: {source}", f"option policy{stated}")

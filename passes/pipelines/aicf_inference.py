@@ -37,6 +37,7 @@ from aicf.passes.logical.fold_transposes import FoldTransposesPass
 from aicf.passes.logical.logical_canonicalize import LogicalCanonicalizePass
 from aicf.passes.logical.logical_cse import LogicalCsePass
 from aicf.passes.logical.logical_dce import LogicalDcePass
+from aicf.passes.logical.lower_precision import LowerPrecisionPass
 from aicf.passes.logical.set_target import SetTargetPass
 from aicf.passes.logical.specialize_shapes import SpecializeShapesPass
 from aicf.passes.logical.to_evaluation import ToEvaluationPass
@@ -111,6 +112,7 @@ class AicfInferencePass(NamedPipeline):
                 training=self.training,
                 extend=extend,
             ),
+            LowerPrecisionPass(),
             *lowering_passes(),
             NarrowProductsPass(),
             LogicalDcePass(),

@@ -10,9 +10,11 @@ from xdsl.dialects.builtin import DictionaryAttr, ModuleOp
 from aicf.dialects.json_values import attribute_of
 from aicf.policies.execution_policy import ExecutionPolicy
 from aicf.policies.kernel_policy import KernelPolicy
+from aicf.policies.precision_policy import PrecisionPolicy
 
 POLICY_ATTR = "aicf.policy"
 EXECUTION_ATTR = "aicf.execution"
+PRECISION_ATTR = "aicf.precision"
 
 
 def policy_of(module: ModuleOp) -> KernelPolicy:
@@ -32,6 +34,15 @@ def _read_execution(attribute: DictionaryAttr) -> ExecutionPolicy:
     return ExecutionPolicy.from_attr(attribute)
 
 
+def precision_of(module: ModuleOp) -> PrecisionPolicy:
+    """In which element types the module wants to compute, or the default. Raises PolicyError if the attribute is no
+    valid policy."""
+    attribute = module.attributes.get(PRECISION_ATTR)
+    return (
+        PrecisionPolicy.from_attr(attribute) if isinstance(attribute, DictionaryAttr) else PrecisionPolicy()
+    )
+
+
 def spend(module: ModuleOp) -> None:
     """Leaves of the policies what still says something once all is decided: the program itself says the rest.
 
@@ -40,6 +51,7 @@ def spend(module: ModuleOp) -> None:
     for name, bounds in (
         (POLICY_ATTR, policy_of(module).bounds()),
         (EXECUTION_ATTR, execution_of(module).bounds()),
+        (PRECISION_ATTR, precision_of(module).bounds()),
     ):
         module.attributes.pop(name, None)
         if bounds:

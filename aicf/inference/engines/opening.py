@@ -76,4 +76,5 @@ def _stated(policy: Policy | None) -> dict[str, bool]:
     return {
         "kernel_policy": policy.kernel != default.kernel,
         "exec_policy": policy.execution.for_compile() != default.execution,
+        "precision_policy": policy.precision != default.precision,
     }

@@ -1,0 +1,114 @@
+"""`PrecisionPolicy`: in which element types a model computes, as plain data.
+
+It says what is rounded and where; `lower-precision` writes that into the program as casts and scales, and all later
+passes see a program like any other. The ranges that integers need come from sample inputs: `aicf calibrate` measures
+them and writes a policy file. Like the other sections it holds no code and chooses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from aicf.errors import PolicyError
+from aicf.policies.fields import (
+    Reader,
+    check_names,
+    choice,
+    integer,
+    json_value,
+    map_of,
+    numbers,
+    pairs_of_numbers,
+)
+from aicf.policies.section import Section
+
+UNCHANGED = "unchanged"
+F32 = "f32"
+INT8 = "int8"
+FLOATS = ("bf16", "f16")
+"""Element types that the values of a whole model are rounded to."""
+PRECISIONS = (UNCHANGED, *FLOATS, INT8)
+ASYMMETRIC, SYMMETRIC = "asymmetric", "symmetric"
+
+
+@dataclass(frozen=True)
+class PrecisionPolicy(Section):
+    """In which element types a model computes; by default as it is written.
+
+    Args:
+        version: Of this format.
+        to: What f32 becomes. `f16`, `bf16`: the values of the model, but sums along axes, exponentials, powers and
+            losses, which stay f32. `int8`: the operands of products and convolutions, weights with a scale for each
+            output channel; all else stays f32.
+        ops: By the id of an op, another precision than `to`: `f32` leaves the op as it is.
+        ranges: By the id of a product that becomes one of integers, the smallest and the largest value that each of its
+            operands takes on, of those that do not follow from parameters alone, in their order.
+        activations: The integers of those operands: `asymmetric`, u8 with a zero point, or `symmetric`, i8 without.
+        smoothing: By the id of a product with a weight, for each input channel, a number that its operand is divided
+            by and its weight multiplied with, before both are rounded.
+        corrections: By the id of a product, for each output channel, a number that is added to the result: the mean of
+            what rounding the weight takes away.
+        accuracy: What `aicf calibrate` measured. It decides nothing; the ledger repeats it.
+
+    Raises:
+        PolicyError: a value is not legal; the message names its path and lists what is.
+    """
+
+    READERS: ClassVar[Mapping[str, Reader]] = {
+        "version": integer,
+        "to": choice(PRECISIONS),
+        "ops": map_of(choice((F32, *FLOATS, INT8))),
+        "ranges": map_of(pairs_of_numbers),
+        "activations": choice((ASYMMETRIC, SYMMETRIC)),
+        "smoothing": map_of(numbers),
+        "corrections": map_of(numbers),
+        "accuracy": map_of(json_value),
+    }
+    SECTION: ClassVar[str] = "precision"
+    BOUNDS: ClassVar[tuple[str, ...]] = ("to", "ops", "ranges", "activations", "smoothing", "corrections")
+
+    to: str = UNCHANGED
+    ops: Mapping[str, str] = field(default_factory=dict[str, str])
+    ranges: Mapping[str, tuple[tuple[float, float], ...]] = field(
+        default_factory=dict[str, tuple[tuple[float, float], ...]]
+    )
+    activations: str = ASYMMETRIC
+    smoothing: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
+    corrections: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
+    accuracy: Mapping[str, object] = field(default_factory=dict[str, object])
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for id_, ranges in self.ranges.items():
+            for index, (low, high) in enumerate(ranges):
+                if not low <= high:
+                    raise PolicyError(
+                        f"ranges.{id_}[{index}]: {low} to {high} is no range; the smaller number comes first"
+                    )
+        for id_, factors in self.smoothing.items():
+            for index, factor in enumerate(factors):
+                if factor <= 0:
+                    raise PolicyError(f"smoothing.{id_}[{index}]: must be above 0, got {factor}")
+
+    @property
+    def changes(self) -> bool:
+        """Whether anything is to be lowered."""
+        return self.to != UNCHANGED or any(precision != F32 for precision in self.ops.values())
+
+    def precision_of(self, id_: str) -> str:
+        """What the op of that id, without its bucket, is to compute in; `f32` for as it is."""
+        return self.ops.get(id_, F32 if self.to == UNCHANGED else self.to)
+
+    def check_ids(self, ops: Collection[str], products: Collection[str]) -> None:
+        """Raises PolicyError, naming the path, for a key that is no op of the model, or no product where it says
+        something of one."""
+        check_names("ops", self.ops, ops, "op has this id")
+        for name in ("ranges", "smoothing", "corrections"):
+            check_names(name, getattr(self, name), products, "product has this id")
+        for id_, precision in self.ops.items():
+            if precision == INT8 and id_ not in products:
+                raise PolicyError(
+                    f"ops.{id_}: no product of f32 that depends on an input; only those become {INT8}"
+                )
