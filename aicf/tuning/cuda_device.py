@@ -36,7 +36,7 @@ from aicf.backends.cuda.runtime.storage import read, stored
 from aicf.backends.native import NativeCode
 from aicf.errors import BackendUnavailable
 from aicf.runtime.tensors import Array
-from aicf.tuning.cases import Case, Memory, Prepared
+from aicf.tuning.cases import Case, Memory, Setting
 from aicf.tuning.host_device import fill
 from aicf.tuning.measure import Samples, Variant
 
@@ -63,12 +63,14 @@ _RANDOM_BYTES = 4 << 20
 class GpuDevice:
     """`Device` of backend `cuda`: the first GPU of this machine."""
 
-    def __init__(self, prepared: Prepared) -> None:
+    shares_cores = False
+
+    def __init__(self, setting: Setting) -> None:
         self._device = CudaDevice()
-        neighbour = prepared.neighbour
+        neighbour = setting.neighbour
         self._neighbour = None if neighbour is None else _Link.read(neighbour, neighbour.native)
         self._alone: dict[int, Samples] = {}
-        self._calls_library = any(case.device_fields for case in prepared.cases)
+        self._calls_library = setting.calls_library
 
     @property
     def name(self) -> str:
