@@ -385,6 +385,7 @@ def _of_tuning() -> Iterator[tuple[str, Entry]]:
     yield "tune model", lambda things, value: tuned(things, model=value)
     yield "tune output", lambda things, value: tuned(things, output=_inside(things, value))
     yield "tune variants", lambda things, value: tuned(things, variants=value)
+    yield "tune time", lambda things, value: tuned(things, search=True, time=value)
     yield "tune replace", lambda things, value: tuned(things, replace=value)
 
 

@@ -31,6 +31,9 @@ from aicf.tuning.one_instruction import compiled
 AHEAD = 2
 """Candidates that are compiled before their turn, for each process."""
 
+MOST_PROCESSES = 32
+"""Each that compiles for a GPU takes some hundred megabytes."""
+
 Compiled = Case | AicfError
 """A candidate with its code, or the reason why it has none."""
 
@@ -47,14 +50,14 @@ class CaseCompiler:
     Args:
         module: Holds the groups of the candidates.
         found: The candidates.
-        processes: How many compile at a time; None for one on each core.
+        processes: How many compile at a time; None for one on each core, up to `MOST_PROCESSES`.
     """
 
     def __init__(
         self, module: ModuleOp, context: Context, found: Sequence[Candidate], processes: int | None = None
     ) -> None:
         self._candidates = found
-        count = min(processes or len(os.sched_getaffinity(0)), len(found))
+        count = min(processes or min(len(os.sched_getaffinity(0)), MOST_PROCESSES), len(found))
         self._wished: list[int] = []
         self._results: dict[int, Compiled] = {}
         self._workers: list[_Worker] = []

@@ -47,6 +47,8 @@ class GrowingTable:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # A model without anything to measure has an empty table.
+        self._is_new |= kind is None and not self._works
         self._write()
 
     @property
@@ -89,7 +91,8 @@ class GrowingTable:
     def _write(self) -> None:
         if self._path is None or not self._is_new:
             return
-        if self._keeps_failures or any(measured.rows for measured in self._works.values()):
+        has_rows = any(measured.rows for measured in self._works.values())
+        if has_rows or self._keeps_failures or not self._works:
             self.table.save(self._path)
             self._written, self._is_new = time.monotonic(), False
 

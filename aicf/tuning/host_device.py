@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from time import perf_counter_ns
 
@@ -17,13 +17,15 @@ from aicf.runtime.memory import allocate
 from aicf.runtime.tensors import Array, address, numpy_dtype
 from aicf.runtime.threads import bind_entry
 from aicf.tuning.cases import Case, Memory, Setting
-from aicf.tuning.measure import Samples, Variant
+from aicf.tuning.measure import Runnable, Samples, Variant
 
 _FLUSH_BYTES = 64 << 20
 """Written between cold runs; more than the caches of a core that count."""
 _DEVIATION = 0.1
 """Of random floats."""
 _RUNS = 30
+_ROUNDS = 5
+"""Of two programs that are compared, with their share of the runs each."""
 _WARM_NS = 50_000
 """A warm sample is as many runs as take about this long, so that the clock does not count."""
 
@@ -60,6 +62,17 @@ class HostDevice:
         """See `Device`."""
         run = _Run(self._backend, self._threads, case, native)
         return Samples([self._cold_us(run) for _ in range(_RUNS)], run.warm_us(_RUNS))
+
+    def rounds(self, first: Runnable, second: Runnable) -> Iterator[tuple[Samples, Samples]]:
+        """See `Device`: run by run in turns."""
+        runs = [_Run(self._backend, self._threads, case, variant.native) for case, variant in (first, second)]
+        for number in range(_ROUNDS):
+            cold: tuple[list[float], list[float]] = ([], [])
+            for turn in range(_RUNS // _ROUNDS):
+                for which in (0, 1) if (number + turn) % 2 == 0 else (1, 0):
+                    cold[which].append(self._cold_us(runs[which]))
+            warm = [run.warm_us(_RUNS // _ROUNDS) for run in runs]
+            yield Samples(cold[0], warm[0]), Samples(cold[1], warm[1])
 
     def _cold_us(self, run: _Run) -> float:
         self._flushes += 1

@@ -6,7 +6,7 @@ times become rows of a growing table. A case that fails becomes a row too, with 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Protocol, runtime_checkable
@@ -30,6 +30,10 @@ class Variant:
     native: NativeCode
     spec: dict[str, object]
     record: dict[str, object]
+
+
+Runnable = tuple[Case, Variant]
+"""A case and the way to run it."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,10 @@ class Device(Protocol):
         """
         ...
 
+    def rounds(self, first: Runnable, second: Runnable) -> Iterator[tuple[Samples, Samples]]:
+        """Runs two programs in turns, round after round; the caller may stop early. Raises as `time`."""
+        ...
+
 
 def measure(prepared: Prepared, device: Device, step: Step, table: GrowingTable) -> None:
     """Adds all cases to the table that it does not have. If the device is lost, the rest stays unmeasured, see
@@ -107,6 +115,18 @@ def measure(prepared: Prepared, device: Device, step: Step, table: GrowingTable)
             table.add(result_of(case, device))
     if device.lost:
         table.keep_failures()
+
+
+def rounds_by_time(
+    device: Device, first: Runnable, second: Runnable, count: int
+) -> Iterator[tuple[Samples, Samples]]:
+    """The rounds of a device that can only time one program after the other; who begins changes."""
+    for number in range(count):
+        times: dict[bool, Samples] = {}
+        for is_second in (False, True) if number % 2 == 0 else (True, False):
+            case, variant = second if is_second else first
+            times[is_second] = device.time(case, variant.native)
+        yield times[False], times[True]
 
 
 def header_of(setting: Setting, device: Device) -> Header:

@@ -3,7 +3,7 @@ as the times come."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os.path import isfile
@@ -12,7 +12,7 @@ from typing import Literal
 
 from aicf.arguments import flag_from, path_from
 from aicf.compiled import Options
-from aicf.errors import AicfError, CaptureError, PolicyError
+from aicf.errors import AicfError, CaptureError, PolicyError, quoted
 from aicf.files import check_writable, reason_of
 from aicf.policies.tuning_table import Failure, MeasuredWorkload, TuningTable
 from aicf.progress import Step, progress
@@ -23,9 +23,17 @@ from aicf.tuning.devices import check_device, open_device
 from aicf.tuning.growing_table import GrowingTable
 from aicf.tuning.measure import Device, header_of, measure, result_of
 from aicf.tuning.plan import Plan, plan
+from aicf.tuning.search import Report, Search
+from aicf.tuning.searched_works import works_of
+from aicf.tuning.trials import Trials
+from aicf.tuning.work_search import Outcome, Standing
 
 VARIANTS = 16
 """Most variants of a kernel that are measured without a search, if the caller does not say."""
+SECONDS = 60.0
+"""Of a search, if the caller does not say."""
+
+MOST_SECONDS = 1e7
 
 
 @dataclass(frozen=True)
@@ -36,11 +44,13 @@ class Tuned:
         table: All rows, also those of earlier runs.
         device: What the device is called.
         failures: Variants that this run could not measure.
+        outcomes: Of each piece of work, if it was searched; the largest share of the program's time first.
     """
 
     table: TuningTable
     device: str
     failures: tuple[Failure, ...]
+    outcomes: tuple[Outcome, ...] = ()
 
 
 def tune(
@@ -56,6 +66,8 @@ def tune(
     check_finite: bool = False,
     training: bool = False,
     variants: int = VARIANTS,
+    search: bool = False,
+    time: float | None = None,
     replace: bool = False,
 ) -> Tuned:
     """Measures the kernels that could run a model, and writes a tuning table for `aicf.compile(..., tuning=output)`.
@@ -66,7 +78,9 @@ def tune(
     Args:
         model, target, dims, values, policy, threads, meta, check_finite, training: As for `aicf.compile`.
         output: The file of the table.
-        variants: Most variants of one kernel on one piece of work that are measured.
+        variants: Most variants of one kernel on one piece of work that are measured without a search.
+        search: Whether to search among all variants, from the best known one through those that are alike.
+        time: Seconds of the search, 60 if it is None; they begin when the model is read.
         replace: Whether the file is begun anew.
 
     Raises:
@@ -74,6 +88,7 @@ def tune(
         BackendUnavailable: the device or what compiles for it is not here.
         CaptureError: nothing could be measured, or a kernel broke the device for this process.
     """
+    seconds = seconds_of(search, time)
     options = Options(
         target or "",
         policy_text(policy),
@@ -89,9 +104,12 @@ def tune(
         check_device(target)
     older = None if flag_from(replace, PolicyError, "replace") else older_table(path)
     with progress("preparing") as step:
-        found = plan(model, options, variants, step)
-    with progress("measuring") as step:
-        return measured(found, path, older, step)
+        found = plan(model, options, None if seconds else variants, step)
+    if seconds is None:
+        with progress("measuring") as step:
+            return measured(found, path, older, step)
+    with progress("searching") as step:
+        return searched(found, path, older, seconds, _words(step))
 
 
 def _writable(path: Path) -> Path:
@@ -106,6 +124,21 @@ def _writable(path: Path) -> Path:
     return path
 
 
+def seconds_of(search: bool, time: object) -> float | None:
+    """The seconds of a search, None without one. Raises PolicyError if both contradict each other."""
+    if not flag_from(search, PolicyError, "search"):
+        if time is not None:
+            raise PolicyError("time: only a search has a budget; ask for one, or leave it out")
+        return None
+    if time is None:
+        return SECONDS
+    if isinstance(time, bool) or not isinstance(time, int | float) or not 0 < time <= MOST_SECONDS:
+        raise PolicyError(
+            f"time: a search cannot take {quoted(time)} seconds; give more than 0, and at most {MOST_SECONDS:.0f}"
+        )
+    return float(time)
+
+
 def older_table(path: Path) -> TuningTable | None:
     """The table to go on with, None if there is no file. Raises PolicyError if it is no table."""
     if not isfile(path):
@@ -116,6 +149,13 @@ def older_table(path: Path) -> TuningTable | None:
         raise PolicyError(
             f"{error.message}; nothing was changed: give -o another file, or --replace to begin anew"
         ) from None
+
+
+def _words(step: Step) -> Report:
+    def report(standing: Standing, left: float) -> None:
+        step(f"{standing.name}: {standing.tried} of {standing.variants} variants, {left:.0f} s left")
+
+    return report
 
 
 # With what was planned
@@ -134,6 +174,26 @@ def measured_folder(prepared: Prepared, path: Path, older: TuningTable | None, s
     with GrowingTable(header_of(prepared.setting, device), older, path) as table:
         measure(prepared, device, step, table)
     return _result(device, table)
+
+
+def searched(found: Plan, path: Path, older: TuningTable | None, seconds: float, report: Report) -> Tuned:
+    """Searches among all candidates. Raises as `tune`.
+
+    Args:
+        found: With all variants.
+        report: Is told of each step.
+    """
+    measurements = found.policy.measurements
+    works = works_of(found)
+    with _open(found, path, older) as (compiler, device, table):
+        tried = [
+            (work, Trials(work.candidates, work.first, compiler, device, table, measurements))
+            for work in works
+        ]
+        outcomes = Search(tried, device, seconds, report).run()
+        if device.lost:
+            table.keep_failures()
+    return _result(device, table, outcomes)
 
 
 @contextmanager
@@ -167,7 +227,7 @@ def _measure_all(
         table.keep_failures()
 
 
-def _result(device: Device, table: GrowingTable) -> Tuned:
+def _result(device: Device, table: GrowingTable, outcomes: Sequence[Outcome] = ()) -> Tuned:
     """What was found. Raises CaptureError if that is nothing, or the device is lost."""
     found, failures = table.table, tuple(table.failures)
     if failures and not any(work.rows for work in found.works):
@@ -177,4 +237,4 @@ def _result(device: Device, table: GrowingTable) -> Tuned:
             f"{failures[-1].label} failed: {failures[-1].reason}; it left {device.name} useless to this process: run "
             "the command again, which goes on after it"
         )
-    return Tuned(found, device.name, failures)
+    return Tuned(found, device.name, failures, tuple(outcomes))

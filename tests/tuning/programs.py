@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -22,7 +22,7 @@ from aicf.policies.tuning_table import TuningTable
 from aicf.progress import Step
 from aicf.tuning.cases import Case, Prepared
 from aicf.tuning.growing_table import GrowingTable
-from aicf.tuning.measure import Device, Samples, Variant, header_of, measure
+from aicf.tuning.measure import Device, Runnable, Samples, Variant, header_of, measure, rounds_by_time
 from aicf.tuning.plan import prepare
 
 TARGET = "cpu:x86-64-v3"
@@ -61,6 +61,9 @@ class FakeDevice:
     def time(self, case: Case, native: NativeCode) -> Samples:
         cold = self.times(case.kernel, case.spec)
         return Samples([cold - 0.5, cold, cold + 0.5], [cold / 2] * 3)
+
+    def rounds(self, first: Runnable, second: Runnable) -> Iterator[tuple[Samples, Samples]]:
+        return rounds_by_time(self, first, second, 3)
 
 
 def silent(what: str) -> None:

@@ -41,7 +41,8 @@ def tune_command(
         int,
         typer.Option(
             min=1,
-            help="Most variants of one kernel to measure for one piece of work; they are spread over its choices.",
+            help="Most variants of one kernel to measure for one piece of work without --search; they are spread over "
+            "its choices.",
         ),
     ] = 16,
     prepare: Annotated[
@@ -51,6 +52,16 @@ def tune_command(
     measure: Annotated[
         Path | None,
         typer.Option(help="Only measure what --prepare put into this folder.", show_default=False),
+    ] = None,
+    search: Annotated[
+        bool,
+        typer.Option(
+            "--search", help="Search among all variants, from the best known through those that are alike."
+        ),
+    ] = False,
+    seconds: Annotated[
+        float | None,
+        typer.Option("--time", help="Seconds of the whole search; 60 by default.", show_default=False),
     ] = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Begin the table anew, and measure all again.")
@@ -62,10 +73,11 @@ def tune_command(
     on any machine; --measure and -o then measure on the machine with the device. The table has, for each piece of work
     and variant, the median and spread of cold runs (weights in memory, as inside a program) and warm ones; what fails
     is in it with its reason. It is written as the times come. The same command again goes on: it keeps the rows of the
-    table and measures what they lack. Of a training step with a memory budget, tune with the policy that `aicf
+    table and measures what they lack. With --search the time goes to the work that takes most of the program's time,
+    and there to variants near the best one. Of a training step with a memory budget, tune with the policy that `aicf
     policy extract` takes out of it: that lists what is computed again.
     """
-    _check_usage(model, output, prepare, measure)
+    _check_usage(model, output, prepare, measure, search, seconds)
     if model is None:
         assert measure is not None and output is not None
         _measure_folder(measure, output, replace)
@@ -86,9 +98,12 @@ def tune_command(
     if prepare is not None:
         _prepare(model, options, variants, prepare)
     else:
+        from aicf.tuning.tune import seconds_of
+
         assert output is not None
+        budget = seconds_of(search, seconds)
         older = _checked_before(output, replace, model, policy)
-        _tune(model, options, variants, output, older)
+        _tune(model, options, variants, budget, output, older)
 
 
 def _check_usage(
@@ -96,6 +111,8 @@ def _check_usage(
     output: Path | None,
     prepare: Path | None,
     measure: Path | None,
+    search: bool,
+    seconds: float | None,
 ) -> None:
     """Raises BadParameter for options that contradict each other."""
     if measure is not None:
@@ -107,6 +124,11 @@ def _check_usage(
     else:
         _check(model is not None, "give a MODEL, or a folder to --measure")
         _check((output is None) != (prepare is None), "give -o to measure here, or --prepare to only compile")
+    _check(
+        not search or (measure is None and prepare is None),
+        "--search compiles what it measures next: give it a MODEL and -o on the machine with the device",
+    )
+    _check(search or seconds is None, "--time is the budget of --search; give both, or leave it out")
 
 
 def _check(holds: bool, message: str) -> None:
@@ -137,20 +159,27 @@ def _tune(
     model: Path,
     options: Options,
     variants: int,
+    seconds: float | None,
     output: Path,
     older: TuningTable | None,
 ) -> None:
     from aicf.progress import progress
+    from aicf.tools.cli.search_display import outcome_table, search_display
     from aicf.tuning.devices import check_device
     from aicf.tuning.plan import plan
-    from aicf.tuning.tune import measured
+    from aicf.tuning.tune import measured, searched
 
     if options.target:
         check_device(options.target)
     with progress("preparing") as step:
-        found = plan(model, options, variants, step)
-    with progress("measuring") as step:
-        tuned = measured(found, output, older, step)
+        found = plan(model, options, variants if seconds is None else None, step)
+    if seconds is None:
+        with progress("measuring") as step:
+            tuned = measured(found, output, older, step)
+    else:
+        with search_display(seconds) as report:
+            tuned = searched(found, output, older, seconds, report)
+        print(outcome_table(tuned.outcomes))
     _say(tuned, output)
 
 
