@@ -68,6 +68,7 @@ class Search:
     def _search(self, work: WorkSearch, others: Sequence[WorkSearch], end: float) -> bool:
         """Searches a piece of work until its time is over; whether there was anything to do."""
         has_moved = False
+        work.step_s /= 2  # the first steps compile many variants, and would keep later ones from being tried
         while self._may_step(work, end):
             self._timed(work, lambda: work.step(chain.from_iterable(other.wishes() for other in others)))
             has_moved = True
@@ -95,5 +96,5 @@ class Search:
         began = self._clock()
         step()
         now = self._clock()
-        work.step_s = max(work.step_s / 2, now - began)
+        work.step_s = (work.step_s + now - began) / 2
         self._report(work.standing(), max(0.0, self._deadline - now))

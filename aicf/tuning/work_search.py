@@ -80,7 +80,7 @@ class WorkSearch:
         self._comparisons_left = COMPARISONS
         self._steps_since = 0
         self.step_s = 0.0
-        """Seconds of the longest of the last steps."""
+        """Seconds of a step, of which the last ones count most."""
 
     @property
     def us(self) -> float:

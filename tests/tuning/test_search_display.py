@@ -11,6 +11,7 @@ from aicf.tuning.work_search import Outcome, Standing
 
 BETTER = Standing("conv2", 3, 367.1, 293.9, "cpu.conv_avx512 algorithm=winograd", 24, 0, 192)
 SAME = Standing("conv4", 1, 323.0, 323.0, "cpu.conv_avx512 algorithm=direct", 31, 2, 174)
+FIRST = Standing("conv0", 1, 30.6, 30.6, "cpu.conv_avx512", 1, 0, 124)
 CUT = Standing("conv0", 1, 30.6, None, "", 0, 0, 124)
 
 
@@ -41,6 +42,9 @@ def test_a_row_for_each_piece_of_work():
         "1 of 4 pieces of work are faster by more than the noise; 2 were cut by the time, and the same command goes on "
         "with them"
     )
+
+    first = outcome_table([Outcome(FIRST, 1.0, 0.01, is_done=False)]).splitlines()[1]
+    assert "not compared" in first and "1 of 124, cut" in first
 
 
 def test_a_bar_on_a_terminal_says_what_is_searched(

@@ -78,7 +78,8 @@ def _cells(outcome: Outcome) -> tuple[str, ...]:
 
 
 def _gain(outcome: Outcome) -> str:
-    if outcome.gain is None:
+    standing = outcome.standing
+    if outcome.gain is None or standing.tried == 1 < standing.variants:
         return "not compared"
     if outcome.gain == 1.0:
         return "untuned is best"
