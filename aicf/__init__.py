@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from aicf.policies.precision_policy import PrecisionPolicy
     from aicf.runtime import Executable, GraphExec, Profiler, Stream, devices, init, shutdown
     from aicf.training import TrainStep, load_step, losses, optimizers, schedules, train_step
+    from aicf.tuning.tune import tune
 
 __all__ = [
     "AicfError",
@@ -85,6 +86,7 @@ __all__ = [
     "schedules",
     "shutdown",
     "train_step",
+    "tune",
 ]
 
 _HOMES = {
@@ -105,6 +107,7 @@ _HOMES = {
     **dict.fromkeys(
         ("TrainStep", "load_step", "losses", "optimizers", "schedules", "train_step"), "aicf.training"
     ),
+    "tune": "aicf.tuning.tune",
 }
 """Where each lazy name lives."""
 

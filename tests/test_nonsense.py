@@ -23,7 +23,8 @@ from aicf.frontends.builder import Graph
 from aicf.policies.tuning_table import TuningTable
 from aicf.runtime.profiler import Profiler
 from aicf.saved_program import read_saved_program
-from aicf.tuning import candidates, cases, devices, measure
+from aicf.tuning import cases, devices, measure, plan
+from aicf.tuning.growing_table import GrowingTable
 
 Nonsense = Mapping[str, object]
 MOST = 700
@@ -357,24 +358,35 @@ def _of_tuning() -> Iterator[tuple[str, Entry]]:
     def quiet(text: str) -> None: ...
 
     def prepared() -> cases.Prepared:
-        return candidates.prepare(TEXT, options, 1, quiet)
+        return plan.prepare(TEXT, options, 1, quiet)
 
-    def measured(older: Any) -> object:
-        made = prepared()
-        return measure.measure(made, devices.open_device(made), quiet, older)
+    def device() -> measure.Device:
+        return devices.open_device(prepared().setting)
 
-    yield "prepare model", lambda _, value: candidates.prepare(value, options, 1, quiet)
-    yield "prepare options", lambda _, value: candidates.prepare(TEXT, value, 1, quiet)
-    yield "prepare variants", lambda _, value: candidates.prepare(TEXT, options, value, quiet)
-    yield "prepare step", lambda _, value: candidates.prepare(TEXT, options, 1, _no_function(value))
+    def grown(older: Any = None) -> GrowingTable:
+        return GrowingTable(measure.header_of(prepared().setting, device()), older)
+
+    def tuned(things: SimpleNamespace, **given: Any) -> object:
+        return aicf.tune(**{"model": TEXT, "output": things.folder / "tuning.json", "variants": 1, **given})
+
+    yield "prepare model", lambda _, value: plan.prepare(value, options, 1, quiet)
+    yield "prepare options", lambda _, value: plan.prepare(TEXT, value, 1, quiet)
+    yield "prepare variants", lambda _, value: plan.prepare(TEXT, options, value, quiet)
+    yield "prepare step", lambda _, value: plan.prepare(TEXT, options, 1, _no_function(value))
     yield "cases.save prepared", lambda things, value: cases.save(value, things.folder / "cases")
     yield "cases.save folder", lambda things, value: cases.save(prepared(), _inside(things, value))
     yield "cases.load", lambda _, value: cases.load(value)
     yield "check_device", lambda _, value: devices.check_device(value)
     yield "open_device", lambda _, value: devices.open_device(value)
-    yield "measure prepared", lambda _, value: measure.measure(value, devices.open_device(prepared()), quiet)
-    yield "measure device", lambda _, value: measure.measure(prepared(), value, quiet)
-    yield "measure older", lambda _, value: measured(value)
+    yield "measure prepared", lambda _, value: measure.measure(value, device(), quiet, grown())
+    yield "measure device", lambda _, value: measure.measure(prepared(), value, quiet, grown())
+    yield "measure table", lambda _, value: measure.measure(prepared(), device(), quiet, value)
+    yield "measure older", lambda _, value: grown(value)
+    yield "tune model", lambda things, value: tuned(things, model=value)
+    yield "tune output", lambda things, value: tuned(things, output=_inside(things, value))
+    yield "tune variants", lambda things, value: tuned(things, variants=value)
+    yield "tune time", lambda things, value: tuned(things, search=True, time=value)
+    yield "tune replace", lambda things, value: tuned(things, replace=value)
 
 
 SLOW = (

@@ -105,6 +105,19 @@ class _Target:
 
 
 @dataclass(frozen=True)
+class Setting(_Target):
+    """What a device has to know before the first case.
+
+    Args:
+        neighbour: What stands between two runs of a case; None for nothing.
+        calls_library: Whether the record of a case lacks what only a library on the device can give.
+    """
+
+    neighbour: Case | None
+    calls_library: bool
+
+
+@dataclass(frozen=True)
 class Prepared(_Target):
     """Everything there is to measure for a model.
 
@@ -115,6 +128,16 @@ class Prepared(_Target):
 
     cases: tuple[Case, ...]
     neighbour: Case | None = None
+
+    @property
+    def setting(self) -> Setting:
+        """What its device has to know."""
+        calls_library = any(case.device_fields for case in self.cases)
+        return Setting(
+            *(self.backend, self.arch, self.threads, self.libraries, self.toolchain),
+            self.neighbour,
+            calls_library,
+        )
 
 
 # The folder

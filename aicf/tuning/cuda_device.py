@@ -36,9 +36,9 @@ from aicf.backends.cuda.runtime.storage import read, stored
 from aicf.backends.native import NativeCode
 from aicf.errors import BackendUnavailable
 from aicf.runtime.tensors import Array
-from aicf.tuning.cases import Case, Memory, Prepared
+from aicf.tuning.cases import Case, Memory, Setting
 from aicf.tuning.host_device import fill
-from aicf.tuning.measure import Samples, Variant
+from aicf.tuning.measure import Runnable, Samples, Variant, rounds_by_time
 
 RUNS = 32
 """Most runs in one launch of the graph; its own start is then a small part of the time."""
@@ -48,6 +48,8 @@ PAUSE_S = 0.002
 """Between launches."""
 LAUNCHES = 9
 WARM_UP = 2
+ROUNDS = 5
+"""Of two programs that are compared."""
 FLUSH_BYTES = 192 << 20
 """Written before a cold launch; several times the largest L2 cache."""
 ALGORITHMS = 8
@@ -63,12 +65,14 @@ _RANDOM_BYTES = 4 << 20
 class GpuDevice:
     """`Device` of backend `cuda`: the first GPU of this machine."""
 
-    def __init__(self, prepared: Prepared) -> None:
+    shares_cores = False
+
+    def __init__(self, setting: Setting) -> None:
         self._device = CudaDevice()
-        neighbour = prepared.neighbour
+        neighbour = setting.neighbour
         self._neighbour = None if neighbour is None else _Link.read(neighbour, neighbour.native)
         self._alone: dict[int, Samples] = {}
-        self._calls_library = any(case.device_fields for case in prepared.cases)
+        self._calls_library = setting.calls_library
 
     @property
     def name(self) -> str:
@@ -120,6 +124,10 @@ class GpuDevice:
             self._alone[runs] = self._timed(self._neighbour, runs)[1]
         cold, warm = median(self._alone[runs].cold), median(self._alone[runs].warm)
         return Samples([us - cold for us in both.cold], [us - warm for us in both.warm])
+
+    def rounds(self, first: Runnable, second: Runnable) -> Iterator[tuple[Samples, Samples]]:
+        """See `Device`."""
+        return rounds_by_time(self, first, second, ROUNDS)
 
     def _timed(self, link: _Link, runs: int | None = None) -> tuple[int, Samples]:
         """Times of a link in a chain of `runs`, or as many as a launch has time for, and how many those are."""

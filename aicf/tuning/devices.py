@@ -10,7 +10,7 @@ from aicf.backends.base import TimedBackend
 from aicf.backends.registry import backend_names, get_backend, resolve_target
 from aicf.errors import BackendUnavailable, PolicyError
 from aicf.runtime.device import devices
-from aicf.tuning.cases import Prepared
+from aicf.tuning.cases import Setting
 from aicf.tuning.measure import Device
 
 
@@ -32,15 +32,15 @@ def check_device(target: str) -> None:
     )
 
 
-def open_device(prepared: Prepared) -> Device:
-    """The device of this machine that the cases are for.
+def open_device(setting: Setting) -> Device:
+    """The device of this machine that cases are for.
 
     Raises:
         PolicyError: there is no such backend, or its programs cannot be timed one instruction at a time.
         BackendUnavailable: there is no such device here.
     """
-    instance_from(prepared, Prepared, PolicyError, "what to measure", "what aicf.tuning.cases.load returns")
-    return cast("Device", resolve_name(_timing_of(prepared.backend))(prepared))
+    instance_from(setting, Setting, PolicyError, "what a device has to know", "Prepared.setting")
+    return cast("Device", resolve_name(_timing_of(setting.backend))(setting))
 
 
 def _timing_of(backend: str) -> str:

@@ -1,22 +1,23 @@
 """From cases to a tuning table, on whatever device times them.
 
 How a device takes a time is its own affair (`host_device`, `cuda_device`); here every case is timed in turn, and the
-times become rows. A case that fails becomes a row too, with the reason, and the others go on.
+times become rows of a growing table. A case that fails becomes a row too, with the reason, and the others go on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Protocol, runtime_checkable
 
 from aicf.arguments import check_function, instance_from
 from aicf.backends.native import NativeCode
 from aicf.errors import AicfError, CaptureError, PolicyError
-from aicf.policies.tuning_table import Failure, Header, MeasuredWorkload, Row, Timing, TuningTable
+from aicf.policies.tuning_table import Failure, Header, MeasuredWorkload, Row, Timing
 from aicf.progress import Step
-from aicf.tuning.cases import Case, Prepared
+from aicf.tuning.cases import Case, Prepared, Setting
+from aicf.tuning.growing_table import GrowingTable
 
 _DECIMALS = 3
 """Of microseconds in a table."""
@@ -29,6 +30,10 @@ class Variant:
     native: NativeCode
     spec: dict[str, object]
     record: dict[str, object]
+
+
+Runnable = tuple[Case, Variant]
+"""A case and the way to run it."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,11 @@ class Device(Protocol):
         """Whether a case that failed left it useless to this process."""
         ...
 
+    @property
+    def shares_cores(self) -> bool:
+        """Whether cases run on the cores that compile others: then only one of the two goes on at a time."""
+        ...
+
     def variants(self, case: Case) -> Sequence[Variant]:
         """The ways in which the device offers to run a case with `device_fields`; none if it cannot."""
         ...
@@ -76,73 +86,81 @@ class Device(Protocol):
         """
         ...
 
+    def rounds(self, first: Runnable, second: Runnable) -> Iterator[tuple[Samples, Samples]]:
+        """Runs two programs in turns, round after round; the caller may stop early. Raises as `time`."""
+        ...
 
-def measure(prepared: Prepared, device: Device, step: Step, older: TuningTable | None = None) -> TuningTable:
-    """The table of all cases, sorted. If the device is lost, the rest stays unmeasured, see `Device.lost`.
+
+def measure(prepared: Prepared, device: Device, step: Step, table: GrowingTable) -> None:
+    """Adds all cases to the table that it does not have. If the device is lost, the rest stays unmeasured, see
+    `Device.lost`.
 
     Args:
         step: Is told what is being done.
-        older: A table of the same device; what it has is not measured again.
 
     Raises:
-        PolicyError: `older` is of another device, driver or library, or an argument is of another kind.
+        PolicyError: an argument is of another kind, or the file of the table cannot be written.
     """
     instance_from(prepared, Prepared, PolicyError, "what to measure", "what aicf.tuning.cases.load returns")
     instance_from(
         device, Device, PolicyError, "what measures", "what aicf.tuning.devices.open_device returns"
     )
-    if older is not None:
-        instance_from(older, TuningTable, PolicyError, "the older table", "a TuningTable")
+    instance_from(table, GrowingTable, PolicyError, "the table", "a GrowingTable")
     check_function(step, PolicyError, "what is told of progress")
-    header = Header(
-        prepared.backend,
-        prepared.arch,
-        prepared.threads,
-        device.name,
-        device.driver,
-        dict(sorted(device.libraries.items())),
-        prepared.toolchain,
-    )
-    if older is not None:
-        _check_together(header, older.header)
-    found: dict[str, MeasuredWorkload] = {}
     for number, case in enumerate(prepared.cases, 1):
         if device.lost:
             break
-        key = case.work.digest
-        if older is None or not _has(older, case):
+        if not table.has(case.work, case.kernel, case.version, None if case.device_fields else case.spec):
             step(f"measuring {number} of {len(prepared.cases)}: {case.label}")
-            measured = _measured(case, device)
-            found[key] = found[key].merged(measured) if key in found else measured
-    return TuningTable(header).with_works(list(found.values()))
+            table.add(result_of(case, device))
+    if device.lost:
+        table.keep_failures()
 
 
-def _has(table: TuningTable, case: Case) -> bool:
-    """Whether the table knows the case; of one with `device_fields`, whether it knows any of its variants."""
-    measured = table.find(case.work)
-    results = () if measured is None else (*measured.rows, *measured.failed)
-    own = [result for result in results if (result.kernel, result.version) == (case.kernel, case.version)]
-    return any(case.device_fields or result.spec == case.spec for result in own)
+def rounds_by_time(
+    device: Device, first: Runnable, second: Runnable, count: int
+) -> Iterator[tuple[Samples, Samples]]:
+    """The rounds of a device that can only time one program after the other; who begins changes."""
+    for number in range(count):
+        times: dict[bool, Samples] = {}
+        for is_second in (False, True) if number % 2 == 0 else (True, False):
+            case, variant = second if is_second else first
+            times[is_second] = device.time(case, variant.native)
+        yield times[False], times[True]
 
 
-def _measured(case: Case, device: Device) -> MeasuredWorkload:
+def header_of(setting: Setting, device: Device) -> Header:
+    """Where times that the device takes will hold."""
+    return Header(
+        setting.backend,
+        setting.arch,
+        setting.threads,
+        device.name,
+        device.driver,
+        dict(sorted(device.libraries.items())),
+        setting.toolchain,
+    )
+
+
+def result_of(case: Case, device: Device) -> MeasuredWorkload:
     """A case alone: its rows, or the reasons why there are none."""
     rows: list[Row] = []
     failed: list[Failure] = []
     variants: Sequence[Variant] = ()
     try:
-        variants = _variants(case, device)
+        variants = variants_of(case, device)
     except AicfError as error:
         failed.append(Failure(case.kernel, case.version, case.spec, error.message))
     for variant in variants:
         try:
-            rows.append(_row(case, variant, device))
+            rows.append(row_of(case, variant, device.time(case, variant.native)))
         except AicfError as error:
             failed.append(Failure(case.kernel, case.version, variant.spec, error.message))
     return MeasuredWorkload(case.work.digest, case.work, tuple(rows), tuple(failed))
 
 
-def _variants(case: Case, device: Device) -> Sequence[Variant]:
+def variants_of(case: Case, device: Device) -> Sequence[Variant]:
+    """What can be run of a case. Raises AicfError if nothing can."""
     if case.device_fields:
         if not (offered := device.variants(case)):
             raise CaptureError("the library offers no algorithm for this work")
@@ -150,8 +168,8 @@ def _variants(case: Case, device: Device) -> Sequence[Variant]:
     return [Variant(case.native, case.spec, {})]
 
 
-def _row(case: Case, variant: Variant, device: Device) -> Row:
-    samples = device.time(case, variant.native)
+def row_of(case: Case, variant: Variant, samples: Samples) -> Row:
+    """The row of a variant that took so long. Raises CaptureError for times that say nothing."""
     cold, warm = timing_of(samples.cold), timing_of(samples.warm)
     if min(cold.median_us, warm.median_us) <= 0:
         raise CaptureError(
@@ -167,30 +185,3 @@ def timing_of(samples: Sequence[float]) -> Timing:
         return Timing(round(samples[0], _DECIMALS), 0.0)
     first, _, third = quantiles(samples, n=4, method="inclusive")
     return Timing(round(median(samples), _DECIMALS), round(third - first, _DECIMALS))
-
-
-def added(table: TuningTable, older: TuningTable) -> TuningTable:
-    """`older` with the results of `table`, those that both have as `table` has them.
-
-    Raises:
-        PolicyError: they were not measured on the same device with the same driver and libraries.
-    """
-    _check_together(table.header, older.header)
-    libraries = {**older.header.libraries, **table.header.libraries}
-    return TuningTable(replace(table.header, libraries=libraries), older.works).with_works(table.works)
-
-
-def _check_together(now: Header, before: Header) -> None:
-    """Raises PolicyError if times cannot be compared."""
-    for what in ("backend", "arch", "threads", "device", "driver"):
-        _check_same(what, getattr(before, what), getattr(now, what))
-    for name in now.libraries.keys() & before.libraries.keys():
-        _check_same(name, before.libraries[name], now.libraries[name])
-
-
-def _check_same(what: str, before: object, now: object) -> None:
-    if before != now:
-        raise PolicyError(
-            f"tuning: the table has {what} {before}, now it is {now}: times of both cannot be compared; write a table "
-            "of its own"
-        )

@@ -52,8 +52,8 @@ def prepare_all(options: argparse.Namespace) -> None:
     import programs
 
     from aicf.compiled import Options
-    from aicf.tuning.candidates import prepare
     from aicf.tuning.cases import save
+    from aicf.tuning.plan import prepare
 
     for name in filter(None, options.rows.split(",")) if options.rows else programs.PROGRAMS:
         started = time.perf_counter()
@@ -70,7 +70,7 @@ def measure_all(options: argparse.Namespace) -> None:
 
     folders = [load(path) for path in sorted(options.directory.iterdir()) if path.is_dir()]
     works = {case.work.digest: case.work for cases in folders for case in cases.cases}
-    device = open_device(folders[0])
+    device = open_device(folders[0].setting)
     for key in works:
         for cases in folders:
             of_work = tuple(case for case in cases.cases if case.work.digest == key)
@@ -81,15 +81,20 @@ def measure_all(options: argparse.Namespace) -> None:
 
 def measure_work(cases: Prepared, device: Device, path: Path) -> bool:
     """Times cases of one piece of work and adds them to the table; whether the device is lost."""
-    from aicf.policies.tuning_table import TuningTable
-    from aicf.tuning.measure import added, measure
+    from aicf.tuning.growing_table import GrowingTable
+    from aicf.tuning.measure import header_of, measure
+    from aicf.tuning.tune import older_table
 
     started = time.perf_counter()
-    older = TuningTable.load(path) if path.exists() else None
-    found = measure(cases, device, lambda what: None, older)
+    older = older_table(path)
+    known = {entry.key: len(entry.rows) + len(entry.failed) for entry in older.works} if older else {}
     path.parent.mkdir(parents=True, exist_ok=True)
-    (found if older is None else added(found, older)).save(path)
-    for work in found.works:
+    with GrowingTable(header_of(cases.setting, device), older, path) as table:
+        measure(cases, device, lambda what: None, table)
+    key = cases.cases[0].work.digest
+    for work in table.table.only([key]).works:
+        if len(work.rows) + len(work.failed) == known.get(key):
+            continue
         shapes = " ".join(str(list(operand.shape)) for operand in work.work.operands)
         count, seconds = len(work.rows) + len(work.failed), time.perf_counter() - started
         print(f"{work.work.kind} {work.key} {shapes}: {count} in {seconds:.1f} s", flush=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -19,9 +19,11 @@ from aicf.backends.native import NativeCode
 from aicf.compiled import Options
 from aicf.dialects.emit_types import TargetAttr
 from aicf.policies.tuning_table import TuningTable
-from aicf.tuning.candidates import prepare
+from aicf.progress import Step
 from aicf.tuning.cases import Case, Prepared
-from aicf.tuning.measure import Samples, Variant, measure
+from aicf.tuning.growing_table import GrowingTable
+from aicf.tuning.measure import Device, Runnable, Samples, Variant, header_of, measure, rounds_by_time
+from aicf.tuning.plan import prepare
 
 TARGET = "cpu:x86-64-v3"
 
@@ -48,6 +50,7 @@ class FakeDevice:
     name: str = "a fake device"
     driver: str = "1.0"
     lost: bool = False
+    shares_cores: bool = False
 
     def __post_init__(self) -> None:
         self.libraries: dict[str, str] = {}
@@ -59,6 +62,9 @@ class FakeDevice:
         cold = self.times(case.kernel, case.spec)
         return Samples([cold - 0.5, cold, cold + 0.5], [cold / 2] * 3)
 
+    def rounds(self, first: Runnable, second: Runnable) -> Iterator[tuple[Samples, Samples]]:
+        return rounds_by_time(self, first, second, 3)
+
 
 def silent(what: str) -> None:
     """A `Step` that tells nobody."""
@@ -68,9 +74,18 @@ def prepared(model: str = TWO_PRODUCTS, policy: str = "") -> Prepared:
     return prepare(model, Options(TARGET, policy, "", 1), 16, silent)
 
 
+def table_of(
+    made: Prepared, device: Device, step: Step = silent, older: TuningTable | None = None
+) -> TuningTable:
+    """The table of prepared cases, in memory alone."""
+    table = GrowingTable(header_of(made.setting, device), older)
+    measure(made, device, step, table)
+    return table.table
+
+
 def measured(times: Mapping[str, float], model: str = TWO_PRODUCTS) -> TuningTable:
     """The table of a model where each kernel takes as long as `times` says, on all work."""
-    return measure(prepared(model), FakeDevice(lambda kernel, _: times[kernel]), silent)
+    return table_of(prepared(model), FakeDevice(lambda kernel, _: times[kernel]))
 
 
 @dataclass(frozen=True)

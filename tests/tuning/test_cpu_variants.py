@@ -58,6 +58,39 @@ def test_what_was_measured_fastest_runs(source: str):
     np.testing.assert_allclose(exe(x, a, b), x @ a @ b, rtol=1e-4, atol=1e-4)
 
 
+CONVOLUTION = """
+func.func @conv(
+    %x : tensor<1x16x12x12xf32> {logical.name = "x", logical.role = "input"},
+    %w : tensor<48x16x3x3xf32> {logical.name = "w", logical.role = "param"})
+    -> (tensor<1x48x12x12xf32> {logical.name = "y"}) {
+  %y = logical.conv %x, %w {strides = [1, 1], low = [1, 1], high = [1, 1], dilations = [1, 1], groups = 1}
+    : (tensor<1x16x12x12xf32>, tensor<48x16x3x3xf32>) -> tensor<1x48x12x12xf32>
+  func.return %y : tensor<1x48x12x12xf32>
+}
+"""
+
+
+def test_convolutions_offer_every_tile_of_every_algorithm_and_each_is_right():
+    module = grouped(CONVOLUTION, Options("cpu", "", "", 1), make_context(), silent)
+    found = [each for each in candidates(module, None) if each.kernel.id == "cpu.conv_portable"]
+    specs = [each.spec for each in found]
+    direct = {(each["tile_pixels"], each["tile_vectors"]) for each in specs if each["algorithm"] == "direct"}
+    assert len({str(spec) for spec in specs}) == len(specs) > 20 and len(direct) > 8
+    assert {each["algorithm"] for each in specs} == {"direct", "winograd"}
+    assert {each["lanes_along"] for each in specs} == {"pixels", "channels"}
+    rng = np.random.default_rng(5)
+    x, w = (rng.standard_normal(shape, np.float32) for shape in ((1, 16, 12, 12), (48, 16, 3, 3)))
+    expected = compile(CONVOLUTION, {"w": w}, "reference")(x)
+    for chosen in found[::5]:
+        fast = Timing(0.01, 0.0)
+        row = Row(chosen.kernel.id, chosen.kernel.version, chosen.spec, {}, fast, fast)
+        table = TuningTable(HEADER, (MeasuredWorkload(chosen.work.digest, chosen.work, (row,)),))
+        exe = compile(CONVOLUTION, {"w": w}, tuning=table)
+        (launch,) = exe.plan.programs[0].launches
+        assert {name: launch.record[name] for name in chosen.spec} == chosen.spec
+        np.testing.assert_allclose(exe(x), expected, rtol=1e-3, atol=1e-3)
+
+
 def test_a_table_of_another_machine_is_refused_here_and_holds_for_its_level():
     header = Header("cpu", TARGET.arch.data, 1, "Another Processor 9000", "", {}, {})
     table = table_for(offered()[-1], header)

@@ -77,7 +77,7 @@ def test_cold_runs_have_weights_of_their_own_after_a_flush(
     monkeypatch.setattr(cuda_device, "LAUNCH_US", 1e9)
     seen: list[tuple[int, ...]] = []
     gpu.kernels["k"] = lambda values: seen.append(tuple(values))
-    device = GpuDevice(prepared())
+    device = GpuDevice(prepared().setting)
     made = replace(case(ONE), memory=(*MEMORY[:2], replace(MEMORY[2], fixed=fixed)))
     samples = device.time(made, made.native)
     assert len(samples.cold) == len(samples.warm) == LAUNCHES
@@ -105,7 +105,7 @@ def test_all_sets_of_operands_hold_the_same_random_data(gpu: FakeDriver, monkeyp
             seen[address] = ctypes.string_at(address, nbytes)
 
     gpu.kernels["k"] = look
-    GpuDevice(prepared()).time(case(ONE), case(ONE).native)
+    GpuDevice(prepared().setting).time(case(ONE), case(ONE).native)
     cuda_device._random.cache_clear()  # pyright: ignore[reportPrivateUsage]
     halves = {data for data in seen.values() if len(data) == 1000}
     (found,) = {np.frombuffer(data, np.float16).tobytes() for data in halves}
@@ -138,7 +138,7 @@ def test_between_two_runs_stands_the_neighbour_whose_own_time_does_not_count(
     gpu.kernels |= {"k": kernel_of("k", 3.0), "n": kernel_of("n", 1.0)}
     monkeypatch.setattr(gpu, "milliseconds", since_last)
     small = DeviceProgram("p", 3, (replace(kernel(), symbol="n"),), (), "k")
-    device = GpuDevice(replace(prepared(), neighbour=case(small, early=True)))
+    device = GpuDevice(replace(prepared().setting, neighbour=case(small, early=True)))
     samples = device.time(case(ONE, early=True), case(ONE, early=True).native)
     assert sorted(samples.cold)[LAUNCHES // 2] == sorted(samples.warm)[LAUNCHES // 2] == 3.0
     pairs = ran[:200]
@@ -166,7 +166,7 @@ def test_a_neighbour_starts_early_only_beside_what_does():
 def test_a_gpu_without_room_is_told_before_anything_runs(gpu: FakeDriver):
     huge = replace(case(ONE), memory=(Memory(1 << 50, "f16"),))
     with pytest.raises(BackendUnavailable, match="a case needs 1,125,899,906,842,624 bytes"):
-        GpuDevice(prepared()).time(huge, huge.native)
+        GpuDevice(prepared().setting).time(huge, huge.native)
     assert not gpu.named("allocate")
 
 
@@ -214,7 +214,7 @@ def test_the_library_names_its_algorithms(gpu: FakeDriver, monkeypatch: pytest.M
         library, "algorithms", lambda handle, node, count: [(b"\1" * 64, 0), (b"\2" * 64, 256)]
     )
     made = library_case()
-    device = GpuDevice(prepared(made))
+    device = GpuDevice(prepared(made).setting)
     assert device.libraries == {"cublasLt": "13.0.2"}
     first, second = device.variants(made)
     assert first.spec != second.spec

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from aicf.compiled import Options
 from aicf.frontends.text import make_context
 from aicf.passes.bodies.workload import target_of
-from aicf.tuning.candidates import _neighbour, candidates, grouped  # pyright: ignore[reportPrivateUsage]
+from aicf.passes.support.policy import policy_of
+from aicf.tuning.candidates import candidates, grouped
+from aicf.tuning.plan import neighbour_of
 
 from .programs import silent
-from .test_cuda_device import ONE, case
 from .test_shipped_table import programs
 
 
@@ -29,13 +28,5 @@ def test_the_cheapest_instruction_whose_kernel_has_no_variants(name: str, neighb
     }[name]()
     module = grouped(model, Options("cuda:sm_90a", "", "", 1), make_context(), silent)
     found = candidates(module, 2)
-    cases = [
-        replace(
-            case(ONE, early=not made.kernel.id.startswith("cuda.cublaslt")),
-            group=made.group.id.data,
-            work=made.work,
-        )
-        for made in found
-    ]
-    chosen = _neighbour(found, cases, target_of(module))
-    assert (None if chosen is None else chosen.group) == neighbour
+    chosen = neighbour_of(found, target_of(module), policy_of(module))
+    assert (None if chosen is None else found[chosen].group.id.data) == neighbour

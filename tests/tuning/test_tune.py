@@ -20,12 +20,14 @@ from aicf.training.losses import MSELoss
 from aicf.training.optimizers import SGD
 from aicf.training.step_graph import Recipe, write_step
 from aicf.tuning import cases as folder
-from aicf.tuning.candidates import prepare, spread
+from aicf.tuning.candidates import spread
 from aicf.tuning.devices import open_device
+from aicf.tuning.growing_table import GrowingTable
 from aicf.tuning.host_device import fill
-from aicf.tuning.measure import Variant, added, measure, timing_of
+from aicf.tuning.measure import Variant, header_of, timing_of
+from aicf.tuning.plan import prepare
 
-from .programs import TARGET, TWO_PRODUCTS, FakeDevice, fresh_kernels, measured, prepared, silent
+from .programs import TARGET, TWO_PRODUCTS, FakeDevice, fresh_kernels, measured, prepared, silent, table_of
 
 __all__ = ["fresh_kernels"]
 
@@ -139,7 +141,7 @@ def test_what_only_the_device_gives_becomes_rows():
     first = replace(made.cases[0], device_fields=("algorithm",))
     offers = [Variant(first.native, {"algorithm": name}, {"algorithm": name * 2}) for name in ("a", "b")]
     device = FakeDevice(lambda kernel, spec: 1.0, offers)
-    table = measure(replace(made, cases=(first,)), device, silent)
+    table = table_of(replace(made, cases=(first,)), device)
     assert [(row.spec, row.record) for row in table.works[0].rows] == [
         ({"algorithm": "a"}, {"algorithm": "aa"}),
         ({"algorithm": "b"}, {"algorithm": "bb"}),
@@ -152,7 +154,7 @@ def test_a_case_that_fails_is_a_row_with_its_reason_and_the_others_go_on():
             raise BackendUnavailable("a case needs more memory than there is")
         return 2.0
 
-    for work in measure(prepared(), FakeDevice(times), silent).works:
+    for work in table_of(prepared(), FakeDevice(times)).works:
         assert [row.kernel for row in work.rows] == ["cpu.gemm_portable"]
         assert [(failure.kernel, failure.reason) for failure in work.failed] == [
             ("cpu.gemm_avx2", "a case needs more memory than there is")
@@ -161,7 +163,7 @@ def test_a_case_that_fails_is_a_row_with_its_reason_and_the_others_go_on():
 
 def test_a_time_that_is_lost_in_noise_is_a_failure():
     """What took no longer than what stands between its runs would win against everything."""
-    table = measure(prepared(), FakeDevice(lambda kernel, _: -0.25), silent)
+    table = table_of(prepared(), FakeDevice(lambda kernel, _: -0.25))
     assert not any(work.rows for work in table.works)
     assert all("-0.25 us more than" in failure.reason for work in table.works for failure in work.failed)
     assert all(work.failed for work in table.works)
@@ -171,7 +173,7 @@ def test_a_library_that_offers_nothing_is_a_failure():
     cases = prepared()
     (first, *_) = cases.cases
     alone = replace(cases, cases=(replace(first, device_fields=("algorithm",)),))
-    table = measure(alone, FakeDevice(lambda kernel, _: 1.0), silent)
+    table = table_of(alone, FakeDevice(lambda kernel, _: 1.0))
     (work,) = table.works
     assert not work.rows
     assert [failure.reason for failure in work.failed] == ["the library offers no algorithm for this work"]
@@ -189,12 +191,11 @@ def test_a_lost_device_ends_the_measuring_and_the_next_one_resumes_after_it():
 
     device.times = times
     made = prepared()
-    first = measure(made, device, silent)
+    first = table_of(made, device)
     assert [len(work.rows) + len(work.failed) for work in first.works] == [2]
     measured: list[str] = []
-    second = measure(made, FakeDevice(lambda kernel, _: 3.0), measured.append, first)
+    both = table_of(made, FakeDevice(lambda kernel, _: 3.0), measured.append, first)
     assert len(measured) == 2 and all("second: " in what for what in measured)
-    both = added(second, first)
     assert sorted(len(work.rows) for work in both.works) == [1, 2]
 
 
@@ -218,12 +219,12 @@ def test_damaged_and_foreign_folders_are_refused(tmp_path: Path):
         folder.load(tmp_path)
 
 
-def test_tables_of_one_device_can_be_joined():
-    joined = added(measured(TIMES, TWICE), measured(TIMES))
+def test_a_table_of_one_device_takes_other_models_and_no_other_device():
+    joined = table_of(prepared(), FakeDevice(lambda kernel, _: TIMES[kernel]), older=measured(TIMES, TWICE))
     assert len(joined.works) == 3
-    other = measure(prepared(), FakeDevice(lambda kernel, spec: 1.0, name="another"), silent)
-    with pytest.raises(PolicyError, match="the table has device a fake device, now it is another"):
-        added(other, joined)
+    made, another = prepared(), FakeDevice(lambda kernel, spec: 1.0, name="another")
+    with pytest.raises(PolicyError, match="the table has device a fake device, now it is another.*--replace"):
+        GrowingTable(header_of(made.setting, another), joined)
 
 
 def test_emit_programs_and_backends_without_times_are_refused():
@@ -234,7 +235,7 @@ def test_emit_programs_and_backends_without_times_are_refused():
     with pytest.raises(
         PolicyError, match="backend 'reference' cannot be measured; those that can: cpu, cuda"
     ):
-        open_device(reference)
+        open_device(reference.setting)
 
 
 # On this machine
@@ -260,7 +261,7 @@ def test_preparing_and_measuring_apart(tmp_path: Path):
     model.write_text(TWO_PRODUCTS)
     assert main(["tune", str(model), "--prepare", str(tmp_path / "cases")]) == 0
     assert main(["tune", "--measure", str(tmp_path / "cases"), "-o", str(table)]) == 0
-    assert main(["tune", "--measure", str(tmp_path / "cases"), "-o", str(table), "--add"]) == 0
+    assert main(["tune", "--measure", str(tmp_path / "cases"), "-o", str(table)]) == 0
     assert len(TuningTable.load(table).works) == 2
 
 

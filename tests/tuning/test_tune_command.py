@@ -10,8 +10,8 @@ import pytest
 from aicf.errors import CaptureError
 from aicf.policies.tuning_table import Header, TuningTable
 from aicf.tools.aicf_cli import main
-from aicf.tuning import candidates, cuda_device, devices
 from aicf.tuning import cases as folder
+from aicf.tuning import cuda_device, plan, tune
 from tests.backends.cuda.conftest import gpu
 from tests.backends.cuda.fake_driver import HOPPER, FakeDriver
 
@@ -93,7 +93,7 @@ def test_what_is_wrong_is_one_line(
             ["-o", "no/out.json"],
             "no/out.json: error: cannot write the tuning table: No such file or directory",
         ),
-        (["-o", "text.json", "--add"], "text.json: no JSON"),
+        (["-o", "text.json"], "text.json: no JSON"),
     ],
 )
 def test_what_could_not_be_measured_or_kept_is_not_compiled(
@@ -105,7 +105,7 @@ def test_what_could_not_be_measured_or_kept_is_not_compiled(
     capsys: pytest.CaptureFixture[str],
 ):
     gpu.device = None
-    monkeypatch.setattr(candidates, "prepare", None)
+    monkeypatch.setattr(plan, "plan", None)
     assert main(["tune", "two.mlir", *arguments]) == 1
     err = capsys.readouterr().err
     assert message in err and err.strip().count("\n") == 0
@@ -128,9 +128,11 @@ def test_a_table_of_another_gpu_is_not_added_to(
     """It stays as it was, and nothing is measured for it."""
     gpu.kernels["k"] = lambda values: None
     before = (here / "h100.json").read_bytes()
-    assert main(["tune", "--measure", "cases", "-o", "h100.json", "--add"]) == 1
+    assert main(["tune", "--measure", "cases", "-o", "h100.json"]) == 1
     err = capsys.readouterr().err
-    assert "the table has device NVIDIA H100, now it is" in err and "write a table of its own" in err
+    assert (
+        "the table has device NVIDIA H100, now it is" in err and "give -o another file, or --replace" in err
+    )
     assert (here / "h100.json").read_bytes() == before and not gpu.named("allocate")
 
 
@@ -148,9 +150,9 @@ def test_a_lost_device_is_told_and_what_was_measured_is_kept(
         return 1.0
 
     device.times = times
-    monkeypatch.setattr(devices, "open_device", lambda prepared: device)
+    monkeypatch.setattr(tune, "open_device", lambda prepared: device)
     assert main(["tune", "two.mlir", "-o", "out.json", "--target", "cpu:x86-64-v3"]) == 1
     err = capsys.readouterr().err
     assert "failed: a kernel touched foreign memory" in err
-    assert "left a fake device useless to this process: run the command again with --add" in err
+    assert "it left a fake device useless to this process: run the command again, which goes on" in err
     assert sum(len(work.rows) for work in TuningTable.load(here / "out.json").works) == 1

@@ -14,7 +14,7 @@ from aicf.tools.cli.outputs import check_output
 if TYPE_CHECKING:
     from aicf.compiled import Options
     from aicf.policies.tuning_table import TuningTable
-    from aicf.tuning.cases import Prepared
+    from aicf.tuning.tune import Tuned
 
 
 def tune_command(
@@ -41,7 +41,8 @@ def tune_command(
         int,
         typer.Option(
             min=1,
-            help="Most variants of one kernel to measure for one piece of work; they are spread over its choices.",
+            help="Most variants of one kernel to measure for one piece of work without --search; they are spread over "
+            "its choices.",
         ),
     ] = 16,
     prepare: Annotated[
@@ -52,16 +53,68 @@ def tune_command(
         Path | None,
         typer.Option(help="Only measure what --prepare put into this folder.", show_default=False),
     ] = None,
-    add: Annotated[bool, typer.Option(help="Keep what the table holds, and measure only the rest.")] = False,
+    search: Annotated[
+        bool,
+        typer.Option(
+            "--search", help="Search among all variants, from the best known through those that are alike."
+        ),
+    ] = False,
+    seconds: Annotated[
+        float | None,
+        typer.Option("--time", help="Seconds of the whole search; 60 by default.", show_default=False),
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Begin the table anew, and measure all again.")
+    ] = False,
 ) -> None:
     """Measure kernels for `aicf compile --tuning`.
 
     Every kernel that could run a part of the model. MODEL and -o compile and measure here. MODEL and --prepare compile
     on any machine; --measure and -o then measure on the machine with the device. The table has, for each piece of work
     and variant, the median and spread of cold runs (weights in memory, as inside a program) and warm ones; what fails
-    is in it with its reason. Of a training step with a memory budget, tune with the policy that `aicf policy extract`
-    takes out of it: that lists what is computed again.
+    is in it with its reason. It is written as the times come. The same command again goes on: it keeps the rows of the
+    table and measures what they lack. With --search the time goes to the work that takes most of the program's time,
+    and there to variants near the best one. Of a training step with a memory budget, tune with the policy that `aicf
+    policy extract` takes out of it: that lists what is computed again.
     """
+    _check_usage(model, output, prepare, measure, search, seconds)
+    if model is None:
+        assert measure is not None and output is not None
+        _measure_folder(measure, output, replace)
+        return
+    from aicf.compiled import Options
+    from aicf.sources import policy_text
+
+    options = Options(
+        target or "",
+        policy_text(policy),
+        joined_dims(dims),
+        threads,
+        meta="" if meta is None else meta.value,
+        check_finite=check_finite,
+        values=values,
+        training=training,
+    )
+    if prepare is not None:
+        _prepare(model, options, variants, prepare)
+    else:
+        from aicf.tuning.tune import seconds_of
+
+        assert output is not None
+        budget = seconds_of(search, seconds)
+        older = _checked_before(output, replace, model, policy)
+        _tune(model, options, variants, budget, output, older)
+
+
+def _check_usage(
+    model: Path | None,
+    output: Path | None,
+    prepare: Path | None,
+    measure: Path | None,
+    search: bool,
+    seconds: float | None,
+) -> None:
+    """Raises BadParameter for options that contradict each other."""
     if measure is not None:
         _check(
             model is None and prepare is None,
@@ -71,36 +124,11 @@ def tune_command(
     else:
         _check(model is not None, "give a MODEL, or a folder to --measure")
         _check((output is None) != (prepare is None), "give -o to measure here, or --prepare to only compile")
-    older = None
-    if output is not None:
-        older = _checked_before(output, add, target if measure is None else None, model, policy)
-    if model is not None:
-        from aicf.compiled import Options
-        from aicf.sources import policy_text
-
-        options = Options(
-            target or "",
-            policy_text(policy),
-            joined_dims(dims),
-            threads,
-            meta="" if meta is None else meta.value,
-            check_finite=check_finite,
-            values=values,
-            training=training,
-        )
-        prepared = _compiled(model, options, variants)
-    else:
-        from aicf.tuning.cases import load
-
-        assert measure is not None
-        prepared = load(measure)
-    if prepare is not None:
-        from aicf.tuning.cases import save
-
-        save(prepared, prepare)
-        print(f"{prepare}: {len(prepared.cases)} cases for {prepared.backend}:{prepared.arch}")
-    if output is not None:
-        _measure(prepared, output, older)
+    _check(
+        not search or (measure is None and prepare is None),
+        "--search compiles what it measures next: give it a MODEL and -o on the machine with the device",
+    )
+    _check(search or seconds is None, "--time is the budget of --search; give both, or leave it out")
 
 
 def _check(holds: bool, message: str) -> None:
@@ -108,47 +136,68 @@ def _check(holds: bool, message: str) -> None:
         raise typer.BadParameter(message)
 
 
-def _compiled(model: Path, options: Options, variants: int) -> Prepared:
+def _prepare(model: Path, options: Options, variants: int, folder: Path) -> None:
     from aicf.progress import progress
-    from aicf.tuning.candidates import prepare
+    from aicf.tuning.cases import save
+    from aicf.tuning.plan import prepare
 
     with progress("preparing") as step:
-        return prepare(model, options, variants, step)
+        prepared = prepare(model, options, variants, step)
+    save(prepared, folder)
+    print(f"{folder}: {len(prepared.cases)} cases for {prepared.backend}:{prepared.arch}")
 
 
-def _checked_before(
-    output: Path, add: bool, target: str | None, *reads: Path | str | None
-) -> TuningTable | None:
-    """The table to add to, if any. What would make the times useless at the end is an error before they are taken."""
-    from aicf.policies.tuning_table import TuningTable
-    from aicf.tuning.devices import check_device
+def _checked_before(output: Path, replace: bool, *reads: Path | str | None) -> TuningTable | None:
+    """The table to go on with, if any. What would make times useless at the end is an error before they are taken."""
+    from aicf.tuning.tune import older_table
 
     check_output(output, "the tuning table", *reads)
-    if target is not None:
-        check_device(target)
-    return TuningTable.load(output) if add and output.exists() else None
+    return None if replace else older_table(output)
 
 
-def _measure(prepared: Prepared, output: Path, older: TuningTable | None) -> None:
-    from aicf.errors import CaptureError
+def _tune(
+    model: Path,
+    options: Options,
+    variants: int,
+    seconds: float | None,
+    output: Path,
+    older: TuningTable | None,
+) -> None:
     from aicf.progress import progress
-    from aicf.tuning.devices import open_device
-    from aicf.tuning.measure import added, measure
+    from aicf.tools.cli.search_display import outcome_table, search_display
+    from aicf.tuning.devices import check_device
+    from aicf.tuning.plan import plan
+    from aicf.tuning.tune import measured, searched
 
-    device = open_device(prepared)
+    if options.target:
+        check_device(options.target)
+    with progress("preparing") as step:
+        found = plan(model, options, variants if seconds is None else None, step)
+    if seconds is None:
+        with progress("measuring") as step:
+            tuned = measured(found, output, older, step)
+    else:
+        with search_display(seconds) as report:
+            tuned = searched(found, output, older, seconds, report)
+        print(outcome_table(tuned.outcomes))
+    _say(tuned, output)
+
+
+def _measure_folder(folder: Path, output: Path, replace: bool) -> None:
+    from aicf.progress import progress
+    from aicf.tuning.cases import load
+    from aicf.tuning.tune import measured_folder
+
+    older = _checked_before(output, replace)
+    prepared = load(folder)
     with progress("measuring") as step:
-        found = measure(prepared, device, step, older)
-    failures = [failure for work in found.works for failure in work.failed]
-    if failures and not any(work.rows for work in found.works):
-        raise CaptureError(f"nothing could be measured; {failures[0].label} failed: {failures[0].reason}")
-    table = found if older is None else added(found, older)
-    table.save(output)
-    for failure in failures:
+        tuned = measured_folder(prepared, output, older, step)
+    _say(tuned, output)
+
+
+def _say(tuned: Tuned, output: Path) -> None:
+    for failure in tuned.failures:
         print(f"{failure.label} failed: {failure.reason}", file=sys.stderr)
-    rows = sum(len(work.rows) for work in table.works)
-    print(f"{output}: {rows} times of {len(table.works)} pieces of work on {device.name}")
-    if device.lost:
-        raise CaptureError(
-            f"'{failures[-1].label}' left {device.name} useless to this process: run the command again with --add, "
-            "which resumes after it"
-        )
+    works = tuned.table.works
+    rows = sum(len(work.rows) for work in works)
+    print(f"{output}: {rows} times of {len(works)} pieces of work on {tuned.device}")

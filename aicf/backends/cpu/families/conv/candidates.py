@@ -66,9 +66,15 @@ def ranked(query: ConvQuery) -> Sequence[tuple[float, ConvSpec]]:
     """The best spec of each algorithm, tile that is transformed and number of threads, with predicted microseconds; the
     cheapest first."""
     best: dict[tuple[str, int, int], tuple[float, ConvSpec]] = {}
-    for us, spec in sorted(candidates_of(query), key=lambda entry: entry[0]):
+    for us, spec in offered(query):
         best.setdefault((spec.algorithm, spec.output_tile, spec.threads), (us, spec))
     return list(best.values())
+
+
+@lru_cache(maxsize=64)
+def offered(query: ConvQuery) -> Sequence[tuple[float, ConvSpec]]:
+    """All specs with predicted microseconds, the cheapest first."""
+    return sorted(candidates_of(query), key=lambda entry: entry[0])
 
 
 def candidates_of(query: ConvQuery) -> list[tuple[float, ConvSpec]]:

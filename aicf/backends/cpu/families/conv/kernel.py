@@ -13,7 +13,7 @@ from xdsl.ir import Attribute
 from aicf.backends.common.loop_nest import index_ops, sums_type
 from aicf.backends.common.record import Record, integer, read_integer, read_text
 from aicf.backends.common.workload import Workload
-from aicf.backends.cpu.families.conv.candidates import ConvQuery, ranked
+from aicf.backends.cpu.families.conv.candidates import ConvQuery, offered, ranked
 from aicf.backends.cpu.families.conv.costs import EpilogueCycles, epilogue_cycles
 from aicf.backends.cpu.families.conv.problem import pixel_accesses, read_conv, result_sizes
 from aicf.backends.cpu.families.conv.schedule import (
@@ -66,7 +66,7 @@ class ConvKernel(CpuKernel[ConvSpec]):
     level: str
     """The lowest level that has its instructions; the portable variant runs anywhere."""
     simplicity: int
-    version: int = 5
+    version: int = 6
     kinds: frozenset[str] = frozenset({"conv"})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
@@ -95,8 +95,8 @@ class ConvKernel(CpuKernel[ConvSpec]):
         return entries
 
     def variants(self, work: Workload, target: TargetAttr) -> Sequence[dict[str, Attribute]]:
-        """See `Kernel`: algorithms, tiles that are transformed and numbers of threads, as they are predicted."""
-        return [self.record_of(work, target, spec) for _, spec in self._ranked(work, target)]
+        """See `Kernel`: algorithms, tiles and numbers of threads, as they are predicted."""
+        return [self.record_of(work, target, spec) for _, spec in offered(self._query(work, target))]
 
     def other_algorithms(
         self, work: Workload, record: Mapping[str, Attribute], target: TargetAttr
@@ -135,12 +135,14 @@ class ConvKernel(CpuKernel[ConvSpec]):
         return self._ranked(work, target)[0][1].combination_order
 
     def _ranked(self, work: Workload, target: TargetAttr) -> Sequence[tuple[float, ConvSpec]]:
+        return ranked(self._query(work, target))
+
+    def _query(self, work: Workload, target: TargetAttr) -> ConvQuery:
         problem, weight = _problem(work), work.operands[1]
         level = variant_of(target, self.level)
         epilogue = _epilogue(work, level.lanes(problem.dtype))
         transforms = _transforms_reason(work) is None
-        query = ConvQuery(problem, level, threads_of(target), weight.is_weight, epilogue, transforms)
-        return ranked(query)
+        return ConvQuery(problem, level, threads_of(target), weight.is_weight, epilogue, transforms)
 
 
 def _algorithm(name: str, tile: int) -> str:
