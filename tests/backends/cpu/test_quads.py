@@ -229,6 +229,47 @@ def test_products_that_do_not_widen_wrap_around() -> None:
     assert units_of(exe) == "quads_of_k"
 
 
+@pytest.mark.parametrize("left", SHORT)
+@pytest.mark.parametrize("kind", ["gemm_gated", "gemm_multi", "gemm_epilogue"])
+def test_products_with_what_follows_them(kind: str, left: str) -> None:
+    """One instruction of two products: their sums are multiplied, or each gets a vector added; or one product does."""
+    rng, (m, k, n) = np.random.default_rng(6), (21, 37, 50)
+    x, w, y = (
+        f"tensor<{size}>" for size in (f"{m}x{k}x{left.replace('u', 'ui')}", f"{k}x{n}xi8", f"{m}x{n}xi32")
+    )
+    first, second = {
+        "gemm_gated": ("logical.mul %a, %b", "logical.mul %a, %b"),
+        "gemm_multi": ("logical.add %a, %vs", "logical.add %b, %vs"),
+        "gemm_epilogue": ("logical.add %a, %vs", "logical.mul %vs, %vs"),
+    }[kind]
+    results = f'{y} {{logical.name = "y"}}, {y} {{logical.name = "z"}}'
+    program = f"""
+func.func @f(%x : {x} {{logical.name = "x", logical.role = "input"}},
+             %w : {w} {{logical.name = "w", logical.role = "param"}},
+             %u : {w} {{logical.name = "u", logical.role = "param"}},
+             %v : tensor<{n}xi32> {{logical.name = "v", logical.role = "input"}}) -> ({results}) {{
+  %a = logical.matmul %x, %w {{widening}} : ({x}, {w}) -> {y}
+  %b = logical.matmul %x, %u {{widening}} : ({x}, {w}) -> {y}
+  %vs = logical.broadcast %v {{dimensions = [1]}} : tensor<{n}xi32> -> {y}
+  %y = {first} : {y}
+  %z = {second} : {y}
+  func.return %y, %z : {y}, {y}
+}}"""
+    given = {"x": numbers(rng, (m, k), left), "v": rng.integers(-(2**31), 2**31, n).astype(np.int32)}
+    weights = {name: numbers(rng, (k, n), "i8") for name in ("w", "u")}
+    policy = {"kernels": {kind: "cpu.gemm_avx512"}}
+    exe = aicf.compile(program, weights, target=f"cpu:{vnni().name}", policy=policy)
+    a, b = (given["x"].astype(np.int32) @ weights[name].astype(np.int32) for name in ("w", "u"))
+    v = np.broadcast_to(given["v"], a.shape)
+    with np.errstate(over="ignore"):
+        wanted = {"gemm_gated": (a * b, a * b), "gemm_multi": (a + v, b + v), "gemm_epilogue": (a + v, v * v)}
+    found = exe.run(given)
+    for name, value in zip("yz", wanted[kind], strict=True):
+        np.testing.assert_array_equal(found[name], value)
+    assert f'emit.resolved "{kind}"' in exe.ir("emit")
+    assert "pairs_of_k" not in exe.ir("emit")
+
+
 @pytest.mark.parametrize("level", LEVELS)
 def test_levels_with_and_without_the_feature(level: str) -> None:
     features = level.split("+")[1:]
