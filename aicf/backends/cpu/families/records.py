@@ -29,7 +29,7 @@ from aicf.backends.cpu.families.attention.schedule import (
     check_attention,
     padded_row,
 )
-from aicf.backends.cpu.families.gemm.schedule import GemmProblem, GemmSpec, check
+from aicf.backends.cpu.families.gemm.spec import GemmProblem, GemmSpec, check
 from aicf.backends.cpu.families.gemm.units import legal_terms, terms_by_type
 from aicf.backends.cpu.families.loops.schedule import LoopSpec, check_loops
 from aicf.backends.cpu.target import HALVES

@@ -10,10 +10,11 @@ from aicf.backends.common.record import read_integer, read_part, read_text
 from aicf.backends.cpu.codegen.call import Call, require_workspace, strided
 from aicf.backends.cpu.codegen.ir_builder import Emitter
 from aicf.backends.cpu.families.gemm.epilogue import make_epilogue
+from aicf.backends.cpu.families.gemm.operands import GemmPointers, RowProgram
 from aicf.backends.cpu.families.gemm.problem import GemmWorkload, read_gemm
 from aicf.backends.cpu.families.gemm.row_program import make_rows
-from aicf.backends.cpu.families.gemm.schedule import GemmSpec
-from aicf.backends.cpu.families.gemm.template import GemmPointers, RowProgram, emit_gemm
+from aicf.backends.cpu.families.gemm.spec import GemmSpec
+from aicf.backends.cpu.families.gemm.template import emit_gemm
 from aicf.backends.cpu.families.records import gemm_spec, get_bool, loop_spec, read_rounding
 from aicf.dialects.emit_types import LayoutAttr
 from aicf.errors import PlanError

@@ -8,7 +8,7 @@ from aicf.backends.cpu.codegen.dot_products import add_bf16_pairs, add_pairs, ad
 from aicf.backends.cpu.codegen.ir_builder import I8, I16, I32, Emitter, Value
 from aicf.backends.cpu.codegen.scalar.ops import Scalars, convert
 from aicf.backends.cpu.families.gemm.pack.pairs import widened_pairs
-from aicf.backends.cpu.families.gemm.schedule import CACHE_LINE, GemmSpec
+from aicf.backends.cpu.families.gemm.spec import CACHE_LINE, GemmSpec
 from aicf.backends.cpu.target import ELEMENT_BYTES
 
 _SIGNS = 0x80808080

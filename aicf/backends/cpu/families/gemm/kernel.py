@@ -26,15 +26,8 @@ from aicf.backends.cpu.families.gemm.problem import (
     products_reason,
     read_work,
 )
-from aicf.backends.cpu.families.gemm.schedule import (
-    NOMINAL_GHZ,
-    SPLITS,
-    BSource,
-    GemmProblem,
-    GemmSpec,
-    propose,
-    traffic_cycles,
-)
+from aicf.backends.cpu.families.gemm.schedule import NOMINAL_GHZ, propose, traffic_cycles
+from aicf.backends.cpu.families.gemm.spec import SPLITS, BSource, GemmProblem, GemmSpec
 from aicf.backends.cpu.families.gemm.units import terms_by_type, terms_of_level, units_reason
 from aicf.backends.cpu.families.legality import (
     level_reason,

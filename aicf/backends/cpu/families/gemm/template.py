@@ -16,78 +16,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from aicf.backends.cpu.codegen.ir_builder import F32, F64, I8, I32, I64, PTR, Emitter, Value
+from aicf.backends.cpu.codegen.ir_builder import F32, F64, I8, I32, I64, Emitter, Value
 from aicf.backends.cpu.families.gemm.k_loop import KLoop
+from aicf.backends.cpu.families.gemm.operands import (
+    Epilogue,
+    EpilogueOf,
+    GemmPointers,
+    PointerTable,
+    RowProgram,
+    Tile,
+)
 from aicf.backends.cpu.families.gemm.pack.pairs import PairPacker, Pairs, emit_rows_of_pairs
 from aicf.backends.cpu.families.gemm.pack.quads import QuadPacker
 from aicf.backends.cpu.families.gemm.pack.template import Packer, Rows, emit_widened_rows
-from aicf.backends.cpu.families.gemm.schedule import CACHE_LINE, GemmSpec, check
+from aicf.backends.cpu.families.gemm.shares import emit_panels, emit_share
+from aicf.backends.cpu.families.gemm.spec import CACHE_LINE, GemmSpec, check
 from aicf.backends.cpu.families.loops.template import share_of
-
-
-@dataclass(frozen=True)
-class Tile:
-    """Finished sums handed to the epilogue: ``acc[row][vector]`` starting at (`row`, `col`) of batch `batch`."""
-
-    batch: tuple[Value, ...]
-    row: Value
-    col: Value
-    lanes: int
-    active: tuple[int, ...]
-    """Lanes of each vector that exist in C."""
-    acc: list[list[Value]]
-    """Sums of the product, of the last one where several are joined."""
-    dtype: str
-    earlier: tuple[Value, ...] = ()
-    """Where the sums of the products before it wait in memory: ``[row][vector][lane]`` each."""
-
-    def sums(self, em: Emitter, row: int, vector: int) -> list[Value]:
-        """One vector of the sums of every joined product, in order."""
-        at = (row * len(self.active) + vector) * self.lanes
-        waiting = [em.load(em.address(a, at, self.dtype), self.dtype, self.lanes) for a in self.earlier]
-        return [*waiting, self.acc[row][vector]]
-
-
-Epilogue = Callable[[Emitter, Tile], None]
-"""Emits code that turns a tile into stores; it must store every active lane of the tile."""
-
-EpilogueOf = Callable[[Value | None], Epilogue]
-"""The epilogue of one of the products side by side, by its number; None where there is only one epilogue."""
-
-RowProgram = Callable[[Emitter, Value, Value, Value, Value], None]
-"""Emits code for (block, first, end, target): makes rows `first` up to `end`, counted from row `block` of A, at
-`target`, where row 0 of the block goes."""
-
-
-@dataclass(frozen=True)
-class GemmPointers:
-    """Run-time operands of the emitted code: one B per product; no A if its rows are made here."""
-
-    a: Value | None
-    b: tuple[Value, ...]
-    workspace: Value | None
-    tid: Value
-    nthreads: Value
-
-
-class PointerTable:
-    """Addresses of which one is taken by a number that is known at run time only."""
-
-    def __init__(self, em: Emitter, pointers: Sequence[Value]) -> None:
-        self.em = em
-        self.pointers = tuple(pointers)
-        self.table = em.stack(PTR, len(pointers)) if len(pointers) > 1 else None
-        for number, pointer in enumerate(self.pointers if self.table is not None else ()):
-            em.b.store(pointer, self._slot(em.index(number)))
-
-    def _slot(self, number: Value) -> Value:
-        return self.em.b.gep(self.table, [number], source_etype=PTR)
-
-    def at(self, number: Value | None) -> Value:
-        """Address `number`; the only one for None."""
-        if self.table is None or number is None:
-            return self.pointers[0]
-        return self.em.b.load(self._slot(number), typ=PTR)
 
 
 def emit_gemm(
@@ -102,50 +46,6 @@ def emit_gemm(
         raise ValueError(problem)
     nest = _GroupedGemm if spec.group > 1 else _Gemm
     nest(em, spec, pointers, epilogue, rows).batches((), pointers.a, em.index(0))
-
-
-def emit_share(
-    em: Emitter,
-    total: int,
-    full: int,
-    threads: tuple[Value, Value],
-    body: Callable[[Value], None],
-    emit_tail: Callable[[], None],
-) -> None:
-    """Give this thread (number, count) its contiguous share of `total` items, of which those past `full` are a tail."""
-    tid, nthreads = threads
-    count = em.index(total)
-    low = em.b.sdiv(em.b.mul(tid, count), nthreads)
-    following = em.b.add(tid, em.index(1))
-    high = em.b.sdiv(em.b.mul(following, count), nthreads)
-    limit = em.index(full)
-    stop = em.b.select(em.b.icmp_signed("<", high, limit), high, limit)
-    em.each(low, stop)(body)
-    if total > full:
-        own_tail = em.b.and_(em.b.icmp_signed(">", high, limit), em.b.icmp_signed("<=", low, limit))
-        em.when(own_tail, emit_tail)
-
-
-def emit_panels(
-    em: Emitter,
-    count: int,
-    width: int,
-    threads: tuple[Value, Value] | None,
-    panel: Callable[[Value, int], None],
-) -> None:
-    """`panel` of the number and the width of each panel of `count` columns, or of this thread's share of them."""
-    if threads is None:
-        em.panels(count, width)(panel)
-        return
-    full, rest = divmod(count, width)
-    emit_share(
-        em,
-        full + (rest > 0),
-        full,
-        threads,
-        lambda number: panel(number, width),
-        lambda: panel(em.index(full), rest),
-    )
 
 
 @dataclass(frozen=True)

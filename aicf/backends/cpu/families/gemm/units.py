@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from aicf.backends.cpu.target import SHORT_INTEGERS
 
 if TYPE_CHECKING:
-    from aicf.backends.cpu.families.gemm.schedule import GemmProblem
+    from aicf.backends.cpu.families.gemm.spec import GemmProblem
 
 QUADS_FEATURE, BF16_FEATURE = "avx512vnni", "avx512bf16"
 SHIFT = 128
