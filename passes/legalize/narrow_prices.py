@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
@@ -19,11 +20,12 @@ from aicf.passes.emit.parameters import ParameterValues
 from aicf.passes.fusion.forming import FusionContext
 from aicf.passes.fusion.profitability import Profitability
 from aicf.passes.layout.layout_graph import RANKS, channels_last
-from aicf.passes.legalize.dequantised import F32, I32, Dequantised
+from aicf.passes.legalize.dequantised import F32, I32, Centred, Dequantised
 from aicf.passes.legalize.zero_points import Correction
 from aicf.passes.support.policy import execution_of
 from aicf.passes.support.writing import Writer
 
+Factor = TypeVar("Factor", bound=Centred)
 Rebuild = Callable[[SSAValue, SSAValue], LogicalOp]
 """Makes a widening product of two operands."""
 
@@ -82,7 +84,7 @@ class ProductPrices:
     def narrow(
         self,
         rebuild: Rebuild,
-        operands: Sequence[Dequantised],
+        operands: Sequence[Centred],
         axis: int | None,
         corrections: Sequence[Correction | None],
     ) -> float:
@@ -108,7 +110,7 @@ class ProductPrices:
         whole = self._us(body, body.add(logical.MulOp(wide, scale), ""), origins)
         return whole + sum(self._share(each, self._centering) for each in operands)
 
-    def _share(self, operand: Dequantised, price: Callable[[Dequantised, bool], float]) -> float:
+    def _share(self, operand: Factor, price: Callable[[Factor, bool], float]) -> float:
         """What each product that reads an operand pays for it."""
         if operand.value in self._values.fixed:
             return 0.0
@@ -127,7 +129,7 @@ class ProductPrices:
             body.block.add_op(op.clone(inner))
         return self._us(body, inner[operand.value], [("temp", False)])
 
-    def _centering(self, operand: Dequantised, is_made_here: bool) -> float:
+    def _centering(self, operand: Centred, is_made_here: bool) -> float:
         """Of the integers less the zero points in memory."""
         body, stored = _from_memory(operand, is_made_here)
         if operand.zero is None:
@@ -165,7 +167,7 @@ def _memories(block: Block) -> list[Lies]:
     return [own, Lies((x, *own.operands[1:]), (y,))]
 
 
-def _is_made_here(operand: Dequantised) -> bool:
+def _is_made_here(operand: Centred) -> bool:
     """Whether the integers are cast from floats for this tensor alone, so that one kernel may do all."""
     made = operand.stored.owner
     return (
@@ -175,7 +177,7 @@ def _is_made_here(operand: Dequantised) -> bool:
     )
 
 
-def _from_memory(operand: Dequantised, is_made_here: bool) -> tuple[_BodyWriter, SSAValue]:
+def _from_memory(operand: Centred, is_made_here: bool) -> tuple[_BodyWriter, SSAValue]:
     """A body that begins with the integers of an operand."""
     stored = operand.stored
     if not is_made_here:

@@ -23,17 +23,15 @@ from aicf.passes.bodies.workload import target_of
 from aicf.passes.fusion.forming import FusionContext, fusion_contexts
 from aicf.passes.legalize.dequantised import F32, Dequantised, Scale, dequantised, joint, scale_along
 from aicf.passes.legalize.narrow_prices import NoKernel, ProductPrices
-from aicf.passes.legalize.zero_points import Correction, is_one_number
+from aicf.passes.legalize.uncentred import INTEGERS, is_listed, reads_as_stored, uncentre_products
+from aicf.passes.legalize.zero_points import Correction
 from aicf.passes.logical.lowerings.base import LowerBy, Lowering
-from aicf.passes.support.identity import IdTable, derived_id
+from aicf.passes.support.identity import IdTable
 from aicf.passes.support.ledger import microseconds, record_decision
-from aicf.passes.support.policy import without_bucket
 from aicf.passes.support.works_on import FUNCTIONS
 from aicf.policies.kernel_policy import BATCH_INVARIANT
 
 LARGEST_SUM = 2**31 - 1
-INTEGERS = "integers"
-"""The name of the widening product of an op, after the id of the op."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +42,11 @@ class NarrowProductsPass(ModulePass):
     A scale is one number, or one for each row or column of the product, or output channel. The integers stay as they
     are stored where zero points are 0. So do those of a matmul's factor with one zero point, where the other factor
     follows from parameters: what the zero point adds to the sums then does so too, and is taken off them. Else the
-    integers are i16, less their zero points. Sums have to fit into i32 whatever is stored. They are exact, so results
-    round otherwise than those of f32: a policy of `strict` rounding, or of results that no batch may change, keeps f32.
-    Else it is a matter of predicted time, or of which ops the policy lists; the ledger has both times. What else reads
-    a dequantised tensor goes on to do so.
+    integers are i16, less their zero points. Matmuls of such integers that widen already are treated alike.
+
+    Sums have to fit into i32 whatever is stored. They are exact, so results round otherwise than those of f32: a policy
+    of `strict` rounding, or of results that no batch may change, keeps f32. Else it is a matter of predicted time, or
+    of which ops the policy lists; the ledger has both times. What else reads a dequantised tensor goes on to do so.
     """
 
     name = "narrow-products"
@@ -57,6 +56,7 @@ class NarrowProductsPass(ModulePass):
         if PREPARE in symbols(op):
             return
         for context in fusion_contexts(op, target_of(op), grouped=True):
+            uncentre_products(context, self.name)
             if found := list(_products(context.function.body.block.ops)):
                 _narrow_all(found, context)
 
@@ -135,8 +135,7 @@ def _ways(product: _Product, prices: ProductPrices) -> Iterator[_Product]:
     the first run; then with integers less their zero points."""
     if isinstance(product.op, logical.MatmulOp):
         for number, (own, other) in enumerate((product.operands, product.operands[::-1])):
-            is_uniform = own.zero is not None and is_one_number(own.zero)
-            if is_uniform and prices.is_prepared(other.value) and not prices.is_prepared(own.value):
+            if reads_as_stored(own, other, prices):
                 yield _as_stored(product, product.op, number)
     yield product
 
@@ -147,18 +146,8 @@ def _as_stored(product: _Product, op: logical.MatmulOp, number: int) -> _Product
     zero = operands[number].zero
     assert zero is not None
     operands[number] = operands[number].as_stored
-    corrections[number] = _correction(op, zero, 1 - number)
+    corrections[number] = Correction.of(op, zero, 1 - number)
     return replace(product, operands=tuple(operands), corrections=tuple(corrections))
-
-
-def _correction(op: logical.MatmulOp, zero: SSAValue, other: int) -> Correction:
-    """Of a zero point of one factor of a matmul, whose factor `other` has none."""
-    shape, rank = tensor_info(op.operands[other].type).shape, tensor_info(op.result.type).rank
-    flipped = (op.transpose_a, op.transpose_b)[other] is not None
-    # The terms are the columns of the left factor, or the rows of the right one.
-    summed = len(shape) - (1 if (other == 0) != flipped else 2)
-    batch = range(rank - len(shape), rank - 2)
-    return Correction(zero, shape, (summed,), (*batch, rank - 2 + other))
 
 
 def _narrow_all(found: Sequence[_Product], context: FusionContext) -> None:
@@ -199,7 +188,7 @@ def _chosen(
             because = str(error)
         else:
             figures = {"narrow_us": microseconds(narrow), "wide_us": microseconds(wide)}
-            wanted = _is_listed(product.op, context)
+            wanted = is_listed(product.op, context)
             chosen = way if (narrow < wide if wanted is None else wanted) else None
             because = (
                 f"predicted {narrow:.3g} us as a product of integers and {wide:.3g} us in f32"
@@ -240,15 +229,6 @@ def _against(op: Operation, kept: set[Operation], context: FusionContext) -> str
     return "it can be fused into attention, whose kernels read floats" if op in kept else None
 
 
-def _is_listed(op: Operation, context: FusionContext) -> bool | None:
-    """Whether the policy lists the product as one of integers, or as one of f32; None if it says neither."""
-    own = id_of(op)
-    for name, is_narrow in ((derived_id(own, INTEGERS), True), (own, False)):
-        if name in context.pinned or without_bucket(name) in context.pinned:
-            return is_narrow
-    return None
-
-
 @dataclass
 class _Narrowing:
     """Writes products of integers; those that read one tensor share its integers.
@@ -273,8 +253,7 @@ class _Narrowing:
         sums = lower.add(product.widening(*factors), INTEGERS)
         for correction, other in zip(product.corrections, factors[::-1], strict=True):
             if correction is not None:
-                excess = correction.excess(lower, other, f"{INTEGERS}.excess")
-                sums = correction.taken_off(lower, sums, excess, f"{INTEGERS}.centred")
+                sums = correction.centred(lower, sums, other, f"{INTEGERS}.centred")
         value = lower.cast(sums, F32, f"{INTEGERS}.f32")
         *others, (scale, axis) = joint([each for each in product.scales if each is not None])
         for other, along in others:

@@ -32,6 +32,16 @@ class Correction:
     summed: tuple[int, ...]
     along: tuple[int, ...]
 
+    @staticmethod
+    def of(op: logical.MatmulOp, zero: SSAValue, other: int) -> Correction:
+        """Of the zero point of one factor of a matmul, whose other factor is operand `other`."""
+        shape, rank = tensor_info(op.operands[other].type).shape, tensor_info(op.result.type).rank
+        flipped = (op.transpose_a, op.transpose_b)[other] is not None
+        # The terms are the columns of the left factor, or the rows of the right one.
+        summed = len(shape) - (1 if (other == 0) != flipped else 2)
+        batch = range(rank - len(shape), rank - 2)
+        return Correction(zero, shape, (summed,), (*batch, rank - 2 + other))
+
     @property
     def sizes(self) -> tuple[int, ...]:
         """Sizes of the rest of the other factor's dimensions."""
@@ -42,6 +52,10 @@ class Correction:
         wide = writer.cast(other, I32, f"{suffix}.i32")
         sums = writer.add(logical.ReduceSumOp(wide, self.summed), f"{suffix}.sums")
         return writer.add(logical.MulOp(sums, self._spread(writer, sums, f"{suffix}.zero_point")), suffix)
+
+    def centred(self, writer: Writer, sums: SSAValue, other: SSAValue, suffix: str) -> SSAValue:
+        """The sums of products of a factor less its zero point, from those of the factor as it is stored."""
+        return self.taken_off(writer, sums, self.excess(writer, other, f"{suffix}.excess"), suffix)
 
     def taken_off(self, writer: Writer, sums: SSAValue, excess: SSAValue, suffix: str) -> SSAValue:
         """Sums, of i32, less what `excess` gave."""
