@@ -7,8 +7,8 @@ of them is settled in `narrow-products`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,8 @@ from aicf.dialects.types import ElementType, element_named, element_of, tensor, 
 from aicf.passes.support.writing import Writer
 
 F32, I32, I16 = (element_named(name) for name in ("f32", "i32", "i16"))
-_SHORT = ("i8", "u8", "i16")
+_BYTES = ("i8", "u8")
+_SHORT = (*_BYTES, "i16")
 
 
 @dataclass(frozen=True)
@@ -55,30 +56,31 @@ class Scale:
 
 
 @dataclass(frozen=True)
-class Dequantised:
-    """A tensor of f32 that is `(stored - zero) * scale`.
+class Centred:
+    """A tensor that stands for `stored - zero`.
 
     Args:
         value: The tensor.
         stored: Integers of at most 16 bits, of the same shape.
         zero: The zero points as integers of the same shape; None where they are all 0.
         zeros: The smallest and the largest zero point that there can be.
-        scale: f32 of the same shape.
-        ops: What computes it from `stored`, in text order, without what spreads zero points and scales.
     """
 
-    value: OpResult
+    value: SSAValue
     stored: SSAValue
     zero: SSAValue | None
     zeros: tuple[int, int]
-    scale: SSAValue
-    ops: tuple[Operation, ...]
 
     @property
     def largest(self) -> int:
         """The largest magnitude of `stored - zero`."""
         limits = np.iinfo(element_of(self.stored.type).dtype)
         return max(int(limits.max) - self.zeros[0], self.zeros[1] - int(limits.min))
+
+    @property
+    def as_stored(self) -> Self:
+        """With zero points of 0: its integers are those in memory, which `zero` has to make up for."""
+        return replace(self, zero=None, zeros=(0, 0))
 
     @property
     def element(self) -> ElementType:
@@ -105,6 +107,32 @@ class Dequantised:
             short = writer.cast(zero.owner.operand, I16, f"{name}.i16")
             return writer.broadcast(short, int_values(zero.owner.dimensions), shape, name)
         return writer.cast(zero, I16, name)
+
+
+@dataclass(frozen=True)
+class Dequantised(Centred):
+    """A tensor of f32 that is `(stored - zero) * scale`.
+
+    Args:
+        scale: f32 of the same shape.
+        ops: What computes it from `stored`, in text order, without what spreads zero points and scales.
+    """
+
+    scale: SSAValue
+    ops: tuple[Operation, ...]
+
+
+def centred(value: SSAValue) -> Centred | None:
+    """What a tensor of short integers is computed from: 8-bit integers less zero points, as i16, or itself; None if it
+    is of other numbers."""
+    element = element_of(value.type)
+    if element == I16 and isinstance(value.owner, logical.SubOp):
+        wide, zero = value.owner.operands
+        if isinstance(wide.owner, logical.CastOp) and _keeps_numbers(wide.owner):
+            stored, zeros = wide.owner.operand, _range(zero)
+            if element_of(stored.type).name in _BYTES and zeros is not None:
+                return Centred(value, stored, zero, zeros)
+    return Centred(value, value, None, (0, 0)) if element.name in _SHORT else None
 
 
 def dequantised(value: SSAValue) -> Dequantised | None:

@@ -8,7 +8,7 @@ from aicf.backends.common.loop_nest import Access
 from aicf.backends.cpu.codegen.evaluator import Evaluator
 from aicf.backends.cpu.codegen.ir_builder import Emitter, Value
 from aicf.backends.cpu.codegen.scalar.ops import Scalars, convert, dtype_of
-from aicf.backends.cpu.families.gemm.template import Epilogue, EpilogueOf, PointerTable, Tile
+from aicf.backends.cpu.families.gemm.operands import Epilogue, EpilogueOf, PointerTable, Tile
 from aicf.dialects.emit_kernels import KernelOp, StoreOp
 
 

@@ -22,9 +22,7 @@ from aicf.backends.common.loop_nest import (
     nest_of,
 )
 from aicf.backends.common.workload import Workload
-from aicf.backends.cpu.families.gemm.schedule import (
-    GemmProblem,
-)
+from aicf.backends.cpu.families.gemm.spec import GemmProblem
 from aicf.backends.cpu.families.legality import (
     code_reason,
     strided,

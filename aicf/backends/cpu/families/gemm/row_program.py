@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from aicf.backends.common.loop_nest import Row
 from aicf.backends.cpu.codegen.ir_builder import Emitter, Value
-from aicf.backends.cpu.families.gemm.template import RowProgram
+from aicf.backends.cpu.families.gemm.operands import RowProgram
 from aicf.backends.cpu.families.loops.schedule import LoopSpec
 from aicf.backends.cpu.families.loops.template import LoopPointers, emit_loops
 
