@@ -81,6 +81,7 @@ class _Folder:
             scale=None if attention.scale is None else attention.scale.value.data,
             causal=past is not None,
             past=past or 0,
+            empty_as_zero=attention.empty_as_zero is not None,
         )
         new.result.name_hint = attention.result.name_hint
         record_decision(

@@ -37,7 +37,7 @@ from aicf.dialects.kinds import FLAGS
 GEMM_VERSION = 4
 """Of every kernel whose record holds what `gemm_record` gives; 2 brought panels in groups, prefetch, element, 3 the
 blocks of sums of the row program, 4 pairs of short integers."""
-ATTENTION_VERSION = 4
+ATTENTION_VERSION = 5
 """Of the kernels of attention, whose record holds two of those; 4 brought rows whose probabilities are NaN."""
 
 
