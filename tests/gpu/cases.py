@@ -113,6 +113,7 @@ def _graphs() -> dict[str, Case]:
         "broadcasting": (programs.broadcasting, ("f32", "f16"), (GENERATED,)),
         "row_reductions": (programs.row_reductions, ("f32", "f16", "bf16"), (GENERATED,)),
         "concats": (programs.concats, ("f32", "f16", "bf16"), (GENERATED,)),
+        "many_classes": (programs.many_classes, ("f32", "bf16"), (GENERATED,)),
         "many_blocks": (programs.many_blocks, ("f32", "f16"), (GENERATED,)),
         "norms": (programs.norms, ("f32", "f16", "bf16"), (GENERATED,)),
         "column_reductions": (programs.column_reductions, ("f32", "f16"), (GENERATED,)),
