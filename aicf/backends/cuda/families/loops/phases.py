@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
 from xdsl.dialects import arith
+from xdsl.dialects.builtin import f32
 from xdsl.ir import OpResult, SSAValue
 
 from aicf.backends.base import BufferRef
@@ -26,6 +27,7 @@ from aicf.backends.cuda.codegen.combine import (
     tree,
     widened,
 )
+from aicf.backends.cuda.codegen.division import by_one_number
 from aicf.backends.cuda.codegen.load import LoadText
 from aicf.backends.cuda.codegen.philox import neighbouring_words
 from aicf.backends.cuda.codegen.scalar import (
@@ -271,12 +273,21 @@ class PhaseCode:
                         prefix = f"w{len(lines)}_"
                         define(op.result, neighbouring_words(op, names, words, prefix, lines))
                         continue
+                    if isinstance(op, arith.DivfOp) and self._has_one_divisor(op, lanes):
+                        divisor, prefix = names(op.rhs)[0], f"d{len(lines)}_"
+                        define(op.result, by_one_number(names(op.lhs), divisor, prefix, lines))
+                        continue
                     for text in texts:
                         text.emit(op)
             for result, value in zip(phase.results, phase.terminator.operands, strict=True):
                 if result in needed and result not in sources:
                     define(result, names(value))
         return names
+
+    def _has_one_divisor(self, op: arith.DivfOp, lanes: int) -> bool:
+        """Whether a vector of f32 is divided by one number of its row."""
+        of_cells = self.by_rows and lanes > 1 and not self.is_uniform(op.lhs)
+        return of_cells and self.is_uniform(op.rhs) and op.result.type == f32
 
     def _known_sources(self) -> dict[SSAValue, Source]:
         """Elements and totals in `known`, for what is uniform."""
