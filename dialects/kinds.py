@@ -168,6 +168,7 @@ _ATTENTION = (
     Field("causal", "?"),
     Field("past", "q"),
     Field("nan_as_zero", "?"),
+    Field("empty_as_zero", "?"),
 )
 
 _TRANSPOSED = (Field("transpose_a", "?"), Field("transpose_b", "?"))
@@ -191,10 +192,13 @@ SCHEMAS: dict[str, tuple[Field, ...]] = {
     "norm_gemm.v1": _PROLOGUE,
     "attention.v1": _ATTENTION[:3],
     "attention.v2": _ATTENTION[:4],
-    "attention.v3": _ATTENTION,
-    "attention_backward.v1": _ATTENTION,
+    "attention.v3": _ATTENTION[:5],
+    "attention.v4": _ATTENTION,
+    "attention_backward.v1": _ATTENTION[:5],
+    "attention_backward.v2": _ATTENTION,
     "attention_step.v1": _ATTENTION[:4],
-    "attention_step.v2": _ATTENTION,
+    "attention_step.v2": _ATTENTION[:5],
+    "attention_step.v3": _ATTENTION,
     "gemm_multi.v1": (*_TRANSPOSED, Field("products", "q")),
     "norm_gated.v1": _PROLOGUE,
     "gemm_norm.v1": _TRANSPOSED,

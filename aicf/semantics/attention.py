@@ -9,6 +9,7 @@ from xdsl.ir import Operation
 
 from aicf.dialects import logical
 from aicf.semantics.base import Array, Meaning, coefficient
+from aicf.semantics.normalization import softmax
 
 
 def _attention(op: logical.AttentionOp, operands: Sequence[Array]) -> Array:
@@ -21,8 +22,7 @@ def _attention(op: logical.AttentionOp, operands: Sequence[Array]) -> Array:
     if op.causal is not None:
         seen = _seen(q.shape[-2], k.shape[-2], op.past.value.data)
         scores = np.where(seen, scores, -np.inf)
-    weights = np.exp(scores - np.max(scores, axis=-1, keepdims=True))
-    return np.matmul(weights / np.sum(weights, axis=-1, keepdims=True), v)
+    return np.matmul(softmax(scores, -1, empty_as_zero=op.empty_as_zero is not None), v)
 
 
 def _seen(queries: int, keys: int, past: int) -> Array:

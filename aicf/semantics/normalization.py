@@ -14,8 +14,16 @@ from aicf.semantics.base import Array, Meaning, coefficient
 def _softmax(op: logical.SoftmaxOp, operands: Sequence[Array]) -> Array:
     (x,) = operands
     axis = op.axis.value.data
-    exponentials = np.exp(x - np.max(x, axis=axis, keepdims=True))
-    return exponentials / np.sum(exponentials, axis=axis, keepdims=True)
+    return softmax(x, axis, empty_as_zero=op.empty_as_zero is not None)
+
+
+def softmax(x: Array, axis: int, *, empty_as_zero: bool) -> Array:
+    """The softmax along an axis; where all elements along it are -inf, NaN or 0."""
+    largest: Array = np.max(x, axis=axis, keepdims=True)
+    is_empty = np.logical_and(largest == -np.inf, empty_as_zero)
+    exponentials = np.exp(x - np.where(is_empty, np.zeros_like(largest), largest))
+    total: Array = np.sum(exponentials, axis=axis, keepdims=True)
+    return exponentials / np.where(is_empty, np.ones_like(total), total)
 
 
 def _layer_norm(op: logical.LayerNormOp, operands: Sequence[Array]) -> Array:

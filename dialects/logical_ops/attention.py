@@ -27,7 +27,8 @@ class AttentionOp(LogicalOp):
 
     ``causal``: query i sees keys 0 to i + ``past`` alone, ``past`` being the number of keys before the first
     query. The mask is added to the scores, or if it is i1 says which keys are seen; its shape is ``[M, N]``, after any
-    of the leading dimensions, each of size 1 or the scores'. A query that sees no key gives NaN. Vaswani et al., 2017.
+    of the leading dimensions, each of size 1 or the scores'. A query that sees no key, so that all its scores are -inf,
+    gives NaN, or 0 with ``empty_as_zero``. Vaswani et al., 2017.
     """
 
     name = "logical.attention"
@@ -38,6 +39,7 @@ class AttentionOp(LogicalOp):
     scale = opt_prop_def(FloatAttr[Float64Type])
     causal = opt_prop_def(UnitAttr)
     past = prop_def(IntegerAttr[I64], default_value=IntegerAttr(0, i64))
+    empty_as_zero = opt_prop_def(UnitAttr)
     traits = traits_def(Composite(), Contraction())
 
     def __init__(
@@ -50,8 +52,11 @@ class AttentionOp(LogicalOp):
         scale: float | None = None,
         causal: bool = False,
         past: int = 0,
+        empty_as_zero: bool = False,
     ):
-        super().__init__(query, key, value, mask, scale=scale, causal=causal, past=past)
+        super().__init__(
+            query, key, value, mask, scale=scale, causal=causal, past=past, empty_as_zero=empty_as_zero
+        )
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:

@@ -6,9 +6,9 @@ from abc import ABC
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import I64, Float64Type, FloatAttr, IntegerAttr, f64
+from xdsl.dialects.builtin import I64, Float64Type, FloatAttr, IntegerAttr, UnitAttr, f64
 from xdsl.ir import Attribute
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, traits_def
+from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, traits_def
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.logical_ops.base import (
@@ -61,9 +61,16 @@ class _AlongAxisOp(LogicalOp, ABC):
 
 @irdl_op_definition
 class SoftmaxOp(_AlongAxisOp):
-    """``exp(x - max(x)) / sum(exp(x - max(x)))`` along ``axis``."""
+    """``exp(x - max(x)) / sum(exp(x - max(x)))`` along ``axis``.
+
+    Where all elements along the axis are -inf, the results are NaN, or 0 with ``empty_as_zero``.
+    """
 
     name = "logical.softmax"
+    empty_as_zero = opt_prop_def(UnitAttr)
+
+    def __init__(self, operand: Operand, axis: int = -1, *, empty_as_zero: bool = False):
+        LogicalOp.__init__(self, operand, axis=counted_axis(axis, operand), empty_as_zero=empty_as_zero)
 
 
 @irdl_op_definition

@@ -184,6 +184,7 @@ _FLAGS = (
     "exclusive",
     "reverse",
     "causal",
+    "empty_as_zero",
     "nesterov",
     "amsgrad",
     "ceil_mode",

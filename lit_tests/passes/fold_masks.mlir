@@ -53,3 +53,27 @@ func.func @others(
   %y = logical.attention %a, %a, %a, %given : (tensor<3x4x8xf32>, tensor<3x4x8xf32>, tensor<3x4x8xf32>, tensor<4x4xi1>) -> tensor<3x4x8xf32>
   func.return %y : tensor<3x4x8xf32>
 }
+
+// What is the same for all queries is read once for all, without the part that is true everywhere.
+// CHECK-LABEL: func.func @padding
+// CHECK: %seen = logical.reshape %given {{.*}} -> tensor<2x1x1x6xi1>
+// CHECK-NEXT: %x = logical.attention %q, %k, %k, %seen {
+// CHECK-NEXT: %y = logical.attention %x, %k, %k, %added {causal, past = 2,
+// CHECK-NEXT: func.return
+func.func @padding(
+    %q : tensor<2x3x4x8xf32> {logical.name = "q", logical.role = "input"},
+    %k : tensor<2x3x6x8xf32> {logical.name = "k", logical.role = "input"},
+    %given : tensor<2x6xi1> {logical.name = "given", logical.role = "input"},
+    %added : tensor<4x6xf32> {logical.name = "added", logical.role = "input"}) -> (tensor<2x3x4x8xf32> {logical.name = "y"}) {
+  %rows = logical.iota {axis = 2} : tensor<1x1x4x1xi64>
+  %zero = logical.constant dense<0> : tensor<1x1x4x1xi64>
+  %there = logical.compare "ge" %rows, %zero : tensor<1x1x4x1xi64> -> tensor<1x1x4x1xi1>
+  %whole = logical.broadcast %there {dimensions = [0, 1, 2, 3]} : tensor<1x1x4x1xi1> -> tensor<2x1x4x6xi1>
+  %seen = logical.reshape %given : tensor<2x6xi1> -> tensor<2x1x1x6xi1>
+  %repeated = logical.broadcast %seen {dimensions = [0, 1, 2, 3]} : tensor<2x1x1x6xi1> -> tensor<2x1x4x6xi1>
+  %mask = logical.and %whole, %repeated : tensor<2x1x4x6xi1>
+  %x = logical.attention %q, %k, %k, %mask : (tensor<2x3x4x8xf32>, tensor<2x3x6x8xf32>, tensor<2x3x6x8xf32>, tensor<2x1x4x6xi1>) -> tensor<2x3x4x8xf32>
+  %heads = logical.broadcast %added {dimensions = [2, 3]} : tensor<4x6xf32> -> tensor<2x3x4x6xf32>
+  %y = logical.attention %x, %k, %k, %heads {causal, past = 2} : (tensor<2x3x4x8xf32>, tensor<2x3x6x8xf32>, tensor<2x3x6x8xf32>, tensor<2x3x4x6xf32>) -> tensor<2x3x4x8xf32>
+  func.return %y : tensor<2x3x4x8xf32>
+}

@@ -39,7 +39,7 @@
 // EMIT: %[[Y:.*]] = emit.view %y offset(0) : !emit.buffer<2x5x12xf32, bound> to !emit.buffer<2x3x5x4xf32, bound, strides [60, 4, 12, 1]>
 // EMIT: emit.resolved "attention" id(29) name("heads") src(["heads", "sm"])
 // EMIT-NEXT: ins(%{{.*}} : !emit.buffer<2x3x5x4xf32, bound, strides [60, 4, 12, 1]>, !emit.buffer<2x3x7x4xf32, bound, strides [84, 4, 12, 1]>, !emit.buffer<2x3x7x4xf32, bound, strides [84, 4, 12, 1]>, !emit.buffer<2x3x5x7xf32, bound, strides [7, 0, 0, 1]>) outs(%[[Y]]
-// EMIT-NEXT: attrs {scale = 5.000000e-01 : f64, mask = true, causal = false, past = 0 : i64, nan_as_zero = false} schema("attention.v3")
+// EMIT-NEXT: attrs {scale = 5.000000e-01 : f64, mask = true, causal = false, past = 0 : i64, nan_as_zero = false, empty_as_zero = false} schema("attention.v4")
 // EMIT-NOT: emit.resolved
 func.func @heads(
     %q : tensor<2x5x12xf32> {logical.name = "q", logical.role = "input"},
@@ -75,7 +75,7 @@ func.func @heads(
 // CHECK: emit.group "plain"
 // EMIT-LABEL: emit.program @plain
 // EMIT: emit.resolved "attention"
-// EMIT: attrs {scale = 1.000000e+00 : f64, mask = false, causal = false, past = 0 : i64, nan_as_zero = false}
+// EMIT: attrs {scale = 1.000000e+00 : f64, mask = false, causal = false, past = 0 : i64, nan_as_zero = false, empty_as_zero = false}
 func.func @plain(
     %q : tensor<5x4xf32> {logical.name = "q", logical.role = "input"},
     %k : tensor<7x4xf32> {logical.name = "k", logical.role = "input"},

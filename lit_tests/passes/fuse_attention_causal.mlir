@@ -20,7 +20,7 @@
 // Four heads of queries read the same keys: a stride of 0.
 // CPU: emit.resolved "attention" id(29) name("first
 // CPU-NEXT: ins(%{{.*}} : !emit.buffer<2x4x64x16xf32, bound>, !emit.buffer<2x4x64x16xf32, bound, strides [1024, 0, 16, 1]>, !emit.buffer<2x4x64x16xf32, bound, strides [1024, 0, 16, 1]>)
-// CPU-NEXT: attrs {scale = 2.500000e-01 : f64, mask = false, causal = true, past = 0 : i64, nan_as_zero = false} schema("attention.v3")
+// CPU-NEXT: attrs {scale = 2.500000e-01 : f64, mask = false, causal = true, past = 0 : i64, nan_as_zero = false, empty_as_zero = false} schema("attention.v4")
 // CPU: kernel("cpu.attention_{{.*}}key_steps = 4 : i64
 // CPU: emit.resolved "attention" id(29) name("second
 // CPU: causal = true, past = 64 : i64

@@ -27,11 +27,11 @@
 // EMIT-LABEL: emit.program @exported
 // EMIT: emit.resolved "attention"
 // EMIT-NEXT: ins(%q, %{{.*}}, %v, %mask : {{.*}}, !emit.buffer<2x3x7x4xf32, bound, strides [84, 28, 1, 7]>
-// EMIT-NEXT: attrs {scale = 3.750000e-01 : f64, mask = true, causal = false, past = 0 : i64, nan_as_zero = true}
+// EMIT-NEXT: attrs {scale = 3.750000e-01 : f64, mask = true, causal = false, past = 0 : i64, nan_as_zero = true, empty_as_zero = false}
 // EMIT-NOT: emit.resolved
 // CUDA-LABEL: emit.program @exported
 // CUDA: emit.resolved "attention"
-// CUDA: kernel("cuda.attention_simt", {version = 2 : i64, {{.*}}nan_as_zero = true
+// CUDA: kernel("cuda.attention_simt", {version = 3 : i64, {{.*}}nan_as_zero = true, empty_as_zero = false
 // CUDA-NOT: emit.resolved
 // CUDA-LABEL: emit.program
 func.func @exported(
@@ -63,7 +63,7 @@ func.func @exported(
 // CHECK-LABEL: func.func @zeros
 // CHECK: emit.group
 // EMIT-LABEL: emit.program @zeros
-// EMIT: attrs {scale = 1.000000e+00 : f64, mask = false, causal = false, past = 0 : i64, nan_as_zero = false}
+// EMIT: attrs {scale = 1.000000e+00 : f64, mask = false, causal = false, past = 0 : i64, nan_as_zero = false, empty_as_zero = false}
 func.func @zeros(
     %q : tensor<2x3x5x4xf32> {logical.name = "q", logical.role = "input"},
     %k : tensor<2x3x4x7xf32> {logical.name = "k", logical.role = "input"},

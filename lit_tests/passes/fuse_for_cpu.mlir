@@ -11,7 +11,7 @@
 // CHECK: emit.decision "select-kernels" ["scores"] choice "cpu.attention_avx2"
 // CHECK-LABEL: emit.program @attention
 // CHECK: emit.resolved "attention" id(29) name("scores")
-// CHECK: kernel("cpu.attention_avx2", {version = 4 : i64, determinism = "bitwise", block_rows = 64 : i64, scores = {lanes = 8 : i64, {{.*}}b_source = "packed"{{.*}}}, output = {{.*}}, share = "none", threads = 1 : i64, key_steps = 1 : i64, workspace_bytes = {{[0-9]+}} : i64, combination_order = "scores ascending k; rows 32 strided partial results, added pairwise; output ascending k", scale = 2.500000e-01 : f64, causal = false, past = 0 : i64, nan_as_zero = false})
+// CHECK: kernel("cpu.attention_avx2", {version = 5 : i64, determinism = "bitwise", block_rows = 64 : i64, scores = {lanes = 8 : i64, {{.*}}b_source = "packed"{{.*}}}, output = {{.*}}, share = "none", threads = 1 : i64, key_steps = 1 : i64, workspace_bytes = {{[0-9]+}} : i64, combination_order = "scores ascending k; rows 32 strided partial results, added pairwise; output ascending k", scale = 2.500000e-01 : f64, causal = false, past = 0 : i64, nan_as_zero = false, empty_as_zero = false})
 // CHECK-NOT: emit.resolved
 // OFF-LABEL: emit.program @attention
 // OFF: emit.resolved "gemm

@@ -6,9 +6,9 @@
 // CHECK: emit.decision "select-kernels" ["long"] choice "cuda.attention_wgmma" {{.*}}cuda.attention = "predicted
 // CHECK: emit.decision "select-kernels" ["masked"] choice "cuda.attention" {{.*}}cuda.attention_wgmma = "predicted
 // CHECK: emit.resolved "attention" id(29) name("long
-// CHECK: kernel("cuda.attention_wgmma", {version = 2 : i64, determinism = "bitwise", scale = 1.250000e-01 : f64, causal = false, past = 0 : i64, nan_as_zero = false, grid = [
+// CHECK: kernel("cuda.attention_wgmma", {version = 3 : i64, determinism = "bitwise", scale = 1.250000e-01 : f64, causal = false, past = 0 : i64, nan_as_zero = false, empty_as_zero = false, grid = [
 // CHECK: emit.resolved "attention" id(29) name("masked
-// CHECK: kernel("cuda.attention", {version = 2 : i64, determinism = "bitwise", scale = 1.250000e-01 : f64, causal = true, past = 512 : i64, nan_as_zero = false, grid = [
+// CHECK: kernel("cuda.attention", {version = 3 : i64, determinism = "bitwise", scale = 1.250000e-01 : f64, causal = true, past = 512 : i64, nan_as_zero = false, empty_as_zero = false, grid = [
 // AMPERE: cuda.attention_wgmma = "warpgroup products and bulk tensor copies need sm_90a, the target is sm_80"
 // AMPERE: kernel("cuda.attention", {{.*}}causal = false, past = 0 : i64
 // AMPERE: kernel("cuda.attention", {{.*}}causal = true, past = 512 : i64

@@ -3,7 +3,8 @@
 A causal mask is a select by coordinates between the scores and -inf, as `logical.attention` is lowered. Casts between
 float types may stand anywhere: lowered softmax of f16 and bf16 is computed in f32. The scale may be a factor or a
 divisor, of the scores or, as PyTorch exports it, its root of queries and of keys; both scale and masks may be missing.
-PyTorch also writes 0 for probabilities that are NaN, those of a row whose mask hides all keys.
+The softmax may give 0 where all scores of a row are -inf, as `logical.softmax` is lowered. PyTorch also exports a
+select of 0 for probabilities that are NaN.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass, replace
 from math import copysign, isfinite
 from typing import TypeVar
 
+import numpy as np
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 
@@ -40,6 +42,7 @@ class Attention:
         writes: What writes the row of a new token into keys and into values first; None where they are given.
         nan_as_zero: Whether probabilities that are NaN are 0. They are those of whole rows: of one whose mask hides
             every key, or with a score that is NaN or infinite.
+        empty_as_zero: Whether probabilities of a row whose scores all are -inf are 0, not NaN.
     """
 
     scores: logical.MatmulOp
@@ -52,6 +55,7 @@ class Attention:
     past: int | None = None
     writes: tuple[logical.WriteRowOp, logical.WriteRowOp] | None = None
     nan_as_zero: bool = False
+    empty_as_zero: bool = False
 
     @property
     def operands(self) -> tuple[SSAValue, ...]:
@@ -143,8 +147,9 @@ def attention_ending_in(output: logical.MatmulOp) -> Attention:
 def attention_of_weights(weights: SSAValue, output: logical.MatmulOp) -> Attention:
     """The attention with these weights, `output` being the product that reads them. Raises as above."""
     weights, nan_as_zero = _with_nan(weights)
-    logits = without_casts(_softmax_operand(weights))
-    return replace(_scores_of(logits, output), nan_as_zero=nan_as_zero)
+    logits, empty_as_zero = _softmax_operand(weights)
+    found = _scores_of(without_casts(logits), output)
+    return replace(found, nan_as_zero=nan_as_zero, empty_as_zero=empty_as_zero)
 
 
 def _with_nan(value: SSAValue) -> tuple[SSAValue, bool]:
@@ -307,21 +312,38 @@ def _scaled_product(value: SSAValue) -> tuple[logical.MatmulOp | None, float]:
     return (op if isinstance(op, logical.MatmulOp) else None), scale
 
 
-def _softmax_operand(value: SSAValue) -> SSAValue:
-    """What a softmax over the last dim is taken of: div(e, sum(e)) with e = exp(x - max(x))."""
+def _softmax_operand(value: SSAValue) -> tuple[SSAValue, bool]:
+    """What a softmax over the last dim is taken of: div(e, sum(e)) with e = exp(x - max(x)); and whether it is 0 where
+    all of a row is -inf: then max(x) is made finite, and sum(e) at least 1."""
     quotient = _expect(without_casts(value), logical.DivOp, "is no quotient")
     exponentials = quotient.lhs
-    total = _expect(_unspread(quotient.rhs), logical.ReduceSumOp, "is not divided by a sum of rows")
+    divisor, has_divisor = _at_least(_unspread(quotient.rhs), 1.0)
+    total = _expect(divisor, logical.ReduceSumOp, "is not divided by a sum of rows")
     shifted = _expect(_expect(exponentials, logical.ExpOp, "has no exponentials").operand, logical.SubOp, "")
-    largest = _expect(_unspread(shifted.rhs), logical.ReduceMaxOp, "does not subtract the largest of a row")
+    subtracted, is_finite = _at_least(_unspread(shifted.rhs), _lowest_of(shifted.rhs))
+    largest = _expect(subtracted, logical.ReduceMaxOp, "does not subtract the largest of a row")
     last = tensor_info(exponentials.type).rank - 1
     rows = all(tuple(op.axes.get_values()) == (last,) for op in (total, largest))
     spread = spread_over(quotient.rhs, (last,)) and spread_over(shifted.rhs, (last,))
-    if not (rows and spread and total.operand is exponentials and largest.operand is shifted.lhs):
+    same = total.operand is exponentials and largest.operand is shifted.lhs and has_divisor == is_finite
+    if not (rows and spread and same):
         raise NoAttention("its left operand is no softmax over the last dim")
     if not element_of(exponentials.type).is_float:
         raise NoAttention("its softmax is not of floats")
-    return shifted.lhs
+    return shifted.lhs, is_finite
+
+
+def _lowest_of(value: SSAValue) -> float:
+    """The lowest number of the value's type; NaN for a type without floats."""
+    element = element_of(value.type)
+    return float(str(np.finfo(element.dtype).min)) if element.is_float else float("nan")
+
+
+def _at_least(value: SSAValue, least: float) -> tuple[SSAValue, bool]:
+    """The value before a maximum of it and a number, and whether it is one."""
+    if isinstance(value.owner, logical.MaxOp) and splat_number(value.owner.rhs) == least:
+        return value.owner.lhs, True
+    return value, False
 
 
 _Op = TypeVar("_Op", bound=Operation)

@@ -6,7 +6,7 @@ such reading (a transpose in its middle, two different reductions) has no genera
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from math import prod
 from typing import TypeAlias
 
@@ -323,6 +323,8 @@ class _Writer:
         self.stored: dict[int, list[int]] = {}
         """The outputs that each phase writes."""
         self.arguments: dict[SSAValue, BlockArgument] = {}
+        self.numbered: dict[Hashable, SSAValue] = {}
+        """What a phase has computed, by what computes it: merged groups may have the same op twice."""
 
     def write(self) -> KernelOp:
         sources = self.indexing.arguments
@@ -400,6 +402,7 @@ class _Writer:
 
     def _phase(self, level: int, needs: dict[int, list[SSAValue]]) -> PhaseOp:
         body = Block()
+        self.numbered = {}
         local: dict[SSAValue, SSAValue] = {}
         yields: list[tuple[SSAValue, SSAValue]] = []
         combined: dict[tuple[str, SSAValue], SSAValue] = {}
@@ -417,11 +420,14 @@ class _Writer:
         for number in self.stored[level]:
             body.add_op(StoreOp(self._compute(self.indexing.outputs[number], body, local), number))
         arguments = set[SSAValue](self.arguments.values())
-        yields += [
-            (value, scalar)
-            for value, scalar in local.items()
-            if scalar not in arguments and self._keep(value, level, needs)
-        ]
+        by_scalar = {scalar: value for value, scalar in yields}
+        for value, scalar in local.items():
+            if scalar in arguments or not self._keep(value, level, needs):
+                continue
+            if (twin := by_scalar.setdefault(scalar, value)) is value:
+                yields.append((value, scalar))
+            else:
+                twins.append((value, twin))
         body.add_op(YieldOp([scalar for _, scalar in yields]))
         phase = PhaseOp(Region(body), [scalar.type for _, scalar in yields])
         for (value, _), result in zip(yields, phase.results, strict=True):
@@ -499,10 +505,13 @@ class _Writer:
             return self._coordinate_op(op, known, body)
         if isinstance(op, logical.CumsumOp) and op not in self.indexing.scans and op.exclusive is None:
             return known[0]
-        ops = _scalar_ops_of(op, known, type_)
-        body.add_ops(ops)
-        ops[-1].results[0].name_hint = value.name_hint
-        return ops[-1].results[0]
+        key = _number_of(op, known, type_)
+        if key not in self.numbered:
+            ops = _scalar_ops_of(op, known, type_)
+            body.add_ops(ops)
+            ops[-1].results[0].name_hint = value.name_hint
+            self.numbered[key] = ops[-1].results[0]
+        return self.numbered[key]
 
     def _coordinate_op(self, op: Operation, operands: Sequence[SSAValue], body: Block) -> SSAValue:
         """The scalar of an op that knows where it is."""
@@ -514,6 +523,14 @@ class _Writer:
             scalar = write_read(body, op, operands, dims)
         scalar.name_hint = op.results[0].name_hint
         return scalar
+
+
+def _number_of(op: Operation, operands: Sequence[SSAValue], type_: Attribute) -> Hashable:
+    """What two ops have in common that compute the same scalar."""
+    if isinstance(op, logical.ConstantOp):
+        # A text tells 0.0 from -0.0, which are equal.
+        return type(op), repr(splat_value(op)), type_
+    return type(op), tuple(operands), frozenset(op.properties.items()), type_
 
 
 def _scalar_ops_of(op: Operation, operands: Sequence[SSAValue], type_: Attribute) -> Sequence[Operation]:

@@ -144,6 +144,7 @@ def _attention(found: Attention) -> Attrs:
         "causal": FLAGS[found.past is not None],
         "past": IntegerAttr(found.past or 0, i64),
         "nan_as_zero": FLAGS[found.nan_as_zero],
+        "empty_as_zero": FLAGS[found.empty_as_zero],
     }
 
 

@@ -1,4 +1,5 @@
-"""`fold-masks`: attention masks that follow from coordinates alone become the causal flag, or nothing."""
+"""`fold-masks`: attention masks that follow from coordinates alone become the causal flag, or nothing; others lose the
+parts that do, and are read before they are repeated."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter
 
-from aicf.dialects.logical import AttentionOp, LogicalOp, SelectOp
+from aicf.dialects.logical import AndOp, AttentionOp, BroadcastOp, LogicalOp, SelectOp
 from aicf.dialects.types import tensor_info
 from aicf.passes.support.identity import op_id, replace_with_op, replace_with_value
 from aicf.passes.support.interface import functions
@@ -35,7 +36,8 @@ class FoldMasksPass(ModulePass):
     Models that are traced write a causal mask as comparisons of positions, often with more that turns out to be true
     everywhere. A mask of truth values that hides exactly the keys after the query, or a number of them later, becomes
     `causal`; one that hides nothing is dropped. So is a select that replaces the results of queries that see no key,
-    where there are none. A mask of another form stays.
+    where there are none. Of another mask, a part that hides nothing is left out (`seen & true`), and one that is the
+    same for all queries or heads is read with size 1 there, so that kernels load it once for all.
     """
 
     name = "fold-masks"
@@ -60,18 +62,54 @@ class _Folder:
         for use in list(attention.result.uses):
             if isinstance(use.operation, SelectOp):
                 self._fold_select(use.operation)
-        if attention.mask is None or attention.causal is not None:
-            return
-        seen = self.known.value(attention.mask)
+        if attention.mask is not None and not self._fold_whole(attention, attention.mask):
+            self._narrow(attention, attention.mask)
+
+    def _fold_whole(self, attention: AttentionOp, mask: SSAValue) -> bool:
+        """Replaces a mask that kernels have a word for; whether it was one."""
+        seen = self.known.value(mask) if attention.causal is None else None
         if seen is None or seen.dtype != np.bool_:
-            return
+            return False
         if seen.all():
             self._replace(attention, None, "no mask", "it follows from coordinates alone, and hides no key")
-        elif (past := _causal_past(seen, attention)) is not None:
-            because = (
-                "it follows from coordinates alone, and hides exactly the keys that come after the query"
-            )
-            self._replace(attention, past, "causal", because)
+            return True
+        if (past := _causal_past(seen, attention)) is None:
+            return False
+        because = "it follows from coordinates alone, and hides exactly the keys that come after the query"
+        self._replace(attention, past, "causal", because)
+        return True
+
+    def _narrow(self, attention: AttentionOp, mask: SSAValue) -> None:
+        """Replaces a mask by the least that it is made of."""
+        least = self._least_of(mask)
+        if least is mask:
+            return
+        before, after = (tensor_info(value.type).shape_text for value in (mask, least))
+        because = f"the mask of {before} repeats it, and what else it has follows from coordinates and hides nothing"
+        self._put(
+            attention,
+            attention.of_operands(*attention.operands[:3], least),
+            f"a mask of {after}",
+            because,
+        )
+
+    def _least_of(self, mask: SSAValue) -> SSAValue:
+        """What a mask is made of by repetition and by parts that are true everywhere."""
+        while True:
+            owner = mask.owner
+            if isinstance(owner, AndOp):
+                rest = [part for part in owner.operands if not self._is_true(part)]
+                if len(rest) != 1:
+                    return mask
+                mask = rest[0]
+            elif isinstance(owner, BroadcastOp) and _is_of_scores(owner):
+                mask = owner.operand
+            else:
+                return mask
+
+    def _is_true(self, mask: SSAValue) -> bool:
+        value = self.known.value(mask)
+        return value is not None and value.dtype == np.bool_ and bool(value.all())
 
     def _replace(self, attention: AttentionOp, past: int | None, choice: str, because: str) -> None:
         new = AttentionOp(
@@ -81,7 +119,11 @@ class _Folder:
             scale=None if attention.scale is None else attention.scale.value.data,
             causal=past is not None,
             past=past or 0,
+            empty_as_zero=attention.empty_as_zero is not None,
         )
+        self._put(attention, new, choice, because)
+
+    def _put(self, attention: AttentionOp, new: AttentionOp, choice: str, because: str) -> None:
         new.result.name_hint = attention.result.name_hint
         record_decision(
             self.module, FoldMasksPass.name, [op_id(attention) or attention.name], choice, because
@@ -97,6 +139,12 @@ class _Folder:
         subject = op_id(select) or select.name
         record_decision(self.module, FoldMasksPass.name, [subject], "dropped", because)
         replace_with_value(PatternRewriter(select), select, on_true if chosen.all() else on_false)
+
+
+def _is_of_scores(repeated: BroadcastOp) -> bool:
+    """Whether attention can repeat the operand itself: one of rank 2 or more, whose last dimensions stay the last."""
+    rank, total = tensor_info(repeated.operand.type).rank, tensor_info(repeated.result.type).rank
+    return rank >= 2 and tuple(repeated.dimensions.get_values()) == tuple(range(total - rank, total))
 
 
 def _causal_past(seen: Array, attention: AttentionOp) -> int | None:

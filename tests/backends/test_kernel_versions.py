@@ -46,7 +46,7 @@ _CPU_GEMM = (
 )
 _CPU_ATTENTION = (
     f"{_inside('scores', _TILES)} {_inside('output', _TILES)} block_rows share threads key_steps scale causal past "
-    "nan_as_zero combination_order workspace_bytes"
+    "nan_as_zero empty_as_zero combination_order workspace_bytes"
 ).replace("scores.b_element ", "")
 _CPU_GEMM_NORM = (
     f"{_inside('product', f'{_TILES} {_PRODUCT}')} {_inside('rows', _LOOPS)} sums_bytes threads combination_order "
@@ -79,7 +79,7 @@ _CONV_MMA = (
     f"{_CUDA_CONV} tile tile_group warps stages blocks_per_sm split_k split_through sum_grid sum_block "
     + "workspace_bytes"
 )
-_CUDA_ATTENTION = f"{_LAUNCH} scale causal past nan_as_zero combination_order fixed_addresses"
+_CUDA_ATTENTION = f"{_LAUNCH} scale causal past nan_as_zero empty_as_zero combination_order fixed_addresses"
 
 RECORDS: Mapping[str, tuple[int, str]] = {
     "cpu.gemm_avx512": (5, _CPU_GEMM),
@@ -89,9 +89,9 @@ RECORDS: Mapping[str, tuple[int, str]] = {
     "cpu.gemm_norm_avx512": (5, _CPU_GEMM_NORM),
     "cpu.gemm_norm_avx2": (5, _CPU_GEMM_NORM),
     "cpu.gemm_norm_portable": (5, _CPU_GEMM_NORM),
-    "cpu.attention_avx512": (4, _CPU_ATTENTION),
-    "cpu.attention_avx2": (4, _CPU_ATTENTION),
-    "cpu.attention_portable": (4, _CPU_ATTENTION),
+    "cpu.attention_avx512": (5, _CPU_ATTENTION),
+    "cpu.attention_avx2": (5, _CPU_ATTENTION),
+    "cpu.attention_portable": (5, _CPU_ATTENTION),
     "cpu.generated": (2, f"{_LOOPS} may_alias"),
     "cpu.copy": (1, "axis parts threads"),
     "cpu.concat": (1, "axis parts threads"),
@@ -131,12 +131,12 @@ RECORDS: Mapping[str, tuple[int, str]] = {
         1,
         f"{_CUDA_GEMM} along k_parts row_groups rows_per_warp chains prologue_operands blocks_per_sm trigger_at",
     ),
-    "cuda.attention_wgmma": (2, f"{_CUDA_ATTENTION} groups turns block_n stages"),
-    "cuda.attention_step": (2, f"{_CUDA_ATTENTION} splits warps"),
-    "cuda.attention": (2, f"{_CUDA_ATTENTION} warpgroups warps_m warps_n block_m block_n stages"),
-    "cuda.attention_simt": (2, _CUDA_ATTENTION),
+    "cuda.attention_wgmma": (3, f"{_CUDA_ATTENTION} groups turns block_n stages"),
+    "cuda.attention_step": (3, f"{_CUDA_ATTENTION} splits warps"),
+    "cuda.attention": (3, f"{_CUDA_ATTENTION} warpgroups warps_m warps_n block_m block_n stages"),
+    "cuda.attention_simt": (3, _CUDA_ATTENTION),
     "cuda.attention_backward": (
-        1,
+        2,
         f"{_CUDA_ATTENTION} keys_grid keys_block keys_shared_bytes workspace_bytes query_tiles key_tiles tile",
     ),
     "cuda.generated": (

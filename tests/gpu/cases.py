@@ -46,6 +46,7 @@ from tests.support.random_graphs import random_program
 from tests.support.random_programs import random_numbers
 from tests.support.update_programs import Tensor
 
+Array = programs.Array
 ROOT = Path(__file__).parent.parent.parent
 TARGET = "cuda:sm_90a"
 
@@ -112,6 +113,7 @@ def _graphs() -> dict[str, Case]:
         "broadcasting": (programs.broadcasting, ("f32", "f16"), (GENERATED,)),
         "row_reductions": (programs.row_reductions, ("f32", "f16", "bf16"), (GENERATED,)),
         "concats": (programs.concats, ("f32", "f16", "bf16"), (GENERATED,)),
+        "many_classes": (programs.many_classes, ("f32", "bf16"), (GENERATED,)),
         "many_blocks": (programs.many_blocks, ("f32", "f16"), (GENERATED,)),
         "norms": (programs.norms, ("f32", "f16", "bf16"), (GENERATED,)),
         "column_reductions": (programs.column_reductions, ("f32", "f16"), (GENERATED,)),
@@ -593,6 +595,30 @@ def _attentions() -> dict[str, Case]:
             ATTENTION_WGMMA,
             partial(op, "bf16", 190, 190, 64, 4, 0, (2, 1, 190, 190)),
         ),
+        "attention-zeros": (
+            ATTENTION,
+            partial(masked, "bf16", 130, 77, 64, (2, 1, 130, 77), hidden=3, zeros=True),
+        ),
+        "attention-all-zeros": (
+            ATTENTION,
+            partial(masked, "f16", 65, 130, 32, (2, 1, 65, 130), hidden=1, zeros=True),
+        ),
+        "attention_wgmma-zeros": (
+            ATTENTION_WGMMA,
+            partial(masked, "f16", 200, 330, 64, (2, 1, 200, 330), hidden=5, zeros=True),
+        ),
+        "attention_wgmma-all-zeros": (
+            ATTENTION_WGMMA,
+            partial(masked, "bf16", 128, 128, 64, (128, 128), hidden=1, zeros=True),
+        ),
+        "attention_simt-zeros": (
+            ATTENTION_SIMT,
+            partial(masked, "f32", 33, 50, 24, (33, 50), 17, 2, 4, True),
+        ),
+        "attention_step-zeros": (
+            ATTENTION_STEP,
+            partial(masked, "f16", 1, 333, 64, (2, 1, 1, 333), hidden=1, zeros=True),
+        ),
         "attention_step-f16": (ATTENTION_STEP, partial(op, "f16", 1, 512, 64, 4)),
         "attention_step-odd": (ATTENTION_STEP, partial(op, "bf16", 1, 333, 128, 2, 301)),
         "attention_step-bool": (ATTENTION_STEP, partial(op, "f16", 1, 77, 32, 4, None, (2, 1, 1, 77))),
@@ -634,10 +660,18 @@ class AttentionGradients:
     size: int
     past: int | None = None
     mask: Sequence[int] | None = None
+    hidden: int = 0
 
     def program(self, name: str) -> Program:
         """The program of the case called `name`."""
         return _built(name, partial(programs.attention_gradients, *vars(self).values()))()
+
+    def added(self, mask: Array | None) -> Array | None:
+        """What is added to the scores, given the operand `mask`."""
+        if mask is None or not self.hidden:
+            return mask
+        is_hidden = np.arange(mask.shape[-2]) % self.hidden == self.hidden - 1
+        return np.where(is_hidden[:, None], np.array(-np.inf, mask.dtype), mask)
 
 
 ATTENTION_GRADIENTS = {
@@ -656,6 +690,9 @@ ATTENTION_GRADIENTS = {
         "padding": AttentionGradients("bf16", 128, 200, 64, None, (2, 1, 1, 200)),
         "mask": AttentionGradients("f16", 100, 257, 64, None, (1, 3, 100, 257)),
         "mask-causal": AttentionGradients("bf16", 257, 257, 64, 0, (1, 3, 257, 257)),
+        "zeros": AttentionGradients("bf16", 128, 200, 64, None, (2, 1, 128, 200), 3),
+        "zeros-causal": AttentionGradients("f16", 100, 257, 64, 157, (100, 257), 4),
+        "all-zeros": AttentionGradients("bf16", 100, 100, 64, None, (100, 100), 1),
         "d128-64": AttentionGradients("f16", 64, 64, 128),
         "d128-100": AttentionGradients("bf16", 100, 100, 128),
         "d128-128": AttentionGradients("f16", 128, 128, 128),

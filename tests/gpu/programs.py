@@ -235,6 +235,21 @@ def pitched(dtype: str) -> Graph:
     return g
 
 
+def many_classes(dtype: str) -> Graph:
+    """Cross entropy with its gradient, and softmax, of rows that no vector divides and no registers hold; in every
+    third row of the softmax nothing is left but -inf."""
+    g = Graph("many_classes")
+    x = g.input("x", (150, 50257), dtype)
+    labels = g.input("labels", (150,), "i64") % 50257
+    loss = g.cross_entropy(g.cast(x, "f32") if dtype != "f32" else x, labels)
+    other = g.input("other", (140, 50257), dtype)
+    hidden = g.select(_every(g, other.info.shape, 0, 3), float("-inf"), other)
+    g.output(g.softmax(hidden, empty_as_zero=True), "softmax")
+    g.output(loss, "loss")
+    g.output(g.gradient(loss, x), "dx")
+    return g
+
+
 def many_blocks(dtype: str) -> Graph:
     """As many elements, rows and columns as fill the GPU several times."""
     g = Graph("many_blocks")
@@ -660,16 +675,18 @@ def masked_attention(
     past: int | None = None,
     groups: int = 4,
     hidden: int = 0,
+    zeros: bool = False,
 ) -> Graph:
     """`attention_op` with a mask of shape `mask` that is added; with `hidden`, one in as many of its rows is -inf all
-    along, so that its query sees nothing."""
+    along, so that its query sees nothing, and gives 0 with `zeros`."""
     g = Graph("masked_attention")
     q = g.input("q", (2, 4, rows, size), dtype)
     k, v = (g.input(name, (2, groups, columns, size), dtype) for name in "kv")
     added = g.input("mask", mask, dtype)
     if hidden:
         added = g.select(_every(g, mask, len(mask) - 2, hidden), float("-inf"), added)
-    g.output(g.attention(q, k, v, added, causal=past is not None, past=past or 0), "y")
+    y = g.attention(q, k, v, added, causal=past is not None, past=past or 0, empty_as_zero=zeros)
+    g.output(y, "y")
     return g
 
 
@@ -680,14 +697,18 @@ def attention_gradients(
     size: int,
     past: int | None = None,
     mask: Sequence[int] | None = None,
+    hidden: int = 0,
 ) -> Graph:
     """The gradients for 2 x 3 heads of queries, keys and values of the sum of what attention gives times `weights`, and
-    the result of the attention; causal if `past` is given, and a mask of shape `mask` is added."""
+    the result of the attention; causal if `past` is given, and a mask of shape `mask` is added. With `hidden`, one in
+    as many of its rows is -inf all along, so that its query gives 0."""
     g = Graph("attention_gradients")
     q = g.input("q", (2, 3, rows, size), dtype)
     k, v = (g.input(name, (2, 3, columns, size), dtype) for name in "kv")
     added = None if mask is None else g.input("mask", mask, dtype)
-    y = g.attention(q, k, v, added, causal=past is not None, past=past or 0)
+    if mask is not None and added is not None and hidden:
+        added = g.select(_every(g, mask, len(mask) - 2, hidden), float("-inf"), added)
+    y = g.attention(q, k, v, added, causal=past is not None, past=past or 0, empty_as_zero=hidden > 0)
     weighted = g.cast(y, "f32") * g.cast(g.input("weights", (2, 3, rows, size), dtype), "f32")
     loss = g.reduce_sum(weighted, [0, 1, 2, 3])
     g.output(y, "y")

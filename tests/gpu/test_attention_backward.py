@@ -20,7 +20,7 @@ def test_gradients_are_those_of_the_definition(name: str) -> None:
     """For queries, keys and values, whatever memory held before."""
     case, arrays = ATTENTION_GRADIENTS[name], program(name).inputs
     q, k, v, weights = (arrays[each] for each in ("q", "k", "v", "weights"))
-    wanted = gradients(q, k, v, weights, arrays.get("mask"), case.past, case.size**-0.5)
+    wanted = gradients(q, k, v, weights, case.added(arrays.get("mask")), case.past, case.size**-0.5)
     graph_exec = instance(name)
     kernels = [launch.kernel for launch in graph_exec.plan.launches]
     assert kernels.count(ATTENTION_BACKWARD) == 1, kernels

@@ -51,6 +51,24 @@ def test_one_instruction_for_each_part(dtype: str, groups: int, causal: bool) ->
     assert not {"gemm", "gemm_epilogue", "gemm_norm", "softmax"} & set(kinds), kinds
 
 
+@pytest.mark.parametrize("mask", ["i1", "bf16"])
+@pytest.mark.parametrize("shape", [(2, 1, 1, 128), (2, 1, 128, 128)])
+def test_zeros_for_queries_without_a_key_are_part_of_both(mask: str, shape: tuple[int, ...]) -> None:
+    """No select and no any() of the mask is left: beside both parts there is what turns truth values into numbers."""
+    g = Graph("step")
+    q, k, v = (g.input(name, (2, 4, 128, 64), "bf16") for name in "qkv")
+    y = g.attention(q, k, v, g.input("mask", shape, mask), empty_as_zero=True)
+    loss = g.reduce_sum(g.cast(y, "f32"), [0, 1, 2, 3])
+    g.output(y, "y")
+    for name, value in (("dq", q), ("dk", k), ("dv", v)):
+        g.output(g.gradient(loss, value), name)
+    module = g.module()
+    kinds, _ = _compiled(module, "cuda:sm_90a")
+    assert kinds.count(BACKWARD) == kinds.count("attention") == 1
+    assert len(kinds) <= 2 + 2 + (mask == "i1"), kinds
+    assert text_of(module).count("empty_as_zero = true") >= 4
+
+
 @pytest.mark.parametrize(("dtype", "target"), [("f32", "cuda:sm_90a"), ("f32", "cpu:x86-64-v3")])
 def test_weights_are_kept_where_no_kernel_takes_all(dtype: str, target: str) -> None:
     kinds, ledger = _compiled(_step(dtype), target)

@@ -377,7 +377,14 @@ CASES = {
         HEADS,
         [SCORES, *softmax_of("t"), MIXED, yields("y", "tensor<4x5xf32>")],
         "attention",
-        {"scale": 1.0, "mask": False, "causal": False, "past": 0, "nan_as_zero": False},
+        {
+            "scale": 1.0,
+            "mask": False,
+            "causal": False,
+            "past": 0,
+            "nan_as_zero": False,
+            "empty_as_zero": False,
+        },
     ),
     "attention_with_scale_and_mask": (
         f"{HEADS}, %z : {M}",
@@ -387,7 +394,14 @@ CASES = {
             *(MIXED, yields("y", "tensor<4x5xf32>")),
         ],
         "attention",
-        {"scale": 0.25, "mask": True, "causal": False, "past": 0, "nan_as_zero": False},
+        {
+            "scale": 0.25,
+            "mask": True,
+            "causal": False,
+            "past": 0,
+            "nan_as_zero": False,
+            "empty_as_zero": False,
+        },
     ),
     "attention_masked_in_front_of_the_scale": (
         f"{HEADS}, %z : {M}",

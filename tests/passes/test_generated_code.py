@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import ml_dtypes
 import numpy as np
 import pytest
-from xdsl.dialects import arith
+from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, ModuleOp
 from xdsl.ir.affine import AffineExpr, AffineMap
 
@@ -92,6 +93,30 @@ def test_shared_numbers(first: int, target: str) -> None:
 def test_training_steps(make: Callable[[], Program], target: str) -> None:
     module, feeds = make()
     assert check_codes(lowered(module, target), feeds) > 4
+
+
+def test_what_a_group_computes_twice_has_code_once() -> None:
+    """The gradient of a loss computes the softmax again, from a cast of its own; in one group with the loss both are
+    the same."""
+    graph = Graph("twice")
+    x, labels = graph.input("x", (64, 40001), "bf16"), graph.input("labels", (64,), "i64")
+    loss = graph.cross_entropy(graph.cast(x, "f32"), labels)
+    graph.output(loss, "loss")
+    graph.output(graph.gradient(loss, x), "dx")
+    module = lowered(graph.module(), "cuda:sm_90a")
+    feeds = {
+        "x": np.random.default_rng(0).standard_normal((64, 40001)).astype(ml_dtypes.bfloat16),
+        "labels": np.arange(64) * 600,
+    }
+    check_codes(module, feeds)
+    (code,) = (
+        op
+        for op in module.walk()
+        if isinstance(op, KernelOp) and any(isinstance(each, math.ExpOp) for each in op.walk())
+    )
+    reduced = [op.combine.data for op in code.walk() if isinstance(op, ReduceOp)]
+    assert reduced == ["max", "sum", "sum"]
+    assert sum(isinstance(op, math.ExpOp) for op in code.walk()) == 1
 
 
 @pytest.mark.parametrize("family", sorted({ops.family for ops in RANDOM_OPS.values()}))

@@ -136,8 +136,11 @@ def _unseeing(model: nn.Module, y: Tensor) -> Tensor:
     return torch.ops.aten._safe_softmax(scores.masked_fill(hidden, float("-inf")), -1) @ y
 
 
-def _attending(model: nn.Module, y: Tensor, has_floats: bool = False) -> Tensor:
+def _attending(
+    model: nn.Module, y: Tensor, has_floats: bool = False, *, sees_nothing: bool = False
+) -> Tensor:
     mask = torch.ones(6, 6, dtype=torch.bool).tril(-1)  # the first query sees nothing
+    mask = mask & (not sees_nothing)
     bias = torch.where(mask, 0.5, float("-inf")).double() if has_floats else mask
     heads = y.reshape(1, 6, 2, 8).transpose(1, 2)
     return F.scaled_dot_product_attention(heads, heads * 2, heads + 1, bias)
@@ -165,6 +168,9 @@ BY_AICF: dict[str, Forward] = {
     "safe softmax": _unseeing,
     "attention that sees nothing": _attending,
     "attention with a mask of floats": lambda model, y: _attending(model, y, True),
+    "attention in which none sees anything": lambda model, y: (
+        y + _attending(model, y, sees_nothing=True).reshape(y.shape)
+    ),
     "straight through": _quantized,
     "no_grad": _teacher,
     "enable_grad in no_grad": _teacher_in_two_modes,

@@ -76,6 +76,25 @@ def test_a_query_that_sees_no_key_gives_nan() -> None:
     assert np.isfinite(result[0, 0]).all() and np.isnan(result[0, 1]).all()
 
 
+@pytest.mark.parametrize("kind", ["flags", "added"])
+@pytest.mark.parametrize("past", [None, 0])
+def test_a_query_that_sees_no_key_gives_zero_if_so_said(kind: str, past: int | None) -> None:
+    """Others give what they give in any case, and NaN stays NaN."""
+    rng = np.random.default_rng(3)
+    q, k, v = (rng.uniform(-1, 1, (2, size, 3)) for size in (4, 5, 5))
+    seen = rng.random((4, 5)) < 0.6
+    seen[:, 0], seen[2] = True, False
+    q[1, 3, 0] = np.nan
+    mask = seen if kind == "flags" else np.where(seen, 0.0, -np.inf)
+    named = {"causal": past is not None, "past": past or 0}
+    plain, zeros = (
+        run(logical.AttentionOp(*values(q, k, v, mask), empty_as_zero=flag, **named), q, k, v, mask)
+        for flag in (False, True)
+    )
+    assert np.isnan(plain[:, 2]).all() and (zeros[:, 2] == 0).all() and np.isnan(zeros[1, 3]).all()
+    np.testing.assert_array_equal(plain[:, [0, 1, 3]], zeros[:, [0, 1, 3]])
+
+
 @pytest.mark.parametrize("element", ["f16", "bf16", "f32", "f64"])
 def test_the_result_has_the_type_of_the_queries(element: str) -> None:
     args = Block(arg_types=[tensor((2, 3, 4), element)] * 3).args

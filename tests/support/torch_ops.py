@@ -425,6 +425,7 @@ TORCH: Mapping[str, Callable[..., Tensor]] = {
     "argmin": largest(torch.argmin),
     "cumsum": running_sum,
     "softmax": in_order(functional.softmax),
+    "softmax_or_zero": lambda x, axis, empty_as_zero: torch.ops.aten._safe_softmax(x, axis),
     "log_softmax": in_order(functional.log_softmax),
     "layer_norm": layer_norm,
     "rms_norm": rms_norm,

@@ -101,6 +101,7 @@ class DerivedOps(GraphCore):
         scale: float | None = None,
         causal: bool = False,
         past: int = 0,
+        empty_as_zero: bool = False,
         name: str | None = None,
     ) -> Value:
         """``softmax(q @ k.T * scale + mask) @ v`` for every head.
@@ -111,7 +112,8 @@ class DerivedOps(GraphCore):
 
         ``causal``: query i sees keys 0 to i + ``past`` alone, ``past`` being the number of keys before the first
         query. The mask is added to the scores, or if it is i1 says which keys are seen; its shape is ``[M, N]``, after any
-        of the leading dimensions, each of size 1 or the scores'. A query that sees no key gives NaN. Vaswani et al., 2017.
+        of the leading dimensions, each of size 1 or the scores'. A query that sees no key, so that all its scores are -inf,
+        gives NaN, or 0 with ``empty_as_zero``. Vaswani et al., 2017.
         """
 
     def avg_pool(
@@ -774,8 +776,13 @@ class DerivedOps(GraphCore):
     ) -> Value:
         """Per dimension ``sizes[i]`` elements from ``starts[i]``, ``strides[i]`` apart; a size of -1 takes all of it."""
 
-    def softmax(self, x: Value, axis: int = -1, *, name: str | None = None) -> Value:
-        """``exp(x - max(x)) / sum(exp(x - max(x)))`` along ``axis``."""
+    def softmax(
+        self, x: Value, axis: int = -1, *, empty_as_zero: bool = False, name: str | None = None
+    ) -> Value:
+        """``exp(x - max(x)) / sum(exp(x - max(x)))`` along ``axis``.
+
+        Where all elements along the axis are -inf, the results are NaN, or 0 with ``empty_as_zero``.
+        """
 
     def softplus(self, x: Value, beta: float = 1.0, *, name: str | None = None) -> Value:
         """``log(1 + exp(beta * x)) / beta``, exact for every x: there is no threshold from which it is x.

@@ -21,7 +21,8 @@ def _attention(lower: Lowering, op: logical.AttentionOp) -> SSAValue:
         scores = lower.apply(logical.AddOp, scores, _bias(lower, op.mask, scores), name="masked")
     if op.causal is not None:
         scores = _causal(lower, scores, op.past.value.data)
-    weights = lower.add(logical.SoftmaxOp(scores, tensor_info(scores.type).rank - 1), "softmax")
+    last, empty_as_zero = tensor_info(scores.type).rank - 1, op.empty_as_zero is not None
+    weights = lower.add(logical.SoftmaxOp(scores, last, empty_as_zero=empty_as_zero), "softmax")
     output = lower.add(logical.MatmulOp(weights, v), "output")
     return lower.reshape(output, op.info.sizes, "heads")
 

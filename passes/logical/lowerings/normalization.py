@@ -6,11 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+import numpy as np
 from xdsl.ir import SSAValue
 
 from aicf.dialects import logical
 from aicf.dialects.dims import Size
-from aicf.dialects.types import ElementType, tensor_info
+from aicf.dialects.types import ElementType, element_of, tensor_info
 from aicf.passes.logical.lowerings.base import Formulas, Lowering, counting_element
 from aicf.passes.support.writing import static_size
 from aicf.semantics import coefficient, composite_element
@@ -19,14 +20,23 @@ _WithEpsilon: TypeAlias = logical.LayerNormOp | logical.RmsNormOp | logical.Batc
 
 
 def _softmax(lower: Lowering, op: logical.SoftmaxOp) -> SSAValue:
-    """max, sub, exp, sum, div along the axis."""
+    """max, sub, exp, sum, div along the axis.
+
+    Elements that all are -inf have exponentials of 0 if what is subtracted is finite, and results of 0 if what divides
+    them is not 0. It is the largest element and the sum for all others, whose sum is 1 or more.
+    """
     axes, sizes = [op.axis.value.data], op.info.sizes
     every = range(len(sizes))
     x = lower.widen(op.operand)
     largest = lower.add(logical.ReduceMaxOp(x, axes, keepdims=True), "max")
+    if op.empty_as_zero is not None:
+        lowest = float(np.finfo(element_of(x.type).dtype).min)
+        largest = lower.apply(logical.MaxOp, largest, lowest, name="finite")
     shifted = lower.add(logical.SubOp(x, lower.broadcast(largest, every, sizes, "max.broadcast")), "sub")
     exponentials = lower.add(logical.ExpOp(shifted), "exp")
     total = lower.add(logical.ReduceSumOp(exponentials, axes, keepdims=True), "sum")
+    if op.empty_as_zero is not None:
+        total = lower.apply(logical.MaxOp, total, 1.0, name="divisor")
     return lower.apply(logical.DivOp, exponentials, lower.broadcast(total, every, sizes, "sum.broadcast"))
 
 

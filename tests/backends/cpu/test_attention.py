@@ -65,15 +65,45 @@ def test_double_precision() -> None:
     check(feeds, past, "f64", "cpu", 1, 1e-14)
 
 
+@pytest.mark.parametrize("target", ["cpu", "cpu:x86-64-v3", "reference"])
+@pytest.mark.parametrize("name", ["added mask", "flags and keys in front"])
+@pytest.mark.parametrize("hidden", ["some", "all"])
+def test_queries_without_a_key_give_zeros(name: str, hidden: str, target: str) -> None:
+    """With the word for it; without, they give NaN, and others what they give in any case."""
+    feeds, past = inputs_of(name, "float32")
+    empty = np.zeros(feeds["q"].shape[-2], bool)
+    empty[[0, 5, -1] if hidden == "some" else ...] = True
+    feeds["mask"][..., empty, :] = False if feeds["mask"].dtype == bool else -np.inf
+    zeros, plain = (attended(feeds, past, "f32", target, 1, empty_as_zero=flag) for flag in (True, False))
+    assert (zeros[..., empty, :] == 0).all() and np.isnan(plain[..., empty, :]).all()
+    np.testing.assert_array_equal(zeros[..., ~empty, :], plain[..., ~empty, :])
+    with np.errstate(invalid="ignore"):
+        expected = expected_of(feeds["q"], feeds["k"], feeds["v"], feeds["mask"], past)
+    np.testing.assert_allclose(zeros, np.where(empty[:, None], 0.0, expected), atol=2e-6)
+
+
 def check(
     feeds: dict[str, Array], past: int | None, dtype: str, target: str, threads: int, error: float
 ) -> None:
+    found = attended(feeds, past, dtype, target, threads)
+    expected = expected_of(feeds["q"], feeds["k"], feeds["v"], feeds.get("mask"), past)
+    assert np.abs(found - expected).max() <= error * np.abs(expected).max()
+
+
+def attended(
+    feeds: dict[str, Array],
+    past: int | None,
+    dtype: str,
+    target: str,
+    threads: int,
+    *,
+    empty_as_zero: bool = False,
+) -> Array:
     graph = aicf.Graph("attention")
     values = [
         graph.input(name, array.shape, "i1" if array.dtype == bool else dtype)
         for name, array in feeds.items()
     ]
-    graph.output(graph.attention(*values, causal=past is not None, past=past or 0), "y")
-    found = aicf.compile(graph, {}, target, threads=threads)(**feeds)
-    expected = expected_of(feeds["q"], feeds["k"], feeds["v"], feeds.get("mask"), past)
-    assert np.abs(np.asarray(found) - expected).max() <= error * np.abs(expected).max()
+    y = graph.attention(*values, causal=past is not None, past=past or 0, empty_as_zero=empty_as_zero)
+    graph.output(y, "y")
+    return np.asarray(aicf.compile(graph, {}, target, threads=threads)(**feeds))

@@ -456,6 +456,8 @@ _FUNCTIONS = {
     "floor": np.floor,
     "ceil": np.ceil,
     "rint": np.rint,
+    "fmin": np.fmin,
+    "fmax": np.fmax,
 }
 """Functions of libdevice by their f64 names, whose f32 ones have an f more."""
 

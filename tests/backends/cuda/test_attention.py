@@ -51,6 +51,7 @@ def attention(
         "causal": BoolAttr.from_bool(past is not None),
         "past": IntegerAttr(past or 0, i64),
         "nan_as_zero": BoolAttr.from_bool(False),
+        "empty_as_zero": BoolAttr.from_bool(False),
     }
     return Workload("attention", "attention", attrs, tuple(operands), (result,), Block(), None)
 

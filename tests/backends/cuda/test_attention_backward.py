@@ -76,6 +76,7 @@ def backward(
         "causal": BoolAttr.from_bool(past is not None),
         "past": IntegerAttr(past or 0, i64),
         "nan_as_zero": BoolAttr.from_bool(nan_as_zero),
+        "empty_as_zero": BoolAttr.from_bool(False),
     }
     q, g = (matrix((*sizes.batch, sizes.m, size), dtype) for size in (sizes.d, sizes.dv))
     k, v = (matrix((*sizes.batch, sizes.n, size), dtype) for size in (sizes.d, sizes.dv))

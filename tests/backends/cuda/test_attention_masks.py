@@ -70,7 +70,7 @@ def test_rows_of_the_lowest_number_are_averages(variant: str, lowest: str, guard
         np.testing.assert_allclose(found[:, -1], average, WITHIN[result.dtype], WITHIN[result.dtype])
 
 
-SCORE = ADD_PAIR = WEIGH = NAN_AS_ZERO = 0
+SCORE = ADD_PAIR = WEIGH = NAN_AS_ZERO = EMPTY_AS_ZERO = 0
 KEYS, TILE = 48, 16
 
 
@@ -121,7 +121,8 @@ def test_warpgroups_average_rows_of_the_lowest_number(lowest: str) -> None:
         return *tiles, told
 
     constants: dict[str, Any] = {
-        **{"SCORE": 8, "NAN_AS_ZERO": False, "MASKED": True, "SCALE": SCALE, "MASK_WORDS": 2},
+        **{"SCORE": 8, "NAN_AS_ZERO": False, "EMPTY_AS_ZERO": False, "MASKED": True, "SCALE": SCALE},
+        "MASK_WORDS": 2,
         "LOG2_E": float(np.log2(np.e)),
         "ADD_PAIR": part(attention_wgmma.add_pair),
         "UNPACKED": Snippet(("words",), (), "words[0], words[1]"),

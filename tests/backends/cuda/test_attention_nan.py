@@ -182,7 +182,7 @@ def test_a_late_number_takes_back_what_was_summed_before() -> None:
         assert np.isnan(found[0, 0]).tolist() == [index == 1 for index in range(found.shape[-1])]
 
 
-SCORE = WEIGH = NAN_AS_ZERO = 0
+SCORE = WEIGH = NAN_AS_ZERO = EMPTY_AS_ZERO = 0
 
 
 def weighed(tiles: Any, told: Any) -> None:
@@ -223,7 +223,7 @@ def test_warpgroups_weigh_rows_that_are_no_numbers_with_zeros(masked: bool) -> N
         return tiles, told
 
     constants: dict[str, Any] = {
-        **{"SCORE": 8, "NAN_AS_ZERO": True, "MASKED": masked, "SCALE": SCALE},
+        **{"SCORE": 8, "NAN_AS_ZERO": True, "EMPTY_AS_ZERO": False, "MASKED": masked, "SCALE": SCALE},
         "LOG2_E": float(np.log2(np.e)),
         "WEIGH": part(attention_wgmma.weigh),
     }

@@ -51,6 +51,7 @@ def work(
         "causal": BoolAttr.from_bool(past is not None),
         "past": IntegerAttr(past or 0, i64),
         "nan_as_zero": BoolAttr.from_bool(False),
+        "empty_as_zero": BoolAttr.from_bool(False),
     }
     kind = "attention" if len(results) == 1 else "attention_step"
     return Workload("step", kind, attrs, tuple(operands), tuple(results), Block(), None)

@@ -19,6 +19,15 @@ def _along(draw: Draw, dtype: str) -> OperandsAndAttrs:
     return [x], {"axis": axis_of(draw, x.shape)}
 
 
+def _along_with_empty_lines(draw: Draw, dtype: str) -> OperandsAndAttrs:
+    """Some lines are -inf all along."""
+    (x,), attrs = _along(draw, dtype)
+    lines = tuple(1 if axis == attrs["axis"] else size for axis, size in enumerate(x.shape))
+    if dtype.startswith(("f", "bf")):
+        x = np.where(random_of(draw).random(lines) < 0.4, np.array(-np.inf, x.dtype), x)
+    return [x], {**attrs, "empty_as_zero": True}
+
+
 def _trailing(operands: int) -> Callable[[Draw, str], OperandsAndAttrs]:
     """The last dimensions, with ``operands`` arrays of their sizes."""
 
@@ -60,6 +69,11 @@ def _softmax(x: Array, axis: int) -> Array:
         return powers / sum(powers)
 
     return np.apply_along_axis(line, axis, x)
+
+
+def _softmax_or_zero(x: Array, axis: int, empty_as_zero: bool) -> Array:
+    is_empty = np.isneginf(x).all(axis, keepdims=True)
+    return np.where(is_empty, 0.0, _softmax(np.where(is_empty, 0.0, x), axis))
 
 
 def _log_softmax(x: Array, axis: int) -> Array:
@@ -114,6 +128,7 @@ def _group_norm(x: Array, scale: Array, bias: Array, groups: int, epsilon: float
 
 ROWS = (
     Row(logical.SoftmaxOp, _along, _softmax),
+    Row(logical.SoftmaxOp, _along_with_empty_lines, _softmax_or_zero, name="softmax_or_zero"),
     Row(logical.LogSoftmaxOp, _along, _log_softmax),
     Row(logical.LayerNormOp, _trailing(2), _blocks(_layer)),
     Row(logical.RmsNormOp, _trailing(1), _blocks(_root_mean_square)),

@@ -39,8 +39,9 @@ from aicf.dialects.kinds import FLAGS
 GEMM_VERSION = 5
 """Of every kernel whose record holds what `gemm_record` gives; 2 brought panels in groups, prefetch, element, 3 the
 blocks of sums of the row program, 4 pairs of short integers, 5 quads of 8-bit integers and pairs of bf16."""
-ATTENTION_VERSION = 4
-"""Of the kernels of attention, whose record holds two of those; 4 brought rows whose probabilities are NaN."""
+ATTENTION_VERSION = 5
+"""Of the kernels of attention, whose record holds two of those; 4 brought rows whose probabilities are NaN, 5 rows
+that see no key and give 0."""
 
 
 def boolean(value: bool) -> Attribute:

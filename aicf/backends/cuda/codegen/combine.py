@@ -47,22 +47,35 @@ def finished(op: ReduceOp, name: str, rounding: Rounding) -> str:
     return rounded_text(name, dtype_of(op.value)) if rounding == "strict" else name
 
 
-def by_butterflies(spec: GeneratedSpec, reductions: Sequence[ReduceOp], lines: list[str]) -> list[str]:
-    """Within each warp, then over what the warps left in shared memory."""
+def by_butterflies(
+    spec: GeneratedSpec,
+    reductions: Sequence[ReduceOp],
+    lines: list[str],
+    partials: Sequence[str] | None = None,
+    prefix: str = "",
+) -> list[str]:
+    """Within each warp, then over what the warps left in shared memory.
+
+    Args:
+        partials: Names of the partial results, where they are no longer in `total`.
+        prefix: Of the names that are made here.
+    """
     lanes = spec.lanes
+    given = partials or [f"total[{i}]" for i in range(len(reductions))]
     names = [
-        _butterfly(op, f"total[{i}]", min(lanes, WARP), f"b{i}_", lines) for i, op in enumerate(reductions)
+        _butterfly(op, given[i], min(lanes, WARP), f"{prefix}b{i}_", lines) for i, op in enumerate(reductions)
     ]
     warps = lanes // WARP
     if warps <= 1 or not reductions:
         return names
-    for i, op in enumerate(reductions):
-        lines.append(f"shared{i} = cuda.shared.array({warps}, {partial_dtype(op)})")
+    arrays = [f"{prefix}shared{i}" for i in range(len(reductions))]
+    for array, op in zip(arrays, reductions, strict=True):
+        lines.append(f"{array} = cuda.shared.array({warps}, {partial_dtype(op)})")
     lines.append("if thread % 32 == 0:")
-    lines += [f"    shared{i}[thread // 32] = {name}" for i, name in enumerate(names)]
+    lines += [f"    {array}[thread // 32] = {name}" for array, name in zip(arrays, names, strict=True)]
     lines.append("cuda.syncthreads()")
     return [
-        _butterfly(op, f"shared{i}[thread % {warps}]", warps, f"c{i}_", lines)
+        _butterfly(op, f"{arrays[i]}[thread % {warps}]", warps, f"{prefix}c{i}_", lines)
         for i, op in enumerate(reductions)
     ]
 

@@ -102,11 +102,15 @@ class VectorAccess:
         return lines
 
 
-def vector_access(nest: LoopNest, number: int, dim: int | None, count: int, offset: int) -> VectorAccess:
+def vector_access(
+    nest: LoopNest, number: int, dim: int | None, count: int, offset: int, steps: Sequence[int] | None = None
+) -> VectorAccess:
     """How access `number` touches a vector of `count` elements along `dim` (None: of one element).
 
     Args:
         offset: Elements from an aligned address to the start of the operand.
+        steps: Elements by which vectors may start after a multiple of their size, and of which they move between other
+            points; those of the offset and of all other dims by default.
     """
     access = nest.accesses[number]
     if dim is None or count == 1:
@@ -114,9 +118,11 @@ def vector_access(nest: LoopNest, number: int, dim: int | None, count: int, offs
     step = nest.dims[dim].strides[number]
     if step != 1:
         return VectorAccess(access, count, step, 1)
-    others = [d.strides[number] for index, d in enumerate(nest.dims) if index != dim]
+    if steps is None:
+        others = (d.strides[number] for index, d in enumerate(nest.dims) if index != dim)
+        steps = (offset + access.offset, *others)
     piece = min(count, PIECE_BYTES // ELEMENT_BYTES[access.dtype])
-    while any(value % piece for value in (offset + access.offset, *others)):
+    while any(value % piece for value in steps):
         piece //= 2
     return VectorAccess(access, count, step, piece)
 

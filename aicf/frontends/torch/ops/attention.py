@@ -95,8 +95,7 @@ def _repeated(writer: Writer, value: Value, times: int) -> Value:
 
 
 def _attended(writer: Writer, heads: _Heads, dropout: Dropout | None = None) -> Value:
-    """The op, and 0 in place of its NaN for queries without visible keys; with dropout, its products and softmax."""
-    graph = writer.graph
+    """The op, which gives 0 for queries without visible keys; with dropout, its products and softmax."""
     if dropout is not None:
         weights = dropout.applied(writer, _softmax(writer, heads))
         return _of_values(writer, heads, weights)
@@ -104,26 +103,22 @@ def _attended(writer: Writer, heads: _Heads, dropout: Dropout | None = None) -> 
     query = heads.query
     if scale == 0:
         query, scale = query * 0.0, 1.0
-    mask = heads.mask
-    if mask is None:
-        y = graph.attention(query, heads.key, heads.value, scale=scale, causal=heads.causal)
-    else:
-        unseeing = _unseeing(writer, mask)
-        if writer.is_differentiated:  # unselected scores must be finite, or gradients are NaN
-            mask = mask | unseeing if is_bool(mask.dtype) else graph.select(unseeing, 0.0, mask)
-        y = graph.attention(query, heads.key, heads.value, mask, scale=scale, causal=heads.causal)
-        y = graph.select(unseeing, 0.0, y)
+    y = writer.graph.attention(
+        query,
+        heads.key,
+        heads.value,
+        heads.mask,
+        scale=scale,
+        causal=heads.causal,
+        empty_as_zero=heads.mask is not None,
+    )
     return writer.reshape(y, writer.shape)
 
 
 def _softmax(writer: Writer, heads: _Heads) -> Value:
     """The weights of the values, in the wide type: 0 for queries that see no key, which pass nothing back either."""
-    graph, scores = writer.graph, _scores(writer, heads)
-    if heads.mask is None:
-        return graph.softmax(scores, scores.rank - 1)
-    unseeing = _unseeing(writer, heads.mask)
-    weights = graph.softmax(graph.select(unseeing, 0.0, scores), scores.rank - 1)
-    return graph.select(unseeing, 0.0, weights)
+    scores = _scores(writer, heads)
+    return writer.graph.softmax(scores, scores.rank - 1, empty_as_zero=heads.mask is not None)
 
 
 def _of_values(writer: Writer, heads: _Heads, weights: Value) -> Value:
@@ -136,14 +131,6 @@ def _of_values(writer: Writer, heads: _Heads, weights: Value) -> Value:
 def _drawn(writer: Writer, heads: _Heads, rate: float) -> Dropout | None:
     queries = writer.sizes(heads.query)
     return drawn_dropout(writer, rate, [*queries[:-1], writer.sizes(heads.key)[-2]])
-
-
-def _unseeing(writer: Writer, mask: Value) -> Value:
-    """Which queries see no key, with size 1 in place of the keys."""
-    graph, axes = writer.graph, [mask.rank - 1]
-    if is_bool(mask.dtype):
-        return graph.not_(graph.reduce_any(mask, axes, keepdims=True))
-    return graph.eq(graph.reduce_max(mask, axes, keepdims=True), _HIDDEN)
 
 
 def _scores(writer: Writer, heads: _Heads) -> Value:
@@ -388,16 +375,12 @@ def _passed_back_again(
     grad, mask = _of_rank(writer, grad, query.rank), heads.mask
     scores = graph.matmul(query, key, transpose_b=True) * heads.scale
     if mask is not None:
-        unseeing = _unseeing(writer, mask)
-        grad = graph.select(unseeing, 0.0, grad)
         if is_bool(mask.dtype):
-            mask = graph.select(mask | unseeing, graph.constant(0.0, (), query.dtype), _HIDDEN)
-        else:
-            mask = graph.select(unseeing, 0.0, mask)
+            mask = graph.select(mask, graph.constant(0.0, (), query.dtype), _HIDDEN)
         scores = scores + mask
     seen = _seen(writer, scores) if heads.causal else None
     scores = scores if seen is None else graph.select(seen, scores, _HIDDEN)
-    weights = graph.softmax(scores, scores.rank - 1)
+    weights = graph.softmax(scores, scores.rank - 1, empty_as_zero=mask is not None)
     wide, by_weight = writer.widened(weights), writer.widened(graph.matmul(grad, value, transpose_b=True))
     slant = graph.reduce_sum(by_weight * wide, [wide.rank - 1], keepdims=True)
     by_score = writer.cast((by_weight - slant) * wide, query.dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from aicf.frontends.builder import Value
 from aicf.frontends.torch.ops.base import Writer, row
@@ -33,16 +34,7 @@ def _log_softmax(writer: Writer, x: Value, axis: int, dtype: object = None) -> V
 def _safe_softmax(writer: Writer, x: Value, axis: int, dtype: object = None) -> Value:
     """Softmax, and 0 where all along the axis are -inf."""
     del dtype
-    graph = writer.graph
-
-    def make(value: Value, at: int) -> Value:
-        largest = graph.reduce_max(value, [at], keepdims=True)
-        hidden = graph.eq(largest, float("-inf"))
-        if writer.is_differentiated:  # unselected elements must be finite, or gradients are NaN
-            value = graph.select(hidden, 0.0, value)
-        return graph.select(hidden, 0.0, graph.softmax(value, at))
-
-    return _along(writer, x, axis, make)
+    return _along(writer, x, axis, partial(writer.graph.softmax, empty_as_zero=True))
 
 
 @row("_softmax_backward_data.default")

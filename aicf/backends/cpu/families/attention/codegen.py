@@ -6,7 +6,7 @@ from aicf.backends.base import Launch
 from aicf.backends.common.record import read_integer, read_number
 from aicf.backends.cpu.codegen.call import Call, require_workspace, strided
 from aicf.backends.cpu.codegen.ir_builder import Emitter
-from aicf.backends.cpu.families.attention.schedule import read_attention
+from aicf.backends.cpu.families.attention.schedule import GUARDS, read_attention
 from aicf.backends.cpu.families.attention.template import AttentionPointers, emit_attention
 from aicf.backends.cpu.families.records import attention_spec, get_bool
 
@@ -14,8 +14,8 @@ from aicf.backends.cpu.families.records import attention_spec, get_bool
 def emit(em: Emitter, launch: Launch, call: Call) -> None:
     """Attention."""
     past = read_integer(launch.record, "past") if get_bool(launch.record, "causal") else None
-    nan_as_zero = get_bool(launch.record, "nan_as_zero")
-    problem = read_attention([strided(ref) for ref in launch.ins], strided(launch.outs[0]), past, nan_as_zero)
+    guards = {name: get_bool(launch.record, name) for name in GUARDS}
+    problem = read_attention([strided(ref) for ref in launch.ins], strided(launch.outs[0]), past, **guards)
     spec = attention_spec(launch.record, problem, em.level.has_fma)
     require_workspace(launch, call, spec.workspace_bytes)
     mask = call.ins[3] if problem.mask is not None else None

@@ -10,6 +10,7 @@ from xdsl.ir import Attribute, BlockArgument
 from aicf.backends.common.record import Record, read_integer
 from aicf.backends.common.workload import OperandInfo, Workload
 from aicf.backends.cpu.families.attention.schedule import (
+    GUARDS,
     AttentionProblem,
     AttentionSpec,
     choose,
@@ -82,7 +83,7 @@ class AttentionKernel(CpuKernel[AttentionSpec]):
         return choose(_problem(work), variant_of(target, self.level), threads_of(target), splits)
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: AttentionSpec) -> dict[str, Attribute]:
-        named = {name: work.attrs[name] for name in ("scale", "causal", "past", "nan_as_zero")}
+        named = {name: work.attrs[name] for name in ("scale", "causal", "past", *GUARDS)}
         return {**attention_record(schedule), **named}
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> AttentionSpec:
@@ -100,9 +101,9 @@ class AttentionKernel(CpuKernel[AttentionSpec]):
 
 def _problem(work: Workload) -> AttentionProblem:
     past = read_integer(work.attrs, "past") if get_bool(work.attrs, "causal") else None
-    nan_as_zero = get_bool(work.attrs, "nan_as_zero")
+    guards = {name: get_bool(work.attrs, name) for name in GUARDS}
     operands = [strided(operand) for operand in work.operands]
-    return read_attention(operands, strided(work.results[0]), past, nan_as_zero)
+    return read_attention(operands, strided(work.results[0]), past, **guards)
 
 
 def _attention_reason(work: Workload) -> str | None:

@@ -29,6 +29,8 @@ from aicf.backends.cpu.families.gemm.schedule import (
 from aicf.backends.cpu.target import ACCUMULATORS, ELEMENT_BYTES, CpuLevel
 
 Share = Literal["none", "batches", "rows"]
+GUARDS = ("nan_as_zero", "empty_as_zero")
+"""What is true or false of an attention, as its attributes and the entries of its record are called."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class AttentionProblem:
         mask: ``[m, n]``; None without one.
         past: Query i sees keys 0 to i + past alone; None if it sees all.
         nan_as_zero: Whether the probabilities of a row are 0 where they are NaN.
+        empty_as_zero: Whether the probabilities of a row whose scores all are -inf are 0, not NaN.
     """
 
     dtype: str
@@ -72,6 +75,7 @@ class AttentionProblem:
     operand_type: str = ""
     mask_type: str = ""
     nan_as_zero: bool = False
+    empty_as_zero: bool = False
 
     @property
     def element(self) -> str:
@@ -116,7 +120,12 @@ class AttentionProblem:
 
 
 def read_attention(
-    operands: Sequence[Strided], result: Strided, past: int | None, nan_as_zero: bool
+    operands: Sequence[Strided],
+    result: Strided,
+    past: int | None,
+    *,
+    nan_as_zero: bool = False,
+    empty_as_zero: bool = False,
 ) -> AttentionProblem:
     """The problem of an instruction with operands q, k, v and perhaps a mask; the rest as `AttentionProblem` has it."""
     q, k, v = operands[:3]
@@ -126,7 +135,8 @@ def read_attention(
     mask_type = operands[3].dtype if len(operands) > 3 else ""
     sizes = (m, n, q.shape[-1], v.shape[-1])
     dtype = ACCUMULATORS[q.dtype]
-    return AttentionProblem(dtype, batch, *sizes, *given, mask, past, q.dtype, mask_type, nan_as_zero)
+    guards = (nan_as_zero, empty_as_zero)
+    return AttentionProblem(dtype, batch, *sizes, *given, mask, past, q.dtype, mask_type, *guards)
 
 
 def _matrix(operand: Strided) -> Matrix:

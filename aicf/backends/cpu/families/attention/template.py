@@ -153,6 +153,8 @@ class _Attention:
             total = self.exponentials(weights, keys)
             if self.problem.nan_as_zero:
                 total = self.nan_as_zero(weights, total, keys)
+            if self.problem.empty_as_zero:
+                total = self.divisor(total)
             em.store(total, em.address(self.sums, row, self.dtype), self.dtype, 1)
 
         output = replace(spec.output, problem=self.problem.output(rows, spec.row_elements, keys))
@@ -244,7 +246,10 @@ class _Attention:
         def score(at: Value) -> Value:
             return em.load(em.address(row, at, self.dtype), self.dtype, lanes)
 
-        largest = em.splat(self.reduced("max", score, keys), lanes)
+        largest = self.reduced("max", score, keys)
+        if self.problem.empty_as_zero:
+            largest = self.finite(largest)
+        largest = em.splat(largest, lanes)
 
         def exponential(at: Value) -> Value:
             value = self.scalars.math(self.dtype).exp(em.b.fsub(score(at), largest))
@@ -252,6 +257,18 @@ class _Attention:
             return value
 
         return self.reduced("sum", exponential, keys)
+
+    def finite(self, largest: Value) -> Value:
+        """The largest score of a row, or 0 if that is -inf: below it, all exponentials of the row are 0."""
+        em = self.em
+        hidden = em.const(self.dtype, 1, float("-inf"))
+        return em.b.select(em.b.fcmp_ordered("==", largest, hidden), em.const(self.dtype, 1, 0.0), largest)
+
+    def divisor(self, total: Value) -> Value:
+        """The sum of a row's exponentials, or 1 if all of them are 0; no other sum is below 1."""
+        em = self.em
+        is_empty = em.b.fcmp_ordered("==", total, em.const(self.dtype, 1, 0.0))
+        return em.b.select(is_empty, em.const(self.dtype, 1, 1.0), total)
 
     def nan_as_zero(self, row: Value, total: Value, keys: int) -> Value:
         """Turns the exponentials of a row whose sum is NaN into zeros; gives what divides the row.

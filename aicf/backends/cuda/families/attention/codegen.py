@@ -51,6 +51,7 @@ def problem_constants(problem: AttentionProblem, scale: float, unit: float) -> d
         "CAUSAL": problem.past is not None,
         "PAST": problem.past or 0,
         "NAN_AS_ZERO": problem.nan_as_zero,
+        "EMPTY_AS_ZERO": problem.empty_as_zero,
         "SCALE": scale if problem.mask is not None else scale * unit,
         "LOG2_E": unit,
     }

@@ -64,6 +64,7 @@ class AttentionProblem:
         mask: Where the mask lies, as ``[batch..., m, n]`` with strides of 0, and its element type; None without one.
         past: Query i sees keys 0 to i + past alone; None if it sees all.
         nan_as_zero: Whether the probabilities of a row are 0 where they are NaN.
+        empty_as_zero: Whether the probabilities of a row whose scores all are -inf are 0, not NaN.
     """
 
     batch: tuple[int, ...]
@@ -79,6 +80,7 @@ class AttentionProblem:
     mask: tuple[Rows, str] | None
     past: int | None = None
     nan_as_zero: bool = False
+    empty_as_zero: bool = False
 
     @property
     def count(self) -> int:
@@ -119,9 +121,8 @@ def problem_of_operands(
     mask = (_broadcast_rows(ins[3], shape), ins[3].dtype) if len(ins) > 3 else None
     sizes = (q.shape[:-2], q.shape[-2], k.shape[-2], q.shape[-1], v.shape[-1])
     matrices = (rows_of(q), rows_of(k), rows_of(v), rows_of(result))
-    return AttentionProblem(
-        *sizes, q.dtype, *matrices, mask, _read_past(entries), read_flag(entries, "nan_as_zero")
-    )
+    guards = (read_flag(entries, "nan_as_zero"), read_flag(entries, "empty_as_zero"))
+    return AttentionProblem(*sizes, q.dtype, *matrices, mask, _read_past(entries), *guards)
 
 
 def _read_past(entries: Record) -> int | None:
@@ -185,6 +186,7 @@ def common_record(work: Workload, arch: GpuArch, shape: Shape, order: str) -> di
         "causal": work.attrs["causal"],
         "past": work.attrs["past"],
         "nan_as_zero": work.attrs["nan_as_zero"],
+        "empty_as_zero": work.attrs["empty_as_zero"],
         **shape.entries(),
         "combination_order": StringAttr(order),
         **start_entries(arch),

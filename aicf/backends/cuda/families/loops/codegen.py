@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 from aicf.backends.base import BufferRef, Launch
@@ -18,6 +19,7 @@ from aicf.backends.cuda.families.loops import template_rows as rows_template
 from aicf.backends.cuda.families.loops import template_scans as scans_template
 from aicf.backends.cuda.families.loops import template_tiles as tiles_template
 from aicf.backends.cuda.families.loops.kernel import read_shapes, read_spec
+from aicf.backends.cuda.families.loops.online import OnlineCode
 from aicf.backends.cuda.families.loops.phases import PhaseCode
 from aicf.backends.cuda.families.loops.scans import ScanCode, totals_of
 from aicf.backends.cuda.families.loops.schedule import TILE, GeneratedSpec, partial_bytes
@@ -132,6 +134,7 @@ def _phase_constants(code: PhaseCode) -> dict[str, Any]:
         "KNOWN": code.known_registers,
         "KNOWN_INPUTS": max(1, code.known_inputs),
         "KNOWN_AT": tuple(code.totals_at),
+        "KNOWN_TO": each(code.known_to),
         "KEPT_AT": tuple(code.kept_at),
         "LOAD": code.load(),
         "LOAD_POINT": code.load_point(),
@@ -175,7 +178,16 @@ def _sweep(made: _Maker) -> list[KernelLaunch]:
         "REDUCE_VECTOR": reduce_vector,
         "POINT_VECTORS": nest.parallel_size // point_vector,
         "REDUCE": nest.reduce_size,
+        "ENDS": spec.has_ends(nest),
     }
+    if spec.has_ends(nest):
+        one = type(code)(nest, replace(spec, vector=1), made.refs, made.rounding)
+        constants |= {
+            "HEAD": code.head(),
+            "WORDS_ONE": max(1, one.loaded),
+            "LOAD_ONE": one.load(),
+            "SWEEP_ONE": tuple(one.sweep(k) for k in phases),
+        }
     if spec.splits > 1:
         constants |= {
             "READ": tuple(code.read_partials(k) for k in phases),
@@ -269,6 +281,7 @@ _STRATEGIES: Mapping[str, Callable[[_Maker], list[KernelLaunch]]] = {
     "pointwise": _pointwise,
     "resident": _resident,
     "rows": _sweep,
+    "online_rows": _sweep,
     "columns": _sweep,
     "tiles": _tiles,
     "scan_rows": _scan,
@@ -278,6 +291,7 @@ _STRATEGIES: Mapping[str, Callable[[_Maker], list[KernelLaunch]]] = {
 
 _CODES: Mapping[str, type[PhaseCode]] = {
     "tiles": TileCode,
+    "online_rows": OnlineCode,
     "scan_rows": ScanCode,
     "scan_columns": ScanCode,
     "scan_chain": ScanCode,

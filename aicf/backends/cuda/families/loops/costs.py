@@ -37,9 +37,7 @@ def cost_us(nest: LoopNest, spec: GeneratedSpec, arch: GpuArch) -> float:
     Measured on an H100 against what this says: layer norms of f16 with 768 columns between two products, 1.3 for 128
     rows (1.4) and 1.5 for 1024 (2.0, for they read what is still in L2); 180 for 16384 rows of 4096 in f32 (183).
     """
-    sweeps = (
-        1 if spec.strategy != "rows" else sum(nest.kernel.sweeps_reduce_space(p) for p in nest.kernel.phases)
-    )
+    sweeps = spec.sweeps(nest)
     launches = 1 if spec.splits == 1 else max(len(nest.kernel.phases), len(spec.launches(nest)))
     narrow = min(1.0, 0.4 + 0.15 * spec.vector * min(ELEMENT_BYTES[a.dtype] for a in nest.accesses))
     bandwidth = arch.bandwidth_gbs * narrow * 1e3
@@ -80,7 +78,7 @@ def _written(nest: LoopNest, spec: GeneratedSpec, number: int) -> int:
 
 def _rounds(nest: LoopNest, spec: GeneratedSpec) -> int:
     """How often a thread loads and waits in one sweep."""
-    if spec.strategy not in ("rows", "columns", "scan_rows", "scan_columns"):
+    if not spec.reads_again and spec.strategy not in ("columns", "scan_rows", "scan_columns"):
         return 1
     together = spec.lanes * spec.unroll * (spec.vector if spec.by_rows else 1)
     return max(1, -(-spec.span(nest) // together))

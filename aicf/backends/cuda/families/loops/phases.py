@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
 from xdsl.dialects import arith
+from xdsl.dialects.builtin import f32
 from xdsl.ir import OpResult, SSAValue
 
 from aicf.backends.base import BufferRef
@@ -26,6 +27,7 @@ from aicf.backends.cuda.codegen.combine import (
     tree,
     widened,
 )
+from aicf.backends.cuda.codegen.division import by_one_number
 from aicf.backends.cuda.codegen.load import LoadText
 from aicf.backends.cuda.codegen.philox import neighbouring_words
 from aicf.backends.cuda.codegen.scalar import (
@@ -40,6 +42,7 @@ from aicf.backends.cuda.codegen.scalar import (
 )
 from aicf.backends.cuda.codegen.vector_access import VectorAccess, vector_access
 from aicf.backends.cuda.compiler.specializer import Snippet
+from aicf.backends.cuda.families.loops.ends import has_head, lead_of, steps_from
 from aicf.backends.cuda.families.loops.schedule import GeneratedSpec, nest_moves, partial_size, reduces
 from aicf.backends.cuda.families.records import Rounding
 from aicf.backends.cuda.target import ELEMENT_BYTES
@@ -94,7 +97,10 @@ class PhaseCode:
         if not argument:
             uniform = reduces(self.nest) and not self.kernel.writes_reduce_space(number - self.nest.inputs)
         dim = None if self.by_rows and uniform else self.spec.vector_dim(self.nest)
-        return vector_access(self.nest, number, dim, self.spec.vector, self.offsets[number])
+        steps = None
+        if self.spec.has_ends(self.nest):
+            steps = steps_from(self.nest, number, lead_of(self.nest), self.offsets)
+        return vector_access(self.nest, number, dim, self.spec.vector, self.offsets[number], steps)
 
     def staged_inputs(self) -> list[int]:
         """Inputs that reach cells through shared memory."""
@@ -267,12 +273,21 @@ class PhaseCode:
                         prefix = f"w{len(lines)}_"
                         define(op.result, neighbouring_words(op, names, words, prefix, lines))
                         continue
+                    if isinstance(op, arith.DivfOp) and self._has_one_divisor(op, lanes):
+                        divisor, prefix = names(op.rhs)[0], f"d{len(lines)}_"
+                        define(op.result, by_one_number(names(op.lhs), divisor, prefix, lines))
+                        continue
                     for text in texts:
                         text.emit(op)
             for result, value in zip(phase.results, phase.terminator.operands, strict=True):
                 if result in needed and result not in sources:
                     define(result, names(value))
         return names
+
+    def _has_one_divisor(self, op: arith.DivfOp, lanes: int) -> bool:
+        """Whether a vector of f32 is divided by one number of its row."""
+        of_cells = self.by_rows and lanes > 1 and not self.is_uniform(op.lhs)
+        return of_cells and self.is_uniform(op.rhs) and op.result.type == f32
 
     def _known_sources(self) -> dict[SSAValue, Source]:
         """Elements and totals in `known`, for what is uniform."""
@@ -340,9 +355,29 @@ class PhaseCode:
 
     # Snippets of a phase
 
+    def head(self) -> Snippet:
+        """Parameter point; the result is how many elements of its row come before the first aligned vector."""
+        if not has_head(self.nest, self.spec.vector, self.offsets):
+            return Snippet(("point",), (), f"{self.index}(0)")
+        lines: list[str] = []
+        number = lead_of(self.nest)
+        element = self.element(number, lines, "point", f"{self.index}(0)")
+        after = f"{self.index}({element}) + {self.index}({self.offsets[number]})"
+        size = self.nest.reduce_size
+        return Snippet(
+            ("point",),
+            tuple(lines),
+            f"{self.index}(min({self.index}(({self.index}(0) - ({after})) & {self.index}({self.spec.vector - 1})), "
+            f"{self.index}({size})))",
+        )
+
     def sweeps(self, phase: int) -> bool:
         """Whether the phase has cells to visit."""
         return bool(self._cell_roots(phase))
+
+    def known_to(self, phase: int) -> int:
+        """Where the registers of `known` end that the reductions of a phase give."""
+        return self.totals_at[phase + 1]
 
     def reductions(self, phase: int) -> list[ReduceOp]:
         """The reductions of a phase."""

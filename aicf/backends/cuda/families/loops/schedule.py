@@ -3,6 +3,7 @@
     pointwise   no reduction: a thread computes `unroll` vectors
     resident    rows: the threads of a row hold it in registers from phase to phase
     rows        rows too long for that: every phase reads the row again
+    online_rows the same, where one phase takes a maximum and the sum of exponentials below it
     columns     the reduced dims are not the contiguous ones: a thread owns neighbouring points
     tiles       pointwise, where an operand is contiguous along another dim than the result: through shared memory
     scan_rows, scan_columns     prefix sums along the contiguous dim, or along another
@@ -23,12 +24,17 @@ from typing import Annotated
 
 from aicf.backends.common.loop_nest import LoopNest, index_ops, reduces_innermost
 from aicf.backends.common.record import Entry, OneOf, Whole, illegal, powers_of_two
+from aicf.backends.cuda.families.loops.ends import vector_with_ends
+from aicf.backends.cuda.families.loops.exponential_sums import exponential_sum_of
 from aicf.backends.cuda.families.records import CLUSTER_BLOCKS
 from aicf.backends.cuda.target import ELEMENT_BYTES, PIECE_BYTES, GpuArch
 from aicf.dialects.emit_kernels import ReduceOp, ScanOp, StoreOp, scans_of
 from aicf.dialects.types import element_of
 
-STRATEGIES = ("pointwise", "resident", "rows", "columns", "tiles", "scan_rows", "scan_columns", "scan_chain")
+STRATEGIES = (
+    *("pointwise", "resident", "rows", "online_rows", "columns", "tiles"),
+    *("scan_rows", "scan_columns", "scan_chain"),
+)
 
 RESIDENT_WORDS = 36
 """Most 32-bit registers of a thread for the elements it holds."""
@@ -100,15 +106,20 @@ class GeneratedSpec:
             return "a link of a chain is one tile, and what it gives fits a word with a flag"
         if self.strategy == "resident" and self.lanes * self.vector * self.unroll < nest.reduce_size:
             return "the threads of a row do not hold it"
-        if self.splits > 1 and self.strategy in ("pointwise", "resident", "tiles"):
+        if self.splits > 1 and self.strategy in ("pointwise", "resident", "online_rows", "tiles"):
             return f"strategy '{self.strategy}' does not split"
+        if self.strategy == "online_rows" and exponential_sum_of(nest.kernel) is None:
+            return "online rows are for kernels that sum exponentials below a maximum of f32"
         if self.strategy == "tiles" and (
             tile_dim(nest) is None or self.vector * self.unroll * self.threads != TILE * TILE
         ):
             return "the block does not fill a tile, or there is nothing to transpose"
+        if self.has_ends(nest) and (len(nest.reduce_dims) != 1 or self.lanes < 2 * self.vector):
+            return "elements beside whole vectors need a row of one dim, and a thread each"
         dim = self.vector_dim(nest)
         flat = self.strategy == "pointwise" and len(nest.dims) == 1
-        if self.vector > 1 and (dim is None or (nest.dims[dim].size % self.vector and not flat)):
+        ragged = flat or self.has_ends(nest)
+        if self.vector > 1 and (dim is None or (nest.dims[dim].size % self.vector and not ragged)):
             return "the vector does not divide its dim"
         return None
 
@@ -122,10 +133,26 @@ class GeneratedSpec:
             and across * self.vector <= self.threads
         )
 
+    def has_ends(self, nest: LoopNest) -> bool:
+        """Whether whole vectors leave elements of a row, see `ends.py`."""
+        return self.reads_again and nest.reduce_size % self.vector != 0
+
+    @property
+    def reads_again(self) -> bool:
+        """Whether every phase reads its rows from memory."""
+        return self.strategy in ("rows", "online_rows")
+
+    def sweeps(self, nest: LoopNest) -> int:
+        """How often a row is read."""
+        if not self.reads_again:
+            return 1
+        phases = sum(nest.kernel.sweeps_reduce_space(phase) for phase in nest.kernel.phases)
+        return phases - (self.strategy == "online_rows")
+
     @property
     def by_rows(self) -> bool:
         """Whether the threads of a row share its reduce space in vectors."""
-        return self.strategy in ("resident", "rows", "scan_rows", "scan_chain")
+        return self.reads_again or self.strategy in ("resident", "scan_rows", "scan_chain")
 
     def vector_dim(self, nest: LoopNest) -> int | None:
         """The dim of the nest along which vectors lie."""
@@ -186,6 +213,10 @@ class GeneratedSpec:
         if scan_ops(nest):
             return self._scan_order()
         own = "a thread its elements ascending"
+        if self.has_ends(nest):
+            own = "a thread its elements of whole vectors ascending, then one beside them"
+        if self.strategy == "online_rows":
+            own += ", sums of exponentials shrunk as the maximum grows"
         if self.cluster > 1:
             warps = self.threads // 32
             within = f"then {self.lanes // warps} threads of a warp by butterflies, {warps} warps ascending"
@@ -394,12 +425,16 @@ def _by_rows(nest: LoopNest, offsets: Sequence[int], arch: GpuArch) -> Generated
     busy = -(-size // (RESIDENT_THREADS * vector)) * vector
     if busy <= held and not (points * 8 < arch.multiprocessors and size > 16384):
         return _resident(size, points, vector, held, arch)
+    if size % (wider := vector_with_ends(nest, offsets)):
+        vector = max(vector, wider)
     threads = 512 if size >= 512 * vector * 4 else max(32, _power_of_two(-(-size // vector)) // 2)
     splits = 1
     if points < arch.multiprocessors:
         wanted = 2 * arch.multiprocessors // points
         splits = max(1, min(wanted, size // (threads * vector * 4)))
-    return GeneratedSpec("rows", vector, threads, threads, 4, splits, blocks_per_sm=1024 // threads)
+    online = splits == 1 and exponential_sum_of(nest.kernel) is not None
+    strategy = "online_rows" if online else "rows"
+    return GeneratedSpec(strategy, vector, threads, threads, 4, splits, blocks_per_sm=1024 // threads)
 
 
 def _resident(size: int, points: int, vector: int, held: int, arch: GpuArch) -> GeneratedSpec:

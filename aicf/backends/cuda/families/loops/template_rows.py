@@ -3,10 +3,10 @@
 """Reductions: rows held in registers, and sweeps over rows or columns of any length.
 
 The snippets are those of `PhaseCode` in `phases.py`, by phase in tuples; KNOWN, TOTALS, BEFORES, KEPT and CELL are
-their register counts, KNOWN_AT, KEPT_AT where results of a phase lie. A *row* is one point of the parallel space with
-its reduce space of REDUCE elements; LANES threads share it, VECTOR elements a step. In a sweep over columns a thread
-has VECTOR neighbouring points, and LANES threads share the reduce space. Threads past the last row or cell work on the
-last one and store nothing, so that all meet at the barriers.
+their register counts, KNOWN_AT, KNOWN_TO, KEPT_AT where results of a phase lie. A *row* is one point of the parallel
+space with its reduce space of REDUCE elements; LANES threads share it, VECTOR elements a step. In a sweep over columns
+a thread has VECTOR neighbouring points, and LANES threads share the reduce space. Threads past the last row or cell
+work on the last one and store nothing, so that all meet at the barriers.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ def resident(operands: object):
 
 def sweep(operands: object):
     """Phases FIRST to LAST, each a loop over the row: `splits` blocks share one, if there is one phase in a launch.
+    With ENDS the loops are over the whole vectors of a row; its other elements come after them, one to a thread.
 
     The totals of earlier launches are combined from what their parts left in the workspace. The blocks of a cluster
     share columns in all phases: they tell each other their totals.
@@ -82,6 +83,11 @@ def sweep(operands: object):
     point = index(point * POINT_VECTOR)
     begin = index(part * SPAN)
     end = index(min(index(begin + SPAN), index(REDUCE)))
+    if ENDS:
+        head = splice(HEAD, point)
+        whole = index((index(REDUCE) - head) // index(REDUCE_VECTOR) * index(REDUCE_VECTOR))
+        end = index(head + min(index(begin + SPAN), whole))
+        begin = index(begin + head)
     if CLUSTER > 1:
         heard = shared_base(cuda.shared.array(PHASES, u64))
         if thread == 0:
@@ -109,7 +115,7 @@ def sweep(operands: object):
             while other < SPLITS:
                 total[0 : TOTALS[k]] = splice(READ[k], total[0 : TOTALS[k]], point, other)
                 other = index(other + LANES)
-            known[KNOWN_AT[k] : KNOWN_AT[k + 1]] = splice(COMBINE[k], total[0 : TOTALS[k]], thread)
+            known[KNOWN_AT[k] : KNOWN_TO[k]] = splice(COMBINE[k], total[0 : TOTALS[k]], thread)
     for k in unrolled(FIRST, LAST + 1):
         if POINT_STORES[k]:
             if lane == 0:
@@ -126,13 +132,13 @@ def sweep(operands: object):
                 x = registers(UNROLL * WORDS, 0)
                 for i in unrolled(UNROLL):
                     here = index(at + i * (LANES * REDUCE_VECTOR))
-                    if SPAN % (UNROLL * LANES * REDUCE_VECTOR) or REDUCE % SPAN:
+                    if ENDS or SPAN % (UNROLL * LANES * REDUCE_VECTOR) or REDUCE % SPAN:
                         here = index(min(here, index(end - REDUCE_VECTOR)))
                     x[i * WORDS : (i + 1) * WORDS] = splice(LOAD, point, here)
                 for i in unrolled(UNROLL):
                     here = index(at + i * (LANES * REDUCE_VECTOR))
                     valid = True
-                    if SPAN % (UNROLL * LANES * REDUCE_VECTOR) or REDUCE % SPAN:
+                    if ENDS or SPAN % (UNROLL * LANES * REDUCE_VECTOR) or REDUCE % SPAN:
                         valid = here < end
                         here = index(min(here, index(end - REDUCE_VECTOR)))
                     kept = registers(KEPT[k], 0)
@@ -147,6 +153,23 @@ def sweep(operands: object):
                         total[0 : TOTALS[k]],
                     )
                 at = index(at + UNROLL * LANES * REDUCE_VECTOR)
+            if ENDS:
+                if part == 0:
+                    if lane < index(REDUCE) - whole:
+                        here = index(lane if lane < head else lane + whole)
+                        x = registers(WORDS_ONE, 0)
+                        x[0:WORDS_ONE] = splice(LOAD_ONE, point, here)
+                        kept = registers(KEPT[k], 0)
+                        total[0 : TOTALS[k]], kept[0 : KEPT[k]] = splice(
+                            SWEEP_ONE[k],
+                            point,
+                            here,
+                            True,
+                            inside,
+                            x[0:WORDS_ONE],
+                            before[0 : BEFORES[k]],
+                            total[0 : TOTALS[k]],
+                        )
             if REDUCTIONS[k]:
                 if SPLITS > 1:
                     total[0 : TOTALS[k]] = splice(PARTIAL[k], total[0 : TOTALS[k]], thread)
@@ -154,4 +177,4 @@ def sweep(operands: object):
                         if inside:
                             splice(WRITE[k], total[0 : TOTALS[k]], point, part)
                 else:
-                    known[KNOWN_AT[k] : KNOWN_AT[k + 1]] = splice(COMBINE[k], total[0 : TOTALS[k]], thread)
+                    known[KNOWN_AT[k] : KNOWN_TO[k]] = splice(COMBINE[k], total[0 : TOTALS[k]], thread)

@@ -134,6 +134,7 @@ def _problem_constants(
         "SLOPE": scale,
         "CAUSAL": problem.past is not None,
         "PAST": problem.past or 0,
+        "EMPTY_AS_ZERO": problem.empty_as_zero,
     }
 
 

@@ -34,6 +34,7 @@ class AttentionBackwardKernel(CudaKernel[Spec]):
 
     id = "cuda.attention_backward"
     library = "flash_v2"
+    version = 2
     kinds = frozenset({KIND})
     simplicity = 2
     codec = CODEC

@@ -47,6 +47,8 @@ SLOPE = 0.125
 """What the sums of the first result are multiplied by: the scale of the scores."""
 CAUSAL, PAST = False, 0
 """Whether query i sees keys 0 to i + PAST alone."""
+EMPTY_AS_ZERO = False
+"""Whether P and its gradient are 0, not NaN, in a row whose scores all are -inf."""
 PROGRAMMATIC = True
 
 # The method.
@@ -424,6 +426,9 @@ def merge_lanes():
         weighted[r] = weighted[r] + cuda.shfl_xor_sync(ALL_LANES, weighted[r], 1)
         weighted[r] = weighted[r] + cuda.shfl_xor_sync(ALL_LANES, weighted[r], 2)
         inverse[r] = rcp_approx(sums[r])
+        if EMPTY_AS_ZERO:
+            # The exponentials of such a row are 0, their sum is, and so is any multiple of them.
+            inverse[r] = cuda.selp(sums[r] == f32(0.0), f32(0.0), inverse[r])
         shift[r] = (weighted[r] * inverse[r]) * inverse[r]
         row = i32(own + i32(r * 8))
         if pair == u32(0) and row < i32(LAST_STATE):

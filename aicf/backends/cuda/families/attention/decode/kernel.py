@@ -194,7 +194,7 @@ class AttentionStepKernel(CudaKernel[Spec]):
 
     id = "cuda.attention_step"
     library = "decode"
-    version = 2
+    version = 3
     kinds = frozenset({KIND, STEP})
     simplicity = 2
     codec = _CODEC

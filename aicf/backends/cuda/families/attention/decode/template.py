@@ -33,6 +33,8 @@ SCALE, LOG2_E = 0.18, 1.4426950408889634
 """The exponential is a power of two; see `attention/template.py`, also for why a mask keeps the factor out of SCALE."""
 NAN_AS_ZERO = False
 """Whether weights are 0 where they would be NaN, see `attention/template.py`."""
+EMPTY_AS_ZERO = False
+"""Whether weights are 0 in a row whose scores all are -inf."""
 WRITES, COPIES_K, COPIES_V = True, False, False
 """Whether a row of keys and values is new, and whether the others are copied to where the new state lies."""
 NEW_K_BATCH, NEW_V_BATCH = (128,), (128,)
@@ -222,7 +224,7 @@ def attention_step(pointers: Any) -> None:
             x[0:2] = load_shared_f32x2(u32(sums_at + u32(p * D * 4) + pair * u32(8)))
             value[0] = cuda.fma(x[0], weight, value[0])
             value[1] = cuda.fma(x[1], weight, value[1])
-        if NAN_AS_ZERO:
+        if NAN_AS_ZERO or EMPTY_AS_ZERO:
             whole = f32(1.0) if whole == f32(0.0) else whole
         inverse = rcp_approx(whole)
         offset_result = splice(OFFSET, index, BATCH, RESULT_BATCH)

@@ -44,7 +44,7 @@ class SimtAttentionKernel(UndecidedKernel, CudaKernel[None]):
 
     id = "cuda.attention_simt"
     library = "simt"
-    version = 2
+    version = 3
     kinds = frozenset({KIND})
     simplicity = 1
 

@@ -122,7 +122,7 @@ def attention_simt(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
         whole = sums[r]
         for distance in unrolled(5):
             whole = whole + cuda.shfl_xor_sync(ALL_LANES, whole, 1 << distance)
-        if NAN_AS_ZERO:
+        if NAN_AS_ZERO or EMPTY_AS_ZERO:
             whole = f32(1.0) if whole == f32(0.0) else whole
         row = i32(first + local + r)
         if row < M:

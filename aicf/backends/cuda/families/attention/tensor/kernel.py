@@ -97,7 +97,7 @@ class AttentionKernel(TensorAttention[AttentionSpec]):
 
     id = "cuda.attention"
     library = "flash_v2"
-    version = 2
+    version = 3
     simplicity = 2
     codec = CODEC
     ranked = staticmethod(ranked_specs)

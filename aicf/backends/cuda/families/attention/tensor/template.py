@@ -44,6 +44,9 @@ NAN_AS_ZERO = False
 scores are all -inf. The maximum of the first is held at +inf, below which every weight and what was summed before is 0;
 `larger` of the NaN of two infinities and 0 is 0. A sum of 0 is then that of such a row, and nothing divides it. Values
 are still multiplied by these zeros, as the program says."""
+EMPTY_AS_ZERO = False
+"""Whether weights are 0 in a row whose scores all are -inf. They are so before the division, and so is their sum, which
+is 1 or more in any other row: what divides is 1 then."""
 COUNT = 96
 """Batch elements."""
 PROGRAMMATIC = True
@@ -389,7 +392,7 @@ def attention(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
     for r in unrolled(ROW_TILES * 2):
         sums[r] = sums[r] + cuda.shfl_xor_sync(ALL_LANES, sums[r], 1)
         sums[r] = sums[r] + cuda.shfl_xor_sync(ALL_LANES, sums[r], 2)
-        if NAN_AS_ZERO and WARPS_N == 1:
+        if (NAN_AS_ZERO or EMPTY_AS_ZERO) and WARPS_N == 1:
             sums[r] = f32(1.0) if sums[r] == f32(0.0) else sums[r]
     if WARPS_N == 1:
         for i in unrolled(ROW_TILES):
@@ -469,7 +472,7 @@ def attention(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
                     x[4:8] = load_shared_f32x4(u32(part + u32(16)))
                     for c in unrolled(8):
                         value[c] = cuda.fma(x[c], factor, value[c])
-                if NAN_AS_ZERO:
+                if NAN_AS_ZERO or EMPTY_AS_ZERO:
                     whole = f32(1.0) if whole == f32(0.0) else whole
                 inverse = rcp_approx(whole)
                 at = u64(result + u64(local) * u64(RESULT_ROW) + u64(piece) * u64(8 * RESULT_COLUMN))

@@ -85,6 +85,7 @@ def _constants(
         "M": problem.m,
         "N": problem.n,
         "NAN_AS_ZERO": problem.nan_as_zero,
+        "EMPTY_AS_ZERO": problem.empty_as_zero,
         "PAST": problem.past or 0,
         "QUERY_BYTES": layout.query_bytes,
         "RESULT_BATCH": tuple(2 * step for step in reversed(problem.result.batch)),

@@ -205,7 +205,7 @@ class WgmmaAttentionKernel(TensorAttention[Spec]):
 
     id = "cuda.attention_wgmma"
     library = "flash_v3"
-    version = 2
+    version = 3
     simplicity = 3
     codec = _CODEC
     ranked = staticmethod(ranked_specs)

@@ -60,7 +60,7 @@ def attention(q_map, k_map, v_map, result, mask):
         top = registers(2, f32(0.0))
         sums = registers(2, f32(0.0))
         decay = registers(2, f32(0.0))
-        base = registers(2 if MASKED else 0, f32(0.0))
+        base = registers(2 if MASKED or EMPTY_AS_ZERO else 0, f32(0.0))
         bias = registers(BIAS, u32(0))
         stage = u32(0)
         phase = u32(0)
@@ -313,7 +313,8 @@ def hide(tile, row):
 def weigh():
     """One step of the online softmax: the maximum so far, what earlier sums shrink by, and the weights of the tile.
     Products are in units that SCALE turns into exponents of two; with a mask LOG2_E does. Four maxima and two sums of
-    a row side by side, since each chain waits for itself. `attention/template.py` says what NAN_AS_ZERO is."""
+    a row side by side, since each chain waits for itself. The template of `tensor` says what NAN_AS_ZERO and
+    EMPTY_AS_ZERO are."""
     for h in unrolled(2):
         best = registers(4, f32(NEGATIVE_INFINITY))
         for s in unrolled(h * 2, SCORE, 4):
@@ -324,10 +325,13 @@ def weigh():
         here = largest(here if MASKED else here * f32(SCALE), top[h])
         if NAN_AS_ZERO:
             here = here if here == here else INFINITY
-        if MASKED:
+        if MASKED or EMPTY_AS_ZERO:
             # A row that has seen only -inf so far: 0 in place of the maximum keeps its exponentials at 0.
             base[h] = f32(0.0) if here == NEGATIVE_INFINITY else here
+        if MASKED:
             decay[h] = exp2_approx((top[h] - base[h]) * f32(LOG2_E))
+        elif EMPTY_AS_ZERO:
+            decay[h] = exp2_approx(top[h] - base[h])
         else:
             decay[h] = exp2_approx(top[h] - here)
         if NAN_AS_ZERO:
@@ -339,6 +343,8 @@ def weigh():
             for c in unrolled(2):
                 if MASKED:
                     score[s + c] = exp2_approx((score[s + c] - base[h]) * f32(LOG2_E))
+                elif EMPTY_AS_ZERO:
+                    score[s + c] = exp2_approx(cuda.fma(score[s + c], f32(SCALE), -base[h]))
                 else:
                     score[s + c] = exp2_approx(cuda.fma(score[s + c], f32(SCALE), -top[h]))
                 if NAN_AS_ZERO:
@@ -356,7 +362,7 @@ def store(index, row):
     for h in unrolled(2):
         sums[h] = sums[h] + cuda.shfl_xor_sync(ALL_LANES, sums[h], 1)
         sums[h] = sums[h] + cuda.shfl_xor_sync(ALL_LANES, sums[h], 2)
-        if NAN_AS_ZERO:
+        if NAN_AS_ZERO or EMPTY_AS_ZERO:
             sums[h] = f32(1.0) if sums[h] == f32(0.0) else sums[h]
         sums[h] = rcp_approx(sums[h])
     offset = splice(OFFSET, u32(index), BATCH, RESULT_BATCH)
