@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import I64, DenseArrayBase, IntegerAttr
+from xdsl.dialects.builtin import I64, DenseArrayBase, IntegerAttr, i64
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, traits_def
 from xdsl.utils.exceptions import VerifyException
 
-from aicf.dialects.logical_ops.base import LogicalOp, Operand, check_elements, value_per_dimension
+from aicf.dialects.kinds import CONV_DIMS
+from aicf.dialects.logical_ops.base import LogicalOp, Operand, OwnKind, check_elements, value_per_dimension
 from aicf.dialects.logical_ops.convolution import check_known, for_each_dimension, group_count
-from aicf.dialects.logical_ops.properties import Properties
-from aicf.dialects.traits import Composite, Contraction
+from aicf.dialects.logical_ops.properties import Properties, int_values
+from aicf.dialects.traits import Composite, Contraction, PositionalOperands
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor_info
 
 __all__ = ["ConvWeightGradOp"]
 
 _LEAST = {"sizes": 1, "strides": 1, "low": 0, "dilations": 1}
 """List properties, with the least value of each dimension."""
+_KIND_ATTRS = (("stride", "strides", 1), ("dilation", "dilations", 1), ("low", "low", 0))
+"""Attributes of the kind, one for each dimension, with the property and the value for dimensions that it has not."""
 
 
 @irdl_op_definition
@@ -39,7 +42,7 @@ class ConvWeightGradOp(LogicalOp):
     low = prop_def(DenseArrayBase[I64])
     dilations = prop_def(DenseArrayBase[I64])
     groups = prop_def(IntegerAttr[I64])
-    traits = traits_def(Composite(), Contraction())
+    traits = traits_def(Composite(), Contraction(), PositionalOperands())
 
     def __init__(
         self,
@@ -79,6 +82,17 @@ class ConvWeightGradOp(LogicalOp):
             value_per_dimension(name, properties, x, least, leading=2) for name, least in _LEAST.items()
         )
         return x.with_sizes([outputs, channels // groups, *sizes])
+
+    def kind_alone(self) -> OwnKind | None:
+        """`conv_weight_grad`; none of more dimensions than its attributes have room for."""
+        if len(int_values(self.sizes)) > CONV_DIMS:
+            return None
+        attrs: dict[str, Attribute] = {"groups": self.groups}
+        for name, source, absent in _KIND_ATTRS:
+            values = int_values(self.properties[source])
+            for dim in range(CONV_DIMS):
+                attrs[f"{name}_{dim}"] = IntegerAttr(values[dim] if dim < len(values) else absent, i64)
+        return "conv_weight_grad", attrs
 
 
 def _channels(what: str, info: TensorInfo, groups: int) -> int:
