@@ -159,6 +159,8 @@ def _turned(write: OpWriter, value: SSAValue, strides: Sequence[int]) -> SSAValu
     return write.reshape(value, [batch, channels, *whole], "whole")
 
 
+ALONE = Phase(range(1), 1, 0, 0)
+"""Along a dimension in which each window is one element, and each element a window."""
 _LEAD = 2
 """Dimensions before those of windows: batch and channels."""
 MOST_PHASES = 16

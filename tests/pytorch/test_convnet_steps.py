@@ -87,3 +87,23 @@ class _Mixed(nn.Module):
 def test_a_network_of_all_kinds_of_windows() -> None:
     torch.manual_seed(1)
     _losses_beside_theirs(_Mixed().double(), torch.randn(3, 4, 17, 14, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [
+        nn.MaxPool2d(3, 2, 1),
+        nn.MaxPool2d((3, 2), (1, 3), (1, 0), dilation=(2, 1)),
+        nn.MaxPool2d(9, 1, 4),  # more elements than are written out one by one
+        nn.AvgPool2d((3, 2), (2, 1), (1, 0), ceil_mode=True),
+        nn.AvgPool2d((70, 2), (5, 20), (30, 0), count_include_pad=False),
+    ],
+    ids=str,
+)
+def test_poolings_of_equal_elements(pool: nn.Module) -> None:
+    """The gradient of a maximum goes to the first of equal elements, as theirs does."""
+    torch.manual_seed(2)
+    network = nn.Sequential(nn.Conv2d(1, 2, 1), pool, nn.Flatten(1)).double()
+    images = torch.randint(0, 2, (2, 1, 41, 23)).double()
+    network.append(nn.Linear(network(images).shape[1], 5).double())
+    _losses_beside_theirs(network, images)
