@@ -79,6 +79,7 @@ KINDS: dict[str, Kind] = {
     "lstm": Kind(40, needs_code=False),
     "non_max_suppression": Kind(41, needs_code=False),
     "attention_backward": Kind(42, needs_code=False, family="attention"),
+    "conv_weight_grad": Kind(43, needs_code=False, is_windowed=True, takes_tf32=True),
 }
 """Append-only: a number, once given, never changes and is never used again."""
 
@@ -174,6 +175,11 @@ _ATTENTION = (
 _TRANSPOSED = (Field("transpose_a", "?"), Field("transpose_b", "?"))
 _PROLOGUE = (*_TRANSPOSED, Field("prologue_operands", "q"))
 
+_CONV = (
+    Field("groups", "q"),
+    *(Field(f"{name}_{dim}", "q") for name in ("stride", "dilation", "low") for dim in range(CONV_DIMS)),
+)
+
 SCHEMAS: dict[str, tuple[Field, ...]] = {
     "": (),
     "gemm.v1": _TRANSPOSED,
@@ -206,10 +212,8 @@ SCHEMAS: dict[str, tuple[Field, ...]] = {
     "lstm.v1": (Field("reverse", "?"),),
     "non_max_suppression.v1": (Field("centred", "?"),),
     "topk_indices.v1": (Field("axis", "q"), Field("smallest", "?")),
-    "conv.v1": (
-        Field("groups", "q"),
-        *(Field(f"{name}_{dim}", "q") for name in ("stride", "dilation", "low") for dim in range(CONV_DIMS)),
-    ),
+    "conv.v1": _CONV,
+    "conv_weight_grad.v1": _CONV,
     "pool.v1": (
         Field("mode", "B", POOL_MODES),
         Field("count_include_pad", "?"),

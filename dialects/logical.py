@@ -31,6 +31,7 @@ from aicf.dialects.logical_ops.clipping import *
 from aicf.dialects.logical_ops.comparison import *
 from aicf.dialects.logical_ops.constant import *
 from aicf.dialects.logical_ops.contraction import *
+from aicf.dialects.logical_ops.conv_weight_grad import *
 from aicf.dialects.logical_ops.convolution import *
 from aicf.dialects.logical_ops.data_movement import *
 from aicf.dialects.logical_ops.detection import *
@@ -43,6 +44,7 @@ from aicf.dialects.logical_ops.losses import *
 from aicf.dialects.logical_ops.normalization import *
 from aicf.dialects.logical_ops.optimizers import *
 from aicf.dialects.logical_ops.pooling import *
+from aicf.dialects.logical_ops.properties import int_value as int_value
 from aicf.dialects.logical_ops.properties import int_values as int_values
 from aicf.dialects.logical_ops.properties import ints as ints
 from aicf.dialects.logical_ops.random import *

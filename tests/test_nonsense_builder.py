@@ -71,6 +71,7 @@ _BITS: Mapping[str, Make] = dict.fromkeys(("lhs", "rhs", "x", "bits", "amount"),
 _INDEXED: Mapping[str, Make] = {"indices": WHOLE}
 _NORM: Mapping[str, Make] = dict.fromkeys(("scale", "bias", "mean", "variance"), VECTOR)
 _CONV: Mapping[str, Make] = {"x": IMAGE, "weight": _input((4, 4, 3, 3))}
+_CONV_WEIGHT: Mapping[str, Make] = {"x": IMAGE, "grad": IMAGE, "sizes": _same([3, 3])}
 _UPDATE: Mapping[str, Make] = {"learning_rate": SCALAR, "step": NUMBER}
 _STEP: Mapping[str, Make] = {"step": NUMBER}
 _CHOICE: Mapping[str, Make] = {"condition": BOOL}
@@ -81,6 +82,7 @@ BY_METHOD: Mapping[str, Mapping[str, Make]] = {
     **dict.fromkeys(("batch_norm", "group_norm", "layer_norm", "rms_norm"), _NORM),
     **dict.fromkeys(("conv", "conv_transpose"), _CONV),
     **{key: {**_UPDATE, "states": _many(X, X)} for key in ("adam", "adamw")},
+    "conv_weight_grad": _CONV_WEIGHT,
     "sgd": {**_UPDATE, "states": _many(X), "momentum": _same(0.9)},
     **dict.fromkeys(("bias_corr", "step_inc"), _STEP),
     "learning_rate": {**_STEP, "schedule": _same("constant")},

@@ -50,6 +50,26 @@ def _conv_transpose(op: logical.ConvTransposeOp, operands: Sequence[Array]) -> A
     return _with_bias(result, bias)
 
 
+def _conv_weight_grad(op: logical.ConvWeightGradOp, operands: Sequence[Array]) -> Array:
+    x, grad = operands
+    strides, low, dilations = map(int_values, (op.strides, op.low, op.dilations))
+    groups, counts, taps = op.groups.value.data, grad.shape[2:], op.info.shape[2:]
+    lists = zip(x.shape[2:], counts, taps, strides, low, dilations, strict=True)
+    high = [
+        max((count - 1) * stride + (size - 1) * dilation + 1 - before - whole, 0)
+        for whole, count, size, stride, before, dilation in lists
+    ]
+    padded = np.pad(x, [(0, 0), (0, 0), *zip(low, high, strict=True)])
+    outputs, channels = grad.shape[1] // groups, x.shape[1] // groups
+    by_group = grad.reshape(len(x), groups, outputs, -1)
+    result = np.zeros((groups, outputs, *op.info.shape[1:]), x.dtype)
+    for tap in np.ndindex(*taps):
+        seen = padded[(..., *_steps(tap, counts, strides, dilations))]
+        columns = seen.reshape(len(x), groups, channels, -1)
+        result[(..., *tap)] = np.einsum("ngmo,ngco->gmc", by_group, columns)
+    return result.reshape(op.info.shape)
+
+
 def _steps(
     tap: Sequence[int], counts: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> list[slice]:
@@ -67,4 +87,5 @@ def _with_bias(result: Array, bias: Sequence[Array]) -> Array:
 MEANINGS: Mapping[type[Operation], Meaning] = {
     logical.ConvOp: _conv,
     logical.ConvTransposeOp: _conv_transpose,
+    logical.ConvWeightGradOp: _conv_weight_grad,
 }

@@ -13,6 +13,7 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, opt_prop_def, prop_def, traits_def
 from xdsl.utils.exceptions import VerifyException
 
+from aicf.dialects.dims import Size
 from aicf.dialects.logical_ops.base import (
     LogicalOp,
     Operand,
@@ -65,13 +66,13 @@ class ConvOp(LogicalOp):
         groups: int = 1,
         widening: bool = False,
     ):
-        low = _each(operand, low, 0)
+        low = for_each_dimension(operand, low, 0)
         super().__init__(
             *(operand, weight, bias),
-            strides=_each(operand, strides, 1),
+            strides=for_each_dimension(operand, strides, 1),
             low=low,
             high=low if high is None else high,
-            dilations=_each(operand, dilations, 1),
+            dilations=for_each_dimension(operand, dilations, 1),
             groups=groups,
             widening=widening,
         )
@@ -125,14 +126,14 @@ class ConvTransposeOp(LogicalOp):
         dilations: Sequence[int] | None = None,
         groups: int = 1,
     ):
-        low = _each(operand, low, 0)
+        low = for_each_dimension(operand, low, 0)
         super().__init__(
             *(operand, weight, bias),
-            strides=_each(operand, strides, 1),
+            strides=for_each_dimension(operand, strides, 1),
             low=low,
             high=low if high is None else high,
-            extra=_each(operand, extra, 0),
-            dilations=_each(operand, dilations, 1),
+            extra=for_each_dimension(operand, extra, 0),
+            dilations=for_each_dimension(operand, dilations, 1),
             groups=groups,
         )
 
@@ -159,7 +160,7 @@ class ConvTransposeOp(LogicalOp):
         return x.with_sizes([x.sizes[0], outputs, *sizes])
 
 
-def _each(operand: Operand, values: Sequence[int] | None, default: int) -> Sequence[int]:
+def for_each_dimension(operand: Operand, values: Sequence[int] | None, default: int) -> Sequence[int]:
     """The values, or the default for each dimension of a window."""
     if values is not None:
         return values
@@ -179,13 +180,23 @@ def _check_operands(
             "as many dimensions: rank 3 for one, 4 for two"
         )
     for name, info, dims in (("operand", x, x.sizes[1:]), ("weight", weight, weight.sizes)):
-        if not all(isinstance(size, int) for size in dims):
-            raise VerifyException(f"{name} {info}: only the first size of the operand may be symbolic")
+        check_known(name, info, dims)
     for bias in rest:
         if bias.element != sums:
             raise VerifyException(
                 f"element types differ: {'sums' if widening else 'operand'} {sums.name}, bias {bias.element.name}"
             )
+    return group_count(properties)
+
+
+def check_known(name: str, info: TensorInfo, dims: Sequence[Size]) -> None:
+    """Refuse symbolic sizes. Raises VerifyException."""
+    if not all(isinstance(size, int) for size in dims):
+        raise VerifyException(f"{name} {info}: only the first size of the operand may be symbolic")
+
+
+def group_count(properties: Properties) -> int:
+    """The property `groups`. Raises VerifyException if it is less than 1."""
     groups = int_value(properties.get("groups"))
     if groups < 1:
         raise VerifyException(f"groups is {groups}; it is at least 1")

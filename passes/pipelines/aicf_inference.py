@@ -98,8 +98,7 @@ class AicfInferencePass(NamedPipeline):
             return (
                 *_settings(self.target, self.policy, self.threads),
                 *checks,
-                FuseUpdatesPass(listed=True),
-                *decision_passes(self.tuning, extend),
+                *decision_passes(self.tuning, extend, (FuseUpdatesPass(listed=True),)),
             )
         return (
             *front_passes(
@@ -177,11 +176,18 @@ def lowering_passes() -> tuple[ModulePass, ...]:
     )
 
 
-def decision_passes(tuning: str = "", extend: Extend = nothing) -> tuple[ModulePass, ...]:
-    """From lowered logical IR to a final program."""
+def decision_passes(
+    tuning: str = "", extend: Extend = nothing, updates: tuple[ModulePass, ...] = ()
+) -> tuple[ModulePass, ...]:
+    """From lowered logical IR to a final program.
+
+    Args:
+        updates: The passes that form groups of updates; after what is expanded, whose views join these groups.
+    """
     return (
         PrepareParametersPass(),
         LegalizeForTargetPass(),
+        *updates,
         *(pattern() for pattern in patterns("before_views")),
         MaterializeViewsPass(),
         *(pattern() for pattern in patterns("after_views")),

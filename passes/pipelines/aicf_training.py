@@ -80,8 +80,7 @@ class AicfTrainingPass(NamedPipeline):
             LogicalDcePass(),
             *extend("lowered"),
             VerifyLogicalPass(),
-            *(pattern() for pattern in patterns("updates")),
-            *decision_passes(self.tuning, extend),
+            *decision_passes(self.tuning, extend, tuple(pattern() for pattern in patterns("updates"))),
             *check,
         )
 

@@ -74,6 +74,10 @@ _LAUNCH = f"grid block cluster shared_bytes {_EARLY}"
 _LAUNCHES = f"grids block cluster shared_bytes {_EARLY}"
 _CUDA_GEMM = f"{_LAUNCH} transpose_a transpose_b combination_order"
 _WGMMA = f"{_CUDA_GEMM} tile cluster_shape ring split_k may_alias workspace_bytes"
+_CPU_WEIGHT_GRAD = (
+    f"{_WINDOWS} algorithm output_tile groups block_rows copies lanes lanes_along tile_pixels tile_vectors "
+    "prefetch_lines prepared threads workspace_bytes combination_order"
+)
 _CUDA_CONV = f"{_LAUNCH} {_WINDOWS} groups layouts may_alias combination_order"
 _CONV_MMA = (
     f"{_CUDA_CONV} tile tile_group warps stages blocks_per_sm split_k split_through sum_grid sum_block "
@@ -103,6 +107,9 @@ RECORDS: Mapping[str, tuple[int, str]] = {
     "cpu.conv_avx512": (6, _CPU_CONV),
     "cpu.conv_avx2": (6, _CPU_CONV),
     "cpu.conv_portable": (6, _CPU_CONV),
+    "cpu.weight_grad_avx512": (1, _CPU_WEIGHT_GRAD),
+    "cpu.weight_grad_avx2": (1, _CPU_WEIGHT_GRAD),
+    "cpu.weight_grad_portable": (1, _CPU_WEIGHT_GRAD),
     "cpu.pool": (2, _CPU_POOL),
     "cpu.lstm": (1, "reverse lanes tile_rows k_split b_source threads workspace_bytes combination_order"),
     "cpu.non_max_suppression": (2, "centred threads fan_out lanes workspace_bytes combination_order"),

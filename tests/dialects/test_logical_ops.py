@@ -116,7 +116,7 @@ def test_constructors_infer_and_refuse() -> None:
 def test_traits_say_what_kind_of_op_it_is() -> None:
     kinds = {
         logical.Elementwise: {"add", "exp", "gelu", "compare", "select", "cast"},
-        logical.Contraction: {"matmul", "linear", "attention", "conv", "conv_transpose"},
+        logical.Contraction: {"matmul", "linear", "attention", "conv", "conv_transpose", "conv_weight_grad"},
         logical.Reduction: {
             *("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod"),
             *("reduce_l2", "reduce_logsumexp", "reduce_any", "reduce_all", "argmax", "argmin"),

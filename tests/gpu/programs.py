@@ -504,7 +504,8 @@ def moves(dtype: str) -> Graph:
 
 
 def convolutions(dtype: str) -> Graph:
-    """A convolution, one of a channel each, with an activation, and the way back, which overlaps or does not."""
+    """A convolution, one of a channel each, with an activation, the way back, which overlaps or does not, and what the
+    first passes back to its weight."""
     g = Graph("convolutions")
     x = g.input("x", (2, 6, 13, 12), dtype)
     w, b = g.param("w", (10, 6, 3, 3), dtype), g.param("b", (10,), dtype)
@@ -517,6 +518,7 @@ def convolutions(dtype: str) -> Graph:
         g.conv_transpose(wide, g.param("w_back", (10, 4, 3, 3), dtype), strides=[2, 2], low=[1, 1]), "back"
     )
     g.output(g.conv_transpose(wide, g.param("w_apart", (10, 4, 2, 2), dtype), strides=[2, 2]), "apart")
+    g.output(g.conv_weight_grad(x, wide, [3, 3], strides=[2, 1], low=[1, 1]), "weight")
     return g
 
 

@@ -467,12 +467,21 @@ def test_convolutions_by_hand() -> None:
     assert spread.tolist() == [[[0.0, 242.0, 0.0, 420.0, 0.0]]]
 
 
+def test_gradients_of_weights_by_hand() -> None:
+    x, grad = np.arange(1.0, 6.0).reshape(1, 1, 5), np.array([[[1.0, 10.0]]])
+    lists = {"low": [1], "strides": [2], "dilations": [2]}
+    found = run(lambda a, g: logical.ConvWeightGradOp(a, g, [3], **lists), x, grad)
+    assert found.tolist() == [[[20.0, 42.0, 4.0]]]  # elements 0 + 2, 2 + 4 and 4 + none
+
+
 def test_groups_of_channels_see_their_own() -> None:
     x, weight = np.array([1.0, 2.0]).reshape(1, 2, 1), np.array([10.0, 100.0]).reshape(2, 1, 1)
     lists = {"low": [0], "high": [0], "strides": [1], "dilations": [1], "groups": 2}
     assert run(lambda a, w: logical.ConvOp(a, w, **lists), x, weight).ravel().tolist() == [10.0, 200.0]
     both = run(lambda a, w: logical.ConvTransposeOp(a, w, **lists, extra=[0]), x, weight)
     assert both.ravel().tolist() == [10.0, 200.0]
+    own = run(lambda a, g: logical.ConvWeightGradOp(a, g, [1], groups=2), x, both)
+    assert own.ravel().tolist() == [10.0, 400.0]
 
 
 def test_softmax_of_large_values() -> None:

@@ -172,6 +172,34 @@ def conv_transpose(
     return sums.to(x.dtype)
 
 
+def conv_weight_grad(
+    x: Tensor,
+    grad: Tensor,
+    *,
+    sizes: Sequence[int],
+    low: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    groups: int,
+) -> Tensor:
+    """Theirs is of a convolution: of the operand with zeros around it, without what no window reaches."""
+    lists = zip(grad.shape[2:], sizes, strides, dilations, low, x.shape[2:], strict=True)
+    ends = [(o - 1) * s + (k - 1) * d + 1 - lo - size for o, k, s, d, lo, size in lists]
+    sides = [amount for pair in zip(reversed(low), reversed(ends), strict=True) for amount in pair]
+    if any(
+        end + size < 1 for end, size in zip(ends, x.shape[2:], strict=True)
+    ):  # no window reaches the operand
+        zero = 0 * x.flatten()[0] * grad.flatten()[0]
+        return zero.expand(grad.shape[1], x.shape[1] // groups, *sizes)
+    padded, wide = _widened(functional.pad(x, sides)), _widened(grad)
+    shape = [grad.shape[1], x.shape[1] // groups, *sizes]
+    function = (torch.nn.grad.conv1d_weight, torch.nn.grad.conv2d_weight, torch.nn.grad.conv3d_weight)[
+        len(sizes) - 1
+    ]
+    found = function(padded, shape, wide, stride=strides, dilation=dilations, groups=groups)
+    return found.to(x.dtype)
+
+
 def attention(
     q: Tensor, k: Tensor, v: Tensor, *mask: Tensor, causal: bool, past: int, scale: float | None
 ) -> Tensor:
@@ -437,6 +465,7 @@ TORCH: Mapping[str, Callable[..., Tensor]] = {
     "conv": in_float64(conv),
     "widening conv": widening_conv,
     "conv_transpose": in_float64(conv_transpose),
+    "conv_weight_grad": in_float64(conv_weight_grad),
     "attention": attention,
     "reshape": in_order(torch.reshape),
     "transpose": in_order(torch.permute),

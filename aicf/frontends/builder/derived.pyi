@@ -244,6 +244,26 @@ class DerivedOps(GraphCore):
         of the operand reach group g of the result alone. Defaults are those of ``conv``, and no ``extra``.
         """
 
+    def conv_weight_grad(
+        self,
+        x: Value,
+        grad: Value,
+        sizes: Sequence[int],
+        *,
+        strides: Sequence[int] | None = None,
+        low: Sequence[int] | None = None,
+        dilations: Sequence[int] | None = None,
+        groups: int = 1,
+        name: str | None = None,
+    ) -> Value:
+        """What a convolution passes back to its weight: the sums over batch and windows of the operand's elements times
+        what is passed back to the result.
+
+        Operand [N, C, S1..Sk], grad [N, M, O1..Ok], result [M, C / groups, K1..Kk] with K the ``sizes`` of a window:
+        window o is K elements, ``dilations`` apart, from o * stride - low on; what lies outside of the operand is zeros.
+        Output channel m sees the channels of group m / (M / groups) alone. Defaults are those of ``conv``.
+        """
+
     def cos(self, x: Value, *, name: str | None = None) -> Value:
         """The cosine, of radians; NaN of an infinity."""
 

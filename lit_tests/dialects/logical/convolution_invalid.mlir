@@ -142,3 +142,59 @@ func.func @widening_floats(%x : tensor<2x6x9xf32>, %w : tensor<4x6x3xi8>) {
   %0 = logical.conv %x, %w {strides = [1], low = [0], high = [0], dilations = [1], groups = 1, widening} : (tensor<2x6x9xf32>, tensor<4x6x3xi8>) -> tensor<2x4x7xi32>
   func.return
 }
+
+// -----
+
+func.func @weight_batch(%x : tensor<2x6x9x9xf32>, %g : tensor<3x4x7x7xf32>) {
+  // CHECK: error: logical.conv_weight_grad: operand {{.*}} and grad {{.*}} are the channels of one batch along as many dimensions: [N, C, S1..Sk] and [N, M, O1..Ok]
+  %0 = logical.conv_weight_grad %x, %g {sizes = [3, 3], strides = [1, 1], low = [0, 0], dilations = [1, 1], groups = 1} : (tensor<2x6x9x9xf32>, tensor<3x4x7x7xf32>) -> tensor<4x6x3x3xf32>
+  func.return
+}
+
+// -----
+
+func.func @weight_elements(%x : tensor<2x6x9x9xf32>, %g : tensor<2x4x7x7xf16>) {
+  // CHECK: error: logical.conv_weight_grad: element types differ: operand f32, grad f16
+  %0 = logical.conv_weight_grad %x, %g {sizes = [3, 3], strides = [1, 1], low = [0, 0], dilations = [1, 1], groups = 1} : (tensor<2x6x9x9xf32>, tensor<2x4x7x7xf16>) -> tensor<4x6x3x3xf32>
+  func.return
+}
+
+// -----
+
+func.func @weight_inputs(%x : tensor<2x5x9x9xf32>, %g : tensor<2x4x7x7xf32>) {
+  // CHECK: error: logical.conv_weight_grad: 5 input channels do not split into 2 groups
+  %0 = logical.conv_weight_grad %x, %g {sizes = [3, 3], strides = [1, 1], low = [0, 0], dilations = [1, 1], groups = 2} : (tensor<2x5x9x9xf32>, tensor<2x4x7x7xf32>) -> tensor<4x3x3x3xf32>
+  func.return
+}
+
+// -----
+
+func.func @weight_outputs(%x : tensor<2x6x9x9xf32>, %g : tensor<2x5x7x7xf32>) {
+  // CHECK: error: logical.conv_weight_grad: 5 output channels do not split into 2 groups
+  %0 = logical.conv_weight_grad %x, %g {sizes = [3, 3], strides = [1, 1], low = [0, 0], dilations = [1, 1], groups = 2} : (tensor<2x6x9x9xf32>, tensor<2x5x7x7xf32>) -> tensor<5x3x3x3xf32>
+  func.return
+}
+
+// -----
+
+func.func @weight_groups(%x : tensor<2x6x9x9xf32>, %g : tensor<2x4x7x7xf32>) {
+  // CHECK: error: logical.conv_weight_grad: groups is 0; it is at least 1
+  %0 = logical.conv_weight_grad %x, %g {sizes = [3, 3], strides = [1, 1], low = [0, 0], dilations = [1, 1], groups = 0} : (tensor<2x6x9x9xf32>, tensor<2x4x7x7xf32>) -> tensor<4x6x3x3xf32>
+  func.return
+}
+
+// -----
+
+func.func @weight_sizes(%x : tensor<2x6x9x9xf32>, %g : tensor<2x4x7x7xf32>) {
+  // CHECK: error: logical.conv_weight_grad: sizes [3] has 1 value for 2 spatial dimensions of 2x6x9x9
+  %0 = logical.conv_weight_grad %x, %g {sizes = [3], strides = [1, 1], low = [0, 0], dilations = [1, 1], groups = 1} : (tensor<2x6x9x9xf32>, tensor<2x4x7x7xf32>) -> tensor<4x6x3x3xf32>
+  func.return
+}
+
+// -----
+
+func.func @weight_window(%x : tensor<2x6x9x9xf32>, %g : tensor<2x4x7x7xf32>) {
+  // CHECK: error: logical.conv_weight_grad: sizes [3, 0] has a value below 1
+  %0 = logical.conv_weight_grad %x, %g {sizes = [3, 0], strides = [1, 1], low = [0, 0], dilations = [1, 1], groups = 1} : (tensor<2x6x9x9xf32>, tensor<2x4x7x7xf32>) -> tensor<4x6x3x3xf32>
+  func.return
+}

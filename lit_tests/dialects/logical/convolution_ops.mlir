@@ -19,6 +19,14 @@ func.func @groups(%x : tensor<1x6x9xi8>, %w : tensor<3x2x2xi8>, %v : tensor<3x2x
   func.return %1 : tensor<1x6x10xi8>
 }
 
+// What a convolution of two groups passes back to its weight.
+// CHECK-LABEL: func.func @weight
+func.func @weight(%x : tensor<2x6x9x8xf32>, %g : tensor<2x4x4x8xf32>) -> tensor<4x3x3x2xf32> {
+  // CHECK-NEXT: %0 = logical.conv_weight_grad %x, %g {sizes = [3, 2], strides = [2, 1], low = [0, 1], dilations = [1, 2], groups = 2} : (tensor<2x6x9x8xf32>, tensor<2x4x4x8xf32>) -> tensor<4x3x3x2xf32>
+  %0 = logical.conv_weight_grad %x, %g {sizes = [3, 2], strides = [2, 1], low = [0, 1], dilations = [1, 2], groups = 2} : (tensor<2x6x9x8xf32>, tensor<2x4x4x8xf32>) -> tensor<4x3x3x2xf32>
+  func.return %0 : tensor<4x3x3x2xf32>
+}
+
 // Integers of two types, whose sums are i32, as the bias is.
 // CHECK-LABEL: func.func @widening
 func.func @widening(%x : tensor<1x6x9xui8>, %w : tensor<3x6x2xi16>, %b : tensor<3xi32>) -> tensor<1x3x8xi32> {

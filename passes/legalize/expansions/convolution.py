@@ -1,4 +1,7 @@
-"""Convolutions become products of windows. A bias is added after the sums, so that it can join the epilogue."""
+"""Convolutions and the gradients of their weights become products of windows.
+
+The bias of a convolution is added after the sums, so that it can join the epilogue.
+"""
 
 from __future__ import annotations
 
@@ -29,5 +32,12 @@ register(
         "as a product of windows",
         kept=_split_bias,
         copied=(_WEIGHT,),
-    )
+    ),
+    OpExpansion(
+        logical.ConvWeightGradOp,
+        ("conv_weight_grad",),
+        FORMULAS[logical.ConvWeightGradOp],
+        "as a product with windows",
+        copied=(0, 1),
+    ),
 )

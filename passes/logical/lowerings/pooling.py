@@ -13,6 +13,7 @@ from aicf.dialects.logical import MAX_CONSTANT_ELEMENTS
 from aicf.dialects.types import ElementType, TensorInfo, element_named, tensor_info
 from aicf.dialects.window_counts import elements_found, found_by_all, found_span
 from aicf.passes.logical.lowerings.base import Formulas, Lowering
+from aicf.passes.support.writing import OpWriter
 
 
 def _lowest(element: ElementType) -> float:
@@ -104,11 +105,12 @@ def _avg_pool(lower: Lowering, op: logical.AvgPoolOp) -> SSAValue:
     """The sum over the number of elements found. They are widened in their windows: a border is as narrow as they."""
     elements = lower.widen(_windows(lower, op, op.operand, 0.0))
     total = lower.add(logical.ReduceSumOp(elements, _inner(op)), "sum")
-    return lower.add(logical.DivOp(total, _found(lower, op, total)), "mean")
+    return lower.add(logical.DivOp(total, found_by_windows(lower, op, total)), "mean")
 
 
-def _found(lower: Lowering, op: logical.AvgPoolOp, like: SSAValue) -> SSAValue:
-    """How many elements each window finds: one number, or a product of one for each row, column and so on."""
+def found_by_windows(lower: OpWriter, op: logical.AvgPoolOp, like: SSAValue) -> SSAValue:
+    """How many elements each window finds, in the shape and type of `like`: one number, or a product of one for each
+    row, column and so on."""
     info = tensor_info(like.type)
     padding = op.count_include_pad is not None
     by_all = [found_by_all(window, padding=padding) for window in op.windows]
@@ -124,7 +126,7 @@ def _found(lower: Lowering, op: logical.AvgPoolOp, like: SSAValue) -> SSAValue:
 
 
 def _row_found(
-    lower: Lowering, window: logical.PoolWindow, padding: bool, factor: int, info: TensorInfo
+    lower: OpWriter, window: logical.PoolWindow, padding: bool, factor: int, info: TensorInfo
 ) -> SSAValue:
     """What each window along a dimension finds, times a factor, in the element type of ``info``.
 

@@ -1,22 +1,33 @@
-"""What poolings pass back: the maximum to the element that it is, means and norms to all elements of the window."""
+"""What poolings pass back: the maximum to the element that it is, means and norms to all elements of the window.
+
+Each element of the operand gathers from the windows that it is in, phase by phase (`logical/phases.py`): these windows
+lie side by side, so what is gathered are slices, and no window is written to memory.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from itertools import product
 from math import prod
 
 from xdsl.ir import SSAValue
 
 from aicf.dialects import logical
-from aicf.dialects.logical import int_values
-from aicf.dialects.types import tensor_info
+from aicf.dialects.logical import PoolWindow, int_values
+from aicf.dialects.types import element_named, tensor_info
+from aicf.passes.logical.lowerings.pooling import found_by_windows
+from aicf.passes.logical.overlap_add import overlap_add
+from aicf.passes.logical.phases import ALONE, MOST_PHASES, Phase, interleaved, padded, phases
 from aicf.passes.support.writing import static_size
 from aicf.passes.training.gradients.base import BY_FORMULA, STEPS, Adjoint, Gradients
+
+_MOST_TERMS = 64
+"""Elements of a window, or of a row of one, that are gathered term by term."""
 
 
 def _max_pool(adjoint: Adjoint, op: logical.MaxPoolOp) -> SSAValue:
     """Sums at the first of the largest elements of each window."""
-    info = tensor_info(op.operand.type)
-    planes = prod(static_size(op, size) for size in info.sizes[:2])
     indices = adjoint.add(
         logical.MaxPoolIndicesOp(
             adjoint.saved(op.operand),
@@ -29,6 +40,17 @@ def _max_pool(adjoint: Adjoint, op: logical.MaxPoolOp) -> SSAValue:
         ),
         "places",
     )
+    windows = op.windows
+    is_short = prod(window.size for window in windows) <= _MOST_TERMS
+    if is_short and prod(window.stride for window in windows) <= MOST_PHASES:
+        return _gathered(adjoint, op, indices)
+    return _scattered(adjoint, op, indices)
+
+
+def _scattered(adjoint: Adjoint, op: logical.MaxPoolOp, indices: SSAValue) -> SSAValue:
+    """The gradient of each window, added at its index."""
+    info = tensor_info(op.operand.type)
+    planes = prod(static_size(op, size) for size in info.sizes[:2])
     counts = [planes, prod(op.info.shape[2:])]
     zeros = adjoint.zeros([planes, prod(info.shape[2:])])
     rows, parts = (
@@ -38,9 +60,137 @@ def _max_pool(adjoint: Adjoint, op: logical.MaxPoolOp) -> SSAValue:
     return adjoint.add(logical.ReshapeOp(summed, info.sizes), "reshape")
 
 
+def _gathered(adjoint: Adjoint, op: logical.MaxPoolOp, indices: SSAValue) -> SSAValue:
+    """At each element the gradients of the windows that it is in and whose index is its own."""
+    sizes, strides = tensor_info(op.operand.type).shape[2:], [window.stride for window in op.windows]
+    if prod(sizes) < 1 << 31:
+        indices = adjoint.cast(indices, element_named("i32"), "index")
+    parts: list[SSAValue | None] = []
+    for number, own in enumerate(product(*map(_phases, op.windows))):
+        places, grad = (padded(adjoint, value, own) for value in (indices, adjoint.grad))
+        if places is None or grad is None:
+            parts.append(None)
+            continue
+        counts = [-(-size // stride) for size, stride in zip(sizes, strides, strict=True)]
+        index = _own_index(adjoint, places, counts, sizes, strides, number)
+        found = (
+            adjoint.where(
+                adjoint.compare("eq", _windows_at(adjoint, places, own, at, counts), index),
+                _windows_at(adjoint, grad, own, at, counts),
+                0.0,
+            )
+            for at in product(*(range(phase.count) for phase in own))
+        )
+        parts.append(_sum(adjoint, found))
+    return _together(adjoint, op, parts, strides, sizes)
+
+
+def _own_index(
+    adjoint: Adjoint,
+    like: SSAValue,
+    counts: Sequence[int],
+    sizes: Sequence[int],
+    strides: Sequence[int],
+    number: int,
+) -> SSAValue:
+    """The index of each element of phase `number` in row-major order over all elements of its plane."""
+    info = tensor_info(like.type)
+    shape = [*info.sizes[:2], *counts]
+    total: SSAValue | None = None
+    for axis in reversed(range(len(counts))):
+        number, first = divmod(number, strides[axis])
+        pitch = prod(sizes[axis + 1 :])
+        along = adjoint.add(logical.IotaOp(2 + axis, shape, info.element), "coordinate")
+        along = adjoint.apply(logical.MulOp, along, strides[axis] * pitch, name="steps")
+        along = adjoint.apply(logical.AddOp, along, first * pitch, name="index")
+        total = along if total is None else adjoint.apply(logical.AddOp, total, along, name="index")
+    assert total is not None
+    return total
+
+
+def _avg_pool(adjoint: Adjoint, op: logical.AvgPoolOp) -> SSAValue:
+    """Each window's share at all of its elements, one dimension after the other."""
+    windows = op.windows
+    share = adjoint.add(
+        logical.DivOp(adjoint.grad, found_by_windows(adjoint, op, adjoint.grad)),
+        "share",
+    )
+    if any(window.size > _MOST_TERMS or window.stride > MOST_PHASES for window in windows):
+        return _overlapped(adjoint, op, share)
+    for dim, window in enumerate(windows):
+        sizes = [*(each.whole for each in windows[: dim + 1]), *(each.count for each in windows[dim + 1 :])]
+        strides = [window.stride if other == dim else 1 for other in range(len(windows))]
+        counts = [-(-size // stride) for size, stride in zip(sizes, strides, strict=True)]
+        parts: list[SSAValue | None] = []
+        for phase in _phases(window):
+            own = [phase if other == dim else ALONE for other in range(len(windows))]
+            value = padded(adjoint, share, own)
+            parts.append(None if value is None else _added(adjoint, value, own, counts))
+        share = _together(adjoint, op, parts, strides, sizes)
+    return share
+
+
+def _added(adjoint: Adjoint, value: SSAValue, own: Sequence[Phase], counts: Sequence[int]) -> SSAValue:
+    """The sum of all windows that reach each element of a phase."""
+    places = product(*(range(phase.count) for phase in own))
+    return _sum(adjoint, (_windows_at(adjoint, value, own, at, counts) for at in places))
+
+
+def _overlapped(adjoint: Adjoint, op: logical.AvgPoolOp, share: SSAValue) -> SSAValue:
+    """The same of long windows: each share at all places of its window, put together again."""
+    windows, info = op.windows, tensor_info(share.type)
+    spread = [*info.shape, *(window.size for window in windows)]
+    held = adjoint.broadcast(share, range(info.rank), spread, "spread")
+    ends = [window.low + window.whole for window in windows]
+    total = overlap_add(
+        adjoint, held, [window.stride for window in windows], [window.dilation for window in windows], ends
+    )
+    starts = [0, 0, *(window.low for window in windows)]
+    return adjoint.add(logical.SliceOp(total, starts, tensor_info(op.operand.type).shape), "inside")
+
+
+def _together(
+    adjoint: Adjoint,
+    op: logical.PoolOp,
+    parts: Sequence[SSAValue | None],
+    strides: Sequence[int],
+    sizes: Sequence[int],
+) -> SSAValue:
+    """The phases as one value; zeros if no window reaches an element."""
+    if all(part is None for part in parts):
+        return adjoint.zeros([*op.info.sizes[:2], *sizes])
+    return interleaved(adjoint, parts, strides, sizes)
+
+
+def _phases(window: PoolWindow) -> list[Phase]:
+    return phases(
+        taps=window.size,
+        windows=window.count,
+        stride=window.stride,
+        dilation=window.dilation,
+        low=window.low,
+        size=window.whole,
+    )
+
+
+def _windows_at(
+    adjoint: Adjoint, value: SSAValue, own: Sequence[Phase], at: Sequence[int], counts: Sequence[int]
+) -> SSAValue:
+    """For each element of a phase one of the windows that reach it, which have borders of zeros already."""
+    starts = [0, 0, *(phase.spread * number for phase, number in zip(own, at, strict=True))]
+    sizes = [*tensor_info(value.type).shape[:2], *counts]
+    if tensor_info(value.type).shape == tuple(sizes):
+        return value
+    return adjoint.add(logical.SliceOp(value, starts, sizes), "windows")
+
+
+def _sum(adjoint: Adjoint, terms: Iterable[SSAValue]) -> SSAValue:
+    return reduce(lambda total, term: adjoint.apply(logical.AddOp, total, term, name="sum"), terms)
+
+
 GRADIENTS: Gradients = {
     logical.MaxPoolOp: (_max_pool,),
     logical.MaxPoolIndicesOp: STEPS,
-    logical.AvgPoolOp: BY_FORMULA,
+    logical.AvgPoolOp: (_avg_pool,),
     logical.LpPoolOp: BY_FORMULA,
 }

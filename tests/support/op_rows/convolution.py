@@ -17,7 +17,7 @@ def _shared(draw: Draw) -> tuple[int, list[int], dict[str, list[int]]]:
     rank = draw(st.sampled_from((2, 2, 1, 3)))
     taps = [draw(st.integers(1, 3)) for _ in range(rank)]
     lists = {name: [draw(st.integers(0, 2)) for _ in taps] for name in ("low", "high")}
-    lists |= {name: [draw(st.integers(1, 2)) for _ in taps] for name in ("strides", "dilations")}
+    lists |= {name: [draw(st.integers(1, 3)) for _ in taps] for name in ("strides", "dilations")}
     return draw(st.sampled_from((1, 1, 2, 3))), taps, lists
 
 
@@ -62,6 +62,18 @@ def _conv_transpose(draw: Draw, dtype: str) -> OperandsAndAttrs:
     x = values(draw, dtype, [draw(st.integers(1, 2)), channels * groups, *sizes], special=False)
     weight = values(draw, dtype, [channels * groups, outputs, *taps], special=False)
     return [x, weight, *_bias(draw, dtype, outputs * groups)], {**lists, "groups": groups}
+
+
+def _weight_grad(draw: Draw, dtype: str) -> OperandsAndAttrs:
+    """Windows that may lie outside of the operand in part or whole, and operands that windows do not reach."""
+    groups, taps, lists = _shared(draw)
+    del lists["high"]
+    channels, outputs = (draw(st.integers(1, 3)) for _ in range(2))
+    batch = draw(st.integers(1, 2))
+    sizes, counts = ([draw(st.integers(1, 5)) for _ in taps] for _ in range(2))
+    x = values(draw, dtype, [batch, channels * groups, *sizes], special=False)
+    grad = values(draw, dtype, [batch, outputs * groups, *counts], special=False)
+    return [x, grad], {"sizes": taps, **lists, "groups": groups}
 
 
 def _bias(draw: Draw, dtype: str, outputs: int) -> list[Array]:
@@ -129,8 +141,36 @@ def spread(
     return result + bias[0].reshape(-1, *[1] * len(taps)) if bias else result
 
 
+def _summed(
+    x: Array,
+    grad: Array,
+    *,
+    sizes: Sequence[int],
+    low: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    groups: int,
+) -> Array:
+    """Each element of the weight is one sum, over the windows whose element it meets is there."""
+    inputs, outputs = x.shape[1] // groups, grad.shape[1] // groups
+    result = np.zeros((grad.shape[1], inputs, *sizes), x.dtype)
+    for m, tap in ((m, tap) for m in range(grad.shape[1]) for tap in np.ndindex(*sizes)):
+        first = m // outputs * inputs
+        for index in np.ndindex(*grad.shape[2:]):
+            source = [
+                o * s + k * d - lo for o, s, k, d, lo in zip(index, strides, tap, dilations, low, strict=True)
+            ]
+            if all(0 <= at < size for at, size in zip(source, x.shape[2:], strict=True)):
+                seen = x[(slice(None), slice(first, first + inputs), *source)]
+                result[(m, slice(None), *tap)] += (seen * grad[(slice(None), m, *index)][:, None]).sum(
+                    0, dtype=x.dtype
+                )
+    return result
+
+
 ROWS = (
     Row(logical.ConvOp, _conv, _convolved, NUMBERS),
     Row(logical.ConvOp, _widening_conv, _widened, SHORT_INTEGERS, name="widening conv"),
     Row(logical.ConvTransposeOp, _conv_transpose, spread, NUMBERS),
+    Row(logical.ConvWeightGradOp, _weight_grad, _summed, NUMBERS),
 )

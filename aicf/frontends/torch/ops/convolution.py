@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -322,42 +321,16 @@ def _reached(
 
 
 def _weight_gradient(writer: Writer, few: Value, many: Value, weight: Value, steps: _Steps) -> Value:
-    """The sums of few[.., o] times the window of `many` at o: products of each sample, summed over the batch.
+    """The sums of few[.., o] times the window of `many` at o.
 
     A convolution has few results and many operands; a transposed one has them the other way round.
     """
-    graph = writer.graph
-    counts = writer.sizes(few)[2:]
-    inside, low, high = _reached(writer, many, counts, weight, steps)
-    if any(low) or any(high):
-        inside = graph.pad(inside, [0, 0, *low], [0, 0, *high])
-    sizes = writer.sizes(weight)
-    windows = graph.window(inside, sizes[2:], steps.strides, steps.dilations)
-    if sizes[1] == 1 and steps.groups > 1:
-        return _depthwise_gradient(writer, few, windows, weight, steps)
-    return _product_gradient(writer, few, windows, weight, steps)
-
-
-def _product_gradient(writer: Writer, few: Value, windows: Value, weight: Value, steps: _Steps) -> Value:
-    batch, outputs, *counts = writer.sizes(few)
-    _, inputs, *taps = writer.sizes(weight)
-    rank, groups = len(counts), steps.groups
-    order = [0, 1, *range(2 + rank, 2 + 2 * rank), *range(2, 2 + rank)]
-    by_group = [] if groups == 1 else [groups]
-    columns = writer.reshape(
-        writer.permute(windows, order), [batch, *by_group, inputs * math.prod(taps), math.prod(counts)]
+    return writer.graph.conv_weight_grad(
+        many,
+        few,
+        writer.sizes(weight)[2:],
+        strides=steps.strides,
+        low=steps.low,
+        dilations=steps.dilations,
+        groups=steps.groups,
     )
-    rows = writer.reshape(few, [batch, *by_group, outputs // groups, math.prod(counts)])
-    product = writer.graph.matmul(rows, columns, transpose_b=True)
-    return writer.reshape(writer.graph.reduce_sum(product, [0]), writer.sizes(weight))
-
-
-def _depthwise_gradient(writer: Writer, few: Value, windows: Value, weight: Value, steps: _Steps) -> Value:
-    """Of one input channel a group: a product would have next to nothing in common, so it is a sum of products."""
-    batch, outputs, *counts = writer.sizes(few)
-    taps, groups, rank = writer.sizes(weight)[2:], steps.groups, len(counts)
-    seen = writer.reshape(writer.widened(windows), [batch, groups, 1, *counts, *taps])
-    ones = [1] * rank
-    rows = writer.reshape(writer.widened(few), [batch, groups, outputs // groups, *counts, *ones])
-    total = writer.graph.reduce_sum(seen * rows, [0, *range(3, 3 + rank)])
-    return writer.cast(writer.reshape(total, writer.sizes(weight)), weight.dtype)

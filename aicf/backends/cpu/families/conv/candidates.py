@@ -11,6 +11,7 @@ from math import prod
 from aicf.backends.cpu.families.conv.costs import TRANSPOSE_CYCLES, EpilogueCycles, cost_us, planes_us
 from aicf.backends.cpu.families.conv.schedule import (
     MOST_PLANE_TAPS,
+    MOST_PREFETCHED,
     Along,
     ConvProblem,
     ConvSpec,
@@ -84,7 +85,7 @@ def candidates_of(query: ConvQuery) -> list[tuple[float, ConvSpec]]:
         # Vectors of channels are read where they lie, so that they would be widened for each product.
         specs = [*_planes(query), *([] if problem.widens else _channels(query))]
     else:
-        specs = _direct(query)
+        specs = direct_specs(query)
     found = [(cost_us(spec, query.epilogue), spec) for spec in specs]
     if problem.is_pointwise and not problem.widens:
         found += _products(query)
@@ -178,7 +179,7 @@ def _channels(query: ConvQuery) -> list[ConvSpec]:
     return [spec for spec in specs if spec.threads <= spec.panels and check(spec) is None]
 
 
-def _direct(query: ConvQuery) -> list[ConvSpec]:
+def direct_specs(query: ConvQuery) -> list[ConvSpec]:
     """Tiles of pixels times vectors of output channels."""
     problem, lanes = query.problem, query.lanes
     needed = -(-problem.outputs // lanes)
@@ -210,7 +211,8 @@ def _prefetching(spec: ConvSpec) -> ConvSpec:
     if spec.panels * spec.nr * p.steps * size < L2_BYTES:
         return spec
     lines = spec.channel_step * prod(p.taps) * spec.nr * size // CACHE_LINE
-    return replace(spec, prefetch_lines=-(-lines // spec.tiles)) if spec.tiles <= lines else spec
+    of_tile = -(-lines // spec.tiles)
+    return replace(spec, prefetch_lines=of_tile) if 1 <= of_tile <= MOST_PREFETCHED else spec
 
 
 def _blocked(spec: ConvSpec) -> ConvSpec:

@@ -57,6 +57,11 @@ Along = Literal["pixels", "channels"]
 
 Pair = tuple[int, int]
 
+_TERMS = 512
+"""Products of one sum of a gradient of a weight, at least."""
+MOST_PREFETCHED = 64
+"""Most lines that a step of the innermost loop asks for."""
+
 
 @dataclass(frozen=True)
 class ConvProblem:
@@ -71,6 +76,9 @@ class ConvProblem:
         x_strides: Elements between images, channels, rows and columns of the input.
         operand_type: Type of the input in memory, where it is not `dtype`.
         weight_type: Type of the weight in memory, where it is not that of the input: both are short integers then.
+        group_step: Elements between groups of the input, where they do not follow from those between channels.
+        weight_steps: Elements between outputs, channels and elements of a window of a weight that does not lie in one
+            piece.
     """
 
     dtype: str
@@ -87,6 +95,13 @@ class ConvProblem:
     x_strides: tuple[int, int, int, int]
     operand_type: str = ""
     weight_type: str = ""
+    group_step: int | None = None
+    weight_steps: tuple[int, int, int] | None = None
+
+    @property
+    def group_elements(self) -> int:
+        """Elements between groups of the input."""
+        return self.channels * self.x_strides[1] if self.group_step is None else self.group_step
 
     @property
     def element(self) -> str:
@@ -121,6 +136,13 @@ class ConvProblem:
     def steps(self) -> int:
         """Units of one output element."""
         return self.depth * prod(self.taps)
+
+    @property
+    def channels_together(self) -> int:
+        """Channels whose products are added up before they join the sums. Those of the gradient of a weight, over a
+        whole batch, are too many for one sum to be exact enough."""
+        window = prod(self.taps)
+        return self.depth if self.weight_steps is None else -(-_TERMS // window)
 
     @property
     def pixels(self) -> int:
@@ -223,7 +245,7 @@ class ConvSpec:
     copies: Annotated[bool, Entry()] = False
     prepared: Annotated[bool, Entry()] = False
     threads: Annotated[int, Entry(Whole(1))] = 1
-    prefetch_lines: Annotated[int, Entry(Whole(0, 64))] = 0
+    prefetch_lines: Annotated[int, Entry(Whole(0, MOST_PREFETCHED))] = 0
     product: GemmSpec | None = None
     winograd: WinogradSpec | None = None
 
@@ -357,7 +379,9 @@ class ConvSpec:
         """How products are summed, for the kernel record."""
         if (parts := self.product or self.winograd) is not None:
             return parts.combination_order
-        return "ascending channel, then row and column of the window"
+        order = "ascending channel, then row and column of the window"
+        together = self.problem.channels_together
+        return order if together >= self.problem.depth else f"{order}, sums of {together} channels each"
 
 
 def winograd_reason(problem: ConvProblem) -> str | None:

@@ -9,7 +9,7 @@ where it reads and writes channels of a pixel; else they are transposed in regis
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from aicf.backends.cpu.codegen.dot_products import add_pairs
@@ -77,7 +77,7 @@ class _Direct(ConvCode):
 
             @em.each(0, p.groups)
             def group(g: Value) -> None:
-                own = em.moved(x, g, p.channels * p.x_strides[1], self.element)
+                own = em.moved(x, g, p.group_elements, self.element)
                 self.blocks(n, own, em.moved(weight, g, panels, self.dtype), em.scaled(g, p.outputs))
 
     def blocks(self, n: Value, x: Value, weight: Value, first: Value) -> None:
@@ -236,10 +236,30 @@ class _Direct(ConvCode):
                 add(start, weight, acc, number * image.channel, number)
             return acc
 
-        acc = [self.zero(spec.lanes)] * (len(offsets) * vectors)
+        zeros = [self.zero(spec.lanes)] * (len(offsets) * vectors)
+        if (together := p.channels_together) < p.depth:
+            return self.in_blocks(together, zeros, channel)
         unrolled = p.depth // spec.channel_step * spec.channel_step if window == 1 else 0
-        acc = em.loop(0, unrolled, spec.channel_step, acc, channels)
+        acc = em.loop(0, unrolled, spec.channel_step, zeros, channels)
         return em.loop(unrolled, p.depth, 1, acc, channel)
+
+    def in_blocks(
+        self, together: int, zeros: list[Value], channel: Callable[[Value, list[Value]], list[Value]]
+    ) -> list[Value]:
+        """The sums of all channels, of so many at a time."""
+        em, depth = self.em, self.p.depth
+
+        def block(first: Value, totals: list[Value], count: int = together) -> list[Value]:
+            own = (
+                channel(first, zeros)
+                if count == 1
+                else em.loop(first, em.b.add(first, em.index(count)), 1, zeros, channel)
+            )
+            return [em.b.fadd(total, added) for total, added in zip(totals, own, strict=True)]
+
+        full = depth // together * together
+        totals = em.loop(0, full, together, zeros, block)
+        return block(em.index(full), totals, depth - full) if full < depth else totals
 
     def multiply_add(self, x: Value, y: Value, z: Value) -> Value:
         """x * y + z, where x and y are units."""

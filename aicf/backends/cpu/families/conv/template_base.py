@@ -184,6 +184,9 @@ class ConvCode:
         em, p, spec = self.em, self.p, self.spec
         if spec.prepared:
             return self.pointers.weight
+        if p.weight_steps is not None:
+            self.pack_strided(*p.weight_steps)
+            return self.space
         matrix, strides = spec.weight_columns * p.inner, (1, p.inner)
         pairs = Pairs(p.weight_element, "i16", p.inner, p.taps[0] * p.taps[1])
         packer = (
@@ -199,3 +202,24 @@ class ConvCode:
             packer.matrix(spec.weight_columns, source, target)
 
         return self.space
+
+    def pack_strided(self, output: int, channel: int, tap: int) -> None:
+        """Packs a weight that does not lie in one piece, a channel at a time; its elements lie so far apart."""
+        em, p, spec = self.em, self.p, self.spec
+        window = p.taps[0] * p.taps[1]
+        packer = Packer(em, self.element, self.dtype, spec.lanes, window, spec.nr, (tap, output))
+
+        @em.each(0, p.groups)
+        def group(number: Value) -> None:
+            outputs = em.moved(self.pointers.weight, number, p.outputs * output, p.weight_element)
+            panels = em.moved(self.space, number, spec.panels * p.steps * spec.nr, self.dtype)
+
+            @em.panels(p.outputs, spec.nr)
+            def panel(index: Value, count: int) -> None:
+                first = em.moved(outputs, index, spec.nr * output, p.weight_element)
+                target = em.moved(panels, index, p.steps * spec.nr, self.dtype)
+
+                @em.each(0, p.channels)
+                def own(at: Value) -> None:
+                    source = em.moved(first, at, channel, p.weight_element)
+                    packer.panel(count, source, em.moved(target, at, window * spec.nr, self.dtype))

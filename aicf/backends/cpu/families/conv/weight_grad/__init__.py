@@ -1,0 +1,1 @@
+"""The gradients of weights, as convolutions whose batch and channels have changed places."""
