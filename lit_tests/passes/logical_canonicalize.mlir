@@ -190,6 +190,19 @@ func.func @padding(%x : tensor<1x2x5x5xf32>, %w : tensor<4x2x3x3xf32>) -> (tenso
   func.return %m, %a, %c : tensor<1x2x4x5xf32>, tensor<1x2x5x7xf32>, tensor<1x4x7x9xf32>
 }
 
+// What lies around a convolution of short integers is what its pad holds.
+// CHECK-LABEL: func.func @padding_values
+// CHECK: %p = logical.pad
+// CHECK-NEXT: logical.conv %x, %w {{.*}}low = [2], high = [1], {{.*}}padding_value = 7}
+// CHECK-NEXT: logical.conv %p, %w {{.*}}padding_value = 8}
+func.func @padding_values(%x : tensor<1x2x5xui8>, %w : tensor<4x2x3xi8>) -> (tensor<1x4x6xi32>, tensor<1x4x6xi32>) {
+  %seven = logical.constant dense<7> : tensor<ui8>
+  %p = logical.pad %x, %seven {low = [0, 0, 1], high = [0, 0, 0]} : (tensor<1x2x5xui8>, tensor<ui8>) -> tensor<1x2x6xui8>
+  %c = logical.conv %p, %w {strides = [1], low = [1], high = [1], dilations = [1], groups = 1, widening, padding_value = 7} : (tensor<1x2x6xui8>, tensor<4x2x3xi8>) -> tensor<1x4x6xi32>
+  %d = logical.conv %p, %w {strides = [1], low = [1], high = [1], dilations = [1], groups = 1, widening, padding_value = 8} : (tensor<1x2x6xui8>, tensor<4x2x3xi8>) -> tensor<1x4x6xi32>
+  func.return %c, %d : tensor<1x4x6xi32>, tensor<1x4x6xi32>
+}
+
 // Another element, a pad of channels, an average that leaves its own padding out, and windows of ceil_mode keep theirs.
 // CHECK-LABEL: func.func @other_padding
 // CHECK: logical.max_pool %q

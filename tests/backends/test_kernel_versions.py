@@ -61,8 +61,8 @@ def _of_dims(*names: str) -> str:
 _WINDOWS = _of_dims("stride", "dilation", "low")
 _WIDE_TILES = " ".join(entry for entry in _TILES.split() if entry != "b_element")
 _CPU_CONV = (
-    f"{_WINDOWS} algorithm output_tile groups block_rows copies lanes lanes_along tile_pixels tile_vectors "
-    "prefetch_lines prepared layouts threads may_alias workspace_bytes combination_order "
+    f"{_WINDOWS} algorithm output_tile groups padding_value block_rows copies lanes lanes_along tile_pixels "
+    "tile_vectors prefetch_lines prepared layouts threads may_alias workspace_bytes combination_order "
     "rounding "
     + f"{_inside('product', _WIDE_TILES)} winograd winograd.block_rows {_inside('winograd.product', _WIDE_TILES)}"
 )
@@ -99,9 +99,9 @@ RECORDS: Mapping[str, tuple[int, str]] = {
     "cpu.last_update": (1, "threads"),
     "cpu.scatter": (1, "mode parts threads combination_order"),
     "cpu.topk": (1, "axis smallest threads"),
-    "cpu.conv_avx512": (5, _CPU_CONV),
-    "cpu.conv_avx2": (5, _CPU_CONV),
-    "cpu.conv_portable": (5, _CPU_CONV),
+    "cpu.conv_avx512": (6, _CPU_CONV),
+    "cpu.conv_avx2": (6, _CPU_CONV),
+    "cpu.conv_portable": (6, _CPU_CONV),
     "cpu.pool": (2, _CPU_POOL),
     "cpu.lstm": (1, "reverse lanes tile_rows k_split b_source threads workspace_bytes combination_order"),
     "cpu.non_max_suppression": (2, "centred threads fan_out lanes workspace_bytes combination_order"),

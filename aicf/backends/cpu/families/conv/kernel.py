@@ -56,7 +56,7 @@ from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 class ConvKernel(CpuKernel[ConvSpec]):
     """Register tiles over pixels where they lie, with the pointwise ops after the convolution on the sums.
 
-    Version 5 convolves short integers, two channels at once.
+    Version 6 knows what lies around an input of short integers.
     """
 
     library = "native"
@@ -66,7 +66,7 @@ class ConvKernel(CpuKernel[ConvSpec]):
     level: str
     """The lowest level that has its instructions; the portable variant runs anywhere."""
     simplicity: int
-    version: int = 5
+    version: int = 6
     kinds: frozenset[str] = frozenset({"conv"})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:

@@ -46,6 +46,7 @@ def read_conv(
         x_strides=(batch, channel, rows, columns),
         operand_type=x.dtype,
         weight_type=weight.dtype,
+        around=read_integer(attrs, "padding_value"),
     )
     return problem.in_one_row() if problem.is_pointwise else problem
 

@@ -71,6 +71,7 @@ class ConvProblem:
         x_strides: Elements between images, channels, rows and columns of the input.
         operand_type: Type of the input in memory, where it is not `dtype`.
         weight_type: Type of the weight in memory, where it is not that of the input: both are short integers then.
+        around: What lies around the input.
     """
 
     dtype: str
@@ -87,6 +88,7 @@ class ConvProblem:
     x_strides: tuple[int, int, int, int]
     operand_type: str = ""
     weight_type: str = ""
+    around: int = 0
 
     @property
     def element(self) -> str:

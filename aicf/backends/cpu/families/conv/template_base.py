@@ -56,6 +56,12 @@ class ConvCode:
                 self.space, [em.index(-(-bytes_ // CACHE_LINE) * CACHE_LINE)], source_etype=I8
             )
 
+    def around(self, lanes: int) -> Value:
+        """What lies around the input, as so many elements of its copy."""
+        if not self.p.pairs:
+            return self.zero(lanes)
+        return self.em.const(self.dtype, lanes, (self.p.around & 0xFFFF) * 0x10001)
+
     @property
     def threads(self) -> tuple[Value, Value]:
         return self.pointers.tid, self.pointers.nthreads
@@ -165,19 +171,19 @@ class ConvCode:
         return joined(Scalars(self.em, self.spec.lanes), self.element, "i16", channels[0], second)
 
     def fill(self, target: Value, start: int, stop: int) -> None:
-        """Zeros from element `start` to `stop` of a row."""
+        """What lies around the input, from element `start` to `stop` of a row."""
         if start >= stop:
             return
         em, lanes = self.em, self.spec.lanes
         first = em.address(target, start, self.dtype)
         if stop - start < 4:
             for at in range(stop - start):
-                em.store(self.zero(1), em.address(first, at, self.dtype), self.dtype, 1)
+                em.store(self.around(1), em.address(first, at, self.dtype), self.dtype, 1)
             return
 
         @em.pieces(stop - start, lanes)
         def vector(at: Value, active: int) -> None:
-            em.store(self.zero(lanes), em.address(first, at, self.dtype), self.dtype, lanes, active)
+            em.store(self.around(lanes), em.address(first, at, self.dtype), self.dtype, lanes, active)
 
     def packed_weight(self) -> Value:
         """The panels of all groups; packs them if they are not."""
