@@ -264,3 +264,22 @@ func.func @indices() -> (tensor<3x1xi64>, tensor<2x3xi64>, tensor<4x2xi32>, tens
   %d = logical.reshape %j : tensor<2x4xi32> -> tensor<8xi32>
   func.return %a, %b, %c, %d : tensor<3x1xi64>, tensor<2x3xi64>, tensor<4x2xi32>, tensor<8xi32>
 }
+
+// A cast of floats to integers cuts off by itself, at the ends of the type alone.
+// CHECK-LABEL: func.func @saturating
+// CHECK-NEXT: %a = logical.cast %x
+// CHECK-NEXT: %b = logical.cast %x
+// CHECK-NEXT: %k = logical.clamp %x
+// CHECK-NEXT: %d = logical.cast %k
+func.func @saturating(%x : tensor<4xf32>) -> (tensor<4xui8>, tensor<4xi8>, tensor<4xui8>) {
+  %c = logical.clamp %x {min = 0.0, max = 255.0} : tensor<4xf32>
+  %a = logical.cast %c : tensor<4xf32> -> tensor<4xui8>
+  %least = logical.constant dense<-128.0> : tensor<4xf32>
+  %most = logical.constant dense<127.0> : tensor<4xf32>
+  %low = logical.max %x, %least : tensor<4xf32>
+  %both = logical.min %low, %most : tensor<4xf32>
+  %b = logical.cast %both : tensor<4xf32> -> tensor<4xi8>
+  %k = logical.clamp %x {min = 0.0, max = 254.0} : tensor<4xf32>
+  %d = logical.cast %k : tensor<4xf32> -> tensor<4xui8>
+  func.return %a, %b, %d : tensor<4xui8>, tensor<4xi8>, tensor<4xui8>
+}
