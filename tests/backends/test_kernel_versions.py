@@ -62,8 +62,8 @@ def _of_dims(*names: str) -> str:
 _WINDOWS = _of_dims("stride", "dilation", "low")
 _WIDE_TILES = " ".join(entry for entry in _TILES.split() if entry != "b_element")
 _CPU_CONV = (
-    f"{_WINDOWS} algorithm output_tile groups padding_value block_rows copies lanes lanes_along tile_pixels "
-    "tile_vectors prefetch_lines prepared layouts threads may_alias workspace_bytes combination_order "
+    f"{_WINDOWS} algorithm output_tile unit_channels groups padding_value block_rows copies lanes lanes_along "
+    "tile_pixels tile_vectors partition prefetch_lines prepared layouts threads may_alias workspace_bytes combination_order "
     "rounding "
     + f"{_inside('product', _WIDE_TILES)} winograd winograd.block_rows {_inside('winograd.product', _WIDE_TILES)}"
 )
@@ -96,6 +96,7 @@ RECORDS: Mapping[str, tuple[int, str]] = {
     "cpu.copy": (1, "axis parts threads"),
     "cpu.concat": (1, "axis parts threads"),
     "cpu.pack": (4, "lanes threads nr k_dim element pairs quads shift"),
+    "cpu.pack_quads": (1, "lanes threads nr shift"),
     "cpu.pack_winograd": (1, "lanes threads nr output_tile"),
     "cpu.last_update": (1, "threads"),
     "cpu.scatter": (1, "mode parts threads combination_order"),
