@@ -216,6 +216,9 @@ PAIRS = """func.func @f(%x : tensor<1x8xi16> {logical.name = "x", logical.role =
   func.return %y : tensor<1x8xi32>
 }"""
 QUADS = PAIRS.replace("i16", "i8")
+CHANNELS = TILES.replace("xf32>", "xi8>").replace("14x14xi8>", "14x14xi32>").replace(
+    "groups = 1}", "groups = 1, widening}"
+)
 LIBRARY = PACKED.replace("f16", "f32").replace('"param"', '"input"')
 
 
@@ -248,6 +251,7 @@ def _records() -> Iterator[tuple[str, Mapping[str, Attribute]]]:
     for module in (
         lower(PACKED, "x86-64-v4"),
         lower(TILES, "x86-64-v4"),
+        lower(CHANNELS, "x86-64-v4+avx512vnni"),
         *(lower(PAIRS, level) for level in ("x86-64-v4", "x86-64-v3", "x86-64-v2")),
         lower(QUADS, "x86-64-v4+avx512vnni"),
         lower(RECURRENT, "x86-64-v4"),
