@@ -216,8 +216,10 @@ PAIRS = """func.func @f(%x : tensor<1x8xi16> {logical.name = "x", logical.role =
   func.return %y : tensor<1x8xi32>
 }"""
 QUADS = PAIRS.replace("i16", "i8")
-CHANNELS = TILES.replace("xf32>", "xi8>").replace("14x14xi8>", "14x14xi32>").replace(
-    "groups = 1}", "groups = 1, widening}"
+CHANNELS = (
+    TILES.replace("xf32>", "xi8>")
+    .replace("14x14xi8>", "14x14xi32>")
+    .replace("groups = 1}", "groups = 1, widening}")
 )
 LIBRARY = PACKED.replace("f16", "f32").replace('"param"', '"input"')
 
