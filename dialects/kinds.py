@@ -214,6 +214,7 @@ SCHEMAS: dict[str, tuple[Field, ...]] = {
     "topk_indices.v1": (Field("axis", "q"), Field("smallest", "?")),
     "conv.v1": _CONV,
     "conv_weight_grad.v1": _CONV,
+    "conv.v2": (*_CONV, Field("padding_value", "q")),
     "pool.v1": (
         Field("mode", "B", POOL_MODES),
         Field("count_include_pad", "?"),

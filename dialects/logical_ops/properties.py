@@ -201,6 +201,7 @@ _INTEGERS = (
     "rows",
     "past",
     "ignore_index",
+    "padding_value",
     "warmup",
     "total",
     "period",

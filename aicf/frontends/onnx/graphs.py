@@ -423,11 +423,16 @@ def _is_constant(array: Array) -> bool:
     """Whether the elements of a tensor are in the program: of a small one, and of a long vector of one 8-bit integer.
 
     Such a vector holds the zero points of a quantised weight: a product of integers is simpler if they are known.
+    Different 8-bit integers in several dimensions are a weight itself, which is to be multiplied as it is and must not
+    become floats at compile time, however small it is.
     """
+    is_bytes = array.dtype.kind in "iu" and array.itemsize == 1
+    is_uniform = is_bytes and array.size > 0 and bool((array == array.flat[0]).all())
+    if is_bytes and array.ndim > 1 and array.size and not is_uniform:
+        return False
     if array.nbytes <= MAX_CONSTANT_BYTES:
         return True
-    is_bytes = array.ndim == 1 and array.dtype.kind in "iu" and array.itemsize == 1
-    return is_bytes and bool((array == array[0]).all())
+    return array.ndim == 1 and is_uniform
 
 
 def _may_train(array: Array) -> bool:

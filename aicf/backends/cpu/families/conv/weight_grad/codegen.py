@@ -22,10 +22,11 @@ def emit(em: Emitter, launch: Launch, call: Call) -> None:
         raise PlanError(
             f"instruction '{launch.name}': its operands do not lie as its kernel record says: run lower-to-emit again"
         )
-    spec = read_direct(launch.record, problem, em.level.has_fma)
+    spec = read_direct(launch.record, problem, em.level)
     if spec.workspace_bytes:
         require_workspace(launch, call, spec.workspace_bytes)
     workspace = call.ws[0] if call.ws else None
     accesses = turned([access]) if spec.lanes_along == "channels" else [access]
     epilogue = make_epilogue(em, None, accesses, [call.outs], "fused")
-    emit_conv(em, spec, ConvPointers(*call.ins, workspace, call.tid, call.nthreads), epilogue)
+    images, weight = call.ins
+    emit_conv(em, spec, ConvPointers(images, weight, workspace, call.tid, call.nthreads), epilogue)

@@ -12,7 +12,9 @@ from aicf.backends.common.record import Record, RecordError, illegal, read_integ
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.conv.candidates import ConvQuery, direct_specs
 from aicf.backends.cpu.families.conv.costs import cost_us, epilogue_cycles
-from aicf.backends.cpu.families.conv.schedule import ConvProblem, ConvSpec, conv_record, read_conv_spec
+from aicf.backends.cpu.families.conv.problem import ConvProblem
+from aicf.backends.cpu.families.conv.record import conv_record, read_conv_spec
+from aicf.backends.cpu.families.conv.schedule import ConvSpec
 from aicf.backends.cpu.families.conv.weight_grad.problem import read_weight_grad, result_access
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
 from aicf.backends.cpu.families.legality import (
@@ -22,7 +24,7 @@ from aicf.backends.cpu.families.legality import (
     threads_reason,
     variant_of,
 )
-from aicf.backends.cpu.target import FLOATS
+from aicf.backends.cpu.target import FLOATS, CpuLevel
 from aicf.dialects.emit_types import TargetAttr
 
 
@@ -49,7 +51,7 @@ class ConvWeightGradKernel(CpuKernel[ConvSpec]):
         return self._ranked(work, target)[0][1]
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> ConvSpec:
-        return read_direct(record, _problem(work), variant_of(target, self.level).has_fma)
+        return read_direct(record, _problem(work), variant_of(target, self.level))
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: ConvSpec) -> str | None:
         return threads_reason(schedule.threads, target)
@@ -75,9 +77,9 @@ class ConvWeightGradKernel(CpuKernel[ConvSpec]):
         return sorted(found, key=lambda entry: entry[0])
 
 
-def read_direct(record: Record, problem: ConvProblem, fused: bool) -> ConvSpec:
+def read_direct(record: Record, problem: ConvProblem, level: CpuLevel) -> ConvSpec:
     """The decisions of a record. Raises RecordError for an algorithm other than the direct one."""
-    spec = read_conv_spec(record, problem, fused)
+    spec = read_conv_spec(record, problem, level)
     if spec.algorithm != "direct":
         raise RecordError(f"its {illegal('algorithm', spec.algorithm, 'direct')}")
     if spec.prepared:
@@ -96,11 +98,12 @@ def _reason(work: Workload) -> str | None:
     (x, grad), result = (strided(operand) for operand in work.operands), strided(work.results[0])
     if x.dtype not in FLOATS:
         return f"it sums products of {', '.join(FLOATS)}, not of {x.dtype}"
-    if len(x.shape) > 4:
+    if len(result.shape) > 4:
         return "its windows have one or two dimensions"
-    if prod(result.shape[2:]) == 1:
+    outputs, channels, *taps = result.shape
+    if prod(taps) == 1:
         return "with windows of one element it is a product"
-    if result.shape[1] == 1 and result.shape[0] > 1 and x.shape[1] > 1:
+    if channels == 1 and outputs > 1 and x.shape[1] > 1:
         return "it has one input channel a group, and no others that share what is loaded"
     if grad.shape[0] * prod(grad.shape[2:]) * read_integer(work.attrs, "groups") < grad.shape[1]:
         return (

@@ -13,7 +13,7 @@ from xdsl.ir import Attribute
 
 from aicf.backends.common.loop_nest import Access, Strided
 from aicf.backends.common.record import read_integer
-from aicf.backends.cpu.families.conv.schedule import ConvProblem, Pair
+from aicf.backends.cpu.families.conv.problem import ConvProblem, Pair
 from aicf.backends.cpu.target import ACCUMULATORS
 
 
