@@ -20,7 +20,7 @@
 // CHECK-NEXT: emit.decision "select-kernels" ["exp"] choice "cpu.generated" because "the only legal kernel" cost
 // CHECK-NEXT: emit.decision "select-kernels" ["fc@N=64"] choice "cpu.gemm_avx2"
 // CHECK-NEXT: }
-// CHECK: emit.group "fc@N=4" {{.*}} kernel("cpu.gemm_avx2", {version = 4 : i64, determinism = "bitwise", lanes = 8 : i64,
+// CHECK: emit.group "fc@N=4" {{.*}} kernel("cpu.gemm_avx2", {version = 5 : i64, determinism = "bitwise", lanes = 8 : i64,
 // CHECK: emit.group "exp" {{.*}} kernel("cpu.generated", {version = 2 : i64, determinism = "bitwise",
 // CHECK: emit.group "kept" {{.*}} kernel("cpu.generated", {version = 7 : i64, determinism = "unordered"})
 // CHECK: emit.group "fc@N=64" {{.*}} kernel("cpu.gemm_avx2",

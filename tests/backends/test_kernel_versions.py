@@ -76,7 +76,7 @@ _CUDA_GEMM = f"{_LAUNCH} transpose_a transpose_b combination_order"
 _WGMMA = f"{_CUDA_GEMM} tile cluster_shape ring split_k may_alias workspace_bytes"
 _CPU_WEIGHT_GRAD = (
     f"{_WINDOWS} algorithm output_tile groups block_rows copies lanes lanes_along tile_pixels tile_vectors "
-    "prefetch_lines prepared threads workspace_bytes combination_order"
+    "prefetch_lines prepared partition unit_channels threads workspace_bytes combination_order"
 )
 _CUDA_CONV = f"{_LAUNCH} {_WINDOWS} groups layouts may_alias combination_order"
 _CONV_MMA = (

@@ -98,12 +98,12 @@ def _reason(work: Workload) -> str | None:
     (x, grad), result = (strided(operand) for operand in work.operands), strided(work.results[0])
     if x.dtype not in FLOATS:
         return f"it sums products of {', '.join(FLOATS)}, not of {x.dtype}"
-    if len(result.shape) > 4:
+    rank = len(result.shape)
+    if rank > 4:
         return "its windows have one or two dimensions"
-    outputs, channels, *taps = result.shape
-    if prod(taps) == 1:
+    if prod(result.shape[2:]) == 1:
         return "with windows of one element it is a product"
-    if channels == 1 and outputs > 1 and x.shape[1] > 1:
+    if result.shape[1] == 1 and result.shape[0] > 1 and x.shape[1] > 1:
         return "it has one input channel a group, and no others that share what is loaded"
     if grad.shape[0] * prod(grad.shape[2:]) * read_integer(work.attrs, "groups") < grad.shape[1]:
         return (
