@@ -25,8 +25,8 @@
 // adds to each sum, which follows from the weight alone, is taken off. So does the product of the scales.
 // CHECK-LABEL: func.func @conv
 // CHECK: %c.integers = logical.conv %x, %w {strides = [2, 2], low = [1, 1], high = [1, 1], dilations = [1, 1], groups = 1, widening, padding_value = 128,
-// CHECK: %c.integers.excess.sums = logical.reduce_sum %c.integers.excess.i32 {axes = [1, 2, 3],
-// CHECK: %c.integers.excess = logical.mul %c.integers.excess.sums, %c.integers.excess.zero_point
+// CHECK: %c.integers.centred.excess.sums = logical.reduce_sum %c.integers.centred.excess.i32 {axes = [1, 2, 3],
+// CHECK: %c.integers.centred.excess = logical.mul %c.integers.centred.excess.sums, %c.integers.centred.excess.zero_point
 // CHECK: %c.integers.centred = logical.sub %c.integers, %c.integers.centred.broadcast
 // CHECK-NEXT: %c.integers.f32 = logical.cast %c.integers.centred
 // CHECK-NEXT: %c.scale.factor = logical.constant dense<2.000000e-02> {{.*}} : tensor<64xf32>
