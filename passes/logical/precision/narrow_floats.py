@@ -68,18 +68,20 @@ class NarrowFloats:
             return f"it is not defined for {element.name}: {error}"
         for index, value in enumerate(op.operands):
             if element_of(value.type) == F32:
-                op.operands[index] = self._narrowed(op, value, element)
+                op.operands[index] = self._narrowed(op, index, element)
         for result, type_ in zip(op.results, results, strict=True):
             if result.type != type_:
                 self._widened(op, Rewriter.replace_value_with_new_type(result, type_))
         return None
 
-    def _narrowed(self, op: LogicalOp, value: SSAValue, element: ElementType) -> SSAValue:
+    def _narrowed(self, op: LogicalOp, index: int, element: ElementType) -> SSAValue:
+        value = op.operands[index]
         known = self.narrow.get(value)
         if known is not None and element_of(known.type) == element:
             return known
         cast = logical.CastOp(value, element)
-        name_after(cast, op, f"{element.name}", self.ids)
+        # A name of its own for each operand: a number to tell two apart would end up behind the bucket.
+        name_after(cast, op, f"operand{index}.{element.name}", self.ids)
         self._insert(cast, value)
         if known is None and value not in self.fixed:
             self.narrow[value] = cast.result
