@@ -147,6 +147,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.attribution": ("aicf.dialects", "aicf.frontends", "aicf.passes"),
     "aicf.compiled": ANYTHING,
     "aicf.compiler": ANYTHING,
+    "aicf.compiling": ANYTHING,
     "aicf.saved_program": ANYTHING,
     "aicf.diff": ANYTHING,
     "aicf.inference": ANYTHING,

@@ -21,7 +21,7 @@ from aicf.backends.base import CodeUnit
 from aicf.backends.common.kernel import EARLY_READS, TRIGGERS, AnyKernel
 from aicf.backends.registry import get_backend, get_kernels
 from aicf.compiled import Options
-from aicf.compiler import resolve_options
+from aicf.compiling import resolve_options
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_types import KernelAttr, TargetAttr
