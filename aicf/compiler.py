@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from aicf.arguments import flag_from, text_from
 from aicf.compiled import CompiledModel, Options
@@ -18,6 +18,7 @@ from aicf.explain import warning_of, wrong_declarations
 from aicf.extensions import Passes, flattened
 from aicf.frontends.text import make_context
 from aicf.passes.pipelines.collector import collector_paused
+from aicf.policies.policy import resolve_policy
 from aicf.progress import progress
 from aicf.sources import (
     Dims,
@@ -33,6 +34,9 @@ from aicf.sources import (
 )
 from aicf.weight_arrays import Weights, read_weights
 from aicf.whole_numbers import is_whole
+
+if TYPE_CHECKING:
+    from aicf.calibration.samples import Samples
 
 _LOGGER = logging.getLogger("aicf.compiler")
 
@@ -54,6 +58,7 @@ def compile(
     passes: Passes = (),
     training: bool = False,
     name: str | None = None,
+    calibration: Samples | None = None,
 ) -> CompiledModel:
     """Compiles a model.
 
@@ -87,6 +92,9 @@ def compile(
             the batch, as in `model.train()` of PyTorch. By default they do not, as in `model.eval()`. A training step
             is one in any case.
         name: Name of the model; its file's or function's if None.
+        calibration: Sample inputs, see `aicf.calibrate`, whose policy is then followed. The section `precision` of
+            `policy` says what the model becomes, and may say what is to be kept: `{to: int8, keep: {metric: top1, loss:
+            0.5 %}}`.
 
     Raises:
         InvalidIR: the program does not parse or verify, or declares with `strict` what is not so.
@@ -99,6 +107,24 @@ def compile(
     budget = checked_budget(memory_budget)
     check_options(target, meta, name, check_finite)
     strict, training = flag_from(strict, PolicyError, "strict"), flag_from(training, PolicyError, "training")
+    if calibration is not None:
+        from aicf.calibration import calibrate
+
+        _check_lowers(policy)
+        policy = calibrate(
+            model,
+            calibration,
+            weights=weights,
+            target=target,
+            dims=dims,
+            values=values,
+            policy=policy,
+            tuning=tuning,
+            threads=threads,
+            strict=strict,
+            passes=passes,
+            training=training,
+        ).policy
     texts = policy_text(policy), dims_text(dims), threads, tuning_text(tuning)
     bound = values_text(values)
     own = flattened(passes)
@@ -114,6 +140,15 @@ def compile(
     if wrong := wrong_declarations(compiled.decisions):
         _LOGGER.warning("%s: %s", compiled.name, warning_of(wrong))
     return compiled
+
+
+def _check_lowers(policy: Policy | None) -> None:
+    """Raises PolicyError if samples are given and nothing is to be lowered."""
+    text = policy_text(policy)
+    if not text or not resolve_policy(text).precision.changes:
+        raise PolicyError(
+            "calibration: the policy lowers nothing; give policy={'precision': {'to': 'int8'}}, or leave it out"
+        )
 
 
 def checked_budget(memory_budget: int) -> int:
