@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -118,7 +118,10 @@ def _labels(labels: ArrayLike | str | Path) -> Labels:
 
 def _read_labels(path: Path) -> ArrayLike:
     try:
-        return np.load(path, allow_pickle=False)
+        found: object = np.load(path, allow_pickle=False)
+        if not isinstance(found, np.ndarray):
+            raise ValueError("it has several arrays")
+        return cast("Labels", found)
     except (OSError, ValueError, EOFError) as error:
         raise InputMismatch(
             f"cannot read the labels: {str(error).splitlines()[0]}; write them with numpy.save(path, labels)",
