@@ -11,6 +11,7 @@ from typing import Literal, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
+from aicf.arguments import check_function, flag_from, text_from
 from aicf.calibration.integers import observe
 from aicf.calibration.lowered import Lowered, lowered_ops
 from aicf.calibration.outputs import Comparison, Labels, Reference
@@ -89,6 +90,10 @@ def calibrate(
     base = Policy() if policy is None else resolve_policy(policy_text(policy) or "auto")
     request = request_of(base, to, method, percentile, activations, smooth, correct_bias, keep)
     own = flattened(passes)
+    if target is not None:
+        text_from(target, PolicyError, "target")
+    if step is not None:
+        check_function(step, PolicyError, "what is told of progress")
     options = Options(
         target or "",
         "",
@@ -96,8 +101,8 @@ def calibrate(
         threads,
         tuning_text(tuning),
         values=values_text(values),
-        strict=strict,
-        training=training,
+        strict=flag_from(strict, PolicyError, "strict"),
+        training=flag_from(training, PolicyError, "training"),
     )
     right = None if labels is None else _labels(labels)
     with progress("calibrating") if step is None else nullcontext(step) as told:
@@ -108,7 +113,10 @@ def calibrate(
 def _labels(labels: ArrayLike | str | Path) -> Labels:
     if isinstance(labels, str | Path):
         labels = _read_labels(Path(labels))
-    found = np.asarray(labels)
+    try:
+        found = np.asarray(labels)
+    except (ValueError, TypeError, OverflowError):
+        found = np.empty(0)
     if found.dtype.kind not in "iu":
         raise PolicyError(
             f"labels: {quoted(labels)} are no integers; give the number of the right class of each sample"

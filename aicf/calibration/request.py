@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aicf.arguments import flag_from
+from aicf.arguments import flag_from, text_from
 from aicf.errors import PolicyError, did_you_mean, quoted
 from aicf.policies.accuracy_goal import AccuracyGoal
 from aicf.policies.policy import Policy
@@ -63,6 +63,9 @@ def request_of(
 ) -> Request:
     """Reads the arguments of `calibrate`. Raises PolicyError for one that is not legal, or has no effect."""
     own = base.precision
+    for name, value in (("to", to), ("method", method), ("activations", activations)):
+        if value is not None:
+            text_from(value, PolicyError, name)
     wanted = to or (INT8 if own.to == UNCHANGED else own.to)
     _check_choice("to", wanted, (INT8, *FLOATS))
     request = Request(
@@ -77,7 +80,11 @@ def request_of(
     )
     _check_choice("method", request.method, METHODS)
     _check_choice("activations", request.activations, (ASYMMETRIC, SYMMETRIC))
-    given = {"method": bool(method), "smooth": bool(smooth), "correct_bias": bool(correct_bias)}
+    given = {
+        "method": method is not None,
+        "smooth": bool(request.smooth),
+        "correct_bias": request.correct_bias,
+    }
     if not request.has_integers and (idle := [name for name, is_given in given.items() if is_given]):
         raise PolicyError(
             f"{idle[0]}: only integers have ranges, and the model becomes {wanted}; leave it out"
@@ -90,10 +97,12 @@ def start_of(request: Request) -> PrecisionPolicy:
     return PrecisionPolicy(to=request.to, ops=request.base.precision.ops, activations=request.activations)
 
 
-def _check_choice(name: str, value: object, legal: tuple[str, ...]) -> None:
+def _check_choice(name: str, value: str, legal: tuple[str, ...]) -> None:
     if value not in legal:
-        close = f"{did_you_mean(value, legal)} " if isinstance(value, str) else ""
-        raise PolicyError(f"{name}: {quoted(value)} is not legal; {close.lstrip()}legal: {', '.join(legal)}")
+        close = did_you_mean(value, legal)
+        raise PolicyError(
+            f"{name}: {quoted(value)} is not legal; {close}{' ' if close else ''}legal: {', '.join(legal)}"
+        )
 
 
 def _number(name: str, value: object, least: float, most: float) -> float:

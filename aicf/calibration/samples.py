@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
+from aicf.arguments import mapping_from
 from aicf.errors import InputMismatch, quoted
 from aicf.inference.interface import Feeds, Interface
 from aicf.passes.logical.specialize_shapes import parse_dims
@@ -75,7 +76,8 @@ def _stacked(samples: Samples, interface: Interface) -> Mapping[str, Array] | No
     if isinstance(samples, np.ndarray):
         return {_only_input(interface): cast("Array", samples)}
     if isinstance(samples, Mapping):
-        return {str(name): np.asarray(array) for name, array in cast("Mapping[str, Any]", samples).items()}
+        arrays = mapping_from(cast(object, samples), InputMismatch, "samples")
+        return {name: _array(f"samples: input '{name}'", array) for name, array in arrays.items()}
     return None
 
 
@@ -114,7 +116,15 @@ def _call(number: int, given: object, interface: Interface) -> dict[str, Array]:
         arguments = interface.arguments(feeds)
     except InputMismatch as error:
         raise InputMismatch(f"sample {number}: {error.message}") from None
-    return {name: np.asarray(each) for name, each in zip(interface.input_names, arguments, strict=True)}
+    named = zip(interface.input_names, arguments, strict=True)
+    return {name: _array(f"sample {number}: input '{name}'", each) for name, each in named}
+
+
+def _array(what: str, given: object) -> Array:
+    try:
+        return np.asarray(given)
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        raise InputMismatch(f"{what} is {quoted(given)}; give an array") from None
 
 
 # Stacked arrays
