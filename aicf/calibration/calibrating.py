@@ -163,7 +163,7 @@ class _Calibrating:
         kept: list[str] = []
         if self.request.goal is not None:
             _check_goal(self.request.goal, compared)
-            kept, section, compared, others = self._search(section, compared, probe, ops, reference)
+            kept, section, compared, others = self._search(section, compared, probe, ops, reference, lowered)
             lowered = replace(lowered, others=others.others)
         return self._result(section, compared, probed, reference, _with_reasons(ops, kept), lowered)
 
@@ -183,16 +183,17 @@ class _Calibrating:
         probe: Probe,
         ops: Sequence[OpAccuracy],
         reference: Reference,
+        lowered: Lowered,
     ) -> tuple[list[str], PrecisionPolicy, Comparison, Lowered]:
         """Lets ops be f32 until the compiled program keeps what was asked. The switches only say which to try."""
         goal = self.request.goal
         assert goal is not None
-        order, kept = ranked(ops), list[str]()
-        lowered = Lowered({}, {}, {})
-        if _loss(goal, compared, reference) > goal.loss:
-            kept = kept_in_f32(
-                order, lambda on: _loss(goal, probe.compare(on, "searching"), reference), goal.loss
-            )
+        if _loss(goal, compared, reference) <= goal.loss:
+            return [], section, compared, lowered
+        order = ranked(ops)
+        kept = kept_in_f32(
+            order, lambda on: _loss(goal, probe.compare(on, "searching"), reference), goal.loss
+        )
         while True:
             tried = replace(section, ops={**section.ops, **dict.fromkeys(kept, F32)})
             compared, lowered = self._measured(tried, reference)
@@ -225,7 +226,7 @@ class _Calibrating:
             top1=None if top1 is None or compared.top1 is None else Top1(top1, compared.top1),
             goal=None if self.request.goal is None else str(self.request.goal),
             probe_error=probed.error,
-            notes=notes_of(reference, self.request),
+            notes=notes_of(reference, ops),
         )
         section = replace(section, accuracy=accuracy_of(report))
         return Calibration(replace(self.request.base, precision=section), report)

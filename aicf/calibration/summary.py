@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from aicf.calibration.outputs import Reference
-from aicf.calibration.report import Report
-from aicf.calibration.request import Request
+from aicf.calibration.report import OpAccuracy, Report
 
 _DIGITS = 4
 """Of errors in a policy file."""
+_MOST_NAMED = 5
+"""Ops in one sentence."""
 
 
 def accuracy_of(report: Report) -> dict[str, object]:
@@ -38,17 +40,31 @@ def accuracy_of(report: Report) -> dict[str, object]:
     return {name: value for name, value in found.items() if value != {}}
 
 
-def notes_of(reference: Reference, request: Request) -> tuple[str, ...]:
-    """What the samples do not fit."""
+def notes_of(reference: Reference, ops: Sequence[OpAccuracy]) -> tuple[str, ...]:
+    """What is to be known of the result, a sentence each."""
+    return (*_of_labels(reference), *_of_times(ops))
+
+
+def _of_labels(reference: Reference) -> Iterator[str]:
     if reference.top1 is None or reference.labels is None:
-        return ()
+        return
     classes = len(np.unique(reference.labels))
     if reference.top1 <= 1.5 / classes:
-        return (
+        yield (
             f"f32 itself has {reference.top1:.1%} of the labels right, which is no better than chance: do they belong "
-            "to these samples, and to the first output?",
+            "to these samples, and to the first output?"
         )
-    return ()
+
+
+def _of_times(ops: Sequence[OpAccuracy]) -> Iterator[str]:
+    known = [each for each in ops if each.saved_us is not None and each.stays is None]
+    idle = [each.op for each in known if not each.saved_us]
+    if idle and len(idle) == len(known):
+        yield "no product is predicted to be faster in integers on this target, which multiplies rounded factors in f32"
+    elif idle:
+        listed = ", ".join(f"{op}: f32" for op in idle[:_MOST_NAMED])
+        more = f" and {len(idle) - _MOST_NAMED} more" if len(idle) > _MOST_NAMED else ""
+        yield f"integers save no time on this target in some ops, which may as well be exact: ops: {{{listed}}}{more}"
 
 
 def _rounded(number: float) -> float:

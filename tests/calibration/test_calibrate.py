@@ -199,6 +199,17 @@ def test_labels_of_others_are_noted():
     assert "f32 itself has 0.0% of the labels right, which is no better than chance" in str(found.report)
 
 
+def test_ops_that_save_no_time_are_noted():
+    assert calibrated().report.notes == (
+        "no product is predicted to be faster in integers on this target, which multiplies rounded factors in f32",
+    )
+    samples = np.random.default_rng(0).normal(size=(8, 4, 8, 8)).astype(np.float32)
+    found = calibrated(model=conv_net(), weights=conv_weights(), samples=samples, target="cpu:x86-64-v4")
+    saved = {each.op: each.saved_us for each in found.report.ops}
+    idle = [op for op, us in saved.items() if not us]
+    assert 0 < len(idle) < len(saved) and all(f"{op}: f32" in found.report.notes[0] for op in idle)
+
+
 # Smoothing and corrections
 
 
