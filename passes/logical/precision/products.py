@@ -9,7 +9,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from aicf.dialects import logical
 from aicf.dialects.logical import LogicalOp
-from aicf.dialects.traits import RandomNumbers
+from aicf.dialects.traits import Contraction, RandomNumbers
 from aicf.dialects.types import element_of, tensor_info
 from aicf.passes.bodies.outlining import id_of
 from aicf.passes.bodies.workload import argument_attrs
@@ -100,15 +100,15 @@ def _product(op: LogicalOp, fixed: set[SSAValue]) -> Product | None:
 
 def _factors(op: Operation) -> tuple[tuple[Factor, Factor], tuple[int, int]] | None:
     """The factors of an op, and for each the dimension of the result that its outputs become."""
-    if not isinstance(op, logical.LinearOp | logical.MatmulOp | logical.ConvOp):
+    if not op.has_trait(Contraction):
         return None
     lhs, rhs = (tensor_info(value.type).rank for value in op.operands[:2])
-    last = tensor_info(op.result.type).rank - 1
+    last = tensor_info(op.results[0].type).rank - 1
     if isinstance(op, logical.LinearOp):
         return (Factor(0, 0, lhs - 1), Factor(1, 0, 1)), (0, last)
     if isinstance(op, logical.ConvOp):
         return (Factor(0, 0, 1), Factor(1, 0, 1)), (0, 1)
-    if lhs < 2 or rhs < 2:
+    if not isinstance(op, logical.MatmulOp) or lhs < 2 or rhs < 2:
         return None
     row, column = lhs - 2, rhs - 1
     left = Factor(0, lhs - 1, row) if op.transpose_a is not None else Factor(0, row, lhs - 1)
