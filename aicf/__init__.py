@@ -28,6 +28,7 @@ from aicf.errors import (
 
 if TYPE_CHECKING:
     from aicf import backends as backends
+    from aicf import calibration as calibration
     from aicf import dialects as dialects
     from aicf import frontends as frontends
     from aicf import inference as inference
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from aicf import tools as tools
     from aicf import training as training
     from aicf import tuning as tuning
+    from aicf.calibration import Calibration, calibrate
     from aicf.compiled import CompiledModel, load
     from aicf.compiler import compile
     from aicf.extensions import at
@@ -55,6 +57,7 @@ __all__ = [
     "AicfError",
     "ArtifactError",
     "BackendUnavailable",
+    "Calibration",
     "CaptureError",
     "CompiledModel",
     "Executable",
@@ -76,6 +79,7 @@ __all__ = [
     "UnsupportedOp",
     "Value",
     "at",
+    "calibrate",
     "compile",
     "devices",
     "init",
@@ -90,6 +94,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    **dict.fromkeys(("Calibration", "calibrate"), "aicf.calibration"),
     "CompiledModel": "aicf.compiled",
     "load": "aicf.compiled",
     "compile": "aicf.compiler",
@@ -113,6 +118,7 @@ _HOMES = {
 
 _MODULES = (
     "backends",
+    "calibration",
     "dialects",
     "frontends",
     "inference",

@@ -12,6 +12,7 @@ from math import prod
 
 from aicf.arguments import text_from
 from aicf.errors import InputMismatch, did_you_mean
+from aicf.explain_precision import Precision, precision_in
 from aicf.pass_files import passes_in
 from aicf.runtime.capture_plan import ARENA, CapturePlan, Launch, ModulePlan, OperandRef
 from aicf.runtime.graph import Bind, HostValue, Node
@@ -216,9 +217,12 @@ class Explanation:
     title: str
     programs: tuple[ProgramExplanation, ...]
     saves: Saves | None = None
+    precision: Precision | None = None
 
     def __str__(self) -> str:
         blocks = [self.title]
+        if self.precision is not None:
+            blocks.append("\n".join(each for line in self.precision.lines() for each in wrapped(line, "")))
         for program in self.programs:
             lines = [line for row in program.rows for line in row.lines()]
             notes = [line for entry in program.notes for line in wrapped(entry, "")]
@@ -284,7 +288,7 @@ def format_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def explain_programs(title: str, plan: ModulePlan, decisions: Sequence[Decision]) -> Explanation:
     """The instruction table of every program, `@prepare` last."""
     rows = tuple(_explain_program(program, decisions) for program in plan.all_programs)
-    return Explanation(title, rows, saves_of(decisions))
+    return Explanation(title, rows, saves_of(decisions), precision_in(decisions))
 
 
 def _explain_program(plan: CapturePlan, decisions: Sequence[Decision]) -> ProgramExplanation:

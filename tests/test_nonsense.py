@@ -133,6 +133,14 @@ func.func @f(%x : tensor<2x3xf32> {logical.name = "x", logical.role = "input"})
 }
 """
 X = np.ones((2, 3), np.float32)
+PRODUCT = """
+func.func @p(%x : tensor<2x3xf32> {logical.name = "x", logical.role = "input"})
+    -> (tensor<2x2xf32> {logical.name = "y"}) {
+  %w = logical.constant dense<1.0> : tensor<3x2xf32>
+  %y = logical.matmul %x, %w : (tensor<2x3xf32>, tensor<3x2xf32>) -> tensor<2x2xf32>
+  func.return %y : tensor<2x2xf32>
+}
+"""
 
 
 def _graph() -> Graph:
@@ -196,6 +204,13 @@ def _entries() -> Iterator[tuple[str, Entry]]:
     for name in _parameters(aicf.compile):
         base: dict[str, object] = {"model": TEXT, "target": "reference"}
         yield f"compile {name}", _option(aicf.compile, name, **base)
+    for name in _parameters(aicf.calibrate):
+        base = {"model": PRODUCT, "samples": [X], "target": "reference"}
+        option = _option(aicf.calibrate, name, **base)
+        if name == "step":
+            yield "calibrate step", lambda things, value, option=option: option(things, _no_function(value))
+        else:
+            yield f"calibrate {name}", option
     for name in _parameters(aicf.InferenceSession):
         yield (
             f"InferenceSession {name}",
@@ -325,7 +340,7 @@ def _of_training_parts() -> Iterator[tuple[str, Entry]]:
 
 
 def _of_policies() -> Iterator[tuple[str, Entry]]:
-    for kind in (aicf.Policy, aicf.KernelPolicy, aicf.ExecutionPolicy):
+    for kind in (aicf.Policy, aicf.KernelPolicy, aicf.ExecutionPolicy, aicf.PrecisionPolicy):
         for name in _parameters(kind):
             yield (
                 f"{kind.__name__} {name}",

@@ -18,6 +18,7 @@ from typer.main import get_command
 from aicf.errors import AicfError
 from aicf.tools.cli.any_text import print_any_text
 from aicf.tools.cli.bench_command import bench_command
+from aicf.tools.cli.calibrate_command import calibrate_command
 from aicf.tools.cli.compile_command import compile_command
 from aicf.tools.cli.devices_command import devices_command
 from aicf.tools.cli.diff_command import diff_command
@@ -36,6 +37,7 @@ _MOST_USAGE = 300
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "compile": compile_command,
+    "calibrate": calibrate_command,
     "run": run_command,
     "explain": explain_command,
     "diff": diff_command,

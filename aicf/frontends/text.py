@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from io import StringIO
@@ -35,8 +36,8 @@ from xdsl.parser.generic_parser import ParserState
 from xdsl.printer import Printer
 from xdsl.traits import NoTerminator
 from xdsl.utils.exceptions import ParseError, VerifyException
-from xdsl.utils.lexer import Input, Span
-from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind
+from xdsl.utils.lexer import Input, Span, Token
+from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind, StringLiteral
 
 from aicf.errors import AicfError, InvalidIR, did_you_mean
 from aicf.frontends.parse_messages import CLOSING, innermost_open_bracket, reworded
@@ -194,9 +195,19 @@ class _LineTable:
 
 
 class _LinearLexer(MLIRLexer):
-    """xDSL's lexer, without the exponential search for the end of a string literal that is never closed."""
+    """xDSL's lexer, without the exponential search for the end of a string literal that is never closed, and with
+    strings of any characters: the printer escapes what is not ASCII, which xDSL's lexer then takes for bytes.
+    """
 
     _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
+
+    def _lex_string_literal(self, start_pos: int) -> Token[MLIRTokenKind]:
+        token = super()._lex_string_literal(start_pos)
+        if token.kind is MLIRTokenKind.BYTES_LIT:
+            with suppress(UnicodeDecodeError):
+                StringLiteral.from_span(token.span).bytes_contents.decode()
+                return Token(MLIRTokenKind.STRING_LIT, token.span)
+        return token
 
 
 @dataclass(frozen=True)

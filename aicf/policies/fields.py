@@ -1,7 +1,7 @@
 """Reading the fields of policies: plain values checked one by one, with errors that name the path and what is legal.
 
-A policy is plain JSON values in files and an attribute in modules. Which fields a policy has is in `kernel_policy` and
-`execution_policy`.
+A policy is plain JSON values in files and an attribute in modules. Which fields a policy has is in `kernel_policy`,
+`execution_policy` and `precision_policy`.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from aicf.errors import PolicyError
+from aicf.policies.accuracy_goal import AccuracyGoal
 from aicf.policies.fields import (
     Reader,
     check_names,
@@ -31,6 +32,9 @@ FLOATS = ("bf16", "f16")
 """Element types that the values of a whole model are rounded to."""
 PRECISIONS = (UNCHANGED, *FLOATS, INT8)
 ASYMMETRIC, SYMMETRIC = "asymmetric", "symmetric"
+NONE, MINMAX, PERCENTILE, ENTROPY = "none", "minmax", "percentile", "entropy"
+METHODS = (MINMAX, PERCENTILE, ENTROPY)
+"""How calibration gets ranges from the values it sees."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,9 @@ class PrecisionPolicy(Section):
         smoothing: By the id of a product with a weight, for each input channel, a number that its operand is divided
             by and its weight multiplied with, before both are rounded.
         corrections: By the id of a product, for each output channel, a number that is added to the result: the mean of
-            what rounding the weight takes away.
+            what rounding its operands takes away.
+        method: A request to calibration, how to get ranges; `none` where it is done or left open.
+        keep: A request to calibration, `{metric: top1, loss: 0.5 %}`: how much may be lost, see `AccuracyGoal`.
         accuracy: What `aicf calibrate` measured. It decides nothing; the ledger repeats it.
 
     Raises:
@@ -64,6 +70,8 @@ class PrecisionPolicy(Section):
         "activations": choice((ASYMMETRIC, SYMMETRIC)),
         "smoothing": map_of(numbers),
         "corrections": map_of(numbers),
+        "method": choice((NONE, *METHODS)),
+        "keep": map_of(json_value),
         "accuracy": map_of(json_value),
     }
     SECTION: ClassVar[str] = "precision"
@@ -77,6 +85,8 @@ class PrecisionPolicy(Section):
     activations: str = ASYMMETRIC
     smoothing: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
     corrections: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
+    method: str = NONE
+    keep: Mapping[str, object] = field(default_factory=dict[str, object])
     accuracy: Mapping[str, object] = field(default_factory=dict[str, object])
 
     def __post_init__(self) -> None:
@@ -91,6 +101,18 @@ class PrecisionPolicy(Section):
             for index, factor in enumerate(factors):
                 if factor <= 0:
                     raise PolicyError(f"smoothing.{id_}[{index}]: must be above 0, got {factor}")
+        if self.keep:
+            AccuracyGoal.of(self.keep)
+
+    @property
+    def goal(self) -> AccuracyGoal | None:
+        """How much accuracy may be lost, if it says so."""
+        return AccuracyGoal.of(self.keep) if self.keep else None
+
+    @property
+    def request(self) -> str | None:
+        """The field that only calibration can follow; None if there is none."""
+        return "keep" if self.keep else "method" if self.method != NONE else None
 
     @property
     def changes(self) -> bool:

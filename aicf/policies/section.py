@@ -1,4 +1,4 @@
-"""What the two sections of a policy share: plain values, the module attribute, and what is left when all is decided."""
+"""What the sections of a policy share: plain values, the module attribute, and what is left when all is decided."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 
 from aicf.compiled import CompiledModel, Options
-from aicf.compiler import compile_source, logical_text, resolve_options
+from aicf.compiling import compile_source, logical_text, resolve_options
 from aicf.frontends.text import verify_module
 from aicf.inference.cache import ProgramCache
 from aicf.inference.packing import ModelWeights

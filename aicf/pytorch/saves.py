@@ -16,7 +16,7 @@ from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from aicf.compiled import Options
-from aicf.compiler import resolve_options
+from aicf.compiling import resolve_options
 from aicf.dialects import logical
 from aicf.dialects.emit import DecisionOp, find_ledger
 from aicf.frontends.text import make_context

@@ -10,7 +10,8 @@ from typing import Literal, cast
 
 from aicf.arguments import flag_from, path_from
 from aicf.compiled import CompiledModel, Options, Trained
-from aicf.compiler import check_options, checked_budget, compile_source, logical_text, resolve_options
+from aicf.compiler import check_options, checked_budget
+from aicf.compiling import compile_source, logical_text, resolve_options
 from aicf.errors import ArtifactError, InvalidIR, PolicyError, quoted
 from aicf.extensions import Extension, Passes, flattened, source_stamp
 from aicf.frontends.text import verify_module

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import SSAValue
 
-from aicf.compiler import check_strict
+from aicf.compiling import check_strict
 from aicf.dialects import logical
 from aicf.dialects.logical import NAME_ATTR, ROLE_ATTR, UPDATES_ATTR, LogicalOp
 from aicf.dialects.types import TensorInfo, tensor_info

@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import ModuleOp
 from aicf.backends.common.kernel import AnyKernel
 from aicf.backends.registry import get_kernels
 from aicf.compiled import Options
-from aicf.compiler import resolve_options
+from aicf.compiling import resolve_options
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_types import KernelAttr, TargetAttr
 from aicf.errors import PolicyError

@@ -22,7 +22,7 @@ from aicf.passes.bodies.workload import body_of
 from aicf.passes.layout.layout_graph import lies_last, multiplies
 from aicf.passes.layout.select_pitches import GAP
 from aicf.passes.support.identity import derived_id
-from aicf.passes.support.policy import execution_of, policy_of, precision_of, without_bucket
+from aicf.passes.support.policy import execution_of, lowered_precision_of, policy_of, without_bucket
 from aicf.passes.support.programs import programs
 from aicf.policies.kernel_policy import CHANNELS_LAST, EVERY_VALUE, EXPECTED_US, PITCHED, ROW_MAJOR
 from aicf.policies.policy import Policy
@@ -68,7 +68,7 @@ def decisions_of(module: ModuleOp, pins: Pins = Pins()) -> Policy:
     execution = replace(
         execution_of(module), streams=streams, streams_of=streams_of, bindings=_staged(module)
     )
-    return Policy(kernel, execution, precision_of(module))
+    return Policy(kernel, execution, lowered_precision_of(module))
 
 
 def members_by_instruction(module: ModuleOp) -> dict[ResolvedOp, tuple[str, ...]]:

@@ -9,13 +9,13 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from aicf.backends.registry import get_kernels, libraries_by_family
+from aicf.dialects.emit import GroupOp, ProgramOp
 from aicf.errors import PolicyError
 from aicf.passes.bodies.workload import target_of
 from aicf.passes.support.ledger import record_decision
-from aicf.passes.support.policy import EXECUTION_ATTR, POLICY_ATTR, PRECISION_ATTR
+from aicf.passes.support.policy import EXECUTION_ATTR, POLICY_ATTR, PRECISION_ATTR, asks_for_precision
 from aicf.passes.support.works_on import ANYTHING, IS_FINAL, is_final
 from aicf.policies.policy import AUTO, resolve_policy
-from aicf.policies.precision_policy import PrecisionPolicy
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,16 @@ class ApplyPolicyPass(ModulePass):
         policy.kernel.check_kernels(get_kernels(backend), backend)
         policy.kernel.check_libraries(libraries_by_family(backend), backend)
         policy.execution.check_compile()
+        asks = asks_for_precision(op, policy.precision)
+        if asks and any(isinstance(inner, ProgramOp | GroupOp) for inner in op.walk()):
+            raise PolicyError(
+                "precision: the program has groups or instructions, whose element types are fixed; give the model that "
+                "it was made from"
+            )
         op.attributes[POLICY_ATTR] = policy.kernel.to_attr()
         op.attributes[EXECUTION_ATTR] = policy.execution.to_attr()
         op.attributes.pop(PRECISION_ATTR, None)
-        if policy.precision != PrecisionPolicy():
+        if asks:
             op.attributes[PRECISION_ATTR] = policy.precision.to_attr()
         source = "the default" if self.policy == AUTO else "given"
         stated = f": {', '.join(names)}" if (names := policy.stated()) else ""

@@ -4,31 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import cast
 
-import numpy as np
-from numpy.typing import NDArray
 from xdsl.context import Context
 from xdsl.dialects.builtin import FloatAttr, ModuleOp, f64
-from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import PatternRewriter
 
-from aicf.dialects import logical
 from aicf.dialects.logical import LogicalOp
-from aicf.dialects.types import element_named, tensor_info
+from aicf.dialects.traits import TrainingOnly
+from aicf.dialects.types import element_named
 from aicf.errors import PolicyError
 from aicf.passes.bodies.outlining import id_of
-from aicf.passes.logical.lowerings.base import Lowering
+from aicf.passes.logical.precision.integers import IntegerProducts
 from aicf.passes.logical.precision.narrow_floats import NarrowFloats
 from aicf.passes.logical.precision.products import Product, products_of
-from aicf.passes.logical.precision.quantization import Grid, along, rounded_to, rounded_weight
-from aicf.passes.support.identity import IdTable, name_after, position_of
+from aicf.passes.logical.precision.quantization import Grid
+from aicf.passes.support.identity import IdTable
 from aicf.passes.support.interface import functions
 from aicf.passes.support.ledger import record_decision
-from aicf.passes.support.policy import precision_of, without_bucket
+from aicf.passes.support.policy import (
+    LOWERED_PRECISION_ATTR,
+    PRECISION_ATTR,
+    asks_for_precision,
+    precision_of,
+    without_bucket,
+)
 from aicf.passes.support.works_on import FUNCTIONS
 from aicf.policies.precision_policy import F32, FLOATS, INT8, PrecisionPolicy
+
+STAYS = "stays f32"
+"""What the ledger says of an op that the policy leaves as it is."""
+RELATIVE_ERROR = "relative_error"
+"""The figure of an op in the ledger: of the outputs, if it alone is rounded."""
 
 
 @dataclass(frozen=True)
@@ -46,23 +53,36 @@ class LowerPrecisionPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         policy = precision_of(op)
-        if policy == PrecisionPolicy():
+        if not asks_for_precision(op, policy):
+            op.attributes.pop(PRECISION_ATTR, None)
             return
-        _check_names(op, policy)
-        if not policy.changes:
-            return
+        _check(op, policy)
         ids = IdTable(op)
         for function in functions(op):
             lowering = _Lowering(op, policy, ids)
+            integers = IntegerProducts(policy, ids)
+            model = [each for each in function.body.block.ops if isinstance(each, LogicalOp)]
             for product in products_of(function):
                 if policy.precision_of(product.name) == INT8:
-                    lowering.to_integers(product)
-            lowering.to_narrow_floats(NarrowFloats(function, ids))
+                    lowering.record_integers(product, integers.round_factors(product))
+            lowering.to_narrow_floats(model, NarrowFloats(function, ids))
             lowering.record()
+        _record_accuracy(op, policy)
+        op.attributes[LOWERED_PRECISION_ATTR] = op.attributes.pop(PRECISION_ATTR)
 
 
-def _check_names(module: ModuleOp, policy: PrecisionPolicy) -> None:
-    """Raises PolicyError for an id that is none of the model, or of no product where it says something of one."""
+def _check(module: ModuleOp, policy: PrecisionPolicy) -> None:
+    """Raises PolicyError for what is no model to be lowered, and for what the policy says of no op of it."""
+    if any(op.has_trait(TrainingOnly) for op in module.walk()):
+        raise PolicyError(
+            "precision: a training step computes as it is written; leave the section out, and lower the trained model "
+            "when it is compiled to be run"
+        )
+    if policy.request is not None:
+        raise PolicyError(
+            f"{policy.request}: a request to calibration, which needs sample inputs; run aicf calibrate MODEL SAMPLES "
+            "with this policy, or give aicf.compile calibration=samples"
+        )
     every = {
         without_bucket(id_of(op))
         for function in functions(module)
@@ -75,10 +95,10 @@ def _check_names(module: ModuleOp, policy: PrecisionPolicy) -> None:
 
 @dataclass
 class _Lowering:
-    """What happens to one function.
+    """What the ledger says of one function.
 
     Args:
-        module: For the ledger.
+        module: That has the ledger.
         policy: What is wanted.
         ids: In use.
     """
@@ -87,116 +107,35 @@ class _Lowering:
     policy: PrecisionPolicy
     ids: IdTable
     decisions: dict[tuple[str, str], list[str]] = field(default_factory=dict[tuple[str, str], list[str]])
-    rounded: dict[tuple[SSAValue, Grid], SSAValue] = field(
-        default_factory=dict[tuple[SSAValue, Grid], SSAValue]
-    )
-    """Activations to what they are on a grid: products that read one share its integers."""
 
-    def to_integers(self, product: Product) -> None:
-        """Rounds the factors of a product to multiples of their scales."""
-        writer = Lowering(PatternRewriter(product.op), product.op, self.ids)
-        smoothing = self._numbers("smoothing", product)
-        ranges = self._ranges(product)
-        grids: list[Grid] = []
-        for factor in product.factors:
-            value, name = product.value(factor), ("lhs", "rhs")[factor.index]
-            smooth = None if smoothing is None else (smoothing, factor.inputs)
-            if factor in product.weights:
-                new = rounded_weight(writer, value, factor.outputs, name, smooth)
-            else:
-                grid = Grid.of(*ranges[len(grids)], self.policy.activations)
-                grids.append(grid)
-                new = self._rounded(writer, value, grid, name, smooth)
-            product.op.operands[factor.index] = new
-        self._correct(writer, product)
-        self._record_integers(product, grids)
-
-    def _rounded(
-        self,
-        writer: Lowering,
-        value: SSAValue,
-        grid: Grid,
-        name: str,
-        smooth: tuple[NDArray[Any], int] | None,
-    ) -> SSAValue:
-        if smooth is not None:
-            return rounded_to(writer, value, grid, name, smooth)
-        if (value, grid) not in self.rounded:
-            self.rounded[value, grid] = rounded_to(writer, value, grid, name)
-        return self.rounded[value, grid]
-
-    def _ranges(self, product: Product) -> Sequence[tuple[float, float]]:
-        """Of its activations. Raises PolicyError if the policy has not that many."""
-        ranges, needed = self.policy.ranges.get(product.name, ()), len(product.activations)
-        if len(ranges) == needed:
-            return ranges
-        path = f"ranges.{product.name}"
-        if not ranges:
-            problem = "an integer product needs the range of its operand"
-            way_out = "run aicf calibrate with sample inputs"
-        else:
-            problem = f"{len(ranges)} ranges for {needed} operands that depend on inputs"
-            way_out = "give one for each"
-        raise PolicyError(
-            f"{path}: {problem}; {way_out}, or leave the op f32 (ops: {{{product.name}: f32}})",
-            location=position_of(product.op),
-        )
-
-    def _numbers(self, name: str, product: Product) -> NDArray[Any] | None:
-        """Smoothing factors or corrections of a product, if the policy has some."""
-        entries: Mapping[str, Sequence[float]] = getattr(self.policy, name)
-        if product.name not in entries:
-            return None
-        numbers = np.asarray(entries[product.name], np.float64)
-        wanted = _count(product, name)
-        if wanted is None:
-            raise PolicyError(
-                f"{name}.{product.name}: the op is no product of a weight and one operand; leave it out",
-                location=position_of(product.op),
-            )
-        if numbers.size != wanted:
-            raise PolicyError(
-                f"{name}.{product.name}: {numbers.size} numbers for {wanted} channels; calibrate this model again",
-                location=position_of(product.op),
-            )
-        return numbers
-
-    def _correct(self, writer: Lowering, product: Product) -> None:
-        """Adds the corrections to the result, before all that reads it."""
-        numbers = self._numbers("corrections", product)
-        if numbers is None:
-            return
-        op, block = product.op, product.op.parent_block()
-        assert block is not None
-        uses = list(op.result.uses)
-        vector = along(writer, numbers, op.result, product.channels, "correction")
-        added = logical.AddOp(op.result, vector)
-        name_after(added, op, "corrected", self.ids)
-        block.insert_op_after(added, op)
-        for use in uses:
-            use.operation.operands[use.index] = added.result
-
-    def _record_integers(self, product: Product, grids: Sequence[Grid]) -> None:
-        error = _measured(self.policy, product.name)
+    def record_integers(self, product: Product, grids: Sequence[Grid]) -> None:
+        """Notes that a product is one of integers."""
+        error = _measured(self.policy, "ops", product.name)
         wanted = self.policy.ops.get(product.name)
-        names = [grid.element.name for grid in grids] + ["i8"] * len(product.weights)
+        remaining = iter(grids)
+        names = [
+            "i8" if each in product.weights else next(remaining).element.name for each in product.factors
+        ]
         record_decision(
             self.module,
             LowerPrecisionPass.name,
             [id_of(product.op)],
             f"integers: {' by '.join(names)}",
             "the policy lists it so" if wanted else f"the policy lowers products to {INT8}",
-            cost={} if error is None else {"relative_error": FloatAttr(error, f64)},
+            cost={RELATIVE_ERROR: FloatAttr(error, f64)} if isinstance(error, float) else {},
         )
 
-    def to_narrow_floats(self, floats: NarrowFloats) -> None:
-        """Casts around the ops that the policy wants in f16 or bf16."""
-        for op in list(floats.function.body.block.ops):
-            if not isinstance(op, LogicalOp):
-                continue
-            wanted = self.policy.precision_of(without_bucket(id_of(op)))
-            if wanted == F32 and without_bucket(id_of(op)) in self.policy.ops:
-                self._note(op, "stays f32", "the policy lists it so")
+    def to_narrow_floats(self, model: Sequence[LogicalOp], floats: NarrowFloats) -> None:
+        """Casts around those ops of the model that the policy wants in f16 or bf16.
+
+        What rounds to integers is no part of the model: it needs the digits of f32.
+        """
+        for op in model:
+            name = without_bucket(id_of(op))
+            wanted = self.policy.precision_of(name)
+            if wanted == F32 and name in self.policy.ops:
+                because = _measured(self.policy, "kept", name)
+                self._note(op, STAYS, because if isinstance(because, str) else "the policy lists it so")
             elif wanted in FLOATS:
                 reason = floats.against(op)
                 if reason is None:
@@ -204,7 +143,7 @@ class _Lowering:
                 if reason is None:
                     self._note(op, wanted, f"the policy lowers the model to {wanted}")
                 elif reason:
-                    self._note(op, "stays f32", reason)
+                    self._note(op, STAYS, reason)
 
     def _note(self, op: LogicalOp, choice: str, because: str) -> None:
         self.decisions.setdefault((choice, because), []).append(id_of(op))
@@ -215,21 +154,25 @@ class _Lowering:
             record_decision(self.module, LowerPrecisionPass.name, subjects, choice, because)
 
 
-def _count(product: Product, name: str) -> int | None:
-    """How many numbers smoothing or corrections of a product are; None if it takes none."""
-    if len(product.weights) != 1:
-        return None
-    if name == "corrections":
-        return tensor_info(product.op.result.type).shape[product.channels]
-    (activation,) = product.activations
-    sizes = tensor_info(product.value(activation).type).shape
-    weight = tensor_info(product.value(product.weights[0]).type).shape
-    inputs = sizes[activation.inputs]
-    return inputs if weight[product.weights[0].inputs] == inputs else None
+def _measured(policy: PrecisionPolicy, what: str, name: str) -> object:
+    """What calibration measured or says of one op; None if it does not."""
+    return _entries(policy, what).get(name)
 
 
-def _measured(policy: PrecisionPolicy, name: str) -> float | None:
-    """The error that rounding this op alone made, as calibration measured it."""
-    ops = policy.accuracy.get("ops")
-    error = ops.get(name) if isinstance(ops, dict) else None  # pyright: ignore
-    return float(error) if isinstance(error, int | float) else None  # pyright: ignore
+def _entries(policy: PrecisionPolicy, what: str) -> Mapping[str, object]:
+    found = policy.accuracy.get(what)
+    return cast("Mapping[str, object]", found) if isinstance(found, Mapping) else {}
+
+
+def _record_accuracy(module: ModuleOp, policy: PrecisionPolicy) -> None:
+    """Repeats what calibration measured of the whole model."""
+    figures = {
+        name: FloatAttr(error, f64)
+        for name, error in _entries(policy, "errors").items()
+        if isinstance(error, float)
+    }
+    if figures:
+        because = f"calibration compared it with f32 on {policy.accuracy.get('samples')} samples"
+        record_decision(
+            module, LowerPrecisionPass.name, ["module"], f"model in {policy.to}", because, cost=figures
+        )

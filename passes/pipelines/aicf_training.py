@@ -11,6 +11,7 @@ from aicf.dialects.traits import TrainingOnly
 from aicf.errors import PolicyError
 from aicf.passes.fusion.patterns import patterns
 from aicf.passes.logical.logical_dce import LogicalDcePass
+from aicf.passes.logical.lower_precision import LowerPrecisionPass
 from aicf.passes.pipelines.aicf_inference import (
     Extend,
     decision_passes,
@@ -68,6 +69,7 @@ class AicfTrainingPass(NamedPipeline):
             *front_passes(
                 self.target, self.policy, self.dims, self.threads, training=self.training, extend=extend
             ),
+            LowerPrecisionPass(),
             MergeLinearsPass(),
             DifferentiatePass(),
             *([CheckFinitePass()] if self.check_finite else []),

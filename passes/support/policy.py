@@ -8,6 +8,7 @@ from functools import lru_cache
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp
 
 from aicf.dialects.json_values import attribute_of
+from aicf.errors import PolicyError
 from aicf.policies.execution_policy import ExecutionPolicy
 from aicf.policies.kernel_policy import KernelPolicy
 from aicf.policies.precision_policy import PrecisionPolicy
@@ -15,6 +16,8 @@ from aicf.policies.precision_policy import PrecisionPolicy
 POLICY_ATTR = "aicf.policy"
 EXECUTION_ATTR = "aicf.execution"
 PRECISION_ATTR = "aicf.precision"
+LOWERED_PRECISION_ATTR = "aicf.lowered_precision"
+"""What `lower-precision` has written into the program: the same policy, which no pass follows a second time."""
 
 
 def policy_of(module: ModuleOp) -> KernelPolicy:
@@ -37,10 +40,37 @@ def _read_execution(attribute: DictionaryAttr) -> ExecutionPolicy:
 def precision_of(module: ModuleOp) -> PrecisionPolicy:
     """In which element types the module wants to compute, or the default. Raises PolicyError if the attribute is no
     valid policy."""
-    attribute = module.attributes.get(PRECISION_ATTR)
+    return _precision(module, PRECISION_ATTR)
+
+
+def lowered_precision_of(module: ModuleOp) -> PrecisionPolicy:
+    """In which element types the module computes because a policy said so, or the default. Raises PolicyError if the
+    attribute is no valid policy."""
+    return _precision(module, LOWERED_PRECISION_ATTR)
+
+
+def _precision(module: ModuleOp, name: str) -> PrecisionPolicy:
+    attribute = module.attributes.get(name)
     return (
         PrecisionPolicy.from_attr(attribute) if isinstance(attribute, DictionaryAttr) else PrecisionPolicy()
     )
+
+
+def asks_for_precision(module: ModuleOp, wanted: PrecisionPolicy) -> bool:
+    """Whether a policy says something of the precision of a module that is not written into it yet.
+
+    Raises:
+        PolicyError: the module was lowered by another policy.
+    """
+    if wanted == PrecisionPolicy():
+        return False
+    lowered = lowered_precision_of(module).bounds()
+    if lowered and lowered != wanted.bounds():
+        raise PolicyError(
+            f"precision: the program is lowered to {lowered.get('to', 'other types')} already; give the model that it "
+            "was made from"
+        )
+    return not lowered
 
 
 def spend(module: ModuleOp) -> None:
@@ -51,7 +81,7 @@ def spend(module: ModuleOp) -> None:
     for name, bounds in (
         (POLICY_ATTR, policy_of(module).bounds()),
         (EXECUTION_ATTR, execution_of(module).bounds()),
-        (PRECISION_ATTR, precision_of(module).bounds()),
+        (LOWERED_PRECISION_ATTR, lowered_precision_of(module).bounds()),
     ):
         module.attributes.pop(name, None)
         if bounds:

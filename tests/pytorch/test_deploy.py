@@ -75,7 +75,7 @@ def test_loading_traces_and_compiles_nothing(tmp_path: Path, monkeypatch: pytest
         raise AssertionError("it traces or compiles")
 
     monkeypatch.setattr(torch.export, "export", refuse)
-    monkeypatch.setattr("aicf.compiler.build_native", refuse)
+    monkeypatch.setattr("aicf.compiling.build_native", refuse)
     x = torch.ones(5, 8)
     torch.testing.assert_close(aicf.pytorch.load(path, module)(x), module(x))
 

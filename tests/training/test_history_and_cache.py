@@ -125,13 +125,13 @@ def test_compiled_steps_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     first = make(cache_dir=tmp_path, clip_norm=1.0)
     assert len(list(tmp_path.glob("*.aicf"))) == 1
 
-    import aicf.compiler as compiler
+    import aicf.compiling as compiling
 
     def refuse(*_: object) -> None:
         raise AssertionError("compiled again")
 
     with monkeypatch.context() as patched:
-        patched.setattr(compiler, "_compiled", refuse)
+        patched.setattr(compiling, "compile_own", refuse)
         again = make(cache_dir=tmp_path, clip_norm=1.0)
         with pytest.raises(AssertionError, match="compiled again"):
             make(cache_dir=tmp_path, clip_norm=2.0)

@@ -81,6 +81,8 @@ def show_tables(explanation: Explanation) -> None:
 
     console = Console(highlight=False, markup=False)
     console.print(explanation.title, style="bold")
+    if explanation.precision is not None:
+        console.print(*explanation.precision.lines(), sep="\n")
     for program in explanation.programs:
         console.print(f"\n@{program.name}: {program.memory}", style="bold")
         for row in program.rows:

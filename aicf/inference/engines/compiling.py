@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from aicf.backends.registry import target_spec
 from aicf.compiled import CompiledModel, Options
-from aicf.compiler import compile_source, logical_text, resolve_options
+from aicf.compiling import compile_source, logical_text, resolve_options
 from aicf.errors import PolicyError
 from aicf.extensions import source_stamp
 from aicf.frontends.text import make_context

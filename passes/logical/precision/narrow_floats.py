@@ -16,6 +16,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects import logical
 from aicf.dialects.logical import LogicalOp
+from aicf.dialects.logical_ops.base import StatedResultOp
 from aicf.dialects.traits import Contraction, Expensive, IndexedRead, RandomNumbers, Reduction, Scan
 from aicf.dialects.types import ElementType, element_named, element_of, tensor, tensor_info
 from aicf.passes.logical.precision.products import parameter_values
@@ -63,23 +64,25 @@ class NarrowFloats:
             for value in op.operands
         ]
         try:
-            results = [op.infer(types, op.properties), *(op.infer_more(types, op.properties) or ())]
+            results = _results(op, types, element)
         except VerifyException as error:
             return f"it is not defined for {element.name}: {error}"
         for index, value in enumerate(op.operands):
             if element_of(value.type) == F32:
-                op.operands[index] = self._narrowed(op, value, element)
+                op.operands[index] = self._narrowed(op, index, element)
         for result, type_ in zip(op.results, results, strict=True):
             if result.type != type_:
                 self._widened(op, Rewriter.replace_value_with_new_type(result, type_))
         return None
 
-    def _narrowed(self, op: LogicalOp, value: SSAValue, element: ElementType) -> SSAValue:
+    def _narrowed(self, op: LogicalOp, index: int, element: ElementType) -> SSAValue:
+        value = op.operands[index]
         known = self.narrow.get(value)
         if known is not None and element_of(known.type) == element:
             return known
         cast = logical.CastOp(value, element)
-        name_after(cast, op, f"{element.name}", self.ids)
+        # A name of its own for each operand: a number to tell two apart would end up behind the bucket.
+        name_after(cast, op, f"operand{index}.{element.name}", self.ids)
         self._insert(cast, value)
         if known is None and value not in self.fixed:
             self.narrow[value] = cast.result
@@ -101,6 +104,15 @@ class NarrowFloats:
         for use in uses:
             use.operation.operands[use.index] = wide.result
         self.narrow[wide.result] = result
+
+
+def _results(op: LogicalOp, types: list[Attribute], element: ElementType) -> list[Attribute]:
+    """The types of the results of operands of other types. Raises VerifyException if the op is not defined for them."""
+    if not isinstance(op, StatedResultOp):
+        return [op.infer(types, op.properties), *(op.infer_more(types, op.properties) or ())]
+    stated = element_type(op.result, element) if element_of(op.result.type) == F32 else op.result.type
+    op.check_result(types, op.properties, stated)
+    return [stated]
 
 
 def element_type(value: SSAValue, element: ElementType) -> Attribute:

@@ -9,7 +9,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from aicf.dialects import logical
 from aicf.dialects.logical import LogicalOp
-from aicf.dialects.traits import RandomNumbers
+from aicf.dialects.traits import Contraction, RandomNumbers
 from aicf.dialects.types import element_of, tensor_info
 from aicf.passes.bodies.outlining import id_of
 from aicf.passes.bodies.workload import argument_attrs
@@ -39,13 +39,13 @@ class Product:
         op: A `linear`, `matmul` or `conv`.
         factors: Its operands, without the bias.
         weights: Those among them that follow from parameters alone.
-        channels: The dimension of the result that a weight's outputs become.
+        channels: For each factor, the dimension of the result that its outputs become.
     """
 
     op: LogicalOp
     factors: tuple[Factor, Factor]
     weights: tuple[Factor, ...]
-    channels: int
+    channels: tuple[int, int]
 
     @property
     def name(self) -> str:
@@ -56,6 +56,12 @@ class Product:
     def activations(self) -> tuple[Factor, ...]:
         """The factors that depend on inputs."""
         return tuple(factor for factor in self.factors if factor not in self.weights)
+
+    @property
+    def channels_of_weight(self) -> int:
+        """The dimension of the result along which the outputs of its one weight lie."""
+        (weight,) = self.weights
+        return self.channels[weight.index]
 
     def value(self, factor: Factor) -> SSAValue:
         """The operand itself."""
@@ -92,19 +98,19 @@ def _product(op: LogicalOp, fixed: set[SSAValue]) -> Product | None:
     return Product(op, factors, weights, channels)
 
 
-def _factors(op: Operation) -> tuple[tuple[Factor, Factor], int] | None:
-    """The factors of an op, and the dimension of the outputs of the second one in the result."""
-    if not isinstance(op, logical.LinearOp | logical.MatmulOp | logical.ConvOp):
+def _factors(op: Operation) -> tuple[tuple[Factor, Factor], tuple[int, int]] | None:
+    """The factors of an op, and for each the dimension of the result that its outputs become."""
+    if not op.has_trait(Contraction):
         return None
     lhs, rhs = (tensor_info(value.type).rank for value in op.operands[:2])
-    last = tensor_info(op.result.type).rank - 1
+    last = tensor_info(op.results[0].type).rank - 1
     if isinstance(op, logical.LinearOp):
-        return (Factor(0, 0, lhs - 1), Factor(1, 0, 1)), last
+        return (Factor(0, 0, lhs - 1), Factor(1, 0, 1)), (0, last)
     if isinstance(op, logical.ConvOp):
-        return (Factor(0, 0, 1), Factor(1, 0, 1)), 1
-    if lhs < 2 or rhs < 2:
+        return (Factor(0, 0, 1), Factor(1, 0, 1)), (0, 1)
+    if not isinstance(op, logical.MatmulOp) or lhs < 2 or rhs < 2:
         return None
     row, column = lhs - 2, rhs - 1
     left = Factor(0, lhs - 1, row) if op.transpose_a is not None else Factor(0, row, lhs - 1)
     right = Factor(1, rhs - 2, column) if op.transpose_b is not None else Factor(1, column, rhs - 2)
-    return (left, right), last
+    return (left, right), (last - 1, last)
