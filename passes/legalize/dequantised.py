@@ -7,7 +7,7 @@ of them is settled in `narrow-products`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -79,6 +79,11 @@ class Dequantised:
         """The largest magnitude of `stored - zero`."""
         limits = np.iinfo(element_of(self.stored.type).dtype)
         return max(int(limits.max) - self.zeros[0], self.zeros[1] - int(limits.min))
+
+    @property
+    def as_stored(self) -> Dequantised:
+        """With zero points of 0: its integers are those in memory, which `zero` has to make up for."""
+        return replace(self, zero=None, zeros=(0, 0))
 
     @property
     def element(self) -> ElementType:

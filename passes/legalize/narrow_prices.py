@@ -19,7 +19,8 @@ from aicf.passes.emit.parameters import ParameterValues
 from aicf.passes.fusion.forming import FusionContext
 from aicf.passes.fusion.profitability import Profitability
 from aicf.passes.layout.layout_graph import RANKS, channels_last
-from aicf.passes.legalize.dequantised import F32, Dequantised
+from aicf.passes.legalize.dequantised import F32, I32, Dequantised
+from aicf.passes.legalize.zero_points import Correction
 from aicf.passes.support.policy import execution_of
 from aicf.passes.support.writing import Writer
 
@@ -66,6 +67,10 @@ class ProductPrices:
     def _values(self) -> ParameterValues:
         return ParameterValues(self.context.function, updated_names(self.context.function))
 
+    def is_prepared(self, value: SSAValue) -> bool:
+        """Whether a value is there before the first run."""
+        return value in self._values.fixed and execution_of(self.module).prepared_weights
+
     def wide(self, product: Operation, operands: Sequence[Dequantised]) -> float:
         """Of the product as it stands. Raises NoKernel."""
         body = _BodyWriter(product.operand_types)
@@ -74,17 +79,30 @@ class ProductPrices:
         whole = self._us(body, sums.results[0], [self._origin(each.value) for each in operands])
         return whole + sum(self._share(each, self._dequantising) for each in operands)
 
-    def narrow(self, rebuild: Rebuild, operands: Sequence[Dequantised], axis: int | None) -> float:
-        """Of the product of integers, multiplied with a scale for each position along `axis`. Raises NoKernel."""
+    def narrow(
+        self,
+        rebuild: Rebuild,
+        operands: Sequence[Dequantised],
+        axis: int | None,
+        corrections: Sequence[Correction | None],
+    ) -> float:
+        """Of the product of integers, multiplied with a scale for each position along `axis`. Raises NoKernel.
+
+        What is taken off the sums follows from parameters."""
         types = [tensor(tensor_info(each.value.type).shape, each.element) for each in operands]
         body = _BodyWriter(types)
-        wide = body.cast(body.add(rebuild(*body.args), ""), F32, "")
-        sizes = tensor_info(wide.type).shape
+        sums = body.add(rebuild(*body.args), "")
         origins = [self._origin(each.value) for each in operands]
+        for correction in filter(None, corrections):
+            excess = body.block.insert_arg(tensor(correction.sizes, I32), len(origins))
+            origins.append(("param", False))
+            sums = correction.taken_off(body, sums, excess, "")
+        wide = body.cast(sums, F32, "")
+        sizes = tensor_info(wide.type).shape
         if axis is None:
             scale = body.splat(0.5, wide, "")
         else:
-            vector = body.block.insert_arg(tensor((sizes[axis],), F32), len(operands))
+            vector = body.block.insert_arg(tensor((sizes[axis],), F32), len(origins))
             scale = body.broadcast(vector, [axis], sizes, "")
             origins.append(("param", False))
         whole = self._us(body, body.add(logical.MulOp(wide, scale), ""), origins)
@@ -119,8 +137,7 @@ class ProductPrices:
         return self._us(body, body.add(logical.SubOp(wide, zero), ""), [("temp", False)])
 
     def _origin(self, value: SSAValue) -> tuple[str, bool]:
-        is_prepared = value in self._values.fixed and execution_of(self.module).prepared_weights
-        return ("param" if is_prepared else "temp"), False
+        return ("param" if self.is_prepared(value) else "temp"), False
 
     def _us(self, body: _BodyWriter, result: SSAValue, origins: Sequence[tuple[str, bool]]) -> float:
         body.block.add_op(YieldOp([result]))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter
 
@@ -23,6 +23,7 @@ from aicf.passes.bodies.workload import target_of
 from aicf.passes.fusion.forming import FusionContext, fusion_contexts
 from aicf.passes.legalize.dequantised import F32, Dequantised, Scale, dequantised, joint, scale_along
 from aicf.passes.legalize.narrow_prices import NoKernel, ProductPrices
+from aicf.passes.legalize.zero_points import Correction, is_one_number
 from aicf.passes.logical.lowerings.base import LowerBy, Lowering
 from aicf.passes.support.identity import IdTable, derived_id
 from aicf.passes.support.ledger import microseconds, record_decision
@@ -41,10 +42,12 @@ class NarrowProductsPass(ModulePass):
     one of the integers, cast to f32, times the scales.
 
     A scale is one number, or one for each row or column of the product, or output channel. The integers stay as they
-    are stored where zero points are 0, else they are i16. Sums have to fit into i32 whatever is stored. They are exact,
-    so results round otherwise than those of f32: a policy of `strict` rounding, or of results that no batch may change,
-    keeps f32. Else it is a matter of predicted time, or of which ops the policy lists; the ledger has both times. What
-    else reads a dequantised tensor goes on to do so.
+    are stored where zero points are 0. So do those of a matmul's factor with one zero point, where the other factor
+    follows from parameters: what the zero point adds to the sums then does so too, and is taken off them. Else the
+    integers are i16, less their zero points. Sums have to fit into i32 whatever is stored. They are exact, so results
+    round otherwise than those of f32: a policy of `strict` rounding, or of results that no batch may change, keeps f32.
+    Else it is a matter of predicted time, or of which ops the policy lists; the ledger has both times. What else reads
+    a dequantised tensor goes on to do so.
     """
 
     name = "narrow-products"
@@ -65,17 +68,26 @@ class _Product:
     Args:
         scales: Of each operand, with the dimension of the result along which it lies; None where it lies along none.
         terms: How many products are added up.
+        largest: The largest magnitude of such a sum.
+        corrections: For each operand what its zero point adds to the sums, if its integers stay as they are stored.
     """
 
     op: logical.MatmulOp | logical.ConvOp
     operands: tuple[Dequantised, Dequantised]
     scales: tuple[tuple[Scale, int] | None, ...]
     terms: int
+    largest: int
+    corrections: tuple[Correction | None, Correction | None] = (None, None)
 
     def widening(self, lhs: SSAValue, rhs: SSAValue) -> LogicalOp:
         """The product of integers."""
         bias = (None,) if isinstance(self.op, logical.ConvOp) else ()
         return self.op.of_operands(lhs, rhs, *bias, widening=True)
+
+    @property
+    def choice(self) -> str:
+        """What is chosen where this is."""
+        return f"of integers: {' and '.join(each.element.name for each in self.operands)}"
 
     def against(self) -> str | None:
         """Why it is none of integers, whatever that would take."""
@@ -84,10 +96,10 @@ class _Product:
         for each in self.operands:
             if each.zero is not None and each.largest > np.iinfo(each.element.dtype).max:
                 return f"an integer less its zero point may be {each.largest}, which {each.element.name} does not hold"
-        largest = self.terms * prod(each.largest for each in self.operands)
-        if largest > LARGEST_SUM:
+        if self.largest > LARGEST_SUM:
             return (
-                f"a sum of {self.terms} products may reach {largest}, which i32 does not hold: split the sum"
+                f"a sum of {self.terms} products may reach {self.largest}, which i32 does not hold: "
+                "split the sum"
             )
         return None
 
@@ -115,13 +127,44 @@ def _product(op: logical.MatmulOp | logical.ConvOp, lhs: Dequantised, rhs: Dequa
         None if (scale := scale_along(each.scale, own)) is None else (scale, axis)
         for each, (own, axis) in zip((lhs, rhs), axes, strict=True)
     )
-    return _Product(op, (lhs, rhs), scales, terms)
+    return _Product(op, (lhs, rhs), scales, terms, terms * lhs.largest * rhs.largest)
+
+
+def _ways(product: _Product, prices: ProductPrices) -> Iterator[_Product]:
+    """The product with the integers of a factor as they are stored, where what its zero point adds is known ahead of
+    the first run; then with integers less their zero points."""
+    if isinstance(product.op, logical.MatmulOp):
+        for number, (own, other) in enumerate((product.operands, product.operands[::-1])):
+            is_uniform = own.zero is not None and is_one_number(own.zero)
+            if is_uniform and prices.is_prepared(other.value) and not prices.is_prepared(own.value):
+                yield _as_stored(product, product.op, number)
+    yield product
+
+
+def _as_stored(product: _Product, op: logical.MatmulOp, number: int) -> _Product:
+    """A product that reads the integers of factor `number`, which have one zero point, as they are stored."""
+    operands, corrections = list(product.operands), list(product.corrections)
+    zero = operands[number].zero
+    assert zero is not None
+    operands[number] = operands[number].as_stored
+    corrections[number] = _correction(op, zero, 1 - number)
+    return replace(product, operands=tuple(operands), corrections=tuple(corrections))
+
+
+def _correction(op: logical.MatmulOp, zero: SSAValue, other: int) -> Correction:
+    """Of a zero point of one factor of a matmul, whose factor `other` has none."""
+    shape, rank = tensor_info(op.operands[other].type).shape, tensor_info(op.result.type).rank
+    flipped = (op.transpose_a, op.transpose_b)[other] is not None
+    # The terms are the columns of the left factor, or the rows of the right one.
+    summed = len(shape) - (1 if (other == 0) != flipped else 2)
+    batch = range(rank - len(shape), rank - 2)
+    return Correction(zero, shape, (summed,), (*batch, rank - 2 + other))
 
 
 def _narrow_all(found: Sequence[_Product], context: FusionContext) -> None:
     prices, kept = ProductPrices(context.module, context), _attention_scores(context)
-    chosen = [each for each in found if _is_chosen(each, kept, prices, context)]
-    if chosen:
+    ways = (_chosen(each, kept, prices, context) for each in found)
+    if chosen := [way for way in ways if way is not None]:
         narrowing = _Narrowing({each.op: each for each in chosen})
         pattern = LowerBy(narrowing.formula, IdTable(context.module))
         for each in chosen:
@@ -142,32 +185,50 @@ def _attention_scores(context: FusionContext) -> set[Operation]:
     return found
 
 
-def _is_chosen(
+def _chosen(
     product: _Product, kept: set[Operation], prices: ProductPrices, context: FusionContext
-) -> bool:
-    """Whether a product is to be one of integers; notes why or why not."""
-    choice, because, figures = "in f32", _against(product.op, kept, context) or product.against(), {}
+) -> _Product | None:
+    """How a product is to be one of integers, None if it is not; notes why or why not."""
+    because, figures = _against(product.op, kept, context), dict[str, Attribute]()
+    chosen: _Product | None = None
     if because is None:
-        wanted = _is_listed(product.op, context)
         try:
-            axis = next((along for scale, along in filter(None, product.scales) if scale.count > 1), None)
-            narrow = prices.narrow(product.widening, product.operands, axis)
+            narrow, way = _cheapest(product, prices)
             wide = prices.wide(product.op, product.operands)
         except NoKernel as error:
             because = str(error)
         else:
             figures = {"narrow_us": microseconds(narrow), "wide_us": microseconds(wide)}
-            if narrow < wide if wanted is None else wanted:
-                choice = f"of integers: {' and '.join(each.element.name for each in product.operands)}"
+            wanted = _is_listed(product.op, context)
+            chosen = way if (narrow < wide if wanted is None else wanted) else None
             because = (
                 f"predicted {narrow:.3g} us as a product of integers and {wide:.3g} us in f32"
                 if wanted is None
                 else "the policy lists it so"
             )
+    choice = "in f32" if chosen is None else chosen.choice
     record_decision(
         context.module, NarrowProductsPass.name, [id_of(product.op)], choice, because, cost=figures
     )
-    return choice != "in f32"
+    return chosen
+
+
+def _cheapest(product: _Product, prices: ProductPrices) -> tuple[float, _Product]:
+    """The way of multiplying the integers that is predicted to take least, with its time. Raises NoKernel if there is
+    none, with the reason that the first one has."""
+    axis = next((along for scale, along in filter(None, product.scales) if scale.count > 1), None)
+    priced: list[tuple[float, _Product]] = []
+    reasons: list[str] = []
+    for way in _ways(product, prices):
+        if (because := way.against()) is None:
+            try:
+                priced.append((prices.narrow(way.widening, way.operands, axis, way.corrections), way))
+            except NoKernel as error:
+                because = str(error)
+        reasons += [] if because is None else [because]
+    if not priced:
+        raise NoKernel(reasons[0])
+    return min(priced, key=lambda entry: entry[0])
 
 
 def _against(op: Operation, kept: set[Operation], context: FusionContext) -> str | None:
@@ -210,6 +271,10 @@ class _Narrowing:
             for each, name in zip(product.operands, ("lhs", "rhs"), strict=True)
         ]
         sums = lower.add(product.widening(*factors), INTEGERS)
+        for correction, other in zip(product.corrections, factors[::-1], strict=True):
+            if correction is not None:
+                excess = correction.excess(lower, other, f"{INTEGERS}.excess")
+                sums = correction.taken_off(lower, sums, excess, f"{INTEGERS}.centred")
         value = lower.cast(sums, F32, f"{INTEGERS}.f32")
         *others, (scale, axis) = joint([each for each in product.scales if each is not None])
         for other, along in others:

@@ -41,7 +41,8 @@ _TILES = (
 _LOOPS = "lanes vector_dim unroll partition_dim threads sum_block rounding combination_order"
 _PRODUCT = "transpose_a transpose_b batch_in_rows"
 _CPU_GEMM = (
-    f"{_TILES} pairs_of_k {_PRODUCT} {_inside('rows', _LOOPS)} rounding layouts may_alias workspace_bytes"
+    f"{_TILES} pairs_of_k quads_of_k {_PRODUCT} {_inside('rows', _LOOPS)} rounding layouts may_alias "
+    "workspace_bytes"
 )
 _CPU_ATTENTION = (
     f"{_inside('scores', _TILES)} {_inside('output', _TILES)} block_rows share threads key_steps scale causal past "
@@ -81,20 +82,20 @@ _CONV_MMA = (
 _CUDA_ATTENTION = f"{_LAUNCH} scale causal past nan_as_zero combination_order fixed_addresses"
 
 RECORDS: Mapping[str, tuple[int, str]] = {
-    "cpu.gemm_avx512": (4, _CPU_GEMM),
-    "cpu.gemm_avx2": (4, _CPU_GEMM),
-    "cpu.gemm_portable": (4, _CPU_GEMM),
+    "cpu.gemm_avx512": (5, _CPU_GEMM),
+    "cpu.gemm_avx2": (5, _CPU_GEMM),
+    "cpu.gemm_portable": (5, _CPU_GEMM),
     "cpu.gemm_blas": (1, f"{_PRODUCT} library threads combination_order"),
-    "cpu.gemm_norm_avx512": (4, _CPU_GEMM_NORM),
-    "cpu.gemm_norm_avx2": (4, _CPU_GEMM_NORM),
-    "cpu.gemm_norm_portable": (4, _CPU_GEMM_NORM),
+    "cpu.gemm_norm_avx512": (5, _CPU_GEMM_NORM),
+    "cpu.gemm_norm_avx2": (5, _CPU_GEMM_NORM),
+    "cpu.gemm_norm_portable": (5, _CPU_GEMM_NORM),
     "cpu.attention_avx512": (4, _CPU_ATTENTION),
     "cpu.attention_avx2": (4, _CPU_ATTENTION),
     "cpu.attention_portable": (4, _CPU_ATTENTION),
     "cpu.generated": (2, f"{_LOOPS} may_alias"),
     "cpu.copy": (1, "axis parts threads"),
     "cpu.concat": (1, "axis parts threads"),
-    "cpu.pack": (3, "lanes threads nr k_dim element pairs"),
+    "cpu.pack": (4, "lanes threads nr k_dim element pairs quads shift"),
     "cpu.pack_winograd": (1, "lanes threads nr output_tile"),
     "cpu.last_update": (1, "threads"),
     "cpu.scatter": (1, "mode parts threads combination_order"),
@@ -213,6 +214,7 @@ PAIRS = """func.func @f(%x : tensor<1x8xi16> {logical.name = "x", logical.role =
   %y = logical.matmul %x, %w {widening} : (tensor<1x8xi16>, tensor<8x8xi8>) -> tensor<1x8xi32>
   func.return %y : tensor<1x8xi32>
 }"""
+QUADS = PAIRS.replace("i16", "i8")
 LIBRARY = PACKED.replace("f16", "f32").replace('"param"', '"input"')
 
 
@@ -240,11 +242,13 @@ def _records() -> Iterator[tuple[str, Mapping[str, Attribute]]]:
     for name in ("simt-dense-f32", "convolutions-f32", "convolve-tf32-last"):
         yield from _offered(CASES[name].make().module, "cuda:sm_90a", {"tf32": True})
     yield from _offered(parse_module(TILES), "cpu:x86-64-v4", {})
+    yield from _offered(parse_module(QUADS), "cpu:x86-64-v4+avx512vnni", {})
     policy = {"kernels": {"gemm": "cpu.gemm_blas"}}
     for module in (
         lower(PACKED, "x86-64-v4"),
         lower(TILES, "x86-64-v4"),
         *(lower(PAIRS, level) for level in ("x86-64-v4", "x86-64-v3", "x86-64-v2")),
+        lower(QUADS, "x86-64-v4+avx512vnni"),
         lower(RECURRENT, "x86-64-v4"),
         lower(RECURRENT.replace('"param"', '"input"'), "x86-64-v4"),
         lower(LIBRARY, "x86-64-v4", policy=policy, library="0.3 Prescott"),

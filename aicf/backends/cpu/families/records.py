@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, StringAttr
 from xdsl.ir import Attribute
@@ -29,14 +30,15 @@ from aicf.backends.cpu.families.attention.schedule import (
     padded_row,
 )
 from aicf.backends.cpu.families.gemm.schedule import GemmProblem, GemmSpec, check
+from aicf.backends.cpu.families.gemm.units import legal_terms, terms_by_type
 from aicf.backends.cpu.families.loops.schedule import LoopSpec, check_loops
 from aicf.backends.cpu.target import HALVES
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.kinds import FLAGS
 
-GEMM_VERSION = 4
+GEMM_VERSION = 5
 """Of every kernel whose record holds what `gemm_record` gives; 2 brought panels in groups, prefetch, element, 3 the
-blocks of sums of the row program, 4 pairs of short integers."""
+blocks of sums of the row program, 4 pairs of short integers, 5 quads of 8-bit integers and pairs of bf16."""
 ATTENTION_VERSION = 4
 """Of the kernels of attention, whose record holds two of those; 4 brought rows whose probabilities are NaN."""
 
@@ -57,6 +59,8 @@ def get_bool(record: Record, key: str) -> bool:
 
 
 _GEMM = RecordCodec(GemmSpec)
+_UNITS = {2: "pairs_of_k", 4: "quads_of_k"}
+"""Terms of K in a unit, where there are several, to the entry that says so."""
 _EPILOGUE_FROM = OneOf(("registers", "tile buffer"))
 
 
@@ -67,12 +71,16 @@ def gemm_record(spec: GemmSpec) -> dict[str, Attribute]:
         "epilogue_from": StringAttr("tile buffer" if spec.tile_buffer else "registers"),
         "combination_order": StringAttr(spec.combination_order),
         **({"b_element": StringAttr(spec.b_element)} if spec.problem.b_element != spec.problem.dtype else {}),
-        **({"pairs_of_k": boolean(True)} if spec.problem.pairs else {}),
+        **({_UNITS[spec.problem.terms]: boolean(True)} if spec.problem.terms > 1 else {}),
     }
 
 
-def gemm_spec(record: Record, problem: GemmProblem, fused: bool) -> GemmSpec:
-    """The decisions of a record for `problem`. Raises RecordError if they contradict each other."""
+def gemm_spec(record: Record, problem: GemmProblem, fused: bool, any_units: bool = False) -> GemmSpec:
+    """The decisions of a record for `problem`, in units as its types say or in `any_units` that some level has.
+
+    Raises RecordError if they contradict each other.
+    """
+    problem = _with_units(record, problem, legal_terms(problem) if any_units else (terms_by_type(problem),))
     spec = GemmSpec(
         problem,
         **_GEMM.values(record),
@@ -80,19 +88,29 @@ def gemm_spec(record: Record, problem: GemmProblem, fused: bool) -> GemmSpec:
         tile_buffer=read_entry(record, "epilogue_from", _EPILOGUE_FROM) == "tile buffer",
         b_panel_type=_panel_type(record, problem),
     )
-    if ("pairs_of_k" in record) != problem.pairs:
-        legal = "true" if problem.pairs else "no such entry"
-        raise RecordError(f"its 'pairs_of_k' is not that of its element types, legal: {legal}")
     if (reason := check(spec)) is not None:
         raise RecordError(reason)
     return spec
+
+
+def _with_units(record: Record, problem: GemmProblem, legal: Sequence[int]) -> GemmProblem:
+    """The problem with the terms of K that the record has in a unit, one of the `legal` numbers."""
+    found = [terms for terms, key in _UNITS.items() if record.get(key) == boolean(True)]
+    terms = found[0] if len(found) == 1 else len(found) + 1
+    if terms not in legal:
+        ways = [f"'{_UNITS[each]}'" if each in _UNITS else "neither" for each in legal]
+        raise RecordError(
+            f"its 'pairs_of_k' and 'quads_of_k' are not those of its operands, legal: {' or '.join(ways)}"
+        )
+    return replace(problem, unit_terms=0 if terms == terms_by_type(problem) else terms)
 
 
 def _panel_type(record: Record, problem: GemmProblem) -> str:
     """Element type of packed panels, where it is not that of the multiplication."""
     if record.get("b_source") != StringAttr("packed") or problem.b_element == problem.dtype:
         return ""
-    element = read_entry(record, "b_element", OneOf((problem.b_element, problem.wide_element)))
+    legal = OneOf(tuple(dict.fromkeys((problem.b_element, problem.wide_element))))
+    element = read_entry(record, "b_element", legal)
     return "" if element == problem.wide_element else element
 
 

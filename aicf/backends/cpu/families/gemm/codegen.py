@@ -22,7 +22,7 @@ from aicf.errors import PlanError
 def emit(em: Emitter, launch: Launch, call: Call) -> None:
     """The products, with what comes before and after them."""
     work = read_products(launch)
-    spec = gemm_spec(launch.record, work.problem, em.level.has_fma)
+    spec = gemm_spec(launch.record, work.problem, em.level.has_fma, any_units=True)
     _check_layouts(launch, spec, work.roles.rights)
     if spec.workspace_bytes:
         require_workspace(launch, call, spec.workspace_bytes)
@@ -58,8 +58,7 @@ def _check_layouts(launch: Launch, spec: GemmSpec, rights: Sequence[int]) -> Non
     for index in rights:
         layout = launch.ins[index].layout
         if (spec.b_source == "packed") != (layout is not None) or (
-            layout is not None
-            and _panels(layout, launch.ins[index].dtype) != (spec.nr, spec.b_element, int(spec.problem.pairs))
+            layout is not None and _panels(layout, launch.ins[index].dtype) != _asked_for(spec)
         ):
             raise PlanError(
                 f"instruction '{launch.name}': the layout of operand {index} is not the one its kernel record asks "
@@ -67,12 +66,19 @@ def _check_layouts(launch: Launch, spec: GemmSpec, rights: Sequence[int]) -> Non
             )
 
 
-def _panels(layout: LayoutAttr, dtype: str) -> tuple[int, str, int]:
-    """Columns of a panel of a packed weight of type `dtype`, the type of its elements, and how far apart the terms of
-    pairs lie, 0 without pairs."""
+def _panels(layout: LayoutAttr, dtype: str) -> tuple[object, ...]:
+    """Columns of a panel of a packed weight of type `dtype`, the type of its elements, how far apart the terms of pairs
+    and of quads lie, 0 without those, and the shift of the left factor."""
     entries = layout.parameters_.data
     element = read_text(entries, "element") if "element" in entries else dtype
-    return read_integer(entries, "nr"), element, read_integer(entries, "pairs") if "pairs" in entries else 0
+    others = (read_integer(entries, key) if key in entries else 0 for key in ("pairs", "quads", "shift"))
+    return read_integer(entries, "nr"), element, *others
+
+
+def _asked_for(spec: GemmSpec) -> tuple[object, ...]:
+    """What `_panels` gives of the panels that a product reads."""
+    problem = spec.problem
+    return spec.nr, spec.b_element, int(problem.terms == 2), int(problem.quads), problem.shift
 
 
 def _row_program(launch: Launch, call: Call, nest: LoopNest, operands: Sequence[int]) -> RowProgram:

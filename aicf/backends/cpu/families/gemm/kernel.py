@@ -16,7 +16,7 @@ from aicf.backends.common.record import Record, illegal, integer, read_part
 from aicf.backends.common.workload import OperandInfo, Workload
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
 from aicf.backends.cpu.families.gemm.blas.kernel import BlasKernel
-from aicf.backends.cpu.families.gemm.pack.kernel import PACKED_B, pack_record
+from aicf.backends.cpu.families.gemm.pack.kernel import PACKED_B, pack_lanes, pack_record
 from aicf.backends.cpu.families.gemm.pack.schedule import packed_bytes
 from aicf.backends.cpu.families.gemm.problem import (
     KINDS,
@@ -35,6 +35,7 @@ from aicf.backends.cpu.families.gemm.schedule import (
     propose,
     traffic_cycles,
 )
+from aicf.backends.cpu.families.gemm.units import terms_by_type, terms_of_level, units_reason
 from aicf.backends.cpu.families.legality import (
     level_reason,
     may_alias,
@@ -121,7 +122,7 @@ class GemmKernel(CpuKernel[GemmSchedule]):
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> GemmSchedule:
         gemm = read_work(work)
-        spec = gemm_spec(record, gemm.problem, self._variant(target).has_fma)
+        spec = gemm_spec(record, gemm.problem, self._variant(target).has_fma, any_units=True)
         if gemm.rows is None:
             return GemmSchedule(spec)
         return GemmSchedule(spec, loop_spec(read_part(record, "rows"), one_row(gemm.rows).nest))
@@ -129,7 +130,9 @@ class GemmKernel(CpuKernel[GemmSchedule]):
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: GemmSchedule) -> str | None:
         if schedule.rows is not None and schedule.rows.threads != 1:
             return f"in its 'rows', its {illegal('threads', schedule.rows.threads, 1)}"
-        return threads_reason(schedule.product.threads, target)
+        problem, features = schedule.product.problem, self._variant(target).features
+        reason = units_reason(problem, problem.terms, features, work.rounding)
+        return reason or threads_reason(schedule.product.threads, target)
 
     def threads_us(self, work: Workload, target: TargetAttr) -> dict[int, float]:
         best: dict[int, float] = {}
@@ -176,13 +179,18 @@ class GemmKernel(CpuKernel[GemmSchedule]):
             )
         packed = all(_can_prepare(work.operands[index], problem) for index in gemm.roles.rights)
         splits = FIXED_SPLITS if work.batch_invariant else SPLITS
-        return ranked(problem, level, packed, threads_of(target), epilogue, rows, splits, count)
+        given = packed, threads_of(target), epilogue, rows, splits, count
+        found = [entry for own in _in_units(problem, level, work) for entry in ranked(own, level, *given)]
+        return sorted(found, key=lambda entry: entry[0])
 
     def fixed_order(self, work: Workload, target: TargetAttr) -> str:
         """See `Kernel`: one sum over K, whatever the tile; the row program keeps the order of its own loops."""
-        rounding = "rounded once" if self._variant(target).has_fma else "rounded apart"
+        gemm, level = read_work(work), self._variant(target)
+        rounding = "rounded once" if level.has_fma else "rounded apart"
         order = f"ascending k, product and sum {rounding}"
-        rows = read_work(work).rows
+        if any(own.is_float and own.terms > 1 for own in _in_units(gemm.problem, level, work)):
+            order = "ascending pairs of k, each product added with a rounding of its own"
+        rows = gemm.rows
         if rows is None:
             return order
         nest = one_row(rows).nest
@@ -191,7 +199,7 @@ class GemmKernel(CpuKernel[GemmSchedule]):
 
     def prepare(self, work: Workload, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
         """See `Kernel`: the record of `cpu.pack`."""
-        return pack_record(layout, self._variant(target).lanes(work.operands[operand].dtype))
+        return pack_record(layout, pack_lanes(layout, work.operands[operand].dtype, self._variant(target)))
 
 
 VARIANTS = 12
@@ -206,6 +214,15 @@ _TRANSPOSES = ("transpose_a", "transpose_b")
 def _can_prepare(b: OperandInfo, problem: GemmProblem) -> bool:
     """Whether B is a weight that is packed once: one matrix that the program does not overwrite."""
     return b.is_weight and len(b.shape) == 2 and 0 not in b.strides and prod(b.shape) > 0
+
+
+def _in_units(problem: GemmProblem, level: CpuLevel, work: Workload) -> Sequence[GemmProblem]:
+    """The problem in the units that it may have; where results may not depend on the batch, in one kind of them."""
+    by_type = terms_by_type(problem)
+    legal = terms_of_level(problem, level.features, work.rounding)
+    if work.batch_invariant:
+        legal = legal[-1:]
+    return [replace(problem, unit_terms=0 if terms == by_type else terms) for terms in legal]
 
 
 def _rows_us(nest: LoopNest, level: CpuLevel, threads: int, fixed: bool) -> float:
@@ -270,14 +287,16 @@ def ranked(
 def _layouts(work: Workload, gemm: GemmWorkload, spec: GemmSpec) -> Attribute:
     problem = spec.problem
     entries: dict[str, Attribute] = {
-        "bytes": integer(packed_bytes(spec.b_unit, problem.depth, problem.n, spec.nr)),
+        "bytes": integer(packed_bytes(spec.b_unit, problem.depth + spec.start_rows, problem.n, spec.nr)),
         "k_dim": integer(1 if get_bool(work.attrs, "transpose_b") else 0),
         "nr": integer(spec.nr),
     }
     if spec.b_element != problem.b_element:
         entries["element"] = StringAttr(spec.b_element)
-    if problem.pairs:
-        entries["pairs"] = integer(1)
+    if problem.terms > 1:
+        entries["quads" if problem.quads else "pairs"] = integer(1)
+    if problem.shift:
+        entries["shift"] = integer(problem.shift)
     layout = LayoutAttr(PACKED_B, entries)
     rights = gemm.roles.rights
     return ArrayAttr([layout if index in rights else UnitAttr() for index in range(len(work.operands))])

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from aicf.backends.common.record import Entry, OneOf, Whole, illegal
+from aicf.backends.cpu.families.gemm.units import DOT_LANES, QUADS_FEATURE, SHIFT, terms_by_type
 from aicf.backends.cpu.families.vectors import VECTOR_LANES, lanes_reason
-from aicf.backends.cpu.target import ELEMENT_BYTES, SHORT_INTEGERS, CpuLevel
+from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
 
 CACHE_LINE = 64
 
@@ -60,31 +61,59 @@ class GemmProblem:
     b_type: str = ""
     """Element types of A and B in memory, where they are not `dtype`."""
 
+    unit_terms: int = 0
+    """Terms of K in a unit, where it has more than `units.terms_by_type` says."""
+
+    @property
+    def terms(self) -> int:
+        """Neighbouring terms of K that one operation multiplies and adds up; tiles read *units* of so many."""
+        return self.unit_terms or terms_by_type(self)
+
     @property
     def pairs(self) -> bool:
-        """Whether one operation multiplies pairs of i16 that are neighbours along K and adds the two products in i32.
+        """Whether units are pairs of i16."""
+        return self.terms == 2 and self.dtype == "i32"
 
-        What tiles read then are *units*, two terms of K in the bytes of one sum; else a unit is one term.
-        """
-        short = self.a_element in SHORT_INTEGERS and self.b_element in SHORT_INTEGERS
-        return short and self.dtype == "i32" and not self.makes_rows
+    @property
+    def quads(self) -> bool:
+        """Whether units are four 8-bit integers."""
+        return self.terms == 4
+
+    @property
+    def reads_units(self) -> bool:
+        """Whether units of A are read where they lie."""
+        return self.terms > 1 and not self.pairs
+
+    @property
+    def shift(self) -> int:
+        """How much larger terms of A are read than they are."""
+        return SHIFT if self.quads and self.a_element == "i8" else 0
+
+    @property
+    def is_float(self) -> bool:
+        """Whether sums are of floats."""
+        return self.dtype in ("f32", "f64")
 
     @property
     def depth(self) -> int:
-        """Units along K; the second term of the last one is zero where K is odd."""
+        """Units along K; terms of the last one that K does not have are zero."""
         return self.units(self.k)
 
     def units(self, terms: int) -> int:
         """Units of so many terms of K."""
-        return -(-terms // 2) if self.pairs else terms
+        return -(-terms // self.terms)
 
     @property
     def wide_element(self) -> str:
         """Element type of the factors of one multiplication."""
-        return "i16" if self.pairs else self.dtype
+        if self.terms == 1:
+            return self.dtype
+        return "i16" if self.pairs else self.b_element
 
     def unit_type(self, element: str) -> str:
         """An element type of as many bytes as a unit of `element`."""
+        if self.reads_units:
+            return "i32"
         return {"i8": "i16", "u8": "i16", "i16": "i32"}[element] if self.pairs else element
 
     @property
@@ -100,7 +129,7 @@ class GemmProblem:
     @property
     def widens_rows(self) -> bool:
         """Whether rows of A are written to workspace in the type of the sums: a tile reads each many times."""
-        return not self.makes_rows and self.a_element != self.dtype
+        return not (self.makes_rows or self.reads_units) and self.a_element != self.dtype
 
     @property
     def copies_rows(self) -> bool:
@@ -108,8 +137,15 @@ class GemmProblem:
         return self.makes_rows or self.widens_rows
 
     @property
+    def tile_element(self) -> str:
+        """Element type of A where tiles read it: strides count such elements."""
+        return self.a_element if self.reads_units else self.dtype
+
+    @property
     def tile_strides(self) -> tuple[int, int]:
-        """Strides of A where tiles read it, in units."""
+        """Distance between rows and between units of A where tiles read it."""
+        if self.reads_units:
+            return self.a_strides[0], self.terms
         return (self.depth, 1) if self.widens_rows else self.a_strides
 
     @property
@@ -144,6 +180,8 @@ class GemmSpec:
     threads: Annotated[int, Entry(Whole(1))] = 1
     fused: bool = True
     """Multiply-adds round once (the level has FMA)."""
+    dots: bool = False
+    """One operation multiplies pairs of i16 and adds them up (the level has avx512vnni)."""
     prefetch_lines: Annotated[int, Entry(Whole(0, 64))] = 0
     """Cache lines of packed B to prefetch per unrolled step of K."""
     prefetch_ahead: Annotated[int, Entry(Whole(0, 1 << 20))] = 0
@@ -177,16 +215,23 @@ class GemmSpec:
         return -(-self.k_unroll // split) * split
 
     @property
+    def start_rows(self) -> int:
+        """Rows of a panel of B before its units: what sums start from."""
+        return int(self.problem.shift != 0)
+
+    @property
     def panel_elements(self) -> int:
-        """Units of one packed panel of B."""
-        return self.problem.units(self.problem.b_rows or self.problem.k) * self.nr
+        """Units of one packed panel of B, with the rows before them."""
+        return (self.problem.units(self.problem.b_rows or self.problem.k) + self.start_rows) * self.nr
 
     @property
     def work(self) -> float:
         """Vector operations of one multiply-add, as seen by the arithmetic ports."""
-        if self.problem.dtype in ("f32", "f64"):
+        if self.problem.is_float:
             return 1.0 if self.fused else 2.0
-        return 1.5 if self.problem.pairs else 3.0
+        if self.problem.pairs:
+            return 1.0 if self.dots else 1.5
+        return 1.0 if self.problem.quads else 3.0
 
     @property
     def row_elements(self) -> int:
@@ -206,11 +251,10 @@ class GemmSpec:
     @property
     def combination_order(self) -> str:
         """How products are summed, for the kernel record."""
-        return (
-            "ascending k"
-            if self.k_split == 1
-            else f"ascending k in {self.k_split} strided sums, added pairwise"
-        )
+        terms = "pairs of k" if self.problem.is_float and self.problem.terms == 2 else "k"
+        if self.k_split == 1:
+            return f"ascending {terms}"
+        return f"ascending {terms} in {self.k_split} strided sums, added pairwise"
 
 
 NOMINAL_GHZ = 3.0
@@ -235,6 +279,8 @@ STREAM_AHEAD = 8 << 10
 _TILE_OVERHEAD_CYCLES = 12.0
 _WIDEN_CYCLES = 1.0
 """Of a vector: two operations on the ports that multiply."""
+_SHIFT_CYCLES = 0.5
+"""Of a unit of i8, on the ports that multiply."""
 _STORE_CYCLES = 1.5
 _BLOCK_BYTES = 768 << 10
 _GROUP_BYTES = 512 << 10
@@ -255,8 +301,9 @@ def check(spec: GemmSpec) -> str | None:
         return reason
     if spec.b_source == "direct" and p.b_strides[1] != 1:
         return "B is read in place but its rows are not contiguous"
-    if spec.b_source == "direct" and p.pairs:
-        return "pairs of rows of B are packed, not read in place"
+    if spec.b_source == "direct" and p.terms > 1:
+        rows = "quads" if p.quads else "pairs"
+        return f"{rows} of rows of B are packed, not read in place"
     if spec.b_panel_type not in ("", p.b_element) or (spec.b_panel_type and spec.b_source != "packed"):
         return (
             "panels of B have the element type of B or of the sums, and only those packed ahead may be narrow"
@@ -277,6 +324,8 @@ def _tile_reason(spec: GemmSpec) -> str | None:
     p = spec.problem
     if (reason := lanes_reason(spec.lanes, p.dtype)) is not None:
         return reason
+    if p.reads_units and spec.lanes not in DOT_LANES:
+        return f"its {illegal('lanes', spec.lanes, OneOf(DOT_LANES))} for units of {p.terms} terms of K"
     if spec.mr * spec.nv * spec.k_split > MOST_SUMS:
         legal = f"{Whole(1, MOST_SUMS // (spec.nv * spec.k_split))} with {spec.nv} vectors and {spec.k_split} sums"
         return f"its {illegal('tile_rows', spec.mr, legal)}"
@@ -309,9 +358,11 @@ def _compute_cycles(spec: GemmSpec, epilogue_cycles: float) -> float:
     work = spec.work
     widen = 0.0 if spec.b_element == p.wide_element else _WIDEN_CYCLES
 
+    shift = _SHIFT_CYCLES if p.shift else 0.0
+
     def tile(rows: int, vectors: int) -> float:
         step = max(
-            work * rows * vectors / 2 + widen * vectors,
+            work * rows * vectors / 2 + widen * vectors + shift * rows,
             (rows + vectors) / 2,
             _CHAIN_CYCLES * min(work, 2.0) / spec.k_split,
         )
@@ -365,7 +416,7 @@ def _product_cycles(spec: GemmSpec, epilogue_cycles: float) -> float:
     total = max(total, b_bytes * blocks / speed, b_bytes * passes / _L2_BYTES_PER_CYCLE)
     # Not all of that overlaps with the arithmetic.
     total += b_bytes * (passes - blocks) / _L2_BYTES_PER_CYCLE / 16
-    if spec.mr > _L1_WAYS and p.tile_strides[0] * size % _L1_STRIDE == 0:
+    if spec.mr > _L1_WAYS and p.tile_strides[0] * ELEMENT_BYTES[p.tile_element] % _L1_STRIDE == 0:
         total *= 1.03  # its rows and those of B share one set of the first level
     if spec.mc == 0 and _is_long(p):
         total += p.m * p.depth * size * groups / L3_BYTES_PER_CYCLE / 2
@@ -468,6 +519,7 @@ def propose(
             partition="none" if threads == 1 else "columns" if by_columns else "rows",
             threads=threads,
             fused=level.has_fma,
+            dots=QUADS_FEATURE in level.features,
             prefetch_lines=lines,
             prefetch_ahead=ahead,
             tile_buffer=epilogue_cycles > 8,

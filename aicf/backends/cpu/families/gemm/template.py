@@ -16,15 +16,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from aicf.backends.cpu.codegen.dot_products import add_pairs
 from aicf.backends.cpu.codegen.ir_builder import F32, F64, I8, I32, I64, PTR, Emitter, Value
-from aicf.backends.cpu.codegen.scalar.ops import Scalars, convert
-from aicf.backends.cpu.families.gemm.pack.pairs import (
-    PairPacker,
-    Pairs,
-    emit_rows_of_pairs,
-    widened_pairs,
-)
+from aicf.backends.cpu.families.gemm.k_loop import KLoop
+from aicf.backends.cpu.families.gemm.pack.pairs import PairPacker, Pairs, emit_rows_of_pairs
+from aicf.backends.cpu.families.gemm.pack.quads import QuadPacker
 from aicf.backends.cpu.families.gemm.pack.template import Packer, Rows, emit_widened_rows
 from aicf.backends.cpu.families.gemm.schedule import CACHE_LINE, GemmSpec, check
 from aicf.backends.cpu.families.loops.template import share_of
@@ -181,8 +176,7 @@ class _Gemm:
         self.pointers = pointers
         self.epilogue = epilogue
         self.make_rows = rows
-        self.float = spec.problem.dtype in ("f32", "f64")
-        self.scalars = Scalars(em, spec.lanes)
+        self.k_loop = KLoop(em, spec)
         self.beside = spec.problem.products // spec.problem.tile_products
         self.b_table = PointerTable(em, pointers.b if self.beside > 1 else pointers.b[:1])
         # Rows of A, then panels of B.
@@ -311,9 +305,12 @@ class _Gemm:
         """Packs `columns` columns from `col` on into a panel at `space`."""
         em, spec, p = self.em, self.spec, self.p
         start = em.address(b, em.b.mul(col, em.index(p.b_strides[1])), p.b_element)
-        if p.pairs:
-            pairs = Pairs(p.b_element, p.wide_element, p.k, 1)
-            packer = PairPacker(em, pairs, spec.lanes, spec.nr, p.b_strides)
+        if p.quads:
+            packer = QuadPacker(em, spec.lanes, p.k, spec.nr, p.b_strides, p.shift)
+        elif p.terms == 2:
+            # Pairs of bf16 are packed as the integers of their bits.
+            source, element = (p.b_element, p.wide_element) if p.pairs else ("i16", "i16")
+            packer = PairPacker(em, Pairs(source, element, p.k, 1), spec.lanes, spec.nr, p.b_strides)
         else:
             packer = Packer(em, p.b_element, p.dtype, spec.lanes, p.k, spec.nr, p.b_strides)
         packer.panel(columns, start, space)
@@ -333,7 +330,7 @@ class _Gemm:
         """One register tile of each joined product: K loop, then the epilogue."""
         em, spec = self.em, self.spec
         first = em.b.mul(i, em.index(spec.mr))
-        a_tile = em.address(a, em.b.mul(first, em.index(self.p.tile_strides[0])), self.p.dtype)
+        a_tile = em.address(a, em.b.mul(first, em.index(self.p.tile_strides[0])), self.p.tile_element)
         spot = _Spot(batch, em.b.add(row, first), rows, col, columns)
         self.multiply(spot, a_tile, b_panels, i, epilogue)
 
@@ -346,10 +343,10 @@ class _Gemm:
         active = tuple(min(spec.lanes, spot.columns - j * spec.lanes) for j in range(vectors))
         earlier: list[Value] = []
         for b_panel in b_panels[:-1]:
-            acc = self.sums(a_tile, b_panel, spot.rows, active, self.prefetch_start(b_panel, i))
+            acc = self.k_loop.sums(a_tile, b_panel, spot.rows, active, self.prefetch_start(b_panel, i))
             earlier.append(self.buffered(acc))
         b_panel = b_panels[-1]
-        acc = self.sums(a_tile, b_panel, spot.rows, active, self.prefetch_start(b_panel, i))
+        acc = self.k_loop.sums(a_tile, b_panel, spot.rows, active, self.prefetch_start(b_panel, i))
         where = (spot.batch, spot.row, spot.col)
         self.finish(Tile(*where, spec.lanes, active, acc, self.p.dtype, tuple(earlier)), epilogue)
 
@@ -363,76 +360,6 @@ class _Gemm:
         share = self.p.depth // self.spec.k_step * self.spec.prefetch_lines * CACHE_LINE
         following = em.address(b_panel, self.spec.panel_elements, self.spec.b_unit)
         return em.b.gep(following, [em.scaled(i, share)], source_etype=I8)
-
-    def sums(
-        self, a: Value, b: Value, rows: int, active: tuple[int, ...], prefetch: Value | None
-    ) -> list[list[Value]]:
-        """The microkernel: the K loop of one register tile. `active` gives the lanes of each vector of B that exist."""
-        em, spec, p = self.em, self.spec, self.p
-        a_strides = p.tile_strides
-        split = min(spec.k_split, p.depth)
-        vectors = len(active)
-        b_row = p.b_strides[0] if spec.b_source == "direct" else spec.nr
-        group = rows * vectors
-
-        def step(k: Value | None, offset: int, acc: list[Value]) -> None:
-            """Add products of row ``k + offset`` of B into the sums of that k."""
-            at_a = a if k is None else em.address(a, em.b.mul(k, em.index(a_strides[1])), p.dtype)
-            at_b = b if k is None else em.address(b, em.b.mul(k, em.index(b_row)), spec.b_unit)
-            b_vectors = [
-                self.b_vector(at_b, offset * b_row + j * spec.lanes, lanes) for j, lanes in enumerate(active)
-            ]
-            base = offset % split * group
-            for r in range(rows):
-                element = em.load(
-                    em.address(at_a, r * a_strides[0] + offset * a_strides[1], p.dtype), p.dtype, 1
-                )
-                wide = em.splat(element, spec.lanes)
-                for j in range(vectors):
-                    at = base + r * vectors + j
-                    acc[at] = self.multiply_add(wide, b_vectors[j], acc[at])
-
-        unroll = spec.k_step
-        rolled = p.depth // unroll * unroll
-        if rolled < 2 * unroll:
-            rolled = 0 if p.depth <= 2 * unroll else rolled
-
-        def body(k: Value, acc: list[Value]) -> list[Value]:
-            for line in range(spec.prefetch_lines if prefetch is not None else 0):
-                at = em.b.mul(k, em.index(spec.prefetch_lines * CACHE_LINE // unroll))
-                em.prefetch(em.b.gep(prefetch, [em.b.add(at, em.index(line * CACHE_LINE))], source_etype=I8))
-            for offset in range(unroll):
-                step(k, offset, acc)
-            return acc
-
-        zero = em.const(p.dtype, spec.lanes, 0)
-        acc = em.loop(0, rolled, unroll, [zero] * (split * group), body)
-        for offset in range(rolled, p.depth):
-            step(None, offset, acc)
-        while split > 1:
-            half = (split + 1) // 2
-            for at in range((split - half) * group):
-                acc[at] = self.add(acc[at], acc[at + half * group])
-            split = half
-        return [acc[r * vectors : (r + 1) * vectors] for r in range(rows)]
-
-    def b_vector(self, start: Value, offset: int, active: int) -> Value:
-        """A vector of a row of B, as the sums are; of units, where they are pairs."""
-        spec, source = self.spec, self.spec.b_element
-        if self.p.pairs:
-            unit = self.em.load(self.em.address(start, offset, spec.b_unit), spec.b_unit, spec.lanes)
-            return widened_pairs(self.scalars, unit, source)
-        lanes = active if spec.b_source == "direct" else None
-        loaded = self.em.load(self.em.address(start, offset, source), source, spec.lanes, lanes)
-        return convert(self.scalars, loaded, source, self.p.dtype)
-
-    def add(self, x: Value, y: Value) -> Value:
-        return self.em.b.fadd(x, y) if self.float else self.em.b.add(x, y)
-
-    def multiply_add(self, x: Value, y: Value, z: Value) -> Value:
-        if self.p.pairs:
-            return add_pairs(self.em, z, x, y)
-        return self.em.fma(x, y, z) if self.float else self.em.b.add(self.em.b.mul(x, y), z)
 
     def buffered(self, acc: list[list[Value]]) -> Value:
         """Stores the sums of a tile on the stack, ``[row][vector][lane]``; gives the address."""
@@ -514,7 +441,7 @@ class _GroupedGemm(_Gemm):
 
         @em.pieces(self.p.m, spec.mr)
         def rows(row: Value, count: int) -> None:
-            tile = em.address(a, em.b.mul(row, em.index(self.p.a_strides[0])), self.p.dtype)
+            tile = em.address(a, em.b.mul(row, em.index(self.p.a_strides[0])), self.p.tile_element)
 
             def panel(number: Value, columns: int) -> None:
                 at, space = columns_at(number)

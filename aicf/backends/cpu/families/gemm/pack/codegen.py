@@ -9,6 +9,7 @@ from aicf.backends.common.record import read_integer, read_text
 from aicf.backends.cpu.codegen.call import Call
 from aicf.backends.cpu.codegen.ir_builder import Emitter
 from aicf.backends.cpu.families.gemm.pack.pairs import PairPacker, Pairs
+from aicf.backends.cpu.families.gemm.pack.quads import QuadPacker
 from aicf.backends.cpu.families.gemm.pack.template import Packer
 from aicf.backends.cpu.target import HALVES
 
@@ -22,8 +23,14 @@ def emit(em: Emitter, launch: Launch, call: Call) -> None:
     strides = (steps[k_dim], steps[1 - k_dim])
     lanes = read_integer(launch.record, "lanes")
     into = read_text(launch.record, "element") if "element" in launch.record else source.dtype
+    if "quads" in launch.record:
+        shift = read_integer(launch.record, "shift") if "shift" in launch.record else 0
+        QuadPacker(em, lanes, k, nr, strides, shift).matrix(n, call.ins[0], call.outs[0])
+        return
     if "pairs" in launch.record:
-        pairs = Pairs(source.dtype, into, k, read_integer(launch.record, "pairs"))
+        # Pairs of bf16 are packed as the integers of their bits.
+        types = ("i16", "i16") if source.dtype in HALVES else (source.dtype, into)
+        pairs = Pairs(*types, k, read_integer(launch.record, "pairs"))
         PairPacker(em, pairs, lanes, nr, strides).matrix(n, call.ins[0], call.outs[0])
         return
     # Elements that keep their type move as they are.
