@@ -115,6 +115,7 @@ RECORDS: Mapping[str, tuple[int, str]] = {
     ),
     "cuda.gemm_wgmma": (1, _WGMMA),
     "cuda.gemm_wgmma_tf32": (1, f"{_WGMMA} math"),
+    "cuda.gemm_wgmma_int8": (1, f"{_WGMMA} math layouts"),
     "cuda.gemm_norm": (1, _WGMMA),
     "cuda.gemm_mma": (
         1,
@@ -125,6 +126,11 @@ RECORDS: Mapping[str, tuple[int, str]] = {
         1,
         f"{_CUDA_GEMM} math tile tile_group warps stages blocks_per_sm split_k split_through sum_grid sum_block "
         "workspace_bytes",
+    ),
+    "cuda.gemm_mma_int8": (
+        1,
+        f"{_CUDA_GEMM} math layouts tile tile_group warps stages blocks_per_sm split_k split_through sum_grid "
+        "sum_block workspace_bytes",
     ),
     "cuda.gemm_simt": (1, f"{_CUDA_GEMM} tile thread_tile depth tile_group stages blocks_per_sm split_k"),
     "cuda.gemv": (
@@ -179,6 +185,8 @@ PROGRAMS = (
     "attention_backward-64",
     "wgmma-product-f16",
     "mma-wide",
+    "int8-u8-i8",
+    "int8wg-u8-i8",
     "pooling-f32",
     "depthwise-mobile",
     "windows-wide",

@@ -33,6 +33,7 @@ from tests.gpu.convolutions import (
     image_layer,
     random_convolutions,
 )
+from tests.gpu.integers import integer_gated, integer_product, integer_projections, whole_range
 from tests.gpu.pools import POOL_POLICY, DrawnPool, Lies, drawn_pools, pool_layer, pools
 from tests.gpu.programs import Program, arguments, random_arrays
 from tests.gpu.random_ops import RANDOM_OPS
@@ -51,6 +52,7 @@ TARGET = "cuda:sm_90a"
 
 GENERATED, COPY, CONCAT = "cuda.generated", "cuda.copy", "cuda.concat"
 WGMMA_TF32, MMA_TF32 = "cuda.gemm_wgmma_tf32", "cuda.gemm_mma_tf32"
+WGMMA_INT8, MMA_INT8 = "cuda.gemm_wgmma_int8", "cuda.gemm_mma_int8"
 WGMMA, MMA, SIMT, GEMV = "cuda.gemm_wgmma", "cuda.gemm_mma", "cuda.gemm_simt", "cuda.gemv"
 GEMM_NORM = "cuda.gemm_norm"
 ATTENTION, ATTENTION_SIMT, LIBRARY = "cuda.attention", "cuda.attention_simt", "cuda.cublaslt"
@@ -325,6 +327,74 @@ def _exact_in_tf32(name: str, build: Callable[[], Graph]) -> Program:
         bits: np.ndarray[Any, np.dtype[np.uint32]] = array.view(np.uint32)
         bits &= np.uint32(0xFFFFE000)
     return Program(module, arrays)
+
+
+def _integer_products() -> dict[str, Case]:
+    """Products of 8-bit integers with sums of i32: all pairs of types, results of every type, edges, packed weights,
+    splits."""
+    made = integer_product
+    both, left, right = ("i8", "i8"), ("u8", "i8"), ("i8", "u8")
+    table: dict[str, tuple[str, Callable[[], Graph], dict[str, object] | None]] = {
+        "int8-i8-i8": (MMA_INT8, partial(made, both, 75, 100, 136), None),
+        "int8-u8-i8": (MMA_INT8, partial(made, left, 33, 49, 52, "relu", transpose_b=False), None),
+        "int8-i8-u8": (MMA_INT8, partial(made, right, 128, 192, 512, "i8"), None),
+        "int8-u8-u8": (MMA_INT8, partial(made, ("u8", "u8"), 50, 64, 96, "u8", (3,)), None),
+        "int8-row": (MMA_INT8, partial(made, left, 1, 768, 768, "scaled"), None),
+        "int8-residual": (MMA_INT8, partial(made, left, 70, 51, 300, "rows"), None),
+        "int8-halves": (MMA_INT8, partial(made, left, 64, 128, 72, "halves"), None),
+        "int8-gated": (MMA_INT8, partial(integer_gated, left, 40, 96, 128), None),
+        "int8-projections": (MMA_INT8, partial(integer_projections, left, 50, 64, 96), None),
+        "int8wg-gated": (WGMMA_INT8, partial(integer_gated, left, 130, 192, 256), None),
+        "int8wg-projections": (WGMMA_INT8, partial(integer_projections, left, 128, 128, 128), None),
+        "int8-cluster": (
+            MMA_INT8,
+            partial(made, left, 64, 128, 1024, "gelu"),
+            {"split_k": 4, "split_through": "cluster"},
+        ),
+        "int8-workspace": (
+            MMA_INT8,
+            partial(made, left, 64, 128, 1024, "i8"),
+            {"split_k": 8, "split_through": "workspace"},
+        ),
+        "int8wg-i8-i8": (WGMMA_INT8, partial(made, both, 192, 320, 256), None),
+        "int8wg-u8-i8": (WGMMA_INT8, partial(made, left, 130, 192, 272, "relu", transpose_b=False), None),
+        "int8wg-i8-u8": (WGMMA_INT8, partial(made, right, 200, 96, 272, "i8"), None),
+        "int8wg-u8-u8": (WGMMA_INT8, partial(made, ("u8", "u8"), 100, 72, 64, "sums", (3,)), None),
+        "int8wg-residual": (WGMMA_INT8, partial(made, left, 77, 51, 80, "rows"), None),
+        "int8wg-halves": (WGMMA_INT8, partial(made, left, 77, 104, 80, "halves"), None),
+        "int8wg-waves": (
+            WGMMA_INT8,
+            partial(made, left, 2048, 1536, 256, "u8"),
+            {"tile": [128, 128]},
+        ),
+        "int8wg-wide": (WGMMA_INT8, partial(made, left, 512, 512, 512, "i8"), {"tile": [128, 256]}),
+        "int8wg-shared-a": (
+            WGMMA_INT8,
+            partial(made, both, 512, 512, 256, "gelu"),
+            {"cluster_shape": [1, 2, 1]},
+        ),
+        "int8wg-shared-b": (
+            WGMMA_INT8,
+            partial(made, both, 512, 512, 256, "i8"),
+            {"cluster_shape": [2, 1, 1]},
+        ),
+        "int8wg-split": (
+            WGMMA_INT8,
+            partial(made, left, 64, 128, 1024, "u8"),
+            {"cluster_shape": [1, 1, 4]},
+        ),
+    }
+    cases: dict[str, Case] = {}
+    for name, (kernel, build, variant) in table.items():
+        kinds = ("gemm", "gemm_epilogue", "gemm_gated", "gemm_multi")
+        policy = {} if variant else {"kernels": dict.fromkeys(kinds, kernel)}
+        cases[name] = Case(partial(_whole_range, name, build), (kernel,), policy, variant)
+    return cases
+
+
+def _whole_range(name: str, build: Callable[[], Graph]) -> Program:
+    """A program of bytes of the whole range of their types."""
+    return whole_range(build(), name)
 
 
 def _variants() -> dict[str, Case]:
@@ -902,6 +972,7 @@ STATELESS: dict[str, Case] = {
     **_indexing(),
     **_products(),
     **_rounded_products(),
+    **_integer_products(),
     **_variants(),
     **_windows(),
     **_convolutions(),

@@ -20,7 +20,7 @@ from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.conv.pack.kernel import (
     WINDOW_WEIGHT,
     weight_layouts,
-    window_pack_record,
+    weight_pack_record,
 )
 from aicf.backends.cuda.families.conv.problem import (
     WEIGHT,
@@ -206,7 +206,7 @@ class TiledConvKernel(CudaKernel[Spec]):
 
     def prepare(self, work: Workload, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
         """See `Kernel`: the record of `cuda.pack_windows`."""
-        return window_pack_record(work.operands[operand], target)
+        return weight_pack_record(work.operands[operand], target)
 
     def _ranked(self, work: Workload, target: TargetAttr) -> Sequence[tuple[float, Spec]]:
         return self.ranked(problem_of_work(work), arch_named(target.arch.data), work.batch_invariant)

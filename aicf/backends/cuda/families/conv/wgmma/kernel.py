@@ -18,7 +18,7 @@ from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.conv.pack.kernel import (
     WINDOW_WEIGHT,
     weight_layouts,
-    window_pack_record,
+    weight_pack_record,
 )
 from aicf.backends.cuda.families.conv.problem import (
     FIRST_EXTRA,
@@ -124,7 +124,7 @@ class ConvWgmmaKernel(WgmmaKernel):
 
     def prepare(self, work: Workload, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
         """See `Kernel`: the record of `cuda.pack_windows`."""
-        return window_pack_record(work.operands[operand], target)
+        return weight_pack_record(work.operands[operand], target)
 
 
 def _problem(work: Workload) -> ConvProblem:
