@@ -173,6 +173,11 @@ _ATTENTION = (
 _TRANSPOSED = (Field("transpose_a", "?"), Field("transpose_b", "?"))
 _PROLOGUE = (*_TRANSPOSED, Field("prologue_operands", "q"))
 
+_CONV = (
+    Field("groups", "q"),
+    *(Field(f"{name}_{dim}", "q") for name in ("stride", "dilation", "low") for dim in range(CONV_DIMS)),
+)
+
 SCHEMAS: dict[str, tuple[Field, ...]] = {
     "": (),
     "gemm.v1": _TRANSPOSED,
@@ -202,10 +207,8 @@ SCHEMAS: dict[str, tuple[Field, ...]] = {
     "lstm.v1": (Field("reverse", "?"),),
     "non_max_suppression.v1": (Field("centred", "?"),),
     "topk_indices.v1": (Field("axis", "q"), Field("smallest", "?")),
-    "conv.v1": (
-        Field("groups", "q"),
-        *(Field(f"{name}_{dim}", "q") for name in ("stride", "dilation", "low") for dim in range(CONV_DIMS)),
-    ),
+    "conv.v1": _CONV,
+    "conv.v2": (*_CONV, Field("padding_value", "q")),
     "pool.v1": (
         Field("mode", "B", POOL_MODES),
         Field("count_include_pad", "?"),

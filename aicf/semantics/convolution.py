@@ -17,7 +17,7 @@ def _conv(op: logical.ConvOp, operands: Sequence[Array]) -> Array:
     if op.widening is not None:
         x, weight = x.astype(np.int32), weight.astype(np.int32)
     strides, low, high, dilations = map(int_values, (op.strides, op.low, op.high, op.dilations))
-    padded = np.pad(x, [(0, 0), (0, 0), *zip(low, high, strict=True)])
+    padded = np.pad(x, [(0, 0), (0, 0), *zip(low, high, strict=True)], constant_values=op.around)
     groups, counts = op.groups.value.data, op.info.shape[2:]
     by_group = weight.reshape(groups, -1, *weight.shape[1:])
     result = np.zeros((len(x), groups, by_group.shape[1], *counts), x.dtype)

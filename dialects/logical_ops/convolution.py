@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 from xdsl.dialects.builtin import I64, DenseArrayBase, IntegerAttr, UnitAttr
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, opt_prop_def, prop_def, traits_def
@@ -30,14 +31,14 @@ __all__ = ["ConvOp", "ConvTransposeOp"]
 
 @irdl_op_definition
 class ConvOp(LogicalOp):
-    """The sums of products of a weight and the windows of each group of channels, padded with zeros.
+    """The sums of products of a weight and the windows of each group of channels, padded with zeros or another value.
 
     Operand [N, C, S1..Sk], weight [M, C / groups, K1..Kk], bias [M], result [N, M, O1..Ok]: ``low`` and ``high``
     zeros lie around, a window is K elements, ``dilations`` apart, and windows are ``strides`` apart, so
     O = (S + low + high - (K - 1) * dilation - 1) / stride + 1, rounded down. Output channel m sees the channels of
     group m / (M / groups) alone. By default ``strides`` and ``dilations`` are 1, ``low`` is 0 and ``high`` is ``low``.
     With ``widening`` operand and weight are integers of at most 16 bits, of one type or two, and bias and result are
-    i32: the exact sums.
+    i32: the exact sums. Then ``padding_value``, any integer of the operand's type, lies around instead of zeros.
     """
 
     name = "logical.conv"
@@ -50,6 +51,7 @@ class ConvOp(LogicalOp):
     dilations = prop_def(DenseArrayBase[I64])
     groups = prop_def(IntegerAttr[I64])
     widening = opt_prop_def(UnitAttr)
+    padding_value = opt_prop_def(IntegerAttr[I64])
     traits = traits_def(Composite(), Contraction(), PositionalOperands())
 
     def __init__(
@@ -64,6 +66,7 @@ class ConvOp(LogicalOp):
         dilations: Sequence[int] | None = None,
         groups: int = 1,
         widening: bool = False,
+        padding_value: int = 0,
     ):
         low = _each(operand, low, 0)
         super().__init__(
@@ -74,13 +77,20 @@ class ConvOp(LogicalOp):
             dilations=_each(operand, dilations, 1),
             groups=groups,
             widening=widening,
+            padding_value=None if padding_value == 0 else padding_value,
         )
+
+    @property
+    def around(self) -> int:
+        """What lies around the operand."""
+        return 0 if self.padding_value is None else self.padding_value.value.data
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
         """``[N, M, O1..Ok]`` of the operands' element type, or of i32 with ``widening``."""
         x, weight, *rest = (tensor_info(operand) for operand in operands)
         groups = _check_operands(x, weight, rest, properties)
+        _check_padding_value(x, properties)
         _check_channels("operand", x, 1, weight.shape[1] * groups)
         if weight.shape[0] % groups:
             raise VerifyException(f"{weight.shape[0]} output channels do not split into {groups} groups")
@@ -190,6 +200,22 @@ def _check_operands(
     if groups < 1:
         raise VerifyException(f"groups is {groups}; it is at least 1")
     return groups
+
+
+def _check_padding_value(x: TensorInfo, properties: Properties) -> None:
+    """An integer that the operand's type holds, of a convolution that widens."""
+    if "padding_value" not in properties:
+        return
+    value = int_value(properties["padding_value"])
+    if "widening" not in properties:
+        raise VerifyException(
+            "padding_value is of short integers; add widening, or pad the operand with logical.pad"
+        )
+    limits = np.iinfo(x.element.dtype)
+    if not limits.min <= value <= limits.max:
+        raise VerifyException(
+            f"padding_value is {value}; {x.element.name} holds {limits.min} to {limits.max}"
+        )
 
 
 def _dims(x: TensorInfo) -> list[int]:

@@ -200,6 +200,7 @@ _INTEGERS = (
     "rows",
     "past",
     "ignore_index",
+    "padding_value",
     "warmup",
     "total",
     "period",

@@ -38,7 +38,7 @@
 // EMIT: emit.kernel @c.code parallel [1, 32, 8, 8] reduce []
 // EMIT: emit.program @kernel
 // EMIT: emit.resolved "conv" id({{[0-9]+}}) name("c") src(["c", "y"])
-// EMIT: attrs {groups = 1 : i64, stride_0 = 1 : i64, stride_1 = 1 : i64, stride_2 = 1 : i64, dilation_0 = 1 : i64, dilation_1 = 1 : i64, dilation_2 = 1 : i64, low_0 = 1 : i64, low_1 = 1 : i64, low_2 = 0 : i64} schema("conv.v1")
+// EMIT: attrs {groups = 1 : i64, stride_0 = 1 : i64, stride_1 = 1 : i64, stride_2 = 1 : i64, dilation_0 = 1 : i64, dilation_1 = 1 : i64, dilation_2 = 1 : i64, low_0 = 1 : i64, low_1 = 1 : i64, low_2 = 0 : i64, padding_value = 0 : i64} schema("conv.v2")
 // EMIT: kernel("cpu.conv_avx512"
 // EMIT-NOT: emit.resolved
 // EMIT: emit.program @volume

@@ -190,6 +190,19 @@ func.func @padding(%x : tensor<1x2x5x5xf32>, %w : tensor<4x2x3x3xf32>) -> (tenso
   func.return %m, %a, %c : tensor<1x2x4x5xf32>, tensor<1x2x5x7xf32>, tensor<1x4x7x9xf32>
 }
 
+// What lies around a convolution of short integers is what its pad holds.
+// CHECK-LABEL: func.func @padding_values
+// CHECK: %p = logical.pad
+// CHECK-NEXT: logical.conv %x, %w {{.*}}low = [2], high = [1], {{.*}}padding_value = 7}
+// CHECK-NEXT: logical.conv %p, %w {{.*}}padding_value = 8}
+func.func @padding_values(%x : tensor<1x2x5xui8>, %w : tensor<4x2x3xi8>) -> (tensor<1x4x6xi32>, tensor<1x4x6xi32>) {
+  %seven = logical.constant dense<7> : tensor<ui8>
+  %p = logical.pad %x, %seven {low = [0, 0, 1], high = [0, 0, 0]} : (tensor<1x2x5xui8>, tensor<ui8>) -> tensor<1x2x6xui8>
+  %c = logical.conv %p, %w {strides = [1], low = [1], high = [1], dilations = [1], groups = 1, widening, padding_value = 7} : (tensor<1x2x6xui8>, tensor<4x2x3xi8>) -> tensor<1x4x6xi32>
+  %d = logical.conv %p, %w {strides = [1], low = [1], high = [1], dilations = [1], groups = 1, widening, padding_value = 8} : (tensor<1x2x6xui8>, tensor<4x2x3xi8>) -> tensor<1x4x6xi32>
+  func.return %c, %d : tensor<1x4x6xi32>, tensor<1x4x6xi32>
+}
+
 // Another element, a pad of channels, an average that leaves its own padding out, and windows of ceil_mode keep theirs.
 // CHECK-LABEL: func.func @other_padding
 // CHECK: logical.max_pool %q
@@ -250,4 +263,23 @@ func.func @indices() -> (tensor<3x1xi64>, tensor<2x3xi64>, tensor<4x2xi32>, tens
   %c = logical.transpose %j {permutation = [1, 0]} : tensor<2x4xi32> -> tensor<4x2xi32>
   %d = logical.reshape %j : tensor<2x4xi32> -> tensor<8xi32>
   func.return %a, %b, %c, %d : tensor<3x1xi64>, tensor<2x3xi64>, tensor<4x2xi32>, tensor<8xi32>
+}
+
+// A cast of floats to integers cuts off by itself, at the ends of the type alone.
+// CHECK-LABEL: func.func @saturating
+// CHECK-NEXT: %a = logical.cast %x
+// CHECK-NEXT: %b = logical.cast %x
+// CHECK-NEXT: %k = logical.clamp %x
+// CHECK-NEXT: %d = logical.cast %k
+func.func @saturating(%x : tensor<4xf32>) -> (tensor<4xui8>, tensor<4xi8>, tensor<4xui8>) {
+  %c = logical.clamp %x {min = 0.0, max = 255.0} : tensor<4xf32>
+  %a = logical.cast %c : tensor<4xf32> -> tensor<4xui8>
+  %least = logical.constant dense<-128.0> : tensor<4xf32>
+  %most = logical.constant dense<127.0> : tensor<4xf32>
+  %low = logical.max %x, %least : tensor<4xf32>
+  %both = logical.min %low, %most : tensor<4xf32>
+  %b = logical.cast %both : tensor<4xf32> -> tensor<4xi8>
+  %k = logical.clamp %x {min = 0.0, max = 254.0} : tensor<4xf32>
+  %d = logical.cast %k : tensor<4xf32> -> tensor<4xui8>
+  func.return %a, %b, %d : tensor<4xui8>, tensor<4xi8>, tensor<4xui8>
 }

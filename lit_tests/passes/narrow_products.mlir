@@ -9,11 +9,11 @@
 // STRICT-NOT: widening
 // BATCH-COUNT-6: choice "in f32" because "which of the two is faster depends on the batch, and results may not (determinism)"
 // BATCH-NOT: widening
-// CUDA: emit.decision "narrow-products" ["c"] choice "in f32" because "{{.*}}cuda.conv_mma: tensor cores multiply f16 and bf16 here, its operand is i16{{.+}}"
+// CUDA: emit.decision "narrow-products" ["c"] choice "in f32" because "{{.*}}cuda.conv_mma: tensor cores multiply f16 and bf16 here, its operand is u8{{.+}}"
 // CUDA: emit.decision "narrow-products" ["m"] choice "of integers: u8 and i8" because "predicted {{.*}} us as a product of integers and {{.*}} us in f32"
 // CUDA: emit.decision "narrow-products" ["g"] choice "of integers: i8 and i8"
-// CHECK: emit.decision "narrow-products" ["c"] choice "of integers: i16 and i8" because "predicted {{.*}} us as a product of integers and {{.*}} us in f32" cost {narrow_us = {{.*}}, wide_us = {{.*}}}
-// CHECK: emit.decision "narrow-products" ["m"] choice "of integers: i16 and i8"
+// CHECK: emit.decision "narrow-products" ["c"] choice "of integers: u8 and i8" because "predicted {{.*}} us as a product of integers and {{.*}} us in f32" cost {narrow_us = {{.*}}, wide_us = {{.*}}}
+// CHECK: emit.decision "narrow-products" ["m"] choice "of integers: u8 and i8"
 // CHECK: emit.decision "narrow-products" ["g"] choice "of integers: i8 and i8"
 // CHECK: emit.decision "narrow-products" ["t"] choice "in f32" because "predicted {{.*}} us as a product of integers and {{.*}} us in f32"
 // CHECK: emit.decision "narrow-products" ["long"] choice "in f32" because "a sum of 70000 products may reach {{[0-9]+}}, which i32 does not hold: split the sum"
@@ -21,17 +21,18 @@
 // LISTED: emit.decision "narrow-products" ["c"] choice "in f32" because "the policy lists it so"
 // LISTED: emit.decision "narrow-products" ["t"] choice "of integers: u8 and i8" because "the policy lists it so"
 
-// A convolution with a scale for each output channel, bias and relu: zeros around the input are zero points less zero points.
+// A convolution with a scale for each output channel, bias and relu: the zero point lies around the input, and what it
+// adds to each sum, which follows from the weight alone, is taken off. So does the product of the scales.
 // CHECK-LABEL: func.func @conv
-// CHECK: %c.lhs.i16 = logical.cast %x {{.*}} : tensor<1x64x28x28xui8> -> tensor<1x64x28x28xi16>
-// CHECK-NEXT: %c.lhs.zero_point = logical.constant dense<128> {{.*}} : tensor<1x64x28x28xi16>
-// CHECK-NEXT: %c.lhs = logical.sub %c.lhs.i16, %c.lhs.zero_point
-// CHECK-NEXT: %c.integers = logical.conv %c.lhs, %w {strides = [2, 2], low = [1, 1], high = [1, 1], dilations = [1, 1], groups = 1, widening
-// CHECK-NEXT: %c.integers.f32 = logical.cast %c.integers
-// CHECK-NEXT: %c.scale = logical.constant dense<2.000000e-02> {{.*}} : tensor<1x64x14x14xf32>
-// CHECK-NEXT: %c.scaled = logical.mul %c.integers.f32, %c.scale
-// CHECK-NEXT: %c.scale.broadcast = logical.broadcast %ws {dimensions = [1]
-// CHECK-NEXT: %c = logical.mul %c.scaled, %c.scale.broadcast
+// CHECK: %c.integers = logical.conv %x, %w {strides = [2, 2], low = [1, 1], high = [1, 1], dilations = [1, 1], groups = 1, widening, padding_value = 128,
+// CHECK: %c.integers.excess.sums = logical.reduce_sum %c.integers.excess.i32 {axes = [1, 2, 3],
+// CHECK: %c.integers.excess = logical.mul %c.integers.excess.sums, %c.integers.excess.zero_point
+// CHECK: %c.integers.centred = logical.sub %c.integers, %c.integers.centred.broadcast
+// CHECK-NEXT: %c.integers.f32 = logical.cast %c.integers.centred
+// CHECK-NEXT: %c.scale.factor = logical.constant dense<2.000000e-02> {{.*}} : tensor<64xf32>
+// CHECK-NEXT: %c.scale = logical.mul %ws, %c.scale.factor
+// CHECK-NEXT: %c.scale.broadcast = logical.broadcast %c.scale {dimensions = [1]
+// CHECK-NEXT: %c = logical.mul %c.integers.f32, %c.scale.broadcast
 // CHECK: logical.add %c, %bias
 // FINAL: emit.program @conv
 // FINAL: emit.resolved "conv" {{.*}} src(["c", "a", "y"])
@@ -56,9 +57,9 @@ func.func @conv(%x : tensor<1x64x28x28xui8> {logical.name = "x", logical.role = 
 // A product of an asymmetric activation; its dequantised values are a result too, and stay. Two constant scales are one.
 // CHECK-LABEL: func.func @asymmetric
 // CHECK: %xd = logical.mul
-// CHECK: %m.lhs = logical.sub %m.lhs.i16, %m.lhs.zero_point
-// CHECK-NEXT: %m.integers = logical.matmul %m.lhs, %w {widening, aicf.id = "m.integers", aicf.src = ["m"]} : (tensor<32x256xi16>, tensor<256x512xi8>) -> tensor<32x512xi32>
-// CHECK-NEXT: %m.integers.f32 = logical.cast %m.integers
+// CHECK: %m.integers = logical.matmul %x, %w {widening, aicf.id = "m.integers", aicf.src = ["m"]} : (tensor<32x256xui8>, tensor<256x512xi8>) -> tensor<32x512xi32>
+// CHECK: %m.integers.centred = logical.sub %m.integers, %m.integers.centred.broadcast
+// CHECK-NEXT: %m.integers.f32 = logical.cast %m.integers.centred
 // CHECK-NEXT: %m.scale = logical.constant dense<5.000000e-01> {{.*}} : tensor<32x512xf32>
 // CHECK-NEXT: %m = logical.mul %m.integers.f32, %m.scale
 // CHECK-NEXT: func.return %m, %xd
@@ -79,7 +80,8 @@ func.func @asymmetric(%x : tensor<32x256xui8> {logical.name = "x", logical.role 
 // A transposed weight has its scales along the rows, and its zero points of 0 go.
 // CHECK-LABEL: func.func @transposed
 // CHECK: %g.integers = logical.matmul %x, %w {transpose_b, widening
-// CHECK: %g.scale.broadcast = logical.broadcast %ws {dimensions = [1]
+// CHECK: %g.scale = logical.mul %ws, %g.scale.factor
+// CHECK: %g.scale.broadcast = logical.broadcast %g.scale {dimensions = [1]
 // CHECK: func.return %g
 func.func @transposed(%x : tensor<32x256xi8> {logical.name = "x", logical.role = "input"}, %w : tensor<512x256xi8> {logical.name = "transposed.w", logical.role = "param"}, %ws : tensor<512xf32> {logical.name = "transposed.ws", logical.role = "param"}) -> (tensor<32x512xf32> {logical.name = "y"}) {
   %xf = logical.cast %x : tensor<32x256xi8> -> tensor<32x256xf32>

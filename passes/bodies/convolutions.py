@@ -45,7 +45,7 @@ class Convolution:
             for dim in range(CONV_DIMS):
                 value = values[dim] if dim < len(values) else absent
                 found[f"{name}_{dim}"] = IntegerAttr(value, i64)
-        return found
+        return found | {"padding_value": IntegerAttr(self.op.around, i64)}
 
 
 def convolution_of(block: Block) -> Convolution | None:

@@ -28,17 +28,33 @@ class Scale:
     """One number for all elements of a tensor, or one for each position along one of its dimensions.
 
     Args:
-        value: The numbers, f32; every dimension but one has size 1.
+        value: The numbers, f32; every dimension but one has size 1. None if they are none of the program.
         known: They as an array of shape () or (n,), if they are constants.
     """
 
-    value: SSAValue
+    value: SSAValue | None
     known: NDArray[Any] | None = None
+
+    @staticmethod
+    def number(value: float) -> Scale:
+        """A number that no value of the program is."""
+        return Scale(None, np.asarray(value, F32.dtype))
+
+    @property
+    def vector(self) -> SSAValue:
+        """The numbers where they are not known."""
+        assert self.value is not None, "numbers that are not known are a value"
+        return self.value
+
+    def times(self, writer: Writer, factor: float) -> Scale:
+        """Numbers that are not known times one that is."""
+        by = writer.splat(factor, self.vector, "scale.factor")
+        return Scale(writer.add(logical.MulOp(self.vector, by), "scale"))
 
     @property
     def count(self) -> int:
         """How many numbers there are."""
-        return int(np.prod(tensor_info(self.value.type).shape)) if self.known is None else self.known.size
+        return int(np.prod(tensor_info(self.vector.type).shape)) if self.known is None else self.known.size
 
     def spread(self, writer: Writer, like: SSAValue, axis: int) -> SSAValue:
         """The numbers repeated to the shape of `like`, along whose dimension `axis` they lie."""
@@ -47,10 +63,8 @@ class Scale:
             if self.known.size == 1:
                 return writer.splat(self.known.item(), like, "scale")
             vector = writer.add(logical.ConstantOp(self.known, tensor(own, F32)), "scale")
-        elif tensor_info(self.value.type).shape == own:
-            vector = self.value
         else:
-            vector = writer.add(logical.ReshapeOp(self.value, own), "scale")
+            vector = writer.reshape(self.vector, own, "scale")
         return writer.broadcast(vector, [axis] * len(own), sizes, "scale.broadcast")
 
 
@@ -79,6 +93,12 @@ class Dequantised:
         """The largest magnitude of `stored - zero`."""
         limits = np.iinfo(element_of(self.stored.type).dtype)
         return max(int(limits.max) - self.zeros[0], self.zeros[1] - int(limits.min))
+
+    @property
+    def knows_zero(self) -> bool:
+        """Whether all elements have one zero point, which is known and of the type of `stored`."""
+        limits, (low, high) = np.iinfo(element_of(self.stored.type).dtype), self.zeros
+        return low == high and limits.min <= low <= limits.max
 
     @property
     def as_stored(self) -> Dequantised:
@@ -201,15 +221,25 @@ def _distinct(
 
 
 def joint(scales: Sequence[tuple[Scale, int]]) -> list[tuple[Scale, int]]:
-    """Scales that are multiplied with sums, each with its dimension of those: one for two where both are constants, at
-    most one of which is a vector, and their product needs no subnormal number."""
-    (first, _), (second, _) = scales
+    """Scales that are multiplied with sums, each with its dimension of those, with as many constants as possible
+    multiplied together: at most one of them is a vector, and no product needs a subnormal number."""
+    found: list[tuple[Scale, int]] = []
+    for scale, axis in scales:
+        for index, (other, along) in enumerate(found):
+            if (both := _product_of(other, scale)) is not None:
+                found[index] = both, axis if scale.count > 1 else along
+                break
+        else:
+            found.append((scale, axis))
+    return found
+
+
+def _product_of(first: Scale, second: Scale) -> Scale | None:
     if first.known is None or second.known is None or (first.count > 1 and second.count > 1):
-        return list(scales)
+        return None
     with np.errstate(over="ignore", under="ignore"):
         product = np.asarray(first.known * second.known, F32.dtype)
     limits = np.finfo(F32.dtype)
     if not ((np.abs(product) >= limits.tiny) & (np.abs(product) <= limits.max)).all():
-        return list(scales)
-    vector, axis = scales[0] if first.count > 1 else scales[1]
-    return [(Scale(vector.value, product), axis)]
+        return None
+    return Scale((first if first.count > 1 else second).value, product)

@@ -50,6 +50,7 @@ from aicf.passes.bodies.views import View
 from aicf.passes.logical.iotas import ReshapeOfIotas, ViewOfIota
 from aicf.passes.logical.pads import TakePadIn
 from aicf.passes.logical.reshaped_casts import NarrowBeforeReshape, WidenAfterReshape
+from aicf.passes.logical.saturating_casts import CastWithoutBounds
 from aicf.passes.support.greedy import PatternTable, apply_patterns
 from aicf.passes.support.identity import (
     derived_id,
@@ -298,7 +299,7 @@ PATTERNS: PatternTable = {
     SliceOp: (RemoveIdentity(), SliceOfConcat(), SliceOfBroadcast()),
     ConcatOp: (RemoveIdentity(), MergeConcats()),
     WindowOp: (WindowToReshape(),),
-    CastOp: (RemoveIdentity(), NarrowBeforeReshape()),
+    CastOp: (RemoveIdentity(), NarrowBeforeReshape(), CastWithoutBounds()),
     GatherOp: (GatherOfConstant(),),
     ConvOp: (TakePadIn(),),
     MaxPoolOp: (TakePadIn(),),

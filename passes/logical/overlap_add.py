@@ -21,9 +21,19 @@ def zero(write: OpWriter, like: SSAValue) -> SSAValue:
 
 def zeros_around(write: OpWriter, value: SSAValue, low: Sequence[int], high: Sequence[int]) -> SSAValue:
     """The value with zeros before and after along each dimension; itself if there are none."""
+    return around(write, value, low, high, 0)
+
+
+def around(
+    write: OpWriter, value: SSAValue, low: Sequence[int], high: Sequence[int], number: int
+) -> SSAValue:
+    """The value with a number before and after along each dimension; itself if there are none."""
     if not any(low) and not any(high):
         return value
-    return write.add(logical.PadOp(value, zero(write, value), low, high), "pad")
+    if number == 0:
+        return write.add(logical.PadOp(value, zero(write, value), low, high), "pad")
+    fill = write.add(logical.ConstantOp(number, tensor_info(value.type).with_sizes([])), "padding_value")
+    return write.add(logical.PadOp(value, fill, low, high), "pad")
 
 
 def with_gaps(write: OpWriter, value: SSAValue, strides: Sequence[int]) -> SSAValue:

@@ -25,8 +25,8 @@ Padded = MaxPoolOp | AvgPoolOp | ConvOp
 
 
 class TakePadIn(RewritePattern):
-    """Replaces a pad by padding of its user: a pad of zeros for a convolution or an average, of a value smaller than
-    every number for a maximum.
+    """Replaces a pad by padding of its user: a pad of zeros for an average, of what a convolution's own padding
+    holds, of a value smaller than every number for a maximum.
 
     An average counts the zeros of the pad, so its own have to count too, or there are none. With `ceil_mode` windows
     may begin in a pad after the operand but not in such padding: those pads stay.
@@ -71,4 +71,6 @@ def _stands_for(value: SSAValue, op: Padded) -> bool:
         return False
     if isinstance(op, MaxPoolOp):
         return number == (-np.inf if element.is_float else np.iinfo(element.dtype).min)
+    if isinstance(op, ConvOp) and op.around != 0:
+        return number == op.around
     return number == 0 and copysign(1.0, number) > 0

@@ -62,8 +62,8 @@ def _of_dims(*names: str) -> str:
 _WINDOWS = _of_dims("stride", "dilation", "low")
 _WIDE_TILES = " ".join(entry for entry in _TILES.split() if entry != "b_element")
 _CPU_CONV = (
-    f"{_WINDOWS} algorithm output_tile groups block_rows copies lanes lanes_along tile_pixels tile_vectors "
-    "prefetch_lines prepared layouts threads may_alias workspace_bytes combination_order "
+    f"{_WINDOWS} algorithm output_tile unit_channels groups padding_value block_rows copies lanes lanes_along "
+    "tile_pixels tile_vectors partition prefetch_lines prepared layouts threads may_alias workspace_bytes combination_order "
     "rounding "
     + f"{_inside('product', _WIDE_TILES)} winograd winograd.block_rows {_inside('winograd.product', _WIDE_TILES)}"
 )
@@ -96,13 +96,14 @@ RECORDS: Mapping[str, tuple[int, str]] = {
     "cpu.copy": (1, "axis parts threads"),
     "cpu.concat": (1, "axis parts threads"),
     "cpu.pack": (4, "lanes threads nr k_dim element pairs quads shift"),
+    "cpu.pack_quads": (1, "lanes threads nr shift"),
     "cpu.pack_winograd": (1, "lanes threads nr output_tile"),
     "cpu.last_update": (1, "threads"),
     "cpu.scatter": (1, "mode parts threads combination_order"),
     "cpu.topk": (1, "axis smallest threads"),
-    "cpu.conv_avx512": (5, _CPU_CONV),
-    "cpu.conv_avx2": (5, _CPU_CONV),
-    "cpu.conv_portable": (5, _CPU_CONV),
+    "cpu.conv_avx512": (6, _CPU_CONV),
+    "cpu.conv_avx2": (6, _CPU_CONV),
+    "cpu.conv_portable": (6, _CPU_CONV),
     "cpu.pool": (2, _CPU_POOL),
     "cpu.lstm": (1, "reverse lanes tile_rows k_split b_source threads workspace_bytes combination_order"),
     "cpu.non_max_suppression": (2, "centred threads fan_out lanes workspace_bytes combination_order"),
@@ -223,6 +224,9 @@ PAIRS = """func.func @f(%x : tensor<1x8xi16> {logical.name = "x", logical.role =
   func.return %y : tensor<1x8xi32>
 }"""
 QUADS = PAIRS.replace("i16", "i8")
+CHANNELS = TILES.replace("xf32>", "xi8>").replace("14x14xi8>", "14x14xi32>").replace(
+    "groups = 1}", "groups = 1, widening}"
+)
 LIBRARY = PACKED.replace("f16", "f32").replace('"param"', '"input"')
 
 
@@ -255,6 +259,7 @@ def _records() -> Iterator[tuple[str, Mapping[str, Attribute]]]:
     for module in (
         lower(PACKED, "x86-64-v4"),
         lower(TILES, "x86-64-v4"),
+        lower(CHANNELS, "x86-64-v4+avx512vnni"),
         *(lower(PAIRS, level) for level in ("x86-64-v4", "x86-64-v3", "x86-64-v2")),
         lower(QUADS, "x86-64-v4+avx512vnni"),
         lower(RECURRENT, "x86-64-v4"),

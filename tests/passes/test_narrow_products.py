@@ -251,6 +251,23 @@ def test_a_zero_point_may_be_known_at_run_time_only() -> None:
 
 
 @pytest.mark.usefixtures("integers_pay")
+def test_zero_points_of_many_channels_are_known_where_they_are_all_0() -> None:
+    """More of them than a constant has bytes; with others among them the weights become i16."""
+    for last, short in ((0, "i8"), (1, "i16")):
+        model = Model(7)
+        x = model.dequantise("x", model.input("x_q", (3, 40), "uint8"), zero=True)
+        q = model.quantised("w_q", (40, 1100))
+        zeros = model.weight("w_z", np.asarray([*[0] * 1099, last], np.int8))
+        scales = model.weight("w_s", np.full(1100, 0.01, np.float32))
+        model.add("DequantizeLinear", ["w_q", "w_s", "w_z"], "w", axis=1)
+        model.add("MatMul", ["x", "w"], "y")
+        exact = x @ ((q - zeros.astype(np.float64)) * scales)
+        exe, (got,) = run(model, {"y": exact}, LEVELS[-1])
+        np.testing.assert_allclose(got, exact, rtol=1e-5, atol=1e-5 * np.abs(exact).max())
+        assert choices_of(exe)["y"][0] == f"of integers: u8 and {short}"
+
+
+@pytest.mark.usefixtures("integers_pay")
 def test_a_zero_point_of_weights_is_subtracted_ahead_of_time() -> None:
     """Weights become i16, and the activation stays as it is stored."""
     model = Model(6)

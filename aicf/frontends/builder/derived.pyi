@@ -208,16 +208,17 @@ class DerivedOps(GraphCore):
         dilations: Sequence[int] | None = None,
         groups: int = 1,
         widening: bool = False,
+        padding_value: int = 0,
         name: str | None = None,
     ) -> Value:
-        """The sums of products of a weight and the windows of each group of channels, padded with zeros.
+        """The sums of products of a weight and the windows of each group of channels, padded with zeros or another value.
 
         Operand [N, C, S1..Sk], weight [M, C / groups, K1..Kk], bias [M], result [N, M, O1..Ok]: ``low`` and ``high``
         zeros lie around, a window is K elements, ``dilations`` apart, and windows are ``strides`` apart, so
         O = (S + low + high - (K - 1) * dilation - 1) / stride + 1, rounded down. Output channel m sees the channels of
         group m / (M / groups) alone. By default ``strides`` and ``dilations`` are 1, ``low`` is 0 and ``high`` is ``low``.
         With ``widening`` operand and weight are integers of at most 16 bits, of one type or two, and bias and result are
-        i32: the exact sums.
+        i32: the exact sums. Then ``padding_value``, any integer of the operand's type, lies around instead of zeros.
         """
 
     def conv_transpose(

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from aicf.frontends.onnx.reading import HasRow
 
 MAX_CONSTANT_BYTES = 1024
-"""A larger tensor is a parameter: its elements are not in the program."""
+"""A larger tensor is a parameter, with few exceptions: its elements are not in the program."""
 
 
 @dataclass(frozen=True)
@@ -339,7 +339,7 @@ class _Reader:
 
     def _initializer(self, name: str, array: Array) -> SSAValue:
         """What may be trained has a name, however small it is. A constant has the value that is given for it."""
-        if array.nbytes <= MAX_CONSTANT_BYTES and name in self._given:
+        if _is_constant(array) and name in self._given:
             self._taken.add(name)
             array = in_place_of(name, array, self._given[name])
         if not self._training or not _may_train(array):
@@ -356,10 +356,10 @@ class _Reader:
         return value
 
     def _tensor(self, name: str, array: Array) -> SSAValue:
-        """A constant of the program where it is small, else a parameter."""
-        if array.nbytes > MAX_CONSTANT_BYTES:
-            return self._parameter(self._unique_argument(name), array)
-        return self._constant(name, ConstantOp(np.asarray(array)))
+        """A constant of the program where it is small or a zero point repeated, else a parameter."""
+        if _is_constant(array):
+            return self._constant(name, ConstantOp(np.asarray(array)))
+        return self._parameter(self._unique_argument(name), array)
 
     def _parameter(self, name: str, array: Array) -> SSAValue:
         self._weights[name] = array
@@ -417,6 +417,22 @@ class _Reader:
 def _no_size(_: str) -> Size | None:
     """Of a name that no input has."""
     return None
+
+
+def _is_constant(array: Array) -> bool:
+    """Whether the elements of a tensor are in the program: of a small one, and of a long vector of one 8-bit integer.
+
+    Such a vector holds the zero points of a quantised weight: a product of integers is simpler if they are known.
+    Different 8-bit integers in several dimensions are a weight itself, which is to be multiplied as it is and must not
+    become floats at compile time, however small it is.
+    """
+    is_bytes = array.dtype.kind in "iu" and array.itemsize == 1
+    is_uniform = is_bytes and array.size > 0 and bool((array == array.flat[0]).all())
+    if is_bytes and array.ndim > 1 and array.size and not is_uniform:
+        return False
+    if array.nbytes <= MAX_CONSTANT_BYTES:
+        return True
+    return array.ndim == 1 and is_uniform
 
 
 def _may_train(array: Array) -> bool:

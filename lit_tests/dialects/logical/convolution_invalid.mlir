@@ -142,3 +142,27 @@ func.func @widening_floats(%x : tensor<2x6x9xf32>, %w : tensor<4x6x3xi8>) {
   %0 = logical.conv %x, %w {strides = [1], low = [0], high = [0], dilations = [1], groups = 1, widening} : (tensor<2x6x9xf32>, tensor<4x6x3xi8>) -> tensor<2x4x7xi32>
   func.return
 }
+
+// -----
+
+func.func @padding_value_of_floats(%x : tensor<2x6x9xf32>, %w : tensor<4x6x3xf32>) {
+  // CHECK: error: logical.conv: padding_value is of short integers; add widening, or pad the operand with logical.pad
+  %0 = logical.conv %x, %w {strides = [1], low = [1], high = [1], dilations = [1], groups = 1, padding_value = 1} : (tensor<2x6x9xf32>, tensor<4x6x3xf32>) -> tensor<2x4x9xf32>
+  func.return
+}
+
+// -----
+
+func.func @padding_value_of_another_type(%x : tensor<2x6x9xui8>, %w : tensor<4x6x3xi8>) {
+  // CHECK: error: logical.conv: padding_value is -1; u8 holds 0 to 255
+  %0 = logical.conv %x, %w {strides = [1], low = [1], high = [1], dilations = [1], groups = 1, widening, padding_value = -1} : (tensor<2x6x9xui8>, tensor<4x6x3xi8>) -> tensor<2x4x9xi32>
+  func.return
+}
+
+// -----
+
+func.func @padding_value_is_an_integer(%x : tensor<2x6x9xui8>, %w : tensor<4x6x3xi8>) {
+  // CHECK: error: logical.conv: padding_value is 1.000000e+00 : f64; it is an integer
+  %0 = logical.conv %x, %w {strides = [1], low = [1], high = [1], dilations = [1], groups = 1, widening, padding_value = 1.0} : (tensor<2x6x9xui8>, tensor<4x6x3xi8>) -> tensor<2x4x9xi32>
+  func.return
+}

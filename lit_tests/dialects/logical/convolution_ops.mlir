@@ -26,3 +26,11 @@ func.func @widening(%x : tensor<1x6x9xui8>, %w : tensor<3x6x2xi16>, %b : tensor<
   %0 = logical.conv %x, %w, %b {strides = [1], low = [0], high = [0], dilations = [1], groups = 1, widening} : (tensor<1x6x9xui8>, tensor<3x6x2xi16>, tensor<3xi32>) -> tensor<1x3x8xi32>
   func.return %0 : tensor<1x3x8xi32>
 }
+
+// What lies around short integers may be one of them.
+// CHECK-LABEL: func.func @padding_value
+func.func @padding_value(%x : tensor<1x6x9xui8>, %w : tensor<3x6x2xi8>) -> tensor<1x3x10xi32> {
+  // CHECK-NEXT: %0 = logical.conv %x, %w {strides = [1], low = [1], high = [1], dilations = [1], groups = 1, widening, padding_value = 255} : (tensor<1x6x9xui8>, tensor<3x6x2xi8>) -> tensor<1x3x10xi32>
+  %0 = logical.conv %x, %w {strides = [1], low = [1], high = [1], dilations = [1], groups = 1, widening, padding_value = 255} : (tensor<1x6x9xui8>, tensor<3x6x2xi8>) -> tensor<1x3x10xi32>
+  func.return %0 : tensor<1x3x10xi32>
+}

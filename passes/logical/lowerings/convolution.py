@@ -14,7 +14,7 @@ from aicf.dialects import logical
 from aicf.dialects.logical import int_values
 from aicf.dialects.types import tensor_info
 from aicf.passes.logical.lowerings.base import Formulas, Lowering
-from aicf.passes.logical.overlap_add import overlap_add, zeros_around
+from aicf.passes.logical.overlap_add import around, overlap_add, zeros_around
 from aicf.passes.support.writing import static_size
 
 
@@ -35,7 +35,7 @@ def _conv(lower: Lowering, op: logical.ConvOp) -> SSAValue:
 def _windows(lower: Lowering, op: logical.ConvOp) -> SSAValue:
     """[N, C, O.., K..]."""
     low, high = ([0, 0, *int_values(amounts)] for amounts in (op.low, op.high))
-    padded = zeros_around(lower, op.operand, low, high)
+    padded = around(lower, op.operand, low, high, op.around)
     taps = tensor_info(op.weight.type).shape[2:]
     window = logical.WindowOp(padded, taps, int_values(op.strides), int_values(op.dilations))
     return lower.add(window, "windows")

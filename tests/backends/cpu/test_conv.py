@@ -11,8 +11,11 @@ from numpy.typing import NDArray
 
 import aicf
 from aicf.backends.cpu.families.conv.candidates import ConvQuery, ranked
+from aicf.backends.cpu.families.conv.checks import check
 from aicf.backends.cpu.families.conv.costs import EpilogueCycles
-from aicf.backends.cpu.families.conv.schedule import ConvProblem, ConvSpec, check, conv_record, read_conv_spec
+from aicf.backends.cpu.families.conv.problem import ConvProblem
+from aicf.backends.cpu.families.conv.record import conv_record, read_conv_spec
+from aicf.backends.cpu.families.conv.schedule import ConvSpec
 from aicf.backends.cpu.target import LEVELS, host_level
 from aicf.dialects.json_values import attribute_of
 from aicf.errors import PlanError
@@ -221,7 +224,7 @@ def test_a_record_is_read_again() -> None:
     problem = _problem()
     _, spec = ranked(ConvQuery(problem, LEVELS["x86-64-v4"], 2, True, PLANES, False))[0]
     assert spec.copies and spec.prepared and spec.block_rows < 56
-    assert read_conv_spec(conv_record(spec), problem, True) == spec
+    assert read_conv_spec(conv_record(spec), problem, LEVELS["x86-64-v4"]) == spec
 
 
 @pytest.mark.parametrize(
@@ -238,7 +241,7 @@ def test_a_record_that_contradicts_itself(entries: dict[str, object], message: s
     _, spec = ranked(ConvQuery(_problem(), LEVELS["x86-64-v4"], 1, True, PLANES, False))[0]
     record = {**conv_record(spec), **{name: attribute_of(value) for name, value in entries.items()}}
     with pytest.raises(PlanError, match=message):
-        read_conv_spec(record, _problem(), True)
+        read_conv_spec(record, _problem(), LEVELS["x86-64-v4"])
 
 
 def test_what_no_algorithm_takes() -> None:

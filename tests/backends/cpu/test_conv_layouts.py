@@ -11,7 +11,9 @@ import pytest
 from aicf.backends.common.record import read_text
 from aicf.backends.cpu.families.conv import kernel as conv_kernels
 from aicf.backends.cpu.families.conv.candidates import ConvQuery, candidates_of
-from aicf.backends.cpu.families.conv.schedule import ConvProblem, ConvSpec, check
+from aicf.backends.cpu.families.conv.checks import check
+from aicf.backends.cpu.families.conv.problem import ConvProblem
+from aicf.backends.cpu.families.conv.schedule import ConvSpec
 from tests.backends.cpu.harness import NUMPY
 from tests.backends.cpu.strided_kernel import Lies, StridedKernel
 from tests.backends.cpu.test_conv import CASES as PLANES

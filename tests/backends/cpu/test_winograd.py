@@ -19,15 +19,11 @@ from numpy.typing import NDArray
 import aicf
 from aicf.backends.common.loop_nest import Access
 from aicf.backends.cpu.families.conv.candidates import ConvQuery, ranked
+from aicf.backends.cpu.families.conv.checks import check, tiled
 from aicf.backends.cpu.families.conv.costs import EpilogueCycles
-from aicf.backends.cpu.families.conv.schedule import (
-    ConvProblem,
-    ConvSpec,
-    check,
-    conv_record,
-    read_conv_spec,
-    tiled,
-)
+from aicf.backends.cpu.families.conv.problem import ConvProblem
+from aicf.backends.cpu.families.conv.record import conv_record, read_conv_spec
+from aicf.backends.cpu.families.conv.schedule import ConvSpec
 from aicf.backends.cpu.families.conv.template import emit_conv
 from aicf.backends.cpu.families.conv.template_base import ConvPointers
 from aicf.backends.cpu.families.conv.winograd.matrices import OUTPUT_TILES, TAPS, transforms
@@ -210,7 +206,7 @@ def test_a_record_is_read_again() -> None:
         spec = spec_of(problem, 4, 3, threads)
         assert spec.winograd is not None
         record = conv_record(spec)
-        assert read_conv_spec(record, problem, True) == spec
+        assert read_conv_spec(record, problem, LEVELS["x86-64-v4"]) == spec
 
 
 @pytest.mark.parametrize(
@@ -227,7 +223,9 @@ def test_a_record_that_contradicts_itself(entries: dict[str, object], message: s
     record = conv_record(spec)
     with pytest.raises(PlanError, match=message):
         read_conv_spec(
-            {**record, **{name: attribute_of(value) for name, value in entries.items()}}, problem, True
+            {**record, **{name: attribute_of(value) for name, value in entries.items()}},
+            problem,
+            LEVELS["x86-64-v4"],
         )
 
 
@@ -253,7 +251,7 @@ def test_a_record_that_takes_too_much_memory() -> None:
     assert spec.winograd is not None
     record = conv_record(spec)
     with pytest.raises(PlanError, match=r"its transformed weight would take \d+ MiB, the most is 256"):
-        read_conv_spec(record, DEEP, True)
+        read_conv_spec(record, DEEP, LEVELS["x86-64-v4"])
 
 
 def test_the_ledger_says_what_takes_too_much() -> None:

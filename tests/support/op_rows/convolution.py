@@ -40,13 +40,23 @@ def _widening_conv(draw: Draw, dtype: str) -> OperandsAndAttrs:
     (x, weight, *bias), attributes = _conv(draw, dtype)
     other = draw(st.sampled_from(SHORT_INTEGERS))
     operands = [values(draw, dtype, x.shape), values(draw, other, weight.shape)]
-    return [*operands, *(values(draw, "i32", each.shape) for each in bias)], {**attributes, "widening": True}
+    low, high = (0, 255) if dtype == "u8" else (-128, 127)
+    attributes |= {"widening": True, "padding_value": draw(st.integers(low, high))}
+    return [*operands, *(values(draw, "i32", each.shape) for each in bias)], attributes
 
 
-def _widened(x: Array, weight: Array, *bias: Array, widening: bool, **lists: Any) -> Array:
+def _widened(
+    x: Array, weight: Array, *bias: Array, widening: bool, padding_value: int, **lists: Any
+) -> Array:
     """Of whole numbers, whose low 32 bits are the sums."""
     assert widening
-    return _convolved(*(each.astype(np.int64) for each in (x, weight, *bias)), **lists).astype(np.int32)
+    low, high = lists.pop("low"), lists.pop("high")
+    around = [(0, 0), (0, 0), *zip(low, high, strict=True)]
+    padded = np.pad(x, around, constant_values=padding_value)
+    none = {"low": [0] * len(low), "high": [0] * len(low)}
+    return _convolved(*(each.astype(np.int64) for each in (padded, weight, *bias)), **none, **lists).astype(
+        np.int32
+    )
 
 
 def _conv_transpose(draw: Draw, dtype: str) -> OperandsAndAttrs:

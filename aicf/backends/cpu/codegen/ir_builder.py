@@ -316,8 +316,24 @@ class Emitter:
 
     def saturating_int(self, x: Value, type_: Any, signed: bool = True) -> Value:
         """A float truncated toward zero; out of range gives the nearest integer, NaN gives 0."""
+        if isinstance(type_, ir.VectorType) and type_.element.width < 32:
+            return self._saturating_short(x, type_, signed)
         name = f"llvm.fpto{'s' if signed else 'u'}i.sat.{_type_suffix(type_)}.{_type_suffix(x.type)}"
         return self.b.call(self.declare(name, ir.FunctionType(type_, [x.type])), [x])
+
+    def _saturating_short(self, x: Value, type_: Any, signed: bool) -> Value:
+        """The same for vectors of integers of 8 or 16 bits, by way of i32: LLVM converts to these lane by lane."""
+        bits, lanes = type_.element.width, type_.count
+        low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
+        dtype = "f32" if x.type.element == F32 else "f64"
+        least, most = (self.const(dtype, lanes, limit) for limit in (low, high))
+        inside = self.b.select(self.b.fcmp_ordered(">", x, least), x, least)
+        inside = self.b.select(self.b.fcmp_ordered("<", inside, most), inside, most)
+        whole = self.b.fptosi(inside, self.type("i32", lanes))
+        if signed:
+            # A NaN has become the least integer.
+            whole = self.b.select(self.b.fcmp_unordered("uno", x, x), self.const("i32", lanes, 0), whole)
+        return self.b.trunc(whole, type_)
 
     def halves(self, x: Value) -> tuple[Value, Value]:
         """Lower and upper half of a vector; scalars once only one lane is left in each."""

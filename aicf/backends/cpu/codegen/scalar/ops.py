@@ -18,9 +18,10 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from aicf.backends.cpu.codegen.ir_builder import I64, Emitter, Value
 from aicf.backends.cpu.codegen.math.elementary import VectorMath
 from aicf.backends.cpu.codegen.math.functions import FUNCTIONS
+from aicf.backends.cpu.codegen.nearest import nearest_short
 from aicf.backends.cpu.codegen.scalar.narrow_floats import rounded_to_odd
 from aicf.backends.cpu.codegen.scalar.philox import separate_words
-from aicf.backends.cpu.target import FLOATS, HALVES, REGISTERS
+from aicf.backends.cpu.target import FLOATS, HALVES, REGISTERS, SHORT_INTEGERS
 from aicf.dialects.emit_kernels import (
     BitcastOp,
     CastOp,
@@ -287,6 +288,9 @@ def convert(s: Scalars, x: Value, source: str, target: str) -> Value:
             return b.fpext(x, type_)
         return rounded_to_odd(b, x) if target in HALVES else b.fptrunc(x, type_)
     if source in FLOATS:
+        found = nearest_short(s.em, x, type_, limits_of(target)) if target in SHORT_INTEGERS else None
+        if found is not None:
+            return found
         return s.em.saturating_int(x, type_, signed=target not in _UNSIGNED)
     if target in FLOATS:
         return b.uitofp(x, type_) if source in _UNSIGNED else b.sitofp(x, type_)

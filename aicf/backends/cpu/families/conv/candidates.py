@@ -8,16 +8,11 @@ from functools import lru_cache
 from itertools import product
 from math import prod
 
+from aicf.backends.cpu.families.conv.checks import MOST_PLANE_TAPS, check, tiled, winograd_reason
 from aicf.backends.cpu.families.conv.costs import TRANSPOSE_CYCLES, EpilogueCycles, cost_us, planes_us
-from aicf.backends.cpu.families.conv.schedule import (
-    MOST_PLANE_TAPS,
-    Along,
-    ConvProblem,
-    ConvSpec,
-    check,
-    tiled,
-    winograd_reason,
-)
+from aicf.backends.cpu.families.conv.problem import Along, ConvProblem
+from aicf.backends.cpu.families.conv.record import QUADS_FEATURE
+from aicf.backends.cpu.families.conv.schedule import ConvSpec
 from aicf.backends.cpu.families.conv.winograd.matrices import OUTPUT_TILES
 from aicf.backends.cpu.families.conv.winograd.schedule import propose_winograd
 from aicf.backends.cpu.families.gemm.schedule import CACHE_LINE, L2_BYTES, BSource, propose
@@ -75,10 +70,9 @@ def candidates_of(query: ConvQuery) -> list[tuple[float, ConvSpec]]:
     """All there is code for, with predicted microseconds."""
     problem = query.problem
     if problem.channels == 1 and problem.groups > 1 and prod(problem.taps) <= MOST_PLANE_TAPS:
-        # Vectors of channels are read where they lie, so that they would be widened for each product.
-        specs = [*_planes(query), *([] if problem.widens else _channels(query))]
+        specs = [*_planes(query), *_channels(query)]
     else:
-        specs = _direct(query)
+        specs = [*_direct(query), *_quads(query)]
     found = [(cost_us(spec, query.epilogue), spec) for spec in specs]
     if problem.is_pointwise and not problem.widens:
         found += _products(query)
@@ -172,36 +166,64 @@ def _channels(query: ConvQuery) -> list[ConvSpec]:
     return [spec for spec in specs if spec.threads <= spec.panels and check(spec) is None]
 
 
-def _direct(query: ConvQuery) -> list[ConvSpec]:
+def _direct(query: ConvQuery) -> Iterator[ConvSpec]:
     """Tiles of pixels times vectors of output channels."""
     problem, lanes = query.problem, query.lanes
-    needed = -(-problem.outputs // lanes)
-    found: list[ConvSpec] = []
+    copies = problem.is_padded or problem.widens
+    if problem.quads:
+        copies = problem.is_padded or problem.x_strides[1] != 1 or problem.channels % 4 != 0
+    for along, pixels, vectors in _tiles(query):
+        one = ConvSpec(
+            problem,
+            "direct",
+            lanes,
+            along,
+            pixels,
+            vectors,
+            problem.counts[0],
+            copies,
+            query.is_param and problem.groups == 1,
+        )
+        for share in query.shares:
+            if share <= one.panels:
+                yield _prefetching(_blocked(replace(one, threads=share)))
+            if share > 1 and problem.groups == 1 and problem.quads:
+                yield from _of_rows(replace(one, threads=share, partition="rows"))
+
+
+def _tiles(query: ConvQuery) -> Iterator[tuple[Along, int, int]]:
+    """What the lanes of finished vectors are, and the pixels and vectors of tiles that fit the registers."""
+    lanes = query.lanes
+    needed = -(-query.problem.outputs // lanes)
     for along, vectors in product(_ALONG, range(1, min(4, needed) + 1)):
         longest = lanes if along == "pixels" else _MOST_PIXELS
         most = min((query.level.registers - 1 - vectors) // vectors, longest)
-        for pixels, share in product(range(min(2, most), most + 1), query.shares):
-            spec = ConvSpec(
-                problem,
-                "direct",
-                lanes,
-                along,
-                pixels,
-                vectors,
-                problem.counts[0],
-                problem.is_padded or problem.widens,
-                query.is_param and problem.groups == 1,
-                share,
-            )
-            if share <= spec.panels:
-                found.append(_prefetching(_blocked(spec)))
-    return found
+        for pixels in range(min(2, most), most + 1):
+            yield along, pixels, vectors
+
+
+def _of_rows(spec: ConvSpec) -> Iterator[ConvSpec]:
+    """The spec with blocks of rows that threads share, where there are enough rows."""
+    p, blocked = spec.problem, _blocked(spec)
+    pieces = 1 if p.batch % spec.threads == 0 else spec.threads
+    rows = -(-p.counts[0] // (pieces * spec.tile_rows)) * spec.tile_rows
+    own = replace(blocked, block_rows=min(blocked.block_rows, rows, p.counts[0]))
+    if p.batch * own.blocks >= spec.threads:
+        yield own
+
+
+def _quads(query: ConvQuery) -> list[ConvSpec]:
+    """The same in units of four channels, where the level multiplies those."""
+    p = query.problem
+    if QUADS_FEATURE not in query.level.features or p.element not in ("u8", "i8") or p.weight_element != "i8":
+        return []
+    return [spec for spec in _direct(replace(query, problem=p.in_quads())) if check(spec) is None]
 
 
 def _prefetching(spec: ConvSpec) -> ConvSpec:
     """The spec with the next panel fetched meanwhile, if panels do not stay in L2 and tiles are few."""
     p, size = spec.problem, ELEMENT_BYTES[spec.problem.dtype]
-    if spec.panels * spec.nr * p.steps * size < L2_BYTES:
+    if spec.panels * spec.panel_units * size < L2_BYTES:
         return spec
     lines = spec.channel_step * prod(p.taps) * spec.nr * size // CACHE_LINE
     return replace(spec, prefetch_lines=-(-lines // spec.tiles)) if spec.tiles <= lines else spec
@@ -209,11 +231,11 @@ def _prefetching(spec: ConvSpec) -> ConvSpec:
 
 def _blocked(spec: ConvSpec) -> ConvSpec:
     """The spec with blocks of rows whose copy stays in cache, even ones of whole tiles."""
-    p, size = spec.problem, ELEMENT_BYTES[spec.problem.dtype]
-    if not spec.copies or spec.copy_elements * size <= 2 * _BLOCK_BYTES:
+    p = spec.problem
+    if not spec.copies or spec.copy_bytes <= 2 * _BLOCK_BYTES:
         return spec
-    pixel = spec.copied_pixel if spec.copies_channels_last else p.depth
-    row = spec.pitch * pixel * size * p.strides[0]
+    pixel = spec.copied_pixel if spec.copies_channels_last else p.depth * spec.unit_places
+    row = spec.pitch * pixel * spec.place_bytes * p.strides[0]
     rows = max(_BLOCK_BYTES // row // spec.tile_rows, 1) * spec.tile_rows
     blocks = -(-p.counts[0] // rows)
     even = -(-p.counts[0] // (blocks * spec.tile_rows)) * spec.tile_rows

@@ -5,8 +5,10 @@ from __future__ import annotations
 from aicf.backends.base import Launch
 from aicf.backends.cpu.codegen.call import Call, require_workspace, strided
 from aicf.backends.cpu.codegen.ir_builder import Emitter
+from aicf.backends.cpu.families.conv.pack.kernel import quads_layout
 from aicf.backends.cpu.families.conv.problem import pixel_accesses, read_conv, result_sizes, turned
-from aicf.backends.cpu.families.conv.schedule import ConvSpec, read_conv_spec
+from aicf.backends.cpu.families.conv.record import read_conv_spec
+from aicf.backends.cpu.families.conv.schedule import ConvSpec
 from aicf.backends.cpu.families.conv.template import emit_conv
 from aicf.backends.cpu.families.conv.template_base import ConvPointers
 from aicf.backends.cpu.families.conv.winograd.pack.kernel import has_layout
@@ -25,7 +27,7 @@ def emit(em: Emitter, launch: Launch, call: Call) -> None:
     outs = [strided(ref) for ref in launch.outs]
     sizes, accesses = result_sizes(launch.code, outs), pixel_accesses(launch.code, extras, outs)
     problem = None if sizes is None else read_conv(launch.record, x, weight, sizes)
-    spec = None if problem is None else read_conv_spec(launch.record, problem, em.level.has_fma)
+    spec = None if problem is None else read_conv_spec(launch.record, problem, em.level)
     if accesses is None or spec is None or not _has_weight(launch.ins[1].layout, spec):
         raise PlanError(
             f"instruction '{launch.name}': its operands do not lie as its kernel record says: run lower-to-emit again"
@@ -47,4 +49,6 @@ def _has_weight(layout: LayoutAttr | None, spec: ConvSpec) -> bool:
         return layout is None and not spec.prepared
     if spec.winograd is not None:
         return has_layout(layout, spec.winograd)
+    if spec.problem.quads:
+        return layout == quads_layout(spec)
     return layout.layout.data == PACKED_B

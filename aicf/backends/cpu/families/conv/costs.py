@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from math import prod
 
 from aicf.backends.common.loop_nest import Access
-from aicf.backends.cpu.families.conv.schedule import Along, ConvSpec
+from aicf.backends.cpu.families.conv.problem import Along
+from aicf.backends.cpu.families.conv.schedule import ConvSpec
 from aicf.backends.cpu.families.gemm.schedule import MEETING_CYCLES, NOMINAL_GHZ, GemmSpec, traffic_cycles
 from aicf.backends.cpu.target import ELEMENT_BYTES, MAX_SHUFFLED
 
@@ -26,6 +27,8 @@ TRANSPOSE_CYCLES = 5.0
 """Of a vector of finished sums, which holds output channels, on its way to rows of pixels."""
 _PAIR_WORK = 1.5
 """Operations of a multiplication of pairs and an addition, in those of a multiply-add."""
+_SHIFT_CYCLES = 0.25
+"""Of making a unit of i8 one of u8."""
 _LOAD_CYCLES = 0.05
 """Of a load that is issued beside the arithmetic."""
 _TILE_CYCLES = 20.0
@@ -83,16 +86,19 @@ def _direct_cycles(spec: ConvSpec, epilogue: float) -> float:
             sums = rows * width * spec.tile_vectors
             loads = rows * width + spec.tile_vectors
             step = max(sums * (_PAIR_WORK if p.pairs else 1.0) / 2, loads / 2, 5.0) + _LOAD_CYCLES * loads
+            step += 0.0 if spec.copies or not p.shift else _SHIFT_CYCLES * rows * width
             tile = step * p.steps + _finish_cycles(spec, sums, epilogue) + _TILE_CYCLES
             if p.x_strides[1] != 1 and not spec.copies:
                 tile += rows * p.channels * _PLANE_CYCLES
             total += tile * times
-    panels = -(-spec.panels // spec.threads)
-    weight = p.steps * spec.nr * size * panels
-    blocks = -(-p.counts[0] // spec.block_rows)
-    total = max(total * panels, traffic_cycles(weight) * blocks)
-    total += blocks * _copy_cycles(spec)
-    total *= p.batch * p.groups
+    panels, share = -(-spec.panels // spec.threads), 1.0
+    if spec.partition == "rows":
+        items = p.batch * spec.blocks
+        panels, share = spec.panels, -(-items // spec.threads) / items
+    weight = spec.panel_units * size * panels
+    total = max(total * panels, traffic_cycles(weight) * spec.blocks)
+    total += spec.blocks * _copy_cycles(spec)
+    total *= p.batch * p.groups * share
     return total + spec.packed_elements * size / 2
 
 
@@ -105,15 +111,17 @@ def _finish_cycles(spec: ConvSpec, sums: int, epilogue: float) -> float:
 
 def _copy_cycles(spec: ConvSpec) -> float:
     """Of one copy of a block of rows, of one channel where depthwise."""
-    p, copied = spec.problem, spec.copy_elements
+    p, copied = spec.problem, spec.copy_bytes
     if not spec.copies:
         return 0.0
     if not spec.copies_channels_last and p.x_strides[3] != 1:
-        return copied * _GATHERED_CYCLES
+        elements = copied / ELEMENT_BYTES[p.dtype] * (p.terms if p.quads else 1)
+        is_shuffled = p.x_strides[3] <= MAX_SHUFFLED
+        return elements * (_SHUFFLED_CYCLES / spec.lanes if is_shuffled and p.quads else _GATHERED_CYCLES)
     rows = spec.rows_read(spec.block_rows)
     if not spec.copies_channels_last and spec.algorithm == "direct":
         rows *= p.channels
-    return rows * _ROW_CYCLES + copied * ELEMENT_BYTES[p.dtype] / _COPY_BYTES_PER_CYCLE
+    return rows * _ROW_CYCLES + copied / _COPY_BYTES_PER_CYCLE
 
 
 def _planes_cycles(spec: ConvSpec, epilogue: float) -> float:

@@ -14,17 +14,12 @@ from aicf.backends.common.loop_nest import index_ops, sums_type
 from aicf.backends.common.record import Record, integer, read_integer, read_text
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.conv.candidates import ConvQuery, ranked
+from aicf.backends.cpu.families.conv.checks import tiled, winograd_reason
 from aicf.backends.cpu.families.conv.costs import EpilogueCycles, epilogue_cycles
-from aicf.backends.cpu.families.conv.problem import pixel_accesses, read_conv, result_sizes
-from aicf.backends.cpu.families.conv.schedule import (
-    Algorithm,
-    ConvProblem,
-    ConvSpec,
-    conv_record,
-    read_conv_spec,
-    tiled,
-    winograd_reason,
-)
+from aicf.backends.cpu.families.conv.pack.kernel import QUADS_WEIGHT, quads_layout, quads_pack_record
+from aicf.backends.cpu.families.conv.problem import ConvProblem, pixel_accesses, read_conv, result_sizes
+from aicf.backends.cpu.families.conv.record import conv_record, read_conv_spec
+from aicf.backends.cpu.families.conv.schedule import Algorithm, ConvSpec
 from aicf.backends.cpu.families.conv.winograd.matrices import OUTPUT_TILES
 from aicf.backends.cpu.families.conv.winograd.pack.kernel import (
     WINOGRAD_WEIGHT,
@@ -56,7 +51,7 @@ from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 class ConvKernel(CpuKernel[ConvSpec]):
     """Register tiles over pixels where they lie, with the pointwise ops after the convolution on the sums.
 
-    Version 5 convolves short integers, two channels at once.
+    Version 6 knows what lies around an input of short integers.
     """
 
     library = "native"
@@ -66,7 +61,7 @@ class ConvKernel(CpuKernel[ConvSpec]):
     level: str
     """The lowest level that has its instructions; the portable variant runs anywhere."""
     simplicity: int
-    version: int = 5
+    version: int = 6
     kinds: frozenset[str] = frozenset({"conv"})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
@@ -79,7 +74,7 @@ class ConvKernel(CpuKernel[ConvSpec]):
         return self._ranked(work, target)[0][1]
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> ConvSpec:
-        return read_conv_spec(record, _problem(work), variant_of(target, self.level).has_fma)
+        return read_conv_spec(record, _problem(work), variant_of(target, self.level))
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: ConvSpec) -> str | None:
         return threads_reason(schedule.threads, target)
@@ -124,8 +119,10 @@ class ConvKernel(CpuKernel[ConvSpec]):
         return reasons | {name: reason for name, reason in large.items() if reason is not None}
 
     def prepare(self, work: Workload, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
-        """See `Kernel`: the record of `cpu.pack`, or of `cpu.pack_winograd`."""
+        """See `Kernel`: the record of `cpu.pack`, `cpu.pack_quads` or `cpu.pack_winograd`."""
         level = variant_of(target, self.level)
+        if layout.layout.data == QUADS_WEIGHT:
+            return quads_pack_record(layout)
         if layout.layout.data == WINOGRAD_WEIGHT:
             return winograd_pack_record(layout, level)
         return pack_record(layout, level.lanes(work.operands[operand].dtype))
@@ -204,12 +201,10 @@ def _conv_reason(work: Workload) -> str | None:
 
 def _types_reason(work: Workload) -> str | None:
     """Why the kernel does not convolve elements of these types."""
-    x, weight = work.operands[:2]
+    x = work.operands[0]
     if x.dtype in SHORT_INTEGERS:
-        if sums_type(work.code, [work.results[0].dtype]) != "i32":
-            return "its short integers are to wrap around in their own type"
-        apart = weight.shape[1] == 1 and read_integer(work.attrs, "groups") > 1
-        return "it has one channel a group, and none to pair it with" if apart else None
+        is_wide = sums_type(work.code, [work.results[0].dtype]) == "i32"
+        return None if is_wide else "its short integers are to wrap around in their own type"
     if x.dtype not in FLOATS:
         return f"it convolves {', '.join(FLOATS)} and short integers into i32, not {x.dtype}"
     return None if work.results[0].dtype == x.dtype else "its result is not of the type of its operand"
@@ -221,7 +216,10 @@ def _arguments(code: KernelOp) -> Sequence[Attribute]:
 
 def _layouts(work: Workload, spec: ConvSpec) -> Attribute:
     """The weight in panels: windows transformed, or a matrix of outputs by all products of an element."""
-    layout = _panels(spec) if spec.winograd is None else winograd_layout(spec.winograd)
+    if spec.winograd is not None:
+        layout = winograd_layout(spec.winograd)
+    else:
+        layout = quads_layout(spec) if spec.problem.quads else _panels(spec)
     return ArrayAttr([layout if index == 1 else UnitAttr() for index in range(len(work.operands))])
 
 

@@ -12,14 +12,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aicf.backends.cpu.codegen.dot_products import add_pairs
 from aicf.backends.cpu.codegen.ir_builder import I8, Emitter, Value
-from aicf.backends.cpu.families.conv.depthwise import emit_depthwise
+from aicf.backends.cpu.families.conv.depthwise_channels import Channels
+from aicf.backends.cpu.families.conv.depthwise_planes import Planes
 from aicf.backends.cpu.families.conv.schedule import ConvSpec
 from aicf.backends.cpu.families.conv.template_base import ConvCode, ConvPointers, Image
 from aicf.backends.cpu.families.conv.winograd.template import emit_winograd
 from aicf.backends.cpu.families.gemm.schedule import CACHE_LINE
 from aicf.backends.cpu.families.gemm.template import EpilogueOf, GemmPointers, Tile, emit_gemm, emit_panels
+from aicf.backends.cpu.families.loops.template import share_of
 
 
 def emit_conv(em: Emitter, spec: ConvSpec, pointers: ConvPointers, epilogue: EpilogueOf) -> None:
@@ -34,7 +35,8 @@ def emit_conv(em: Emitter, spec: ConvSpec, pointers: ConvPointers, epilogue: Epi
         given = (left, (right,), pointers.workspace, pointers.tid, pointers.nthreads)
         emit_gemm(em, spec.product, GemmPointers(*given), epilogue)
     elif spec.algorithm == "depthwise":
-        emit_depthwise(em, spec, pointers, epilogue)
+        algorithm = Channels if spec.lanes_along == "channels" else Planes
+        algorithm(em, spec, pointers, epilogue).run()
     else:
         _Direct(em, spec, pointers, epilogue).run()
 
@@ -69,35 +71,59 @@ class _Direct(ConvCode):
     def run(self) -> None:
         em, p, spec = self.em, self.p, self.spec
         weight = self.packed_weight()
-        panels = spec.panels * p.steps * spec.nr
+        if spec.threads > 1 and spec.partition == "rows":
+            self.shared_blocks(weight)
+            return
 
         @em.each(0, p.batch)
         def image(n: Value) -> None:
-            x = em.moved(self.pointers.x, n, p.x_strides[0], self.element)
-
             @em.each(0, p.groups)
             def group(g: Value) -> None:
-                own = em.moved(x, g, p.channels * p.x_strides[1], self.element)
-                self.blocks(n, own, em.moved(weight, g, panels, self.dtype), em.scaled(g, p.outputs))
+                own = em.moved(weight, g, spec.panels * spec.panel_units, self.dtype)
 
-    def blocks(self, n: Value, x: Value, weight: Value, first: Value) -> None:
-        """All rows of the result of one group, whose output channels start at `first`."""
+                @em.pieces(p.counts[0], spec.block_rows)
+                def block(row: Value, count: int) -> None:
+                    self.block(n, g, own, row, count)
 
-        @self.em.pieces(self.p.counts[0], self.spec.block_rows)
-        def block(row: Value, count: int) -> None:
-            image = self.image(x, row, count, self.p.channels)
-            self.panels(n, image, weight, first, row, count)
+    def shared_blocks(self, weight: Value) -> None:
+        """This thread's share of the blocks of all images."""
+        em, p, spec = self.em, self.p, self.spec
+        rest = p.counts[0] % spec.block_rows
+
+        @em.each(*share_of(em, p.batch * spec.blocks, *self.threads))
+        def block(number: Value) -> None:
+            n = em.b.sdiv(number, em.index(spec.blocks))
+            index = em.b.srem(number, em.index(spec.blocks))
+            row = em.scaled(index, spec.block_rows)
+
+            def whole() -> None:
+                self.block(n, em.index(0), weight, row, spec.block_rows)
+
+            if not rest:
+                whole()
+                return
+            is_last = em.b.icmp_signed("==", index, em.index(spec.blocks - 1))
+            em.when(is_last, lambda: self.block(n, em.index(0), weight, row, rest), whole)
+
+    def block(self, n: Value, g: Value, weight: Value, row: Value, count: int) -> None:
+        """A block of rows of the result of one group of an image."""
+        em, p = self.em, self.p
+        x = em.moved(self.pointers.x, n, p.x_strides[0], self.element)
+        x = em.moved(x, g, p.channels * p.x_strides[1], self.element)
+        image = self.image(x, row, count, p.channels)
+        self.panels(n, image, weight, em.scaled(g, p.outputs), row, count)
 
     def panels(self, n: Value, image: Image, weight: Value, first: Value, row: Value, rows: int) -> None:
         """A block of rows against all panels of a group."""
         em, spec = self.em, self.spec
 
         def panel(index: Value, channels: int) -> None:
-            own = em.moved(weight, index, self.p.steps * spec.nr, self.dtype)
+            own = em.moved(weight, index, spec.panel_units, self.dtype)
             channel = em.b.add(first, em.scaled(index, spec.nr))
             self.tiles(image, own, _Spot(n, channel, channels, row), rows)
 
-        emit_panels(em, self.p.outputs, spec.nr, self.threads if spec.threads > 1 else None, panel)
+        shares = spec.threads > 1 and spec.partition == "panels"
+        emit_panels(em, self.p.outputs, spec.nr, self.threads if shares else None, panel)
 
     def tiles(self, image: Image, panel: Value, spot: _Spot, rows: int) -> None:
         """All tiles of a block of rows against one panel."""
@@ -117,8 +143,8 @@ class _Direct(ConvCode):
     def tile(self, image: Image, panel: Value, spot: _Spot, box: _Box) -> None:
         """One register tile: all products, then the epilogue."""
         em, p, spec = self.em, self.p, self.spec
-        start = em.moved(image.start, box.row, p.strides[0] * image.row, self.dtype)
-        start = em.moved(start, box.column, p.strides[1] * image.column, self.dtype)
+        start = em.moved(image.start, box.row, p.strides[0] * image.row, self.place)
+        start = em.moved(start, box.column, p.strides[1] * image.column, self.place)
         offsets = [
             row * p.strides[0] * image.row + column * p.strides[1] * image.column
             for row in range(box.rows)
@@ -155,7 +181,7 @@ class _Direct(ConvCode):
             em.scaled(em.b.sdiv(box.row, em.index(spec.tile_rows)), spec.tiles_of_row),
             em.b.sdiv(box.column, em.index(spec.width_counts(1)[0][0])),
         )
-        following = em.address(panel, p.steps * spec.nr, self.dtype)
+        following = em.address(panel, spec.panel_units, self.dtype)
         return em.b.gep(following, [em.scaled(number, share)], source_etype=I8)
 
     def prefetch(self, start: Value | None, channel: Value) -> None:
@@ -170,6 +196,16 @@ class _Direct(ConvCode):
         )
         for line in range(spec.prefetch_lines):
             em.prefetch(em.b.gep(own, [em.index(line * CACHE_LINE)], source_etype=I8))
+
+    def starts(self, panel: Value, vectors: int) -> list[Value]:
+        """What the sums of a pixel start from, vector by vector."""
+        em, lanes = self.em, self.spec.lanes
+        if not self.spec.start_rows:
+            return [self.zero(lanes)] * vectors
+        return [
+            em.load(em.address(panel, vector * lanes, self.dtype), self.dtype, lanes)
+            for vector in range(vectors)
+        ]
 
     def sums(
         self, image: Image, panel: Value, offsets: Sequence[int], vectors: int, following: Value | None
@@ -190,22 +226,21 @@ class _Direct(ConvCode):
                 for vector in range(vectors)
             ]
             for pixel, offset in enumerate(offsets):
-                element = em.load(em.address(start, at + offset, self.dtype), self.dtype, 1)
-                wide = em.splat(element, spec.lanes)
+                unit = self.units.load(em.address(start, at + offset, self.place), spec.copies)
                 for vector, line in enumerate(lines):
                     slot = pixel * vectors + vector
-                    acc[slot] = self.multiply_add(wide, line, acc[slot])
+                    acc[slot] = self.units.multiply_add(unit, line, acc[slot])
 
         def row_of(start: Value, weight: Value, acc: list[Value], row: int, number: int) -> None:
             for column in range(columns):
                 at = row * p.dilations[0] * image.row + column * p.dilations[1] * image.column
                 # Windows overlap: what LLVM would keep of one element for the next takes all registers.
-                add(em.opaque(em.address(start, at, self.dtype)), weight, acc, 0, number + column)
+                add(em.opaque(em.address(start, at, self.place)), weight, acc, 0, number + column)
 
         def channel(c: Value, acc: list[Value]) -> list[Value]:
             if spec.channel_step == 1:
                 self.prefetch(following, c)
-            start = em.moved(image.start, c, image.channel, self.dtype)
+            start = em.moved(image.start, c, image.channel, self.place)
             weight = em.moved(panel, c, window * spec.nr, self.dtype)
             if window <= _UNROLLED:
                 for row in range(rows):
@@ -213,14 +248,14 @@ class _Direct(ConvCode):
                 return acc
 
             def one_row(row: Value, acc: list[Value]) -> list[Value]:
-                moved = em.moved(start, row, p.dilations[0] * image.row, self.dtype)
+                moved = em.moved(start, row, p.dilations[0] * image.row, self.place)
                 own = em.moved(weight, row, columns * spec.nr, self.dtype)
                 if columns <= _UNROLLED:
                     row_of(moved, own, acc, 0, 0)
                     return acc
 
                 def one(column: Value, acc: list[Value]) -> list[Value]:
-                    at = em.moved(moved, column, p.dilations[1] * image.column, self.dtype)
+                    at = em.moved(moved, column, p.dilations[1] * image.column, self.place)
                     add(at, em.moved(own, column, spec.nr, self.dtype), acc, 0, 0)
                     return acc
 
@@ -230,19 +265,14 @@ class _Direct(ConvCode):
 
         def channels(c: Value, acc: list[Value]) -> list[Value]:
             self.prefetch(following, c)
-            start = em.moved(image.start, c, image.channel, self.dtype)
+            start = em.moved(image.start, c, image.channel, self.place)
             weight = em.moved(panel, c, spec.nr, self.dtype)
             for number in range(spec.channel_step):
                 add(start, weight, acc, number * image.channel, number)
             return acc
 
-        acc = [self.zero(spec.lanes)] * (len(offsets) * vectors)
+        acc = self.starts(panel, vectors) * len(offsets)
+        panel = em.address(panel, spec.start_rows * spec.nr, self.dtype)
         unrolled = p.depth // spec.channel_step * spec.channel_step if window == 1 else 0
         acc = em.loop(0, unrolled, spec.channel_step, acc, channels)
         return em.loop(unrolled, p.depth, 1, acc, channel)
-
-    def multiply_add(self, x: Value, y: Value, z: Value) -> Value:
-        """x * y + z, where x and y are units."""
-        if self.p.pairs:
-            return add_pairs(self.em, z, x, y)
-        return self.em.fma(x, y, z)

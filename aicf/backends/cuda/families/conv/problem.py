@@ -170,6 +170,11 @@ def conv_of_work(work: Workload, layout: str | None = None) -> ConvProblem:
     return conv_problem(work.attrs, work.operands, sizes[2:], layout)
 
 
+def windows_of(work: Workload) -> Mapping[str, Attribute]:
+    """The attributes of the kind that a record holds: what lies around the operand is 0 where a kernel is legal."""
+    return {name: value for name, value in work.attrs.items() if name != "padding_value"}
+
+
 def conv_of_launch(launch: Launch) -> ConvProblem:
     """The convolution of an instruction, whose record holds the attributes of its kind. Raises PlanError if its
     epilogue does not read every sum once."""
@@ -191,6 +196,8 @@ def conv_reason(work: Workload) -> str | None:
     x, weight = work.operands[:FIRST_EXTRA]
     if x.dtype != weight.dtype:
         return f"its operand is {x.dtype} and its weight {weight.dtype}: cast one of them first"
+    if "padding_value" in work.attrs and read_integer(work.attrs, "padding_value") != 0:
+        return f"around its operand lies {read_integer(work.attrs, 'padding_value')}, not 0: pad it before"
     if 0 in x.shape or 0 in weight.shape or any(0 in result.shape for result in work.results):
         return "nothing to convolve"
     if work.code is None:

@@ -28,6 +28,7 @@ from aicf.backends.cuda.families.conv.problem import (
     conv_of_work,
     conv_reason,
     may_alias,
+    windows_of,
 )
 from aicf.backends.cuda.families.conv.windows import TileLoads, k_order, padded_dims, reach_reason
 from aicf.backends.cuda.families.gemm.problem import GemmProblem, early_b
@@ -195,7 +196,7 @@ class TiledConvKernel(CudaKernel[Spec]):
         entries = {
             **self.entries(schedule, problem, arch),
             "combination_order": StringAttr(self._order_text(schedule, problem)),
-            **work.attrs,
+            **windows_of(work),
             "rounding": StringAttr(work.rounding),
             "may_alias": may_alias(work, problem),
             **start_entries(arch, early_b(work)),

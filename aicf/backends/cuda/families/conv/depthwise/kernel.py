@@ -35,6 +35,7 @@ from aicf.backends.cuda.families.conv.problem import (
     conv_of_work,
     conv_reason,
     may_alias,
+    windows_of,
 )
 from aicf.backends.cuda.families.records import CudaKernel, start_entries
 from aicf.backends.cuda.target import FLOATS, arch_named
@@ -66,7 +67,7 @@ class ConvDepthwiseKernel(CudaKernel[DepthwiseSpec]):
     def record_of(self, work: Workload, target: TargetAttr, schedule: DepthwiseSpec) -> dict[str, Attribute]:
         entries = {
             **depthwise_record(schedule),
-            **work.attrs,
+            **windows_of(work),
             "rounding": StringAttr(work.rounding),
             "may_alias": may_alias(work, conv_of_work(work)),
             **start_entries(arch_named(target.arch.data)),

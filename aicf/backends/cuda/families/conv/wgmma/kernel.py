@@ -29,6 +29,7 @@ from aicf.backends.cuda.families.conv.problem import (
     conv_reason,
     epilogue_accesses,
     misplaced,
+    windows_of,
 )
 from aicf.backends.cuda.families.gemm.problem import Strided, early_b, strided
 from aicf.backends.cuda.families.gemm.wgmma.kernel import (
@@ -119,8 +120,8 @@ class ConvWgmmaKernel(WgmmaKernel):
 
     def problem_entries(self, work: Workload) -> Mapping[str, Attribute]:
         if not _packs(work):
-            return work.attrs
-        return {**work.attrs, "layouts": weight_layouts(work, WEIGHT, WINDOW_WEIGHT)}
+            return windows_of(work)
+        return {**windows_of(work), "layouts": weight_layouts(work, WEIGHT, WINDOW_WEIGHT)}
 
     def prepare(self, work: Workload, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
         """See `Kernel`: the record of `cuda.pack_windows`."""

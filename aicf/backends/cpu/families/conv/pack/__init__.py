@@ -1,0 +1,1 @@
+"""Weights of convolutions in panels of quads."""
