@@ -128,6 +128,11 @@ RECORDS: Mapping[str, tuple[int, str]] = {
         f"{_CUDA_GEMM} math tile tile_group warps stages blocks_per_sm split_k split_through sum_grid sum_block "
         "workspace_bytes",
     ),
+    "cuda.conv_mma_int8": (1, f"{_CONV_MMA} math padding_value"),
+    "cuda.conv_wgmma_int8": (
+        1,
+        f"{_CUDA_CONV} math padding_value tile cluster_shape ring split_k workspace_bytes",
+    ),
     "cuda.gemm_mma_int8": (
         1,
         f"{_CUDA_GEMM} math layouts tile tile_group warps stages blocks_per_sm split_k split_through sum_grid "
@@ -188,6 +193,7 @@ PROGRAMS = (
     "mma-wide",
     "int8-u8-i8",
     "int8wg-u8-i8",
+    "int8windows-split",
     "pooling-f32",
     "depthwise-mobile",
     "windows-wide",
@@ -224,8 +230,10 @@ PAIRS = """func.func @f(%x : tensor<1x8xi16> {logical.name = "x", logical.role =
   func.return %y : tensor<1x8xi32>
 }"""
 QUADS = PAIRS.replace("i16", "i8")
-CHANNELS = TILES.replace("xf32>", "xi8>").replace("14x14xi8>", "14x14xi32>").replace(
-    "groups = 1}", "groups = 1, widening}"
+CHANNELS = (
+    TILES.replace("xf32>", "xi8>")
+    .replace("14x14xi8>", "14x14xi32>")
+    .replace("groups = 1}", "groups = 1, widening}")
 )
 LIBRARY = PACKED.replace("f16", "f32").replace('"param"', '"input"')
 
@@ -267,6 +275,7 @@ def _records() -> Iterator[tuple[str, Mapping[str, Attribute]]]:
         lower(LIBRARY, "x86-64-v4", policy=policy, library="0.3 Prescott"),
         *map(_update, ("cpu:x86-64-v4", "cuda:sm_90a")),
         _with_packed_weight("windows-split"),
+        _with_packed_weight("int8windows-split"),
         _with_packed_weight("depthwise-mobile"),
     ):
         for op in module.walk():

@@ -33,7 +33,15 @@ from tests.gpu.convolutions import (
     image_layer,
     random_convolutions,
 )
-from tests.gpu.integers import integer_gated, integer_product, integer_projections, whole_range
+from tests.gpu.integers import (
+    integer_convolution,
+    integer_gated,
+    integer_product,
+    integer_projections,
+    random_integer_convolution,
+    random_integer_windows,
+    whole_range,
+)
 from tests.gpu.pools import POOL_POLICY, DrawnPool, Lies, drawn_pools, pool_layer, pools
 from tests.gpu.programs import Program, arguments, random_arrays
 from tests.gpu.random_ops import RANDOM_OPS
@@ -59,6 +67,7 @@ ATTENTION, ATTENTION_SIMT, LIBRARY = "cuda.attention", "cuda.attention_simt", "c
 ATTENTION_WGMMA, ATTENTION_STEP = "cuda.attention_wgmma", "cuda.attention_step"
 ATTENTION_BACKWARD = "cuda.attention_backward"
 CONV_WGMMA, CONV_SIMT = "cuda.conv_wgmma", "cuda.conv_simt"
+CONV_MMA_INT8, CONV_WGMMA_INT8 = "cuda.conv_mma_int8", "cuda.conv_wgmma_int8"
 CONV_MMA, CONV_MMA_TF32 = "cuda.conv_mma", "cuda.conv_mma_tf32"
 CONV_DEPTHWISE = "cuda.conv_depthwise"
 POOL = "cuda.pool"
@@ -390,6 +399,55 @@ def _integer_products() -> dict[str, Case]:
         policy = {} if variant else {"kernels": dict.fromkeys(kinds, kernel)}
         cases[name] = Case(partial(_whole_range, name, build), (kernel,), policy, variant)
     return cases
+
+
+def _integer_convolutions() -> dict[str, Case]:
+    """Convolutions of 8-bit integers: random ones with anything around, layers of networks, variants."""
+    cases: dict[str, Case] = {}
+    for seed in range(RANDOM_CONVOLUTIONS):
+        build = partial(random_integer_convolution, 40 + seed)
+        cases[f"int8conv-{seed}"] = _integer_case(f"int8conv-{seed}", CONV_MMA_INT8, build)
+    for seed in range(RANDOM_CONVOLUTIONS):
+        build = partial(random_integer_windows, 40 + seed)
+        cases[f"int8windows-{seed}"] = _integer_case(f"int8windows-{seed}", CONV_WGMMA_INT8, build)
+    made, types = integer_convolution, ("u8", "i8")
+    stem, layer = image_layer(2, 3, 64, 112, 7, 2, last=False), image_layer(2, 128, 128, 28)
+    small = image_layer(1, 256, 96, 7)
+    table: dict[str, tuple[str, Callable[[], Graph], dict[str, object] | None]] = {
+        "int8conv-stem": (CONV_MMA_INT8, partial(made, types, stem, "u8", 117), None),
+        "int8conv-layer": (CONV_MMA_INT8, partial(made, types, layer, "residual", 3), None),
+        "int8conv-row-major": (
+            CONV_MMA_INT8,
+            partial(made, types, image_layer(2, 64, 100, 28, last=False), "i8", 128),
+            {"tile": [128, 64, 64]},
+        ),
+        "int8conv-cluster": (
+            CONV_MMA_INT8,
+            partial(made, types, small, "u8", 9),
+            {"split_k": 4, "split_through": "cluster"},
+        ),
+        "int8conv-workspace": (
+            CONV_MMA_INT8,
+            partial(made, types, small, "scaled"),
+            {"split_k": 8, "split_through": "workspace"},
+        ),
+        "int8windows-layer": (CONV_WGMMA_INT8, partial(made, types, layer, "residual"), None),
+        "int8windows-wide": (CONV_WGMMA_INT8, partial(made, types, layer, "u8"), {"tile": [128, 128]}),
+        "int8windows-split": (
+            CONV_WGMMA_INT8,
+            partial(made, types, small, "u8"),
+            {"cluster_shape": [1, 1, 4]},
+        ),
+    }
+    for name, (kernel, build, variant) in table.items():
+        cases[name] = _integer_case(name, kernel, build, variant)
+    return cases
+
+
+def _integer_case(
+    name: str, kernel: str, build: Callable[[], Graph], variant: Mapping[str, object] | None = None
+) -> Case:
+    return Case(partial(_whole_range, name, build), (kernel,), {"kernels": {"conv": kernel}}, variant)
 
 
 def _whole_range(name: str, build: Callable[[], Graph]) -> Program:
@@ -973,6 +1031,7 @@ STATELESS: dict[str, Case] = {
     **_products(),
     **_rounded_products(),
     **_integer_products(),
+    **_integer_convolutions(),
     **_variants(),
     **_windows(),
     **_convolutions(),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from aicf.frontends.builder import Graph, Value
+from tests.gpu.convolutions import Convolution, drawn, drawn_channels_last, given
 from tests.gpu.programs import Array, Program, arguments, random_arrays
 
 TYPES = tuple((a, b) for a in ("i8", "u8") for b in ("i8", "u8"))
@@ -75,21 +78,92 @@ def integer_product(
     return g
 
 
+def _channels(g: Graph, sums: Value, name: str, dtype: str = "f32") -> Value:
+    """A parameter with a number for every output channel of the sums."""
+    ones = [1] * (len(sums.shape) - 2)
+    return g.reshape(g.param(name, (sums.shape[1],), dtype), (sums.shape[1], *ones))
+
+
+def _convolution_bytes(g: Graph, sums: Value, dtype: str) -> Value:
+    low, high = (0, 255) if dtype == "u8" else (-128, 127)
+    scaled = g.cast(sums - _channels(g, sums, "excess", "i32"), "f32") * 2.0**-9
+    return g.cast(g.clamp(g.round(scaled + 3.0), low, high), dtype)
+
+
+def _convolution_residual(g: Graph, sums: Value) -> Value:
+    scaled = g.cast(sums, "f32") * _channels(g, sums, "scale")
+    return g.relu(scaled + g.cast(g.input("residual", sums.shape, "i8"), "f32") * 0.5)
+
+
+AFTER_CONVOLUTION: dict[str, Callable[[Graph, Value], Value]] = {
+    "sums": lambda g, sums: sums,
+    "scaled": lambda g, sums: g.cast(sums, "f32") * _channels(g, sums, "scale"),
+    "i8": lambda g, sums: _convolution_bytes(g, sums, "i8"),
+    "u8": lambda g, sums: _convolution_bytes(g, sums, "u8"),
+    "residual": _convolution_residual,
+}
+"""What follows the sums of a convolution, by name."""
+
+
+def integer_convolution(
+    types: tuple[str, str], made: Convolution, after: str = "sums", padding_value: int = 0
+) -> Graph:
+    """A convolution of 8-bit integers, with `padding_value` around its operand; `made.after` is not looked at."""
+    g = Graph("integer_convolution")
+    x = given(g, "x", (made.batch, made.channels, *made.sizes), types[0], made.operand_last)
+    shape = (made.outputs, made.channels // made.groups, *made.taps)
+    w = given(g, "w", shape, types[1], made.weight_last, made.is_param)
+    sums = g.conv(
+        x,
+        w,
+        strides=made.strides,
+        dilations=made.dilations,
+        low=made.low,
+        high=made.high,
+        groups=made.groups,
+        widening=True,
+        padding_value=padding_value,
+        name="conv",
+    )
+    y, rank = AFTER_CONVOLUTION[after](g, sums), len(made.sizes)
+    g.output(g.transpose(y, (0, *range(2, 2 + rank), 1)) if made.result_last else y, "y")
+    return g
+
+
+def random_integer_convolution(seed: int) -> Graph:
+    """A convolution of any sizes, strides and groups, with anything around it."""
+    source = random.Random(seed)
+    made = drawn(source, 1 << 22)
+    while made.groups > 1 and made.channels == made.groups:  # of single channels: no kernel of tensor cores
+        made = drawn(source, 1 << 22)
+    types = TYPES[seed % 4]
+    around = source.choice((0, 7, 255) if types[0] == "u8" else (0, -128, 127))
+    return integer_convolution(types, made, source.choice(sorted(AFTER_CONVOLUTION)), around)
+
+
+def random_integer_windows(seed: int) -> Graph:
+    """A convolution of channels-last memory, with zeros around it and channels of whole 16 bytes."""
+    source = random.Random(seed)
+    channels = 16 * source.choice((1, 2, 4, 9, 16))
+    made = replace(drawn_channels_last(source), channels=channels)
+    return integer_convolution(TYPES[seed % 4], made, source.choice(sorted(AFTER_CONVOLUTION)))
+
+
 def whole_range(graph: Graph, name: str) -> Program:
     """The program of a graph with bytes of the whole range of their types."""
     module = graph.module()
     arrays = random_arrays(module, name)
-    random = np.random.default_rng(len(name))
+    source = np.random.default_rng(len(name))
     for argument, _, info in arguments(module):
         if info.element.name in ("i8", "u8"):
-            arrays[argument] = _all_bytes(random, info.shape, info.element.name)
+            arrays[argument] = _all_bytes(source, info.shape, info.element.name)
     return Program(module, arrays)
 
 
-def _all_bytes(random: np.random.Generator, shape: tuple[int, ...], name: str) -> Array:
+def _all_bytes(source: np.random.Generator, shape: tuple[int, ...], name: str) -> Array:
     kind = np.int8 if name == "i8" else np.uint8
     limits = np.iinfo(kind)
-    return random.integers(limits.min, limits.max, shape, kind, endpoint=True)
+    return source.integers(limits.min, limits.max, shape, kind, endpoint=True)
 
 
 def integer_gated(types: tuple[str, str], m: int, n: int, k: int) -> Graph:

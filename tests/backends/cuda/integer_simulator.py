@@ -72,6 +72,7 @@ def names(memory: Memory, here: Here) -> Mapping[str, Any]:
         "load_shared_i32x4": lambda address: tuple(map(_I32, _loaded(here, address, 4))),
         "unpack_i8x4": lambda word: tuple(int(each) for each in _bytes(word, np.int8)),
         "unpack_u8x4": lambda word: tuple(int(each) for each in _bytes(word, np.uint8)),
+        "load_u8_or_zero": lambda source, there: memory.load(source, "u8", 1) if there else 0,
         "pack_bytes": lambda *values: sum((value & 0xFF) << 8 * i for i, value in enumerate(values)),
     }
 

@@ -83,6 +83,9 @@ def _load_or_zero(load: str, memory: bool) -> Intrinsic:
 load_u32x4_or_zero = _load_or_zero("ld.global.v4.u32", False)
 stream_u32x4_or_zero = _load_or_zero("ld.relaxed.gpu.global.L1::no_allocate.L2::256B.v4.u32", True)
 
+load_u8_or_zero = value_asm(
+    "{ .reg .pred p; setp.ne.b32 p,$2,0; mov.b32 $0,0; @p ld.global.u8 $0, [$1]; }", ["u32"], ["u64", "i32"]
+)
 load_u16_or_zero = value_asm(
     "{ .reg .pred p; setp.ne.b32 p,$2,0; mov.b16 $0,0; @p ld.global.u16 $0, [$1]; }", ["u16"], ["u64", "i32"]
 )
