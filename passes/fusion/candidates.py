@@ -235,7 +235,8 @@ def with_producers(
     """The cut with the ops added that only its pointwise ops read, as long as they `accept`, in text order.
 
     Also those that it reads through a broadcast, such as the cast of a scale: they are computed once an element.
-    What is cloned into every group it feeds is no member of any.
+    What is cloned into every group it feeds is no member of any, and a cast to a narrower type that ends what follows
+    another product is left to that product, which then writes fewer bytes.
     """
 
     def accepted(op: Operation) -> bool:
@@ -250,11 +251,33 @@ def with_producers(
         only_here = all(
             use.operation in inside and not reads_in_memory(use.operation, use.index) for use in value.uses
         )
+        if _is_narrowed_product(value.op, accept, context):
+            continue
         wanted = accepted(value.op) or (through_broadcasts and _spreads_computed(value.op, accepted, context))
         if only_here and wanted and context.may_join(value.op, cut[0]):
             inside.add(value.op)
             stack.extend(value.op.operands)
     return tuple(sorted(inside, key=context.position.__getitem__))
+
+
+def _is_narrowed_product(op: Operation, accept: Accept, context: FusionContext) -> bool:
+    """Whether `op` casts what acceptable ops compute of another product to a narrower type."""
+    if (
+        not isinstance(op, logical.CastOp)
+        or element_of(op.result.type).bytes >= element_of(op.operand.type).bytes
+    ):
+        return False
+    stack, seen = [op.operand], set[SSAValue]()
+    while stack and len(seen) < _SEARCH_LIMIT:
+        value = stack.pop()
+        if value in seen or not isinstance(value, OpResult) or value.op not in context.position:
+            continue
+        seen.add(value)
+        if isinstance(value.op, Product):
+            return True
+        if accept(value.op):
+            stack.extend(value.op.operands)
+    return False
 
 
 def _spreads_computed(op: Operation, accept: Accept, context: FusionContext) -> bool:

@@ -63,8 +63,8 @@ _WINDOWS = _of_dims("stride", "dilation", "low")
 _WIDE_TILES = " ".join(entry for entry in _TILES.split() if entry != "b_element")
 _CPU_CONV = (
     f"{_WINDOWS} algorithm output_tile unit_channels groups padding_value block_rows copies lanes lanes_along "
-    "tile_pixels tile_vectors partition prefetch_lines prepared layouts threads may_alias workspace_bytes combination_order "
-    "rounding "
+    "tile_pixels tile_vectors partition prefetch_lines prepared layouts threads may_alias workspace_bytes "
+    "combination_order rounding "
     + f"{_inside('product', _WIDE_TILES)} winograd winograd.block_rows {_inside('winograd.product', _WIDE_TILES)}"
 )
 _POOL = f"{_WINDOWS} {_of_dims('size', 'high')} mode count_include_pad threads combination_order"

@@ -174,6 +174,9 @@ def test_what_lies_between_convolutions_is_bytes(tmp_path: Path) -> None:
     assert "xui8, arena, strides" in pool.partition("outs(")[2]
     quantised_slots = [line for line in run if "emit.slot" in line and "_QuantizeLinear =" in line]
     assert len(quantised_slots) >= 4 and all("xui8" in line for line in quantised_slots)
+    assert not any("emit.slot" in line and "xi32, arena" in line for line in run), (
+        "sums are quantised where they are"
+    )
     kernels = [line for line in run if "emit.resolved" in line]
     assert sum('"conv"' in line for line in kernels) == 6
     assert sum('"generated"' in line for line in kernels) == 2, "the first quantisation, and the mean"

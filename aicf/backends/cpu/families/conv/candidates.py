@@ -149,21 +149,23 @@ def _channels(query: ConvQuery) -> list[ConvSpec]:
     problem, level, lanes = query.problem, query.level, query.lanes
     vectors = min(max(1, CACHE_LINE // level.vector_bytes, 2), -(-problem.groups // lanes))
     pixels = max(1, min((level.registers - 6) // vectors - 1, 6, problem.counts[1]))
-    specs = [
-        ConvSpec(
-            problem,
-            "depthwise",
-            lanes,
-            "channels",
-            pixels,
-            vectors,
-            problem.counts[0],
-            prepared=query.is_param,
-            threads=share,
-        )
+    alone = ConvSpec(
+        problem,
+        "depthwise",
+        lanes,
+        "channels",
+        pixels,
+        vectors,
+        problem.counts[0],
+        prepared=query.is_param,
+    )
+    shared = [replace(alone, threads=share) for share in query.shares if share <= alone.panels]
+    by_rows = [
+        replace(alone, threads=share, partition="rows")
         for share in query.shares
+        if 1 < share <= problem.counts[0]
     ]
-    return [spec for spec in specs if spec.threads <= spec.panels and check(spec) is None]
+    return [spec for spec in (*shared, *by_rows) if check(spec) is None]
 
 
 def _direct(query: ConvQuery) -> Iterator[ConvSpec]:

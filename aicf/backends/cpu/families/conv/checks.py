@@ -65,7 +65,7 @@ def check(spec: ConvSpec) -> str | None:
     if spec.block_rows < p.counts[0] and spec.algorithm == "direct" and spec.block_rows % spec.tile_rows:
         return "blocks are of whole tiles"
     if spec.partition == "rows" and (spec.algorithm != "direct" or p.groups > 1):
-        return "threads share rows of a direct convolution of one group"
+        return "threads share rows of a direct convolution of one group, or of vectors of channels"
     return None
 
 

@@ -144,7 +144,8 @@ def _channels_cycles(spec: ConvSpec, epilogue: float) -> float:
     shared = vectors * (taps * _DEPTHWISE_CYCLES + epilogue) + spec.panels * _PANEL_CYCLES / spec.tile_pixels
     alone = vectors * (taps * _ALONE_CYCLES + epilogue) + spec.panels * _PANEL_CYCLES
     total = p.batch * p.counts[0] * (inside * shared + (p.counts[1] - inside) * alone)
-    share = -(-spec.panels // spec.threads) / spec.panels
+    shared = p.counts[0] if spec.partition == "rows" else spec.panels
+    share = -(-shared // spec.threads) / shared
     return max(total, _moved_cycles(spec)) * share + spec.packed_elements * size / 2
 
 

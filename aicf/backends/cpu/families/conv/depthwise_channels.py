@@ -11,6 +11,7 @@ from aicf.backends.cpu.codegen.panels import PanelShare
 from aicf.backends.cpu.families.conv.template_base import ConvCode
 from aicf.backends.cpu.families.conv.windows import Stretch
 from aicf.backends.cpu.families.gemm.template import Tile
+from aicf.backends.cpu.families.loops.template import share_of
 from aicf.backends.cpu.target import ELEMENT_BYTES, SHORT_INTEGERS
 
 
@@ -57,7 +58,10 @@ class Channels(ConvCode):
         em, p = self.em, self.p
         self.panels = self.packed_weight()
         self.nothing = self.around() if p.is_padded else None
-        self.share = PanelShare(em, p.groups, self.spec.nr, self.threads if self.spec.threads > 1 else None)
+        shares_rows = self.spec.partition == "rows"
+        threads = self.threads if self.spec.threads > 1 and not shares_rows else None
+        self.share = PanelShare(em, p.groups, self.spec.nr, threads)
+        self.own_rows = share_of(em, p.counts[0], *self.threads) if shares_rows else None
         corner = -p.low[0] * p.x_strides[2] - p.low[1] * p.x_strides[3]
 
         @em.each(0, p.batch)
@@ -80,12 +84,21 @@ class Channels(ConvCode):
         em, p = self.em, self.p
         for rows in self.p.along(0):
 
-            @em.each(rows.start, rows.stop)
+            @em.each(*self.bounds(rows))
             def row(number: Value, rows: Stretch = rows) -> None:
                 start = em.moved(corner, number, p.strides[0] * p.x_strides[2], self.element)
                 own = _Row(n, number, start, None if rows.is_inside else self.inside(number, 0))
                 for columns in self.p.along(1):
                     self.columns(own, columns)
+
+    def bounds(self, rows: Stretch) -> tuple[Value | int, Value | int]:
+        """The first of some rows that this thread makes, and past the last."""
+        if self.own_rows is None:
+            return rows.start, rows.stop
+        b, (low, high) = self.em.b, self.own_rows
+        start, stop = self.em.index(rows.start), self.em.index(rows.stop)
+        first = b.select(b.icmp_signed(">", low, start), low, start)
+        return first, b.select(b.icmp_signed("<", high, stop), high, stop)
 
     def inside(self, number: Value, dim: int) -> list[Value]:
         """For each row, or column, of window `number` whether it lies in the input."""

@@ -51,7 +51,7 @@ from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 class ConvKernel(CpuKernel[ConvSpec]):
     """Register tiles over pixels where they lie, with the pointwise ops after the convolution on the sums.
 
-    Version 6 knows what lies around an input of short integers.
+    Version 6 multiplies quads of 8-bit channels, and knows what lies around an input of short integers.
     """
 
     library = "native"
