@@ -22,7 +22,7 @@ from aicf.frontends.text import parse_module
 from aicf.passes.logical.assign_ids import AssignIdsPass
 from aicf.passes.training.differentiate import DifferentiatePass
 from aicf.policies.kernel_policy import Fusion
-from tests.gpu import programs
+from tests.gpu import integer_networks, programs
 from tests.gpu.convolutions import (
     Convolution,
     channels_last_convolutions,
@@ -442,6 +442,18 @@ def _integer_convolutions() -> dict[str, Case]:
     for name, (kernel, build, variant) in table.items():
         cases[name] = _integer_case(name, kernel, build, variant)
     return cases
+
+
+def _quantised_networks() -> dict[str, Case]:
+    """Products of dequantised tensors become those of bytes by themselves."""
+    table = {
+        "int8-convolutional": (integer_networks.convolutional, CONV_MMA_INT8),
+        "int8-transformer": (integer_networks.transformer, MMA_INT8),
+    }
+    return {
+        name: Case(partial(_whole_range, name, build), (kernel,), depth=4)
+        for name, (build, kernel) in table.items()
+    }
 
 
 def _integer_case(
@@ -1032,6 +1044,7 @@ STATELESS: dict[str, Case] = {
     **_rounded_products(),
     **_integer_products(),
     **_integer_convolutions(),
+    **_quantised_networks(),
     **_variants(),
     **_windows(),
     **_convolutions(),
