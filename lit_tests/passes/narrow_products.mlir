@@ -9,9 +9,9 @@
 // STRICT-NOT: widening
 // BATCH-COUNT-6: choice "in f32" because "which of the two is faster depends on the batch, and results may not (determinism)"
 // BATCH-NOT: widening
-// CUDA: emit.decision "narrow-products" ["c"] choice "in f32" because "{{.*}}cuda.conv_mma: tensor cores multiply f16 and bf16 here, its operand is u8{{.+}}"
-// CUDA: emit.decision "narrow-products" ["m"] choice "in f32" because "{{.*}}cuda.gemm_simt: {{.+}}"
-// CUDA-NOT: widening
+// CUDA: emit.decision "narrow-products" ["c"] choice "of integers: u8 and i8" because "predicted {{.*}} us as a product of integers and {{.*}} us in f32"
+// CUDA: emit.decision "narrow-products" ["m"] choice "of integers: u8 and i8" because "predicted {{.*}} us as a product of integers and {{.*}} us in f32"
+// CUDA: emit.decision "narrow-products" ["g"] choice "of integers: i8 and i8"
 // CHECK: emit.decision "narrow-products" ["c"] choice "of integers: u8 and i8" because "predicted {{.*}} us as a product of integers and {{.*}} us in f32" cost {narrow_us = {{.*}}, wide_us = {{.*}}}
 // CHECK: emit.decision "narrow-products" ["m"] choice "of integers: u8 and i8"
 // CHECK: emit.decision "narrow-products" ["g"] choice "of integers: i8 and i8"

@@ -123,6 +123,7 @@ RECORDS: Mapping[str, tuple[int, str]] = {
     ),
     "cuda.gemm_wgmma": (1, _WGMMA),
     "cuda.gemm_wgmma_tf32": (1, f"{_WGMMA} math"),
+    "cuda.gemm_wgmma_int8": (1, f"{_WGMMA} math layouts"),
     "cuda.gemm_norm": (1, _WGMMA),
     "cuda.gemm_mma": (
         1,
@@ -133,6 +134,16 @@ RECORDS: Mapping[str, tuple[int, str]] = {
         1,
         f"{_CUDA_GEMM} math tile tile_group warps stages blocks_per_sm split_k split_through sum_grid sum_block "
         "workspace_bytes",
+    ),
+    "cuda.conv_mma_int8": (1, f"{_CONV_MMA} math padding_value"),
+    "cuda.conv_wgmma_int8": (
+        1,
+        f"{_CUDA_CONV} math padding_value tile cluster_shape ring split_k workspace_bytes",
+    ),
+    "cuda.gemm_mma_int8": (
+        1,
+        f"{_CUDA_GEMM} math layouts tile tile_group warps stages blocks_per_sm split_k split_through sum_grid "
+        "sum_block workspace_bytes",
     ),
     "cuda.gemm_simt": (1, f"{_CUDA_GEMM} tile thread_tile depth tile_group stages blocks_per_sm split_k"),
     "cuda.gemv": (
@@ -187,6 +198,9 @@ PROGRAMS = (
     "attention_backward-64",
     "wgmma-product-f16",
     "mma-wide",
+    "int8-u8-i8",
+    "int8wg-u8-i8",
+    "int8windows-split",
     "pooling-f32",
     "depthwise-mobile",
     "windows-wide",
@@ -268,6 +282,7 @@ def _records() -> Iterator[tuple[str, Mapping[str, Attribute]]]:
         lower(LIBRARY, "x86-64-v4", policy=policy, library="0.3 Prescott"),
         *map(_update, ("cpu:x86-64-v4", "cuda:sm_90a")),
         _with_packed_weight("windows-split"),
+        _with_packed_weight("int8windows-split"),
         _with_packed_weight("depthwise-mobile"),
     ):
         for op in module.walk():

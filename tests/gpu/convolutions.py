@@ -68,7 +68,7 @@ def _bias(g: Graph, y: Value, name: str, last: bool) -> Value:
 
 
 def _residual(g: Graph, y: Value, name: str, last: bool) -> Value:
-    return g.relu(g.add(_bias(g, y, name, last), _given(g, f"r_{name}", y.shape, y.dtype, last)))
+    return g.relu(g.add(_bias(g, y, name, last), given(g, f"r_{name}", y.shape, y.dtype, last)))
 
 
 AFTER: dict[str, Callable[[Graph, Value, str, bool], Value]] = {
@@ -83,9 +83,7 @@ AFTER: dict[str, Callable[[Graph, Value, str, bool], Value]] = {
 """What follows a convolution, by name: the last argument is whether results lie channels-last."""
 
 
-def _given(
-    g: Graph, name: str, shape: Sequence[int], dtype: str, last: bool, is_param: bool = False
-) -> Value:
+def given(g: Graph, name: str, shape: Sequence[int], dtype: str, last: bool, is_param: bool = False) -> Value:
     """An operand of this shape, that lies channels-last or row-major."""
     make = g.param if is_param else g.input
     if not last:
@@ -233,9 +231,9 @@ def image_layer(
 
 def add(g: Graph, made: Convolution, name: str, dtype: str) -> None:
     """Adds a convolution and what follows it to a program, with operands of its own."""
-    x = _given(g, f"x_{name}", (made.batch, made.channels, *made.sizes), dtype, made.operand_last)
+    x = given(g, f"x_{name}", (made.batch, made.channels, *made.sizes), dtype, made.operand_last)
     shape = (made.outputs, made.channels // made.groups, *made.taps)
-    w = _given(g, f"w_{name}", shape, dtype, made.weight_last, made.is_param)
+    w = given(g, f"w_{name}", shape, dtype, made.weight_last, made.is_param)
     y = g.conv(
         x,
         w,
@@ -268,7 +266,7 @@ def random_convolutions(dtype: str, seed: int, count: int, most_products: int = 
 def flattened(dtype: str, groups: int = 1) -> Graph:
     """A window as large as the image: what follows is of two dimensions. The operand lies channels-last."""
     g = Graph("flattened")
-    x = _given(g, "x", (3, 16, 4, 4), dtype, True)
+    x = given(g, "x", (3, 16, 4, 4), dtype, True)
     y = g.conv(x, g.param("w", (24, 16 // groups, 4, 4), dtype), groups=groups, name="conv")
     g.output(g.relu(g.reshape(y, (3, 24)) + g.param("b", (24,), dtype)), "y")
     return g

@@ -98,11 +98,21 @@ class Meeting:
     answer: Callable[[Mapping[int, Any]], Any] = lambda brought: None
 
 
+@dataclass(frozen=True)
+class Wait:
+    """Where a thread waits by itself until `ready`."""
+
+    ready: Callable[[], bool]
+
+
 _MEETINGS = {
     *("syncthreads", "syncwarp", "cluster_wait", "barrier_wait"),
     *("shfl_xor_sync", "shfl_up_sync", "shfl_sync", "ballot_sync", "match_any_sync"),
     *("load_matrix_x4", "load_matrix_x4_transposed", "load_matrices", "product"),
     *("mma_tile_f16", "mma_tile_bf16", "mma_tile_tf32"),
+    *(f"wgmma_{n}_{a}_{b}" for n in (64, 128, 192, 256) for a in ("i8", "u8") for b in ("i8", "u8")),
+    "store_matrix_x4",
+    *("mma_tile_i8_i8", "mma_tile_i8_u8", "mma_tile_u8_i8", "mma_tile_u8_u8"),
 }
 """Calls that give a meeting."""
 
@@ -166,20 +176,27 @@ class Here:
 
 
 def _run_threads(
-    threads: Sequence[_Thread], start: Callable[[_Thread], Generator[Meeting, Any, None]], here: Here
+    threads: Sequence[_Thread], start: Callable[[_Thread], Generator[Meeting | Wait, Any, None]], here: Here
 ) -> None:
     """Runs threads to their ends; each stands at its place in the list. Those that have met go on before others start:
     a warp is as far ahead of the next one as it can be."""
     order, code = random.Random(len(threads)), [start(thread) for thread in threads]
     told, waiting = dict[int, Any](), defaultdict[range, dict[int, Meeting]](dict)
+    alone = dict[int, Wait]()
     warps = list(dict.fromkeys(thread.warp for thread in threads))
     ready = [own for warp in order.sample(warps, len(warps)) for own in order.sample(warp, len(warp))]
-    while ready:
+    while ready or any(wait.ready() for wait in alone.values()):
+        if not ready:
+            ready = [each for each, wait in alone.items() if wait.ready()]
+            alone = {each: wait for each, wait in alone.items() if each not in ready}
         own = ready.pop()
         here.thread = threads[own]
         try:
             meeting = code[own].send(told.pop(own, None))
         except StopIteration:
+            continue
+        if isinstance(meeting, Wait):
+            alone[own] = meeting
             continue
         met = waiting[meeting.threads]
         met[own] = meeting
@@ -188,7 +205,7 @@ def _run_threads(
             told |= {each: other.answer(brought) for each, other in met.items()}
             ready += order.sample(list(met), len(met))
             del waiting[meeting.threads]
-    late = [own for met in waiting.values() for own in met]
+    late = [*alone, *(own for met in waiting.values() for own in met)]
     assert not late, f"threads {sorted(late)} wait for others that never come"
 
 

@@ -20,6 +20,7 @@ from aicf.backends.cuda.compiler.code import Cubin
 from aicf.backends.cuda.compiler.launches import KernelLaunch
 from aicf.backends.cuda.families.conv.mma import kernel as mma
 from aicf.backends.cuda.families.conv.mma.kernel import ConvMmaKernel, ConvMmaTf32Kernel
+from aicf.backends.cuda.families.conv.problem import windows_of
 from aicf.backends.cuda.families.conv.simt import kernel as simt
 from aicf.backends.cuda.families.conv.simt.kernel import ConvSimtKernel
 from aicf.backends.cuda.families.conv.tiled_kernel import problem_of_work
@@ -107,7 +108,7 @@ def test_a_record_gives_its_decisions_back() -> None:
     record = MMA.record_of(work, TARGET, spec)
     assert MMA.read(work, record, TARGET) == spec
     assert MMA.checked_record(work, record, TARGET) == record
-    assert record.items() >= work.attrs.items()
+    assert record.items() >= windows_of(work).items()
     assert "channels innermost" in str(record["combination_order"])
     assert "elements of a row innermost" in str(MMA.record(work_of(STEM), TARGET)["combination_order"])
     assert TF32.record(work_of(LAYER, "f32"), TARGET)["math"] == StringAttr("tf32")

@@ -33,6 +33,22 @@ bf16_to_f32 = value_asm(
 f32_to_f16 = value_asm("cvt.rn.f16.f32 $0, $1;", ["u16"], ["f32"], effect=False)
 f32_to_bf16 = value_asm("cvt.rn.bf16.f32 $0, $1;", ["u16"], ["f32"], effect=False)
 
+# Integers of 8 bits: a u32 holds four elements, the first in the lowest byte; each is an i32 by itself
+
+unpack_i8x4, unpack_u8x4 = (
+    value_asm(
+        " ".join(f"bfe.{kind} ${i}, $4, {8 * i}, 8;" for i in range(4)), ["i32"] * 4, ["u32"], effect=False
+    )
+    for kind in ("s32", "u32")
+)
+pack_bytes = value_asm(
+    "{ .reg .b32 l,h; prmt.b32 l, $1, $2, 0x0040; prmt.b32 h, $3, $4, 0x0040; prmt.b32 $0, l, h, 0x5410; }",
+    ["u32"],
+    ["i32"] * 4,
+    effect=False,
+)
+"""The low bytes of four integers."""
+
 # Arithmetic
 
 exp2_approx = value_asm("ex2.approx.ftz.f32 $0, $1;", ["f32"], ["f32"], effect=False)

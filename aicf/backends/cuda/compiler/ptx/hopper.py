@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
-from aicf.backends.cuda.compiler.ptx.intrinsics import Intrinsic, value_asm, void_asm
+import itertools
+
+from aicf.backends.cuda.compiler.ptx.intrinsics import PTX_BYTES, Intrinsic, value_asm, void_asm
 
 # Programmatic dependent launch
 
@@ -135,6 +137,27 @@ for _n in (64, 128, 192, 256):
     # wgmma_result_N(accumulator): the sums once every product is done; nothing reads them before
     globals()[f"wgmma_result_{_n}"] = value_asm(
         "wgmma.wait_group.sync.aligned 0;", ["f32"] * (_n // 2), [("f32", _n // 2)], memory=True, tied=0
+    )
+
+
+def _wgmma_integers(n: int, a_type: str, b_type: str) -> Intrinsic:
+    """Both operands along K in shared memory, sums of i32."""
+    count = n // 2
+    registers = ",".join(f"${i}" for i in range(count))
+    a, b, scale = 2 * count, 2 * count + 1, 2 * count + 2
+    text = (
+        f"{{ .reg .pred p; setp.ne.b32 p, ${scale}, 0; "
+        f"wgmma.mma_async.sync.aligned.m64n{n}k32.s32.{a_type}.{b_type} {{{registers}}}, ${a}, ${b}, p; }}"
+    )
+    return value_asm(text, ["i32"] * count, [("i32", count), "u64", "u64", "i32"], tied=0)
+
+
+for _n in (64, 128, 192, 256):
+    for (_a, _a_type), (_b, _b_type) in itertools.product(PTX_BYTES.items(), repeat=2):
+        # wgmma_N_A_B(accumulator, descriptor_a, descriptor_b, keep), of integers
+        globals()[f"wgmma_{_n}_{_a}_{_b}"] = _wgmma_integers(_n, _a_type, _b_type)
+    globals()[f"wgmma_result_{_n}_i32"] = value_asm(
+        "wgmma.wait_group.sync.aligned 0;", ["i32"] * (_n // 2), [("i32", _n // 2)], memory=True, tied=0
     )
 
 

@@ -30,6 +30,8 @@ LLVM = {
     "u16": ir.IntType(16),
 }
 CONSTRAINT = {"f32": "f", "f64": "d", "u32": "r", "i32": "r", "i64": "l", "u64": "l", "u16": "h"}
+PTX_BYTES = {"i8": "s8", "u8": "u8"}
+"""8-bit integers as instructions of tensor cores call them."""
 
 Intrinsic = Callable[..., Any]
 

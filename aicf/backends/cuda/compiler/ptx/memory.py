@@ -24,6 +24,7 @@ from aicf.backends.cuda.compiler.ptx.intrinsics import (
 
 load_f32x4 = value_asm("ld.global.v4.f32 {$0,$1,$2,$3}, [$4];", ["f32"] * 4, ["u64"])
 load_u32x4 = value_asm("ld.global.v4.u32 {$0,$1,$2,$3}, [$4];", ["u32"] * 4, ["u64"])
+load_i32x4 = value_asm("ld.global.v4.s32 {$0,$1,$2,$3}, [$4];", ["i32"] * 4, ["u64"])
 load_u32x2 = value_asm("ld.global.v2.u32 {$0,$1}, [$2];", ["u32"] * 2, ["u64"])
 load_u32 = value_asm("ld.global.u32 $0, [$1];", ["u32"], ["u64"])
 load_u16 = value_asm("ld.global.u16 $0, [$1];", ["u16"], ["u64"])
@@ -49,6 +50,7 @@ publish_u64 = void_asm("st.relaxed.gpu.global.u64 [$0], $1;", ["u64", "u64"])
 store_u32x4 = void_asm("st.global.v4.u32 [$0], {$1,$2,$3,$4};", ["u64", "u32", "u32", "u32", "u32"])
 store_u32x2 = void_asm("st.global.v2.u32 [$0], {$1,$2};", ["u64", "u32", "u32"])
 store_f32x4 = void_asm("st.global.v4.f32 [$0], {$1,$2,$3,$4};", ["u64", "f32", "f32", "f32", "f32"])
+store_i32x4 = void_asm("st.global.v4.s32 [$0], {$1,$2,$3,$4};", ["u64", "i32", "i32", "i32", "i32"])
 store_u32 = void_asm("st.global.u32 [$0], $1;", ["u64", "u32"])
 store_u16 = void_asm("st.global.u16 [$0], $1;", ["u64", "u16"])
 store_u8 = void_asm("st.global.u8 [$0], $1;", ["u64", "u32"])
@@ -62,6 +64,7 @@ atomic_max_i32 = void_asm("red.global.max.s32 [$0], $1;", ["u64", "i32"])
 load_f32x2 = value_asm("ld.global.v2.f32 {$0,$1}, [$2];", ["f32"] * 2, ["u64"])
 load_f64x2 = value_asm("ld.global.v2.f64 {$0,$1}, [$2];", ["f64"] * 2, ["u64"])
 load_i64x2 = value_asm("ld.global.v2.s64 {$0,$1}, [$2];", ["i64"] * 2, ["u64"])
+store_i32x2 = void_asm("st.global.v2.s32 [$0], {$1,$2};", ["u64", "i32", "i32"])
 store_f32x2 = void_asm("st.global.v2.f32 [$0], {$1,$2};", ["u64", "f32", "f32"])
 store_f64x2 = void_asm("st.global.v2.f64 [$0], {$1,$2};", ["u64", "f64", "f64"])
 store_i64x2 = void_asm("st.global.v2.s64 [$0], {$1,$2};", ["u64", "i64", "i64"])
@@ -80,6 +83,9 @@ def _load_or_zero(load: str, memory: bool) -> Intrinsic:
 load_u32x4_or_zero = _load_or_zero("ld.global.v4.u32", False)
 stream_u32x4_or_zero = _load_or_zero("ld.relaxed.gpu.global.L1::no_allocate.L2::256B.v4.u32", True)
 
+load_u8_or_zero = value_asm(
+    "{ .reg .pred p; setp.ne.b32 p,$2,0; mov.b32 $0,0; @p ld.global.u8 $0, [$1]; }", ["u32"], ["u64", "i32"]
+)
 load_u16_or_zero = value_asm(
     "{ .reg .pred p; setp.ne.b32 p,$2,0; mov.b16 $0,0; @p ld.global.u16 $0, [$1]; }", ["u16"], ["u64", "i32"]
 )
@@ -89,14 +95,17 @@ load_u16_or_zero = value_asm(
 
 load_shared_f32 = value_asm("ld.shared.f32 $0, [$1];", ["f32"], ["u32"], memory=True)
 load_shared_f32x4 = value_asm("ld.shared.v4.f32 {$0,$1,$2,$3}, [$4];", ["f32"] * 4, ["u32"], memory=True)
+load_shared_i32x4 = value_asm("ld.shared.v4.s32 {$0,$1,$2,$3}, [$4];", ["i32"] * 4, ["u32"], memory=True)
 load_shared_u32x4 = value_asm("ld.shared.v4.u32 {$0,$1,$2,$3}, [$4];", ["u32"] * 4, ["u32"], memory=True)
 load_shared_f32x2 = value_asm("ld.shared.v2.f32 {$0,$1}, [$2];", ["f32"] * 2, ["u32"], memory=True)
 store_shared_f32 = void_asm("st.shared.f32 [$0], $1;", ["u32", "f32"])
 store_shared_f32x4 = void_asm("st.shared.v4.f32 [$0], {$1,$2,$3,$4};", ["u32", "f32", "f32", "f32", "f32"])
 store_shared_u32x4 = void_asm("st.shared.v4.u32 [$0], {$1,$2,$3,$4};", ["u32", "u32", "u32", "u32", "u32"])
+store_shared_u16 = void_asm("st.shared.u16 [$0], $1;", ["u32", "u16"])
 store_shared_u32 = void_asm("st.shared.u32 [$0], $1;", ["u32", "u32"])
 store_shared_f32x2 = void_asm("st.shared.v2.f32 [$0], {$1,$2};", ["u32", "f32", "f32"])
 store_cluster_f32x2 = void_asm("st.shared::cluster.v2.f32 [$0], {$1,$2};", ["u32", "f32", "f32"])
+store_cluster_i32x2 = void_asm("st.shared::cluster.v2.s32 [$0], {$1,$2};", ["u32", "i32", "i32"])
 """Stores into the shared memory of a block of the cluster, at an address that `map_shared` gives."""
 
 # Asynchronous copies from global to shared memory

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from llvmlite import ir
@@ -14,6 +15,7 @@ from aicf.backends.cuda.compiler.ptx.intrinsics import (
     CONSTRAINT,
     LLVM,
     NUMBA,
+    PTX_BYTES,
     Intrinsic,
     f32,
     literals_of,
@@ -126,11 +128,14 @@ def rounded_tf32(typingctx: Any, words: Any) -> Any:
     return words(words), codegen
 
 
-def _mma_tile(dtype: str, depth: int) -> Intrinsic:
+def _mma_tile(a_type: str, b_type: str, depth: int, sums_type: str = "f32") -> Intrinsic:
+    name = "s32" if sums_type == "i32" else sums_type
     text = (
-        f"mma.sync.aligned.m16n8k{depth}.row.col.f32.{dtype}.{dtype}.f32 "
+        f"mma.sync.aligned.m16n8k{depth}.row.col.{name}.{a_type}.{b_type}.{name} "
         "{$0,$1,$2,$3}, {$8,$9,$10,$11}, {$12,$13}, {$0,$1,$2,$3};"
     )
+    result, letter = LLVM[sums_type], CONSTRAINT[sums_type]
+    constraints = f"={letter}," * 4 + "0,1,2,3,r,r,r,r,r,r"
 
     @intrinsic
     def mma_tile(typingctx: Any, accumulator: Any, a: Any, b: Any) -> Any:
@@ -139,9 +144,9 @@ def _mma_tile(dtype: str, depth: int) -> Intrinsic:
         rows, columns = a.count // 4, b.count // 2
 
         def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            single, word = ir.FloatType(), ir.IntType(32)
-            function = ir.FunctionType(ir.LiteralStructType([single] * 4), [single] * 4 + [word] * 6)
-            mma = ir.InlineAsm(function, text, "=f,=f,=f,=f,0,1,2,3,r,r,r,r,r,r", side_effect=False)
+            word = ir.IntType(32)
+            function = ir.FunctionType(ir.LiteralStructType([result] * 4), [result] * 4 + [word] * 6)
+            mma = ir.InlineAsm(function, text, constraints, side_effect=False)
             sums, left, right = (
                 [builder.extract_value(value, i) for i in range(given.count)]
                 for value, given in zip(values, signature.args, strict=True)
@@ -161,9 +166,14 @@ def _mma_tile(dtype: str, depth: int) -> Intrinsic:
     return mma_tile
 
 
-mma_tile_f16, mma_tile_bf16, mma_tile_tf32 = _mma_tile("f16", 16), _mma_tile("bf16", 16), _mma_tile("tf32", 8)
-"""All products of a warp's tile for 16 values of k, 8 of TF32: `mma_tile(accumulator, a, b)`; 4 registers of a per 16
-rows, 2 of b per 8 columns, 4 of the accumulator per 16x8, columns innermost."""
+mma_tile_f16, mma_tile_bf16 = _mma_tile("f16", "f16", 16), _mma_tile("bf16", "bf16", 16)
+mma_tile_tf32 = _mma_tile("tf32", "tf32", 8)
+"""All products of a warp's tile for 16 values of k, 8 of TF32, 32 of integers: `mma_tile(accumulator, a, b)`; 4
+registers of a per 16 rows, 2 of b per 8 columns, 4 of the accumulator per 16x8, columns innermost."""
+
+for _a, _b in itertools.product(PTX_BYTES, repeat=2):
+    # mma_tile_A_B: sums are i32
+    globals()[f"mma_tile_{_a}_{_b}"] = _mma_tile(PTX_BYTES[_a], PTX_BYTES[_b], 32, "i32")
 
 
 def _zeros(dtype: str) -> Intrinsic:
@@ -276,18 +286,26 @@ for _dtype in _FOUR:
     globals()[f"store_groups_{_dtype}"] = _store_groups(_dtype)
 
 
+def _store_two(sums: Any, space: str) -> Any:
+    """The store of two neighbouring sums of f32, or of i32."""
+    kind, letter, element = (
+        ("f32", "f", ir.FloatType()) if sums.dtype == f32 else ("s32", "r", ir.IntType(32))
+    )
+    function = ir.FunctionType(ir.VoidType(), [ir.IntType(32), element, element])
+    text = f"st.{space}.v2.{kind} [$0], {{$1,$2}};"
+    return ir.InlineAsm(function, text, f"r,{letter},{letter},~{{memory}}", side_effect=True)
+
+
 @intrinsic
 def store_sums(typingctx: Any, address: Any, accumulator: Any, columns: Any, row_bytes: Any) -> Any:
     """`store_sums(address, accumulator, n, row_bytes)`, both numbers literal: the sums of a warp's tile that this lane
-    holds, n tiles of 8 columns wide, to rows of f32 in shared memory; `address` is the address of the first."""
+    holds, n tiles of 8 columns wide, to rows of f32 or i32 in shared memory; `address` is the address of the first."""
     if not isinstance(columns, types.IntegerLiteral) or not isinstance(row_bytes, types.IntegerLiteral):
         return None
     wide, step = columns.literal_value, row_bytes.literal_value
 
     def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        word, single = ir.IntType(32), ir.FloatType()
-        function = ir.FunctionType(ir.VoidType(), [word, single, single])
-        store = ir.InlineAsm(function, "st.shared.v2.f32 [$0], {$1,$2};", "r,f,f,~{memory}", side_effect=True)
+        word, store = ir.IntType(32), _store_two(accumulator, "shared")
         for first in range(0, signature.args[1].count, 2):
             tile, lower = divmod(first, 4)
             offset = (tile // wide * 16 + lower * 4) * step + tile % wide * 32
@@ -306,10 +324,7 @@ def push_sums(typingctx: Any, targets: Any, accumulator: Any, columns: Any) -> A
         return None
 
     def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        word, single = ir.IntType(32), ir.FloatType()
-        function = ir.FunctionType(ir.VoidType(), [word, single, single])
-        text = "st.shared::cluster.v2.f32 [$0], {$1,$2};"
-        store = ir.InlineAsm(function, text, "r,f,f,~{memory}", side_effect=True)
+        word, store = ir.IntType(32), _store_two(accumulator, "shared::cluster")
         for first in range(0, signature.args[1].count, 2):
             tile, lower = divmod(first, 4)
             target = builder.extract_value(values[0], tile // literals[0] * 2 + lower // 2)

@@ -92,6 +92,7 @@ def conv_template(
     over = problem.pixels % spec.bm != 0 or x.row_step * x.row_items > spec.bm
     more: dict[str, Constant | Snippet] = {
         **parts,
+        "LOAD_ELEMENT": Snippet(("at", "inside"), (), f"u32(load_u{8 * size}_or_zero(at, i32(inside)))"),
         "COPY_A": parts["BRING_PIXELS" if x.is_held else "COPY_PIXELS"],
         "FETCH_A": parts["FETCH_PIXELS"],
         "STORE_A": parts["STORE_PIXELS"],
@@ -107,6 +108,8 @@ def conv_template(
         "CHUNKS": order.chunks,
         "CHUNK_SHIFT": order.chunk.bit_length() - 1,
         "ELEMENT_BYTES": size,
+        "PER_WORD": 4 // size if size < 4 else 1,
+        "PADDING": (problem.padding_value & 0xFF) * 0x01010101 if padded else 0,
         "X_PIECE": order.run.x_step * x.width,
         "WEIGHT_PIECE": order.run.weight_step * weight.width,
         "OUTPUTS": problem.outputs,

@@ -16,13 +16,13 @@ from xdsl.ir import Attribute
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr
 
 from aicf.backends.base import BufferRef, Launch
-from aicf.backends.common.loop_nest import index_ops, is_linear
+from aicf.backends.common.loop_nest import index_ops, is_linear, sums_type
 from aicf.backends.common.record import read_integer
 from aicf.backends.common.workload import OperandInfo, Workload
 from aicf.backends.cuda.families.conv.pack.kernel import packed
 from aicf.backends.cuda.families.gemm.problem import Access, GemmProblem, Strided, access_of, strided
 from aicf.backends.cuda.families.records import integers
-from aicf.backends.cuda.target import ELEMENT_BYTES
+from aicf.backends.cuda.target import ELEMENT_BYTES, SHORT_INTEGERS
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.errors import PlanError
 
@@ -35,7 +35,7 @@ class ConvProblem:
     """A convolution along one to three dimensions, without its epilogue.
 
     Args:
-        dtype: Of operand and weight.
+        dtype: Of operand and weight, unless `weight_dtype` says another one.
         batch: Images.
         groups: Groups of channels.
         channels, outputs: Of a group, of the operand and of the result.
@@ -44,6 +44,9 @@ class ConvProblem:
         x_strides: Elements between neighbours of the operand: images, channels, then each dimension.
         weight_strides: Of the weight: outputs, channels of a group, then each dimension of a window.
         x_alignment, weight_alignment: Bytes to which the first elements are aligned, at most 16.
+        weight_dtype: Of the weight, if it is another one: an 8-bit integer, as that of the operand.
+        widens: Whether the sums of short integers are i32.
+        padding_value: What lies around the operand.
     """
 
     dtype: str
@@ -61,6 +64,9 @@ class ConvProblem:
     weight_strides: tuple[int, ...]
     x_alignment: int
     weight_alignment: int
+    weight_dtype: str | None = None
+    widens: bool = False
+    padding_value: int = 0
 
     @property
     def rank(self) -> int:
@@ -120,6 +126,8 @@ class ConvProblem:
             1,
             self.x_alignment,
             self.weight_alignment,
+            self.weight_dtype,
+            self.widens,
         )
 
 
@@ -127,6 +135,7 @@ def conv_problem(
     attrs: Mapping[str, Attribute],
     ins: Sequence[OperandInfo] | Sequence[BufferRef],
     counts: Sequence[int],
+    sums: str,
     layout: str | None,
 ) -> ConvProblem:
     """The problem of an instruction.
@@ -135,6 +144,7 @@ def conv_problem(
         attrs: Attributes of its kind, or a record that holds them.
         ins: Its operands.
         counts: Sizes of the result along each dimension.
+        sums: Element type of the sums.
         layout: That in which the weight is packed, None if it lies as the operand says.
     """
     x, weight = strided(ins[X]), strided(ins[WEIGHT])
@@ -160,14 +170,23 @@ def conv_problem(
         weight_strides=weight.strides,
         x_alignment=x.alignment,
         weight_alignment=weight.alignment,
+        weight_dtype=None if weight.dtype == x.dtype else weight.dtype,
+        widens=x.dtype in SHORT_INTEGERS and sums != x.dtype,
+        padding_value=padding_value(attrs),
     )
+
+
+def padding_value(attrs: Mapping[str, Attribute]) -> int:
+    """What lies around the operand, as the attributes of a convolution or a record say; 0 if they say nothing."""
+    return read_integer(attrs, "padding_value") if "padding_value" in attrs else 0
 
 
 def conv_of_work(work: Workload, layout: str | None = None) -> ConvProblem:
     """The convolution that a work asks for, `layout` as in `conv_problem`. The work has passed `conv_reason`."""
     sizes = result_sizes(work.code, [result.shape for result in work.results])
     assert sizes is not None, "the problem is asked of what reads every sum once"
-    return conv_problem(work.attrs, work.operands, sizes[2:], layout)
+    sums = sums_type(work.code, [result.dtype for result in work.results])
+    return conv_problem(work.attrs, work.operands, sizes[2:], sums, layout)
 
 
 def windows_of(work: Workload) -> Mapping[str, Attribute]:
@@ -181,7 +200,10 @@ def conv_of_launch(launch: Launch) -> ConvProblem:
     sizes, layout = result_sizes(launch.code, [ref.shape for ref in launch.outs]), launch.ins[WEIGHT].layout
     if sizes is None:
         raise misplaced(launch)
-    return conv_problem(launch.record, launch.ins, sizes[2:], None if layout is None else layout.layout.data)
+    sums = sums_type(launch.code, [ref.dtype for ref in launch.outs])
+    return conv_problem(
+        launch.record, launch.ins, sizes[2:], sums, None if layout is None else layout.layout.data
+    )
 
 
 def misplaced(launch: Launch) -> PlanError:
@@ -191,13 +213,14 @@ def misplaced(launch: Launch) -> PlanError:
     )
 
 
-def conv_reason(work: Workload) -> str | None:
-    """Why `work` is no convolution that a kernel of this folder can run, whatever its types; None if it is one."""
+def conv_reason(work: Workload, widens: bool = False) -> str | None:
+    """Why `work` is no convolution that a kernel of this folder can run, None if it is one. With `widens` the kernel
+    has reasons of its own for types and for what lies around the operand."""
     x, weight = work.operands[:FIRST_EXTRA]
-    if x.dtype != weight.dtype:
+    if x.dtype != weight.dtype and not widens:
         return f"its operand is {x.dtype} and its weight {weight.dtype}: cast one of them first"
-    if "padding_value" in work.attrs and read_integer(work.attrs, "padding_value") != 0:
-        return f"around its operand lies {read_integer(work.attrs, 'padding_value')}, not 0: pad it before"
+    if (around := padding_value(work.attrs)) != 0 and not widens:
+        return f"around its operand lies {around}, not 0: pad it before"
     if 0 in x.shape or 0 in weight.shape or any(0 in result.shape for result in work.results):
         return "nothing to convolve"
     if work.code is None:

@@ -8,9 +8,9 @@ A row of a tile of A is a pixel: a thread keeps where the window of each of its 
 that along padded dimensions. A row of a tile of B is an output. A chunk of K is an offset from these starts, the same
 for all rows, and as many elements along padded dimensions.
 
-Chunks are copied asynchronously, in pieces as wide as all of them are aligned. Elements of 16 bits that are aligned to
-no more than that are loaded into registers before the products of a stage, and stored after them. Where a piece lies in
-shared memory says CHUNK_OFFSET, and `piece_bytes` of the loads.
+Chunks are copied asynchronously, in pieces as wide as all of them are aligned. Elements of 16 or 8 bits that are
+aligned to less than 4 bytes are loaded into registers before the products of a stage, and stored after them. Where a
+piece lies in shared memory says CHUNK_OFFSET, and `piece_bytes` of the loads.
 
 `parts.py` gives the constants: LOADS_A and LOADS_B (`windows.Loads`); PADDED, the sizes along padded dimensions, and
 RUN_PADDED, which of them the elements of a chunk lie along, if any; PIXEL, X_STEP and WEIGHT_STEP, see there; CHUNKS of
@@ -68,7 +68,10 @@ def copy_pixels(shared, k):
                 size = splice(PIECE_SIZE, inside, x_step[1], piece, LOADS_A)
                 target = u32(shared + place + piece * LOADS_A["piece_bytes"])
                 if not LOADS_A["over"] or (row < LOADS_A["rows"] and chunk < LOADS_A["chunks"]):
-                    splice(COPY_PIECE, target, u64(source + u64(piece * X_PIECE)), size, LOADS_A)
+                    if PADDING == 0 or size > 0:
+                        splice(COPY_PIECE, target, u64(source + u64(piece * X_PIECE)), size, LOADS_A)
+                    else:
+                        splice(PAD_PIECE, target, LOADS_A)
 
 
 def piece_size(inside, left, piece, loads):
@@ -90,6 +93,26 @@ def copy_piece(target, source, size, loads):
         copy_async4_or_zero(target, source, size)
 
 
+def pad_piece(target, loads):
+    """Stores what lies around the operand in the place of a piece. Where that stands for elements past the end of K,
+    the weight has zeros."""
+    if loads["width"] == 16:
+        store_shared_u32x4(target, u32(PADDING), u32(PADDING), u32(PADDING), u32(PADDING))
+    else:
+        for word in unrolled(loads["width"] // 4):
+            store_shared_u32(u32(target + 4 * word), u32(PADDING))
+
+
+def word_of(several):
+    """Neighbouring elements as a word."""
+    if PER_WORD == 2:
+        word = u32(several[0] | u32(several[1] << 16))
+    else:
+        low = u32(several[0] | u32(several[1] << 8))
+        word = u32(low | u32(u32(several[2] << 16) | u32(several[3] << 24)))
+    return word
+
+
 def fetch_pixels(k):
     """Loads the elements of a tile of A."""
     for j in unrolled(LOADS_A["chunk_items"]):
@@ -101,16 +124,18 @@ def fetch_pixels(k):
             if LOADS_A["over"]:
                 there = there & (row < LOADS_A["rows"])
             source = u64(x_at[i] + u64(i64(x_step[0])))
-            for pair in unrolled(4):
-                halves = registers(2, u32(0))
-                for half in unrolled(2):
-                    if pair * 2 + half < RUN_MOST:
-                        inside = splice(IS_INSIDE, there, i, pair * 2 + half)
+            for word in unrolled(4):
+                several = registers(PER_WORD, u32(0))
+                for each in unrolled(PER_WORD):
+                    if word * PER_WORD + each < RUN_MOST:
+                        inside = splice(IS_INSIDE, there, i, word * PER_WORD + each)
                         if LOADS_A["ends"]:
-                            inside = inside & (x_step[1] > pair * 2 + half)
-                        at = u64(source + u64((pair * 2 + half) * X_PIECE))
-                        halves[half] = u32(load_u16_or_zero(at, i32(inside)))
-                a_words[(j * LOADS_A["row_items"] + i) * 4 + pair] = u32(halves[0] | u32(halves[1] << 16))
+                            inside = inside & (x_step[1] > word * PER_WORD + each)
+                        at = u64(source + u64((word * PER_WORD + each) * X_PIECE))
+                        several[each] = splice(LOAD_ELEMENT, at, inside)
+                        if PADDING > 0:
+                            several[each] = u32(cuda.selp(inside, several[each], u32(PADDING & 255)))
+                a_words[(j * LOADS_A["row_items"] + i) * 4 + word] = splice(WORD_OF, several[0:PER_WORD])
 
 
 def store_pixels(shared):
@@ -172,16 +197,16 @@ def fetch_weight(k):
         row = i32(b_row + i * LOADS_B["row_step"])
         there = splice(IS_OUTPUT, row, number)
         source = u64(weight_at + u64(i64(weight_step[0]) + i * LOADS_B["row_step"] * OUTPUT_BYTES))
-        for pair in unrolled(4):
-            halves = registers(2, u32(0))
-            for half in unrolled(2):
-                if pair * 2 + half < RUN_MOST:
+        for word in unrolled(4):
+            several = registers(PER_WORD, u32(0))
+            for each in unrolled(PER_WORD):
+                if word * PER_WORD + each < RUN_MOST:
                     inside = there
                     if LOADS_B["ends"]:
-                        inside = inside & (weight_step[1] > pair * 2 + half)
-                    at = u64(source + u64((pair * 2 + half) * WEIGHT_PIECE))
-                    halves[half] = u32(load_u16_or_zero(at, i32(inside)))
-            b_words[i * 4 + pair] = u32(halves[0] | u32(halves[1] << 16))
+                        inside = inside & (weight_step[1] > word * PER_WORD + each)
+                    at = u64(source + u64((word * PER_WORD + each) * WEIGHT_PIECE))
+                    several[each] = splice(LOAD_ELEMENT, at, inside)
+            b_words[i * 4 + word] = splice(WORD_OF, several[0:PER_WORD])
 
 
 def store_weight(shared):
@@ -302,7 +327,7 @@ PARTS: dict[str, Snippet] = {
     function.__name__.upper(): part(function)
     for function in (
         *(first_chunk, element_offset, is_inside, is_output, piece_size, copy_piece, vector_down),
-        *(copy_pixels, fetch_pixels, store_pixels, store_chunk, bring_pixels),
+        *(copy_pixels, pad_piece, word_of, fetch_pixels, store_pixels, store_chunk, bring_pixels),
         *(copy_weight, fetch_weight, store_weight, bring_weight),
     )
 }

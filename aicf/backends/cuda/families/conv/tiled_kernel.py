@@ -20,7 +20,7 @@ from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.conv.pack.kernel import (
     WINDOW_WEIGHT,
     weight_layouts,
-    window_pack_record,
+    weight_pack_record,
 )
 from aicf.backends.cuda.families.conv.problem import (
     WEIGHT,
@@ -59,10 +59,11 @@ def as_product(problem: ConvProblem) -> GemmProblem:
 
 
 def touched(problem: ConvProblem) -> float:
-    """Elements of operand, weight and result, each once."""
+    """Elements of operand, weight and result, each once; the sums of integers count as four."""
     product = as_product(problem)
     elements = problem.batch * problem.groups * problem.channels * prod(problem.sizes)
-    return float(elements + product.batches * (product.m + product.k) * product.n)
+    rows = product.m * (4 if problem.widens else 1)
+    return float(elements + product.batches * (rows + product.k) * product.n)
 
 
 def problem_of_work(work: Workload) -> ConvProblem:
@@ -98,7 +99,7 @@ def load_registers(problem: ConvProblem, loads: TileLoads) -> int:
     return loads.x.row_items * (2 + len(padded_dims(problem))) + 8 * loads.held
 
 
-_CHUNK_CYCLES = {16: 3.0, 8: 5.0, 4: 9.0, 2: 12.0}
+_CHUNK_CYCLES = {16: 3.0, 8: 5.0, 4: 9.0, 2: 12.0, 1: 24.0}
 """Of a multiprocessor for a chunk of each lane of a warp, by bytes of a copy."""
 _LINE_BYTES = 128
 _CYCLES_PER_US = 1700.0
@@ -127,6 +128,8 @@ class TiledConvKernel(CudaKernel[Spec]):
     """A kernel whose variants are specs."""
 
     kinds = frozenset({"conv"})
+    widens = False
+    """Whether it adds products of 8-bit integers in i32, with any integer around the operand."""
 
     # What a family adds
 
@@ -158,7 +161,7 @@ class TiledConvKernel(CudaKernel[Spec]):
     # What follows
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        if (reason := self.dtype_reason(work) or conv_reason(work)) is not None:
+        if (reason := self.dtype_reason(work) or conv_reason(work, self.widens)) is not None:
             return reason
         if len(work.results) != 1:
             return "it has one result"
@@ -196,7 +199,7 @@ class TiledConvKernel(CudaKernel[Spec]):
         entries = {
             **self.entries(schedule, problem, arch),
             "combination_order": StringAttr(self._order_text(schedule, problem)),
-            **windows_of(work),
+            **(work.attrs if self.widens else windows_of(work)),
             "rounding": StringAttr(work.rounding),
             "may_alias": may_alias(work, problem),
             **start_entries(arch, early_b(work)),
@@ -207,7 +210,7 @@ class TiledConvKernel(CudaKernel[Spec]):
 
     def prepare(self, work: Workload, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
         """See `Kernel`: the record of `cuda.pack_windows`."""
-        return window_pack_record(work.operands[operand], target)
+        return weight_pack_record(work.operands[operand], target)
 
     def _ranked(self, work: Workload, target: TargetAttr) -> Sequence[tuple[float, Spec]]:
         return self.ranked(problem_of_work(work), arch_named(target.arch.data), work.batch_invariant)

@@ -15,8 +15,8 @@ from math import ceil, gcd, prod
 from aicf.backends.cuda.families.conv.problem import ConvProblem
 
 CHUNK_BYTES = 16
-SINGLE_BYTES = 2
-"""Of elements that are loaded one by one into registers: no asynchronous copy is so short."""
+LEAST_BYTES = 4
+"""Of an asynchronous copy: shorter elements that lie by themselves are loaded one by one into registers."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Loads:
 
     Args:
         rows, chunks: Of the tile.
-        width: Bytes of one copy, 16, 8 or 4; 2 for single elements, through registers.
+        width: Bytes of one copy, 16, 8 or 4; 2 or 1 for single elements, through registers.
         down: Whether neighbouring threads have neighbouring rows, not chunks.
     """
 
@@ -144,7 +144,7 @@ class Loads:
     @property
     def is_held(self) -> bool:
         """Whether elements pass through registers."""
-        return self.width == SINGLE_BYTES
+        return self.width < LEAST_BYTES
 
     @property
     def items(self) -> int:
@@ -178,7 +178,7 @@ def _loads_of(rows: int, chunks: int, threads: int, width: int, down: bool) -> L
 
 
 def _x_width(problem: ConvProblem) -> int:
-    """Bytes of the operand that may be copied at once, 2 if single elements go through registers."""
+    """Bytes of the operand that may be copied at once; those of an element if it goes through registers."""
     image, channel, *steps = problem.x_strides
     starts = [*steps, *(digit.x_step for digit in k_order(problem).digits)]
     starts += [image] if problem.batch > 1 else []
@@ -198,7 +198,8 @@ def _width(problem: ConvProblem, run_step: int, starts: Sequence[int], alignment
     # Elements along a padded dimension are there or not one by one.
     if run_step != 1 or (run.dim is not None and run.dim in padded_dims(problem)):
         return size
-    return gcd(CHUNK_BYTES, alignment, *(size * start for start in starts))
+    width = gcd(CHUNK_BYTES, alignment, *(size * start for start in starts))
+    return size if width < LEAST_BYTES else width
 
 
 @dataclass(frozen=True)
@@ -210,8 +211,9 @@ class TileLoads:
 
     @property
     def held(self) -> int:
-        """Chunks of a thread that pass through registers."""
-        return sum(loads.items for loads in (self.x, self.weight) if loads.is_held)
+        """Chunks of a thread that pass through registers, eight elements each: those of bytes count twice."""
+        held = (loads for loads in (self.x, self.weight) if loads.is_held)
+        return sum(loads.items * 2 // loads.width for loads in held)
 
 
 @lru_cache(maxsize=4096)

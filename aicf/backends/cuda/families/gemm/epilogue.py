@@ -20,6 +20,10 @@ VECTOR = 4
 
 _WORDS = {"f32": 4, "f16": 2, "bf16": 2}
 """Registers of four elements, for types that are held as words."""
+_INTEGER_WORDS = {"i32": 4, "i8": 1, "u8": 1}
+"""The same, beside them after sums of i32."""
+_LOADS = {4: "load_u32", 2: "load_u16", 1: "load_u8"}
+"""Of a word, by its bytes."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,7 @@ class _Writer:
         self.problem, self.point = problem, code.point
         self.extras, self.outputs, self.scalars = code.extras, code.outputs, code.scalars
         self.first_pointer, self.guards = first_pointer, guards
+        self.words = {**_WORDS, **_INTEGER_WORDS} if problem.widens else _WORDS
         self.whole = problem.n % VECTOR == 0
         self.registers: dict[int, int] = {}
         """First word of each extra that is held."""
@@ -105,15 +110,15 @@ class _Writer:
 
     def _is_vector(self, access: Access) -> bool:
         """Whether four elements are moved at once."""
-        return self.whole and access.dtype in _WORDS and access.vector_bytes(VECTOR) > 0
+        return self.whole and access.dtype in self.words and access.vector_bytes(VECTOR) > 0
 
     def _words(self, access: Access) -> int:
         """Words held of an extra: four elements, one if all columns share it, 0 if it is loaded at the end."""
-        if access.dtype not in _WORDS:
+        if access.dtype not in self.words:
             return 0
         if access.strides[-1] == 0:
             return 1
-        return _WORDS[access.dtype] if self._is_vector(access) else 0
+        return self.words[access.dtype] if self._is_vector(access) else 0
 
     # Addresses
 
@@ -161,7 +166,7 @@ class _Writer:
             count = self._words(access)
             names = [f"w{len(words) + i}" for i in range(count)]
             if count == 1:
-                load = "load_u32" if access.dtype == "f32" else "load_u16"
+                load = _LOADS[4 if access.strides[-1] else ELEMENT_BYTES[access.dtype]]
                 lines.append(f"{names[0]} = u32({load}({address}))")
             else:
                 lines.append(f"{', '.join(names)} = load_u32x{count}({address})")
@@ -192,11 +197,17 @@ class _Writer:
         return Snippet(("row", "column", "batch", "held", "sums"), (*lines, *stores))
 
     def _unpacked(self, number: int, access: Access, names: Sequence[str]) -> list[str]:
-        """Lines from held words to f32 values."""
+        """Lines from held words to f32 values, or i32 ones of integers."""
         first, count = self.registers[number], self._words(access)
         words = [f"held[{first + i}]" for i in range(count)]
         if access.dtype == "f32":
             return [f"{name} = bits_to_f32({words[lane % count]})" for lane, name in enumerate(names)]
+        if access.dtype == "i32":
+            return [f"{name} = i32({words[lane % count]})" for lane, name in enumerate(names)]
+        if access.dtype in SHORT_INTEGERS and access.strides[-1]:
+            return [f"{', '.join(names)} = unpack_{access.dtype}x4({words[0]})"]
+        if access.dtype in SHORT_INTEGERS:
+            return [f"{name} = {wrapped_text(words[0], access.dtype)}" for name in names]
         if count == 1:
             return [f"{name} = {access.dtype}_to_f32(u16({words[0]}))" for name in names]
         pairs = zip(names[::2], names[1::2], words, strict=True)
@@ -216,7 +227,7 @@ class _Writer:
         sums = [f"sums[{VECTOR * factor + lane}]" for factor in range(self.problem.factors)]
         if self.point is None:
             return [f"v{factor}_{lane} = {value}" for factor, value in enumerate(sums)]
-        if self.problem.dtype in SHORT_INTEGERS:
+        if self.problem.dtype in SHORT_INTEGERS and not self.problem.widens:
             sums = [wrapped_text(value, self.problem.dtype) for value in sums]
         dims = [f"i32(d{dim})" for dim in range(len(self.problem.batch) + len(self.problem.row_dims))]
         nowhere = ["u64(0)"] * len(self.outputs)  # the point is told where outputs start, and stores nothing
@@ -233,8 +244,10 @@ class _Writer:
         names = [f"v{output}_{lane}" for lane in range(VECTOR)]
         if self._is_vector(access):
             address = self._address(index, access, "column")
-            if access.dtype == "f32":
-                return [f"store_f32x4({address}, {', '.join(names)})"]
+            if access.dtype in ("f32", "i32"):
+                return [f"store_{access.dtype}x4({address}, {', '.join(names)})"]
+            if access.dtype in SHORT_INTEGERS:
+                return [f"store_u32({address}, pack_bytes({', '.join(names)}))"]
             pairs = [
                 f"pack_{access.dtype}({low}, {high})"
                 for low, high in zip(names[::2], names[1::2], strict=True)

@@ -89,8 +89,13 @@ class TileTemplate:
         text = stage(self.function, {**constants, **self.more})
         function = self.function.__name__
         text = text.replace(f"{function}()", f"{function}(a, {', '.join(pointers)})", 1)
-        names = {"ELEMENT": sums, "STORED": stored}
-        return re.sub(r"(?<![A-Za-z])(ELEMENT|STORED)\b", lambda found: names[found[1]], text)
+        return with_types(text, sums, stored)
+
+
+def with_types(text: str, sums: str, stored: str = "") -> str:
+    """The text of a template with the types in the names of its intrinsics, see `TileTemplate.source`."""
+    names = {"ELEMENT": sums, "STORED": stored}
+    return re.sub(r"(?<![A-Za-z])(ELEMENT|STORED)(?=x4\b|\b)", lambda found: names[found[1]], text)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ times a weight is one matrix; the epilogue still sees every dim.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd, prod
 from typing import cast
 
@@ -20,6 +20,7 @@ from aicf.backends.base import BufferRef, Launch
 from aicf.backends.common import loop_nest
 from aicf.backends.common.loop_nest import is_linear, sums_type
 from aicf.backends.common.workload import OperandInfo, Workload
+from aicf.backends.cuda.families.gemm.packing import k_innermost
 from aicf.backends.cuda.families.records import is_never_written
 from aicf.backends.cuda.target import ELEMENT_BYTES, SHORT_INTEGERS
 from aicf.dialects.emit_kernels import KernelOp
@@ -84,7 +85,7 @@ class GemmProblem:
     """One or more equal-shaped products of one A, without the epilogue.
 
     Args:
-        dtype: Of A and B.
+        dtype: Of A, and of B unless `b_dtype` says another one.
         m, n, k: Sizes; rows include collapsed batch dims.
         a_strides: Elements between neighbours along (m, k).
         b_strides: Along (k, n).
@@ -94,6 +95,8 @@ class GemmProblem:
         factors: B operands that one block multiplies: 2 for a gated product, else 1.
         products: Independent products, one B, extras and result each.
         a_alignment, b_alignment: Bytes to which the first elements are aligned (the least of several B).
+        b_dtype: Of B, if it is another one: an 8-bit integer, as that of A.
+        widens: Whether the sums of short integers are i32; else they wrap around in the type of the operands.
     """
 
     dtype: str
@@ -110,6 +113,8 @@ class GemmProblem:
     products: int
     a_alignment: int
     b_alignment: int
+    b_dtype: str | None = None
+    widens: bool = False
 
     @property
     def element_bytes(self) -> int:
@@ -167,25 +172,26 @@ def early_b(work: Workload) -> tuple[int, ...]:
     return right if all(is_never_written(work.operands[index]) for index in right) else ()
 
 
-def problem_of_work(work: Workload) -> GemmProblem:
-    """The product that a work asks for. The work has passed `product_reason`."""
-    return _problem(work.kind, work.attrs, work.operands, len(work.results))
+def problem_of_work(work: Workload, packed: bool = False) -> GemmProblem:
+    """The product that a work asks for, its B as packed ahead if `packed`. The work has passed `product_reason`."""
+    sums = sums_type(work.code, [result.dtype for result in work.results])
+    return _problem(work.kind, work.attrs, work.operands, len(work.results), sums, packed)
 
 
 def problem_of_launch(launch: Launch) -> GemmProblem:
     """The product of an instruction, whose record holds the orientation."""
-    return _problem(launch.kind, launch.record, launch.ins, len(launch.outs))
+    sums = sums_type(launch.code, [ref.dtype for ref in launch.outs])
+    packed = any(ref.layout is not None for ref in launch.ins)
+    return _problem(launch.kind, launch.record, launch.ins, len(launch.outs), sums, packed)
 
 
-def product_reason(work: Workload) -> str | None:
-    """Why `work` is no product that a GEMM family can run, None if it is one."""
+def product_reason(work: Workload, widens: bool = False) -> str | None:
+    """Why `work` is no product that a GEMM family can run, None if it is one. With `widens` the family has a reason of
+    its own for types."""
     roles = operands_of(work.kind, len(work.operands), len(work.results))
     a, first, *others = (work.operands[index] for index in (0, *roles.b))
-    sums = sums_type(work.code, [result.dtype for result in work.results])
-    if first.dtype in SHORT_INTEGERS and sums != first.dtype:
-        return f"its sums are {sums}, wider than a product of {first.dtype}: cast the operands first"
-    if a.dtype != first.dtype:
-        return f"A is {a.dtype} and B is {first.dtype}: cast one of them first"
+    if not widens and (reason := _types_reason(work, a, first)) is not None:
+        return reason
     for other in others:
         if (other.shape, other.strides, other.dtype) != (first.shape, first.strides, first.dtype):
             return "the B operands differ in shape, strides or element type"
@@ -201,6 +207,16 @@ def product_reason(work: Workload) -> str | None:
         for mine, theirs in zip(_own(work, roles, 0), _own(work, roles, product), strict=True):
             if (mine.shape, mine.strides, mine.dtype) != (theirs.shape, theirs.strides, theirs.dtype):
                 return "the products differ in the shapes, strides or element types of their operands"
+    return None
+
+
+def _types_reason(work: Workload, a: OperandInfo, first: OperandInfo) -> str | None:
+    """Why a family whose A, B and sums of integers have one type does not run `work`, None if it may."""
+    sums = sums_type(work.code, [result.dtype for result in work.results])
+    if first.dtype in SHORT_INTEGERS and sums != first.dtype:
+        return f"its sums are {sums}, wider than a product of {first.dtype}: cast the operands first"
+    if a.dtype != first.dtype:
+        return f"A is {a.dtype} and B is {first.dtype}: cast one of them first"
     return None
 
 
@@ -223,10 +239,17 @@ def _flag(attrs: Mapping[str, Attribute], name: str) -> bool:
 
 
 def _problem(
-    kind: str, attrs: Mapping[str, Attribute], ins: Sequence[OperandInfo] | Sequence[BufferRef], outs: int
+    kind: str,
+    attrs: Mapping[str, Attribute],
+    ins: Sequence[OperandInfo] | Sequence[BufferRef],
+    outs: int,
+    sums: str,
+    packed: bool,
 ) -> GemmProblem:
     roles = operands_of(kind, len(ins), outs)
     a, *bs = (strided(ins[index]) for index in (0, *roles.b))
+    if packed:
+        bs = [replace(each, strides=k_innermost(each.shape), alignment=16) for each in bs]
     b = bs[0]
     a_swap, b_swap = (-1 if _flag(attrs, name) else 1 for name in ("transpose_a", "transpose_b"))
     m, k = a.shape[-2:][::a_swap]
@@ -257,6 +280,8 @@ def _problem(
         len(roles.outputs),
         a.alignment,
         min(each.alignment for each in bs),
+        None if a.dtype == b.dtype else b.dtype,
+        a.dtype in SHORT_INTEGERS and sums != a.dtype,
     )
 
 

@@ -68,6 +68,8 @@ class TiledKernel(CudaKernel[Spec]):
     """A kernel whose variants are specs."""
 
     kinds = KINDS
+    widens = False
+    """Whether it adds products of 8-bit integers in i32; `dtype_reason` then says which."""
 
     # What a family adds
 
@@ -89,13 +91,25 @@ class TiledKernel(CudaKernel[Spec]):
     entries: Callable[[Spec, GemmProblem, GpuArch], dict[str, Attribute]]
     """What a record says about a spec: its numbers first, then the launches that follow from them."""
 
+    # What it may add
+
+    def problem(self, work: Workload) -> GemmProblem:
+        """The product, with its operands as they lie when the kernel runs."""
+        return problem_of_work(work)
+
+    def memory_reason(self, work: Workload) -> str | None:
+        """Why it does not read the operands of a product where they lie, None if it does."""
+        return None
+
     # What follows
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        reason = self.dtype_reason(work) or product_reason(work) or several_reason(work)
+        reason = self.dtype_reason(work) or product_reason(work, self.widens) or several_reason(work)
         if reason is not None:
             return reason
-        problem, arch = problem_of_work(work), arch_named(target.arch.data)
+        if (reason := self.memory_reason(work)) is not None:
+            return reason
+        problem, arch = self.problem(work), arch_named(target.arch.data)
         if next(self.specs(problem, arch, work.batch_invariant), None) is None:
             return self.reason(self.smallest, problem, arch)
         return None
@@ -113,15 +127,15 @@ class TiledKernel(CudaKernel[Spec]):
 
     def fixed_order(self, work: Workload, target: TargetAttr) -> str:
         """See `Kernel`: a warp or thread has all terms of its elements, and no tile changes that."""
-        return self.order(self._ranked(work, target)[0][1], problem_of_work(work))
+        return self.order(self._ranked(work, target)[0][1], self.problem(work))
 
     def _ranked(self, work: Workload, target: TargetAttr) -> Sequence[tuple[float, Spec]]:
-        return self.ranked(problem_of_work(work), arch_named(target.arch.data), work.batch_invariant)
+        return self.ranked(self.problem(work), arch_named(target.arch.data), work.batch_invariant)
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: Spec) -> dict[str, Attribute]:
         arch = arch_named(target.arch.data)
         return {
-            **self.entries(schedule, problem_of_work(work), arch),
+            **self.entries(schedule, self.problem(work), arch),
             "transpose_a": work.attrs["transpose_a"],
             "transpose_b": work.attrs["transpose_b"],
             "rounding": StringAttr(work.rounding),
@@ -129,4 +143,4 @@ class TiledKernel(CudaKernel[Spec]):
         }
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: Spec) -> str | None:
-        return self.reason(schedule, problem_of_work(work), arch_named(target.arch.data))
+        return self.reason(schedule, self.problem(work), arch_named(target.arch.data))

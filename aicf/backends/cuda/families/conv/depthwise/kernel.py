@@ -27,7 +27,7 @@ from aicf.backends.cuda.families.conv.depthwise.schedule import (
 from aicf.backends.cuda.families.conv.pack.kernel import (
     DEPTHWISE_WEIGHT,
     weight_layouts,
-    window_pack_record,
+    weight_pack_record,
 )
 from aicf.backends.cuda.families.conv.problem import (
     FIRST_EXTRA,
@@ -88,7 +88,7 @@ class ConvDepthwiseKernel(CudaKernel[DepthwiseSpec]):
 
     def prepare(self, work: Workload, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
         """See `Kernel`: the record of `cuda.pack_windows`."""
-        return window_pack_record(work.operands[operand], target, layout.layout.data)
+        return weight_pack_record(work.operands[operand], target, layout.layout.data)
 
 
 def _dtype_reason(work: Workload) -> str | None:

@@ -1,4 +1,5 @@
-"""The descriptors of `cuda.conv_mma` and `cuda.conv_mma_tf32`: convolutions of any strides by tensor cores.
+"""The descriptors of `cuda.conv_mma`, `cuda.conv_mma_tf32` and `cuda.conv_mma_int8`: convolutions of any
+strides by tensor cores.
 
 No code generator is imported here; `codegen.py` turns the record into kernels.
 """
@@ -22,6 +23,7 @@ from aicf.backends.cuda.families.conv.tiled_kernel import (
     touched,
 )
 from aicf.backends.cuda.families.conv.windows import TileLoads, k_order, tile_loads
+from aicf.backends.cuda.families.gemm.integers import integer_reason
 from aicf.backends.cuda.families.gemm.mma.kernel import (
     MmaKernel,
     MmaSpec,
@@ -104,5 +106,16 @@ class ConvMmaTf32Kernel(ConvMmaKernel):
         return tf32_reason(work)
 
 
-KERNELS = (ConvMmaKernel(), ConvMmaTf32Kernel())
+class ConvMmaIntegerKernel(ConvMmaKernel):
+    """Convolutions of 8-bit integers with any epilogue and any integer around the operand, with sums of i32 in tensor
+    cores."""
+
+    id = "cuda.conv_mma_int8"
+    widens = True
+
+    def dtype_reason(self, work: Workload) -> str | None:
+        return integer_reason(work)
+
+
+KERNELS = (ConvMmaKernel(), ConvMmaTf32Kernel(), ConvMmaIntegerKernel())
 """The kernels of this family."""

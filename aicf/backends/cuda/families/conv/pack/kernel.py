@@ -1,4 +1,4 @@
-"""The kernel that packs weights of convolutions, and their layouts. No code generator is imported here."""
+"""The kernel that packs weights of convolutions and products, and their layouts. No code generator is imported here."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from aicf.backends.common.copy import copy_nest
 from aicf.backends.common.loop_nest import LoopNest, Strided
 from aicf.backends.common.record import Record, illegal, integer, read_integer
 from aicf.backends.common.workload import OperandInfo, Workload
+from aicf.backends.cuda.families.gemm.packing import PRODUCT_WEIGHT, k_innermost
 from aicf.backends.cuda.families.gemm.problem import Strided as Operand
 from aicf.backends.cuda.families.loops.costs import cost_us
 from aicf.backends.cuda.families.loops.kernel import read_spec, spec_record
@@ -41,12 +42,14 @@ def outputs_innermost(shape: Sequence[int]) -> tuple[int, ...]:
 _STRIDES: Mapping[str, Callable[[Sequence[int]], tuple[int, ...]]] = {
     WINDOW_WEIGHT: channels_innermost,
     DEPTHWISE_WEIGHT: outputs_innermost,
+    PRODUCT_WEIGHT: k_innermost,
 }
 
 
-def window_layout(shape: Sequence[int], dtype: str, name: str = WINDOW_WEIGHT) -> LayoutAttr:
+def weight_layout(shape: Sequence[int], dtype: str, name: str = WINDOW_WEIGHT) -> LayoutAttr:
     """A layout of a weight of this shape."""
-    return LayoutAttr(name, {"bytes": integer(prod(shape) * ELEMENT_BYTES[dtype])})
+    elements = max(size * step for size, step in zip(shape, _STRIDES[name](shape), strict=True))
+    return LayoutAttr(name, {"bytes": integer(elements * ELEMENT_BYTES[dtype])})
 
 
 def packed(weight: Operand, name: str = WINDOW_WEIGHT) -> Operand:
@@ -57,12 +60,13 @@ def packed(weight: Operand, name: str = WINDOW_WEIGHT) -> Operand:
 def weight_layouts(work: Workload, weight: int, name: str) -> ArrayAttr[Attribute]:
     """The entry `layouts` of a record whose kernel wants operand `weight` packed."""
     operand = work.operands[weight]
-    layout = window_layout(operand.shape, operand.dtype, name)
+    layout = weight_layout(operand.shape, operand.dtype, name)
     return ArrayAttr([layout if index == weight else UnitAttr() for index in range(len(work.operands))])
 
 
 class WindowPackKernel(CudaKernel[GeneratedSpec]):
-    """Moves the channels or the outputs of a weight innermost; only ever asked for through `Kernel.prepare`."""
+    """Moves the channels or the outputs of a convolution's weight innermost, or K of a product's; only ever asked for
+    through `Kernel.prepare`."""
 
     id = "cuda.pack_windows"
     kinds = frozenset({"pack"})
@@ -71,8 +75,8 @@ class WindowPackKernel(CudaKernel[GeneratedSpec]):
         """See `Kernel`: a layout of this kernel's, for the weight as it is."""
         layout, weight = work.results[0].layout, work.operands[0]
         if layout is None or layout.layout.data not in _STRIDES:
-            return "weights are packed where a convolution asks for it, in @prepare"
-        expected = window_layout(weight.shape, weight.dtype, layout.layout.data)
+            return "weights are packed where a kernel asks for it, in @prepare"
+        expected = weight_layout(weight.shape, weight.dtype, layout.layout.data)
         if layout == expected:
             return None
         stated, wanted = (read_integer(each.parameters_.data, "bytes") for each in (layout, expected))
@@ -125,7 +129,7 @@ def _entries(nest: LoopNest, spec: GeneratedSpec, arch: GpuArch) -> dict[str, At
     }
 
 
-def window_pack_record(weight: OperandInfo, target: TargetAttr, name: str = WINDOW_WEIGHT) -> KernelAttr:
+def weight_pack_record(weight: OperandInfo, target: TargetAttr, name: str = WINDOW_WEIGHT) -> KernelAttr:
     """The record of `cuda.pack_windows` for a weight and a layout."""
     arch, nest = arch_named(target.arch.data), _nest(weight, name)
     own = {

@@ -13,10 +13,10 @@ from aicf.backends.cuda.compiler.specializer import Snippet
 from aicf.backends.cuda.families.conv.parts import point_of
 from aicf.backends.cuda.families.conv.problem import FIRST_EXTRA, WEIGHT, ConvProblem, X
 from aicf.backends.cuda.families.conv.wgmma.kernel import (
-    CHANNELS,
     as_matrix,
     reaches,
     sizes_of,
+    stage_channels,
     steps_of,
     task_of_launch,
 )
@@ -59,14 +59,14 @@ def _pixel_map(problem: ConvProblem, task: Task, spec: Spec, ref: BufferRef) -> 
         return tensor_map(task, Tensor(True, problem.pixels, _pixel_step(problem), ()), ref, lines)
     corners = zip(problem.high, reaches(problem), strict=True)
     pairs = zip(sizes_of(problem), steps_of(problem), strict=True)
-    steps = [step if n > 1 else _whole(problem.channels) for n, step in pairs]
+    steps = [step if n > 1 else _whole(problem) for n, step in pairs]
     return TensorMap(
         ref.base,
         ref.offset,
         ref.dtype,
         (problem.channels, *problem.sizes[::-1], problem.batch),
         (*(size * step for step in steps[:0:-1]), size * steps[0]),
-        (CHANNELS, lines),
+        (stage_channels(problem), lines),
         swizzle=128,
         l2_promotion=256,
         interleave=0,
@@ -82,12 +82,13 @@ def _pixel_map(problem: ConvProblem, task: Task, spec: Spec, ref: BufferRef) -> 
 def _pixel_step(problem: ConvProblem) -> int:
     """Elements from one pixel to the next, where all are evenly apart."""
     many = [step for n, step in zip(sizes_of(problem), steps_of(problem), strict=True) if n > 1]
-    return many[-1] if many else _whole(problem.channels)
+    return many[-1] if many else _whole(problem)
 
 
-def _whole(channels: int) -> int:
-    """Elements of whole 16 bytes that hold so many channels: a stride along what has a size of 1."""
-    return ceil(channels / 8) * 8
+def _whole(problem: ConvProblem) -> int:
+    """Elements of whole 16 bytes that hold the channels: a stride along what has a size of 1."""
+    whole = 16 // problem.element_bytes
+    return ceil(problem.channels / whole) * whole
 
 
 def _copy_pixels(problem: ConvProblem, task: Task, spec: Spec) -> Snippet:
@@ -111,11 +112,12 @@ def _copy_pixels(problem: ConvProblem, task: Task, spec: Spec) -> Snippet:
 
 def _step_lines(problem: ConvProblem) -> list[str]:
     """Statements that take a step of K apart: the element of the windows, and the first channel."""
-    chunks = ceil(problem.channels / CHANNELS)
+    channels = stage_channels(problem)
+    chunks = ceil(problem.channels / channels)
     return [
-        f"step_of_k = k // {CHANNELS}",
+        f"step_of_k = k // {channels}",
         f"element = step_of_k // {chunks}",
-        f"channel = (step_of_k - element * {chunks}) * {CHANNELS}",
+        f"channel = (step_of_k - element * {chunks}) * {channels}",
     ]
 
 
@@ -139,14 +141,14 @@ def _weight_map(problem: ConvProblem, ref: BufferRef, lines: int) -> TensorMap:
     size, channels = problem.element_bytes, problem.channels
     output, _, *taps = problem.weight_strides
     many = [step for n, step in zip(problem.taps, taps, strict=True) if n > 1]
-    step = many[-1] if many else _whole(channels)
+    step = many[-1] if many else _whole(problem)
     return TensorMap(
         ref.base,
         ref.offset,
         ref.dtype,
         (channels, problem.window, problem.outputs),
         (size * step, size * (output if problem.outputs > 1 else step * problem.window)),
-        (CHANNELS, 1, lines),
+        (stage_channels(problem), 1, lines),
         swizzle=128,
         l2_promotion=256,
         interleave=0,

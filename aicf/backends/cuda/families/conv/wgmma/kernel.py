@@ -1,13 +1,14 @@
-"""The descriptor of `cuda.conv_wgmma`: which convolutions are a product of `cuda.gemm_wgmma` without windows in memory.
+"""The descriptors of `cuda.conv_wgmma` and `cuda.conv_wgmma_int8`: which convolutions are a product of
+`cuda.gemm_wgmma` or `cuda.gemm_wgmma_int8` without windows in memory.
 
 Bulk tensor copies read an element of each window at once, for as many neighbouring pixels as a tile has rows (the
-im2col mode of TMA), zeros where a window reaches out of the image. A stage of the ring is 64 channels of one element of
-the windows. Everything else is the product's. No code generator is imported here.
+im2col mode of TMA), zeros where a window reaches out of the image. A stage of the ring is 64 channels of halves or 128
+of bytes, of one element of the windows. Everything else is the product's. No code generator is imported here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import ceil, prod
 
@@ -18,7 +19,7 @@ from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.conv.pack.kernel import (
     WINDOW_WEIGHT,
     weight_layouts,
-    window_pack_record,
+    weight_pack_record,
 )
 from aicf.backends.cuda.families.conv.problem import (
     FIRST_EXTRA,
@@ -31,24 +32,25 @@ from aicf.backends.cuda.families.conv.problem import (
     misplaced,
     windows_of,
 )
+from aicf.backends.cuda.families.conv.windows import padded_dims
+from aicf.backends.cuda.families.gemm.integers import integer_reason
 from aicf.backends.cuda.families.gemm.problem import Strided, early_b, strided
 from aicf.backends.cuda.families.gemm.wgmma.kernel import (
+    INTEGER_VALUES,
     WgmmaKernel,
     arch_reason,
     functions_in,
     operands_reason,
     task_reason,
 )
-from aicf.backends.cuda.families.gemm.wgmma.schedule import Task
+from aicf.backends.cuda.families.gemm.wgmma.schedule import K_BYTES, Task
 from aicf.backends.cuda.families.records import read_early
 from aicf.backends.cuda.target import arch_named
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 
-CHANNELS = 64
-"""Of a stage: of a copy."""
-_WHOLE = 8
-"""Elements of 16 bytes: bulk tensor copies need strides of whole ones."""
+_WHOLE_BYTES = 16
+"""Bulk tensor copies need strides of whole ones."""
 _CORNER_BITS, _ELEMENT_BITS = 16, 16
 """Of a descriptor for the corners of the windows, of an instruction for the element of one, shared by all dims."""
 _MOST_STEP = 8
@@ -59,6 +61,11 @@ def as_matrix(problem: ConvProblem) -> bool:
     """Whether the windows are the pixels themselves, one after the other: A is a matrix in memory."""
     single = all(n == 1 for n in (*problem.taps, *problem.strides)) and not any(problem.low)
     return single and problem.sizes == problem.counts and _is_one_run(problem)
+
+
+def stage_channels(problem: ConvProblem) -> int:
+    """Channels of a stage: of a copy."""
+    return K_BYTES // problem.element_bytes
 
 
 def sizes_of(problem: ConvProblem) -> tuple[int, ...]:
@@ -81,8 +88,9 @@ def task_of(
     problem: ConvProblem, code: KernelOp | None, own: tuple[list[Strided], list[Strided]], early: bool
 ) -> Task:
     """The product. `own` are the other operands of the epilogue, and the results."""
-    chunks = ceil(problem.channels / CHANNELS)
-    k = problem.channels if as_matrix(problem) else problem.window * chunks * CHANNELS
+    channels = stage_channels(problem)
+    chunks = ceil(problem.channels / channels)
+    k = problem.channels if as_matrix(problem) else problem.window * chunks * channels
     reads, writes = epilogue_accesses(code, problem, *own)
     elements = problem.batch * prod(problem.sizes) * problem.channels
     return Task(problem.product(k), reads, writes[0], early, functions_in(code), writes[1:], 0, elements)
@@ -108,7 +116,7 @@ class ConvWgmmaKernel(WgmmaKernel):
         arch = arch_named(target.arch.data)
         if (reason := arch_reason(arch) or self.dtype_reason(work)) is not None:
             return reason
-        if (reason := conv_reason(work) or operands_reason(work)) is not None:
+        if (reason := conv_reason(work, self.widens) or operands_reason(work, self.values)) is not None:
             return reason
         if (reason := problem_reason(_problem(work))) is not None:
             return reason
@@ -119,13 +127,25 @@ class ConvWgmmaKernel(WgmmaKernel):
         return task_of(_problem(work), work.code, own, bool(early_b(work)))
 
     def problem_entries(self, work: Workload) -> Mapping[str, Attribute]:
+        windows = work.attrs if self.widens else windows_of(work)
         if not _packs(work):
-            return windows_of(work)
-        return {**windows_of(work), "layouts": weight_layouts(work, WEIGHT, WINDOW_WEIGHT)}
+            return windows
+        return {**windows, "layouts": weight_layouts(work, WEIGHT, WINDOW_WEIGHT)}
 
     def prepare(self, work: Workload, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
         """See `Kernel`: the record of `cuda.pack_windows`."""
-        return window_pack_record(work.operands[operand], target)
+        return weight_pack_record(work.operands[operand], target)
+
+
+class ConvWgmmaIntegerKernel(ConvWgmmaKernel):
+    """Convolutions of channels-last 8-bit integers with any epilogue, with sums of i32."""
+
+    id = "cuda.conv_wgmma_int8"
+    widens = True
+    values = INTEGER_VALUES
+
+    def dtype_reason(self, work: Workload) -> str | None:
+        return integer_reason(work)
 
 
 def _problem(work: Workload) -> ConvProblem:
@@ -148,9 +168,15 @@ def problem_reason(problem: ConvProblem) -> str | None:
     if not problem.is_channels_last:
         return "bulk tensor copies read neighbouring channels, its operand is not channels-last"
     steps = [step for n, step in zip(sizes_of(problem), steps_of(problem), strict=True) if n > 1]
-    if any(step % _WHOLE or step < _WHOLE for step in steps) or problem.x_alignment % 16:
+    if not _are_whole(problem, steps) or problem.x_alignment % _WHOLE_BYTES:
         return f"the bulk tensor copy needs strides of whole 16 bytes, its operand has {steps} elements"
     return _weight_reason(problem) or (None if as_matrix(problem) else _window_reason(problem))
+
+
+def _are_whole(problem: ConvProblem, steps: Sequence[int]) -> bool:
+    """Whether strides are of whole 16 bytes."""
+    whole = _WHOLE_BYTES // problem.element_bytes
+    return all(step % whole == 0 and step >= whole for step in steps)
 
 
 def _weight_reason(problem: ConvProblem) -> str | None:
@@ -162,13 +188,15 @@ def _weight_reason(problem: ConvProblem) -> str | None:
     if any(outer != n * step for (_, outer), (n, step) in pairwise(many)):
         return "the elements of a window of its weight are not evenly apart"
     steps = [step for n, step in ((problem.outputs, output), *many) if n > 1]
-    if any(step % _WHOLE or step < _WHOLE for step in steps) or problem.weight_alignment % 16:
+    if not _are_whole(problem, steps) or problem.weight_alignment % _WHOLE_BYTES:
         return f"the bulk tensor copy needs strides of whole 16 bytes, its weight has {steps} elements"
     return None
 
 
 def _window_reason(problem: ConvProblem) -> str | None:
-    """Why no descriptor or instruction says where the windows are."""
+    """Why no descriptor or instruction says where the windows are, or what lies around the operand."""
+    if problem.padding_value != 0 and padded_dims(problem):
+        return f"bulk tensor copies put zeros around the operand, here it is {problem.padding_value}"
     corner, element = 1 << (_CORNER_BITS // problem.rank - 1), 1 << (_ELEMENT_BITS // problem.rank)
     for low, high, reach in zip(problem.low, problem.high, reaches(problem), strict=True):
         if reach >= element or low > corner or not -corner <= high - reach < corner:
@@ -183,5 +211,5 @@ def reaches(problem: ConvProblem) -> tuple[int, ...]:
     return tuple((k - 1) * apart for k, apart in zip(problem.taps, problem.dilations, strict=True))
 
 
-KERNELS = (ConvWgmmaKernel(),)
-"""The kernel of this family."""
+KERNELS = (ConvWgmmaKernel(), ConvWgmmaIntegerKernel())
+"""The kernels of this family."""

@@ -11,6 +11,7 @@ from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in
 from aicf.backends.cuda.compiler.specializer import Constant, Snippet, stage
 from aicf.backends.cuda.families.gemm.epilogue import Epilogue, EpilogueCode, Guards
+from aicf.backends.cuda.families.gemm.integers import stored_types, sums_of
 from aicf.backends.cuda.families.gemm.mma.kernel import PART_PADDING, MmaSpec, k_step, part_columns, spec_of
 from aicf.backends.cuda.families.gemm.parts import (
     LaunchBounds,
@@ -20,6 +21,7 @@ from aicf.backends.cuda.families.gemm.parts import (
     pointers_of,
     residence_of,
     tile_constants,
+    with_types,
 )
 from aicf.backends.cuda.families.gemm.problem import Access, GemmProblem, problem_of_launch
 from aicf.backends.cuda.families.gemm.tf32 import math_of
@@ -184,7 +186,7 @@ def _parts_epilogue(problem: GemmProblem, spec: MmaSpec, guards: Guards) -> Epil
     flat = replace(problem, n=columns, batch=(spec.split * matrices,), row_dims=(problem.m,))
     size = problem.m * columns
     outputs = [
-        Access("f32", factor * spec.split * matrices * size, (size, columns, 1), 16)
+        Access(sums_of(problem), factor * spec.split * matrices * size, (size, columns, 1), 16)
         for factor in range(problem.factors)
     ]
     return EpilogueCode(None, (), outputs, {}).epilogue(flat, problem.factors, guards)
@@ -227,9 +229,10 @@ def tile_code(
         **gemm.PARTS,
         **mma.PARTS,
     }
-    source = template.source(constants, names, "f32", problem.dtype)
+    stored = stored_types(problem) if problem.widens else problem.dtype
+    source = template.source(constants, names, sums_of(problem), stored)
     params = ("ptr",) * (1 + len(names))
-    name = f"{template.name}_{math_of(problem.dtype)}_{spec.bm}x{spec.bn}x{spec.bk}"
+    name = f"{template.name}_{math_of(stored)}_{spec.bm}x{spec.bn}x{spec.bk}"
     return KernelCode(name, source, params, spec.threads, residence.blocks_per_sm)
 
 
@@ -249,7 +252,7 @@ def _constants(problem: GemmProblem, spec: MmaSpec, residence: LaunchBounds) -> 
     part_row = (spec.bn + PART_PADDING) * 4
     return {
         **tile_constants(problem, spec, residence),
-        "MATH": math_of(problem.dtype),
+        "MATH": "integers" if problem.widens else math_of(problem.dtype),
         "M_TILES": m_tiles,
         "N_TILES": n_tiles,
         "K_STEPS": k_steps,
@@ -289,4 +292,5 @@ def sum_code(
     source = stage(mma.add_parts, constants).replace(
         "add_parts()", f"add_parts(parts, {', '.join(names)})", 1
     )
+    source = with_types(source, sums_of(problem))
     return KernelCode("add_parts", source, ("ptr",) * (1 + len(names)), threads)

@@ -1,6 +1,6 @@
-"""The descriptors of `cuda.gemm_mma` and `cuda.gemm_mma_tf32`: which products they run, with which tiles, and what they
-would cost. Both are one kernel: an instruction of the tensor cores multiplies 32 bytes of k, be they 16 halves or 8
-elements of f32 that are rounded to TF32.
+"""The descriptors of `cuda.gemm_mma`, `cuda.gemm_mma_tf32` and `cuda.gemm_mma_int8`: which products they run, with
+which tiles, and what they would cost. All are one kernel: an instruction of the tensor cores multiplies 32 bytes of k,
+be they 16 halves, 8 elements of f32 that are rounded to TF32, or 32 integers.
 
 No code generator is imported here; `codegen.py` turns the record into kernels.
 """
@@ -18,6 +18,17 @@ from xdsl.ir import Attribute
 
 from aicf.backends.common.record import Entry, OneOf, RecordCodec, Whole, integer
 from aicf.backends.common.workload import Workload
+from aicf.backends.cuda.families.conv.pack.kernel import weight_pack_record
+from aicf.backends.cuda.families.gemm.integers import (
+    EXACT,
+    along_k_reason,
+    copies_reason,
+    integer_math,
+    integer_problem,
+    integer_reason,
+    layout_entries,
+)
+from aicf.backends.cuda.families.gemm.packing import PRODUCT_WEIGHT
 from aicf.backends.cuda.families.gemm.problem import GemmProblem
 from aicf.backends.cuda.families.gemm.tf32 import math_entries, tf32_reason
 from aicf.backends.cuda.families.gemm.tiled_kernel import TiledKernel, TileSpec
@@ -31,6 +42,7 @@ from aicf.backends.cuda.families.records import (
     integers,
 )
 from aicf.backends.cuda.target import GpuArch
+from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 
 STEP_BYTES = 32
 """Of k, which one instruction multiplies."""
@@ -186,7 +198,8 @@ FIXED_ROWS = 64
 
 def legal_specs(problem: GemmProblem, arch: GpuArch, fixed: bool = False) -> Iterator[MmaSpec]:
     """All specs worth measuring for `problem` on `arch`, in a fixed order; with `fixed` only those that sum in one
-    order, whatever the number of rows."""
+    order, whatever the number of rows. Sums of integers are exact in any."""
+    fixed = fixed and not problem.widens
     least = FIXED_ROWS if fixed else 16
     for tile in _tiles(problem):
         bm, bn, _, _, warps_k = tile
@@ -228,22 +241,25 @@ _END_US = 0.33
 """For 1024 sums of a multiprocessor: through shared memory and the epilogue to the result."""
 _CLUSTER_US = 0.5
 """For every block that shares a tile: they can only start together, and they exchange sums."""
-_EXCHANGE_US = {2: 0.0, 4: 0.3}
+_EXCHANGE_US = {1: 0.0, 2: 0.0, 4: 0.3}
 """For 1024 sums of a block, which it exchanges with its cluster, beyond that; by bytes of an element."""
 _CLUSTER_SHARE = 0.85
 """Of the multiprocessors, for clusters: they do not reach over the parts that a GPU consists of."""
-_PAIR_SHARE = {2: _CLUSTER_SHARE, 4: 1.0}
+_PAIR_SHARE = {1: _CLUSTER_SHARE, 2: _CLUSTER_SHARE, 4: 1.0}
 """The same for two blocks, by bytes of an element."""
 _WORKSPACE_US = 2.0
 """One more launch."""
-_READ_SHARE = {2: 1.8, 4: 1.13}
+_READ_SHARE = {1: 1.8, 2: 1.8, 4: 1.13}
 """Of the L2 copy throughput, for reads alone, by bytes of an element."""
-_SHARED_GBS = {2: inf, 4: 170.0}
+_SHARED_GBS = {1: inf, 2: inf, 4: 170.0}
 """Through the shared memory of a multiprocessor, in and out: halves never wait for it."""
+_SUM_BYTES = 4
+"""Of a result of integers, as far as the problem knows."""
 _PEAK_SHARE = 0.6
 """What mma.sync reaches of a Hopper tensor core. All figures are fitted to measurements on an H100, of products
 inside a transformer: the previous kernel has just ended, the weights are not in L2. Those of f32 are fitted to the
-products of a training step of a classifier, whose operands are in L2."""
+products of a training step of a classifier, whose operands are in L2. Integers are taken to be as halves: nothing is
+fitted to them."""
 
 
 def predicted_us(
@@ -268,7 +284,8 @@ def predicted_us(
     end = _END_US * spec.bm * spec.bn * problem.factors * together / (1024 * spec.split)
     if touched is None:
         p = problem
-        touched = p.products * p.batches * (p.factors * p.k * p.n + p.m * p.n) + p.batches * p.m * p.k
+        results = p.m * p.n * (_SUM_BYTES // p.element_bytes if p.widens else 1)
+        touched = p.products * p.batches * (p.factors * p.k * p.n + results) + p.batches * p.m * p.k
     memory = float(problem.element_bytes) * touched / (arch.bandwidth_gbs * 1e3)
     return _LAUNCH_US + max(rounds * (per_round + end), memory) + _split_us(spec, problem, arch)
 
@@ -350,6 +367,8 @@ spec_of = _CODEC.read
 
 def combination_order(spec: MmaSpec, problem: GemmProblem) -> str:
     """How the sums of one element are combined, for the record."""
+    if problem.widens:
+        return EXACT
     text = f"ascending k in steps of {k_step(problem)}"
     if spec.warps_k > 1:
         text += f", {spec.warps_k} warps by turns, added in order"
@@ -372,7 +391,7 @@ def spec_record(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> dict[str,
         "blocks_per_sm": integer(blocks_per_sm(spec, problem, arch)),
         "sum_grid": integers(_sum_grid(problem) if adds else ()),
         "sum_block": integers((SUM_THREADS, 1, 1) if adds else ()),
-        **math_entries(problem.dtype),
+        **(integer_math(problem) if problem.widens else math_entries(problem.dtype)),
     }
 
 
@@ -411,5 +430,30 @@ class MmaTf32Kernel(MmaKernel):
         return tf32_reason(work)
 
 
-KERNELS = (MmaKernel(), MmaTf32Kernel())
+class MmaIntegerKernel(MmaKernel):
+    """Products of 8-bit integers with any epilogue, with sums of i32 in tensor cores."""
+
+    id = "cuda.gemm_mma_int8"
+    widens = True
+    smallest = MmaSpec(16, 32, 128, 1, 1, 2, 2)
+
+    def dtype_reason(self, work: Workload) -> str | None:
+        return integer_reason(work)
+
+    def problem(self, work: Workload) -> GemmProblem:
+        return integer_problem(work)
+
+    def memory_reason(self, work: Workload) -> str | None:
+        problem = self.problem(work)
+        return along_k_reason(problem) or copies_reason(problem)
+
+    def record_of(self, work: Workload, target: TargetAttr, schedule: MmaSpec) -> dict[str, Attribute]:
+        return {**super().record_of(work, target, schedule), **layout_entries(work)}
+
+    def prepare(self, work: Workload, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
+        """See `Kernel`: the record of `cuda.pack_windows`."""
+        return weight_pack_record(work.operands[operand], target, PRODUCT_WEIGHT)
+
+
+KERNELS = (MmaKernel(), MmaTf32Kernel(), MmaIntegerKernel())
 """The kernels of this family."""

@@ -4,17 +4,18 @@
 """The tensor-core GEMM for Ampere and later: cp.async stages, ldmatrix, mma.sync. Templates for the specializer.
 
 A block makes a BM x BN tile. Its warps form a grid of WARPS_M x WARPS_N x WARPS_K: those of the same rows and
-columns take turns at the steps of k (16 halves or 8 elements of f32, always 32 bytes), and their sums are added at the
-end. With SPLIT > 1 several blocks share a tile and each takes a range of k: in one cluster, which then adds the parts
-through distributed shared memory, or through a workspace that `add_parts` sums up. Parts are always added in ascending
-order of block, then of warp.
+columns take turns at the steps of k (32 integers, 16 halves or 8 elements of f32, always 32 bytes), and their sums are
+added at the end. With SPLIT > 1 several blocks share a tile and each takes a range of k: in one cluster, which then
+adds the parts through distributed shared memory, or through a workspace that `add_parts` sums up. Parts are always
+added in ascending order of block, then of warp.
 
 A tile of an operand lies in shared memory as rows of 16-byte chunks, along k or along m (n) as the operand does in
 global memory; within groups of 8 rows the chunks are permuted so that ldmatrix meets no bank twice. Elements of f32 are
 rounded to TF32 in registers. They are twice as wide as what ldmatrix can transpose: where they lie along m (n), a lane
-reads words, and the permutation is one of pairs of chunks in groups of 4 rows.
+reads words, and the permutation is one of pairs of chunks in groups of 4 rows. Integers of 8 bits lie along k.
 
-`codegen.py` gives the constants: BM, BN, BK, WARPS_*; M_TILES (16 rows) and N_TILES (8 columns) of a warp; K_STEPS of
+In the name of an intrinsic, ELEMENT is the element type of the sums, STORED that of A and B. `codegen.py` gives the
+constants: BM, BN, BK, WARPS_*; M_TILES (16 rows) and N_TILES (8 columns) of a warp; K_STEPS of
 a warp in a K tile; LOOPS, K tiles of a block; STAGES in shared memory, AHEAD of them under way before the loop; TILE_A
 and TILE_B, the geometry of a tile (`mma_code.TileGeometry`); STEPS, the vectors of four sums that a thread finishes.
 """
@@ -194,6 +195,8 @@ def multiply_stage():
                 acc[factor] = mma_tile_tf32(acc[factor], a_part, rounded_tf32(b_part))
             elif MATH == "f16":
                 acc[factor] = mma_tile_f16(acc[factor], a_part, b_part)
+            elif MATH == "integers":
+                acc[factor] = mma_tile_STORED(acc[factor], a_part, b_part)
             else:
                 acc[factor] = mma_tile_bf16(acc[factor], a_part, b_part)
 
@@ -278,7 +281,7 @@ def gemm_mma():
     b_offset = registers(TILE_B["offsets"], u32(0))
     splice(PLACE_LANES)
 
-    acc = registers(FACTORS, zeros(4 * M_TILES * N_TILES))
+    acc = registers(FACTORS, zeros_ELEMENT(4 * M_TILES * N_TILES))
     reading = u32(base)
     writing = u32(base + AHEAD % STAGES * STAGE_BYTES)
     for tile in range(LOOPS):
@@ -302,20 +305,22 @@ def gemm_mma():
 
 def finish_vector(parts, row, column, words):
     """Adds the parts of four sums in ascending order and ends them."""
-    sums = registers(4 * FACTORS, f32(0))
+    sums = registers(4 * FACTORS, ELEMENT(0))
     if row < rank * FINISH_ROWS + FINISHED:
         for factor in unrolled(FACTORS):
             for block in unrolled(SPLIT if CLUSTER else 1):
                 for depth in unrolled(WARPS_K):
                     slot = ((factor * (SPLIT if CLUSTER else 1) + block) * WARPS_K + depth) * SLOT_BYTES
                     at = u32(parts + slot + (row - rank * FINISH_ROWS) * PART_ROW + column * 4)
-                    added = registers(4, f32(0))
-                    added[0:4] = load_shared_f32x4(at)
+                    added = registers(4, ELEMENT(0))
+                    added[0:4] = load_shared_ELEMENTx4(at)
                     for lane_of_four in unrolled(4):
                         if block + depth == 0:
                             sums[4 * factor + lane_of_four] = added[lane_of_four]
                         else:
-                            sums[4 * factor + lane_of_four] += added[lane_of_four]
+                            sums[4 * factor + lane_of_four] = ELEMENT(
+                                sums[4 * factor + lane_of_four] + added[lane_of_four]
+                            )
         element = u32(rank * cuda.gridDim.z + cuda.blockIdx.z) if PARTIAL else batch
         splice(FINISH, u32(m0 + row), u32(n0 + column), element, words, sums[0 : 4 * FACTORS])
 
@@ -336,18 +341,18 @@ def add_parts():
     column = u32(remainder(index, PART_COLUMNS // 4) * 4)
     if index < PART_ROWS * (PART_COLUMNS // 4):
         first = i64(cuda.blockIdx.z) * (PART_ROWS * PART_COLUMNS) + i64(row) * PART_COLUMNS + i64(column)
-        sums = registers(4 * FACTORS, f32(0))
-        added = registers(4 * SPLIT, f32(0))
+        sums = registers(4 * FACTORS, ELEMENT(0))
+        added = registers(4 * SPLIT, ELEMENT(0))
         for factor in unrolled(FACTORS):
             for block in unrolled(SPLIT):
                 skip = (factor * SPLIT + block) * PART_STRIDE
-                added[4 * block : 4 * block + 4] = load_f32x4(u64(parts + u64((first + skip) * 4)))
+                added[4 * block : 4 * block + 4] = load_ELEMENTx4(u64(parts + u64((first + skip) * 4)))
             for block in unrolled(SPLIT):
                 for i in unrolled(4):
                     if block == 0:
                         sums[4 * factor + i] = added[i]
                     else:
-                        sums[4 * factor + i] += added[4 * block + i]
+                        sums[4 * factor + i] = ELEMENT(sums[4 * factor + i] + added[4 * block + i])
         held = registers(HELD, u32(0))
         if HELD > 0:
             held[0:HELD] = splice(FETCH, row, column, batch)

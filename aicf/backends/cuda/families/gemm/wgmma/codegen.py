@@ -14,6 +14,7 @@ from aicf.backends.cuda.codegen.scalar import load_text, point_snippet, store_te
 from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in
 from aicf.backends.cuda.compiler.specializer import Constant, Snippet, constants_of, part, stage
+from aicf.backends.cuda.families.gemm.integers import stored_types, sums_of
 from aicf.backends.cuda.families.gemm.problem import Access, operands_of
 from aicf.backends.cuda.families.gemm.tf32 import math_of
 from aicf.backends.cuda.families.gemm.wgmma import template
@@ -105,10 +106,19 @@ def _names(task: Task, spec: Spec) -> dict[str, str]:
     parameters += [f"out{output}" for output in range(1, len(task.outputs))]
     layout = f"_{int(not task.a.along_k)}{int(not task.b.along_k)}"
     fewer, more = registers(spec) or (0, 0)
+    widens, sums = task.problem.widens, sums_of(task.problem)
+    math = stored_types(task.problem) if widens else math_of(task.problem.dtype)
     return {
         "PARAMETERS": ", ".join(parameters),
-        "MULTIPLY": f"wgmma_{spec.tile_n}_{math_of(task.problem.dtype)}{'' if layout == '_00' else layout}",
-        "SUMS_DONE": f"wgmma_result_{spec.tile_n}",
+        "MULTIPLY": f"wgmma_{spec.tile_n}_{math}{'' if layout == '_00' else layout}",
+        "SUMS_DONE": f"wgmma_result_{spec.tile_n}{'_i32' if widens else ''}",
+        "ZERO_SUMS": f"zeros_{sums}",
+        "SUM": sums,
+        "SEND_SUMS": f"store_cluster_{sums}x2",
+        "LOAD_SUMS": f"load_shared_{sums}x4",
+        "RESULT": task.output.dtype if task.output.dtype in ("f32", "i32") else "f32",
+        "STORE_TWO": f"store_{task.output.dtype}x2",
+        "STORE_FOUR": f"store_{task.output.dtype}x4",
         "FEWER_REGISTERS": f"fewer_registers_{fewer}",
         "MORE_REGISTERS": f"more_registers_{more}",
         "PACK": f"pack_{task.output.dtype}",
@@ -173,6 +183,7 @@ def _constants(task: Task, spec: Spec, clusters: int) -> dict[str, Constant | Sn
 
 _WHOLE = {
     "packed": template.store_packed,
+    "bytes": template.store_bytes,
     "vectors": template.store_vectors,
     "elements": template.store_elements,
 }
@@ -183,7 +194,12 @@ def _parts(
     task: Task, spec: Spec, point: Snippet | None, held: Mapping[int, Held]
 ) -> dict[str, Constant | Snippet]:
     split = spec.split_k > 1
-    row = {"packed": template.row_packed, "vectors": template.row_vectors, "elements": template.row_elements}
+    row = {
+        "packed": template.row_packed,
+        "bytes": template.row_bytes,
+        "vectors": template.row_vectors,
+        "elements": template.row_elements,
+    }
     out = [f"out{product}" for product in range(task.problem.products)]
     return {
         "COPY_A": copy_of(task, task.a, spec, "a"),
@@ -195,7 +211,9 @@ def _parts(
         "CONSUME": part(template.consume),
         "RELEASE": part(template.release),
         "STORE": part(template.reduce_parts if split else _WHOLE[task.store(False)]),
-        "STORE_CHUNK": part(template.store_chunk),
+        "STORE_CHUNK": part(
+            template.store_byte_chunk if task.store(False) == "bytes" else template.store_chunk
+        ),
         "STORE_LINE": part(template.store_line),
         "LOOPED": point is not None and sum(map(len, point.body)) > _LONG_EPILOGUE,
         "STORE_ROW": part(row[task.store(split)]),
@@ -525,9 +543,19 @@ def _is_vector(access: Access, columns: int) -> bool:
 
 
 def _load(dtype: str, names: Sequence[str]) -> list[str]:
-    """Reads 1, 2 or 8 neighbours at `at` into f32 locals."""
+    """Reads 1, 2 or 8 neighbours at `at` into f32 locals, or i32 ones of integers."""
     if len(names) == 1:
         return [f"{names[0]} = {load_text(dtype, 'at')}"]
+    if dtype in ("i8", "u8"):
+        halves = [f"{', '.join(names[4 * i : 4 * i + 4])} = unpack_{dtype}x4(raw[{i}])" for i in range(2)]
+        return ["raw = load_u32x2(at)", *halves]
+    if dtype == "i32" and len(names) == 2:
+        return ["raw = load_u32x2(at)", *(f"{name} = i32(raw[{i}])" for i, name in enumerate(names))]
+    if dtype == "i32":
+        return [
+            f"{', '.join(names[:4])} = load_i32x4(at)",
+            f"{', '.join(names[4:])} = load_i32x4(at + u64(16))",
+        ]
     if dtype == "f32" and len(names) == 2:
         return ["raw = load_u32x2(at)", *(f"{name} = bits_to_f32(raw[{i}])" for i, name in enumerate(names))]
     if dtype == "f32":

@@ -1,5 +1,5 @@
-"""The descriptors of `cuda.gemm_wgmma` and `cuda.gemm_wgmma_tf32`: which products they run, by which variant, and the
-record of that choice. Both are one kernel: a stage holds 128 bytes of K of either.
+"""The descriptors of `cuda.gemm_wgmma`, `cuda.gemm_wgmma_tf32` and `cuda.gemm_wgmma_int8`: which products they run, by
+which variant, and the record of that choice. All are one kernel: a stage holds 128 bytes of K of any type.
 
 No code generator is imported here; `codegen.py` turns the record into a kernel.
 """
@@ -16,6 +16,16 @@ from xdsl.ir import Attribute, Operation
 from aicf.backends.base import BufferRef, Launch
 from aicf.backends.common.record import Record, RecordCodec, integer
 from aicf.backends.common.workload import OperandInfo, Workload
+from aicf.backends.cuda.families.conv.pack.kernel import weight_pack_record
+from aicf.backends.cuda.families.gemm.integers import (
+    EXACT,
+    along_k_reason,
+    integer_math,
+    integer_problem,
+    integer_reason,
+    layout_entries,
+)
+from aicf.backends.cuda.families.gemm.packing import PRODUCT_WEIGHT
 from aicf.backends.cuda.families.gemm.problem import (
     KINDS,
     GemmOperands,
@@ -49,11 +59,13 @@ from aicf.backends.cuda.families.records import (
 )
 from aicf.backends.cuda.target import GpuArch, arch_named
 from aicf.dialects.emit_kernels import KernelOp, ReduceOp, SigmoidOp, StoreOp
-from aicf.dialects.emit_types import TargetAttr
+from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 
 FACTORS = ("f16", "bf16")
 VALUES = ("f32", "f16", "bf16")
 """Element types of what the epilogue reads and of the results."""
+INTEGER_VALUES = (*VALUES, "i32", "i8", "u8")
+"""The same, after sums of i32."""
 
 
 def _roles(work: Workload) -> GemmOperands:
@@ -82,10 +94,10 @@ def row_totals(code: KernelOp | None) -> int:
     return sum(isinstance(op, ReduceOp) for phase in code.phases for op in phase.body.block.ops)
 
 
-def task_of_work(work: Workload) -> Task:
-    """What `work` asks for. It has passed `product_reason`."""
-    problem, early = problem_of_work(work), bool(early_b(work))
-    return _task(problem, _roles(work), work.operands, work.results, early, work.code)
+def task_of_work(work: Workload, problem: GemmProblem | None = None) -> Task:
+    """What `work` asks for, by a product that lies otherwise if `problem` says so. It has passed `product_reason`."""
+    product, early = problem or problem_of_work(work), bool(early_b(work))
+    return _task(product, _roles(work), work.operands, work.results, early, work.code)
 
 
 def task_of_launch(launch: Launch) -> Task:
@@ -149,6 +161,10 @@ class WgmmaKernel(CudaKernel[Spec]):
     row_bytes = 16
     kinds = KINDS
     codec = _CODEC
+    widens = False
+    """Whether it adds products of 8-bit integers in i32."""
+    values = VALUES
+    """Element types of what the epilogue reads and of the results."""
 
     def dtype_reason(self, work: Workload) -> str | None:
         """Why operands of this type are not multiplied as the work asks, None if they are."""
@@ -159,10 +175,14 @@ class WgmmaKernel(CudaKernel[Spec]):
         arch = arch_named(target.arch.data)
         if (reason := arch_reason(arch) or self.dtype_reason(work)) is not None:
             return reason
-        if (reason := product_reason(work) or operands_reason(work)) is not None:
+        if (reason := product_reason(work, self.widens) or operands_reason(work, self.values)) is not None:
             return reason
+        return self.memory_reason(work) or task_reason(self.task(work), arch)
+
+    def memory_reason(self, work: Workload) -> str | None:
+        """Why it does not read the operands of a product where they lie, None if it does."""
         task = self.task(work)
-        return tensor_reason(task) or _lines_reason(task) or task_reason(task, arch)
+        return tensor_reason(task) or _lines_reason(task)
 
     def task(self, work: Workload) -> Task:
         """What `work` asks for. Only for legal work."""
@@ -194,12 +214,14 @@ class WgmmaKernel(CudaKernel[Spec]):
             "split_k": integer(spec.split_k),
             **shape.entries(),
             "workspace_bytes": integer(0),
-            "combination_order": StringAttr(combination_order(spec, task.k_step // 4)),
+            "combination_order": StringAttr(
+                EXACT if self.widens else combination_order(spec, task.k_step // 4)
+            ),
             **self.problem_entries(work),
             **start_entries(arch, early_b(work)),
             "may_alias": _may_alias(work.code, _roles(work), task),
             "rounding": StringAttr(work.rounding),
-            **math_entries(task.problem.dtype),
+            **(integer_math(task.problem) if self.widens else math_entries(task.problem.dtype)),
         }
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: Spec) -> str | None:
@@ -221,6 +243,30 @@ class WgmmaTf32Kernel(WgmmaKernel):
 
     def dtype_reason(self, work: Workload) -> str | None:
         return tf32_reason(work)
+
+
+class WgmmaIntegerKernel(WgmmaKernel):
+    """Products of 8-bit integers with any epilogue, with sums of i32."""
+
+    id = "cuda.gemm_wgmma_int8"
+    widens = True
+    values = INTEGER_VALUES
+
+    def dtype_reason(self, work: Workload) -> str | None:
+        return integer_reason(work)
+
+    def memory_reason(self, work: Workload) -> str | None:
+        return along_k_reason(integer_problem(work)) or tensor_reason(self.task(work))
+
+    def task(self, work: Workload) -> Task:
+        return task_of_work(work, integer_problem(work))
+
+    def problem_entries(self, work: Workload) -> Mapping[str, Attribute]:
+        return {**super().problem_entries(work), **layout_entries(work)}
+
+    def prepare(self, work: Workload, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
+        """See `Kernel`: the record of `cuda.pack_windows`."""
+        return weight_pack_record(work.operands[operand], target, PRODUCT_WEIGHT)
 
 
 def _lines_reason(task: Task) -> str | None:
@@ -249,13 +295,13 @@ def task_reason(task: Task, arch: GpuArch) -> str | None:
     return None
 
 
-def operands_reason(work: Workload) -> str | None:
-    """Why the epilogue's operands or results have no code here."""
+def operands_reason(work: Workload, values: Sequence[str] = VALUES) -> str | None:
+    """Why the epilogue's operands or results, which are of `values`, have no code here."""
     roles = _roles(work)
     others: list[OperandInfo] = [work.operands[index] for extras in roles.extras for index in extras]
     for operand in (*others, *work.results):
-        if operand.dtype not in VALUES:
-            return f"the epilogue reads and writes {', '.join(VALUES)} here, not {operand.dtype}"
+        if operand.dtype not in values:
+            return f"the epilogue reads and writes {', '.join(values)} here, not {operand.dtype}"
     return None
 
 
@@ -266,5 +312,5 @@ def ranked(task: Task, arch: str, fixed: bool = False) -> list[Spec]:
     return ranked_specs(task, arch_named(arch), fixed)
 
 
-KERNELS = (WgmmaKernel(), WgmmaTf32Kernel())
+KERNELS = (WgmmaKernel(), WgmmaTf32Kernel(), WgmmaIntegerKernel())
 """The kernels of this family."""

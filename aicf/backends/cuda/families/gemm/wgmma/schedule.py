@@ -117,8 +117,12 @@ class Task:
         return _tensor(p.n, p.k, p.b_strides[1], p.b_strides[0], p.b_batch, p.element_bytes)
 
     def store(self, split: bool) -> str:
-        """How results go to memory: 16-bit ones `packed` to 16 bytes, f32 in `vectors`, any one by one (`elements`)."""
-        if self.output.dtype != "f32":
+        """How results go to memory: 16-bit ones `packed` to 16 bytes, 8-bit ones in `bytes`, as many together, f32 and
+        i32 in `vectors`, any one by one (`elements`)."""
+        if self.output.dtype in ("i8", "u8"):
+            line = 8 if split else 16
+            return "bytes" if self.output.vector_bytes(line) and self.problem.n % line == 0 else "elements"
+        if self.output.dtype not in ("f32", "i32"):
             return "packed" if self.output.vector_bytes(8) == 16 else "elements"
         together = 4 if split else 2
         fits = self.output.vector_bytes(together) == 4 * together
@@ -237,7 +241,8 @@ class Spec:
         """Bytes of shared memory after the ring, through which results go: lines of them, or the parts of a split."""
         if self.split_k > 1:
             return ceil(self.tile_m * self.pitch / 128) * 128
-        packed = any(task.giving(index).store(False) == "packed" for index in range(len(task.outputs)))
+        ways = (task.giving(index).store(False) for index in range(len(task.outputs)))
+        packed = any(way in ("packed", "bytes") for way in ways)
         return self.consumers * 4 * LINE_BYTES if packed else 0
 
     @property
@@ -455,7 +460,7 @@ _ALONE_SHARE = 0.85
 """Of that, for one warpgroup of a multiprocessor: nobody multiplies while it waits."""
 _LATENCY_US = 1.2
 """From asking for a stage to having it."""
-_CLUSTER_US = {2: 1.5, 4: 3.5}
+_CLUSTER_US = {1: 1.5, 2: 1.5, 4: 3.5}
 """Its blocks can only start together, and wait for each other at every stage; by bytes of an element, for f32 fills
 twice as many stages."""
 _REDUCE_US = 0.24, 4.0
@@ -483,7 +488,7 @@ _SWEEP_US, _MEET_US = 0.4, 0.7
 """For every total of a row: of 128 sums of every thread of a warpgroup, and of all blocks of the row meeting."""
 _SHARED_GBS = 95.0
 """Into the shared memory of one multiprocessor."""
-_READ_SHARE = {2: 1.8, 4: 1.13}
+_READ_SHARE = {1: 1.8, 2: 1.8, 4: 1.13}
 """Of the L2 copy throughput, for reads alone, by bytes of an element."""
 _BEHIND_SHARE = 0.05
 """Of the time of L2, that is seen even where something else takes longer."""
@@ -521,7 +526,7 @@ def predicted_us(spec: Spec, task: Task, arch: GpuArch) -> float:
     if task.row_totals:
         turn += _READ_US * _late_words(task, spec) + around / (throughput * _ROW_SHARE * waves)
     busy = waves * wave + (waves - 1) * turn
-    if task.output.dtype != "f32" and task.store(spec.split_k > 1) == "elements":
+    if task.output.dtype not in ("f32", "i32") and task.store(spec.split_k > 1) == "elements":
         busy += p.m * p.n * task.matrices / _ELEMENTS_PER_US
     start = _START_US + _CLUSTER_US[p.element_bytes] * (spec.sharers > 1)
     memory = (operands + around) / throughput
@@ -569,7 +574,7 @@ def _step_us(spec: Spec, task: Task, arch: GpuArch, together: int, running: int)
     """Of one stage of the `together` blocks of a multiprocessor, while `running` blocks read."""
     flops = (
         2.0 * spec.tile_m * spec.tile_n * (K_BYTES / 2) * together
-    )  # a stage of TF32 takes as long as one of halves
+    )  # a stage of TF32 or of integers takes as long as one of halves
     share = _PEAK_SHARE * spec.tile_n / (spec.tile_n + _START_COLUMNS)
     share *= _ALONE_SHARE if spec.consumers * together == 1 else 1.0
     multiply = flops / (arch.tensor_tflops * 1e6 / arch.multiprocessors * share)

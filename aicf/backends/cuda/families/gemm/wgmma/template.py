@@ -156,7 +156,7 @@ def consume():
         matrix, row, column = splice(TILE_OF, unit)
         if SPLIT_K == 1:
             held = splice(HOLD, matrix, row + consumer * 64 + warp * 16, column, lane)
-        acc = zeros(SUMS)
+        acc = ZERO_SUMS(SUMS)
         for step in range(steps):
             barrier_wait(u32(full + u32(stage << 3)), phase)
             at = u32(shared + u32(stage * u32(STAGE_BYTES)))
@@ -245,14 +245,50 @@ def store_line(to, first, a, b, c, d):
             store_u16(to + u64(2 * index), u16(word >> u32(16)) if index % 2 else u16(word & u32(0xFFFF)))
 
 
+def store_bytes(acc, held, staging, matrix, row, column, lane):
+    """8-bit results: 16 rows x 64 columns at a time through the warp's own shared memory, 16 bytes at once.
+
+    Rows lie 80 bytes apart there: neither the stores of two neighbours nor the reads meet in a bank.
+    """
+    put = u32(staging + u32((lane >> 2) * 80 + (lane & 3) * 2))
+    get = u32(staging + u32((lane >> 2) * 80 + (lane & 3) * 16))
+    if LOOPED:
+        for chunk in range(WIDTH // 64):
+            splice(STORE_CHUNK, acc, held, 0, put, get, matrix, row, column + 64 * chunk, lane)
+            acc = rotated(acc, 32)
+            held = rotated(held, HELD_WORDS)
+    else:
+        for chunk in unrolled(WIDTH // 64):
+            splice(STORE_CHUNK, acc, held, 8 * chunk, put, get, matrix, row, column + 64 * chunk, lane)
+
+
+def store_byte_chunk(acc, held, number, put, get, matrix, row, column, lane):
+    """16 rows x 64 columns of 8-bit results, from fragment `number` on."""
+    for each in unrolled(8):
+        at = column + 8 * each + (lane & 3) * 2
+        v = splice(VALUES, acc, held, number + each, matrix, row + (lane >> 2), at)
+        for half in unrolled(2):
+            two = u16((v[2 * half] & 255) | ((v[2 * half + 1] & 255) << 8))
+            store_shared_u16(u32(put + u32(8 * each + 8 * 80 * half)), two)
+    cuda.syncwarp()
+    for half in unrolled(2):
+        v = load_shared_u32x4(u32(get + u32(8 * 80 * half)))
+        line = row + (lane >> 2) + 8 * half
+        first = column + (lane & 3) * 16
+        if INSIDE or (line < M and first < N):
+            to = splice(OUT, matrix, line, first)
+            store_u32x4(to, v[0], v[1], v[2], v[3])
+    cuda.syncwarp()
+
+
 def store_vectors(acc, held, staging, matrix, row, column, lane):
-    """f32 results: two neighbouring columns a thread; four threads fill a sector.
+    """f32 or i32 results: two neighbouring columns a thread; four threads fill a sector.
 
     TOGETHER fragments are read and computed before any of them is stored, for no load passes a store: each would wait
     for memory by itself.
     """
     for batch in unrolled(WIDTH // 8 // TOGETHER):
-        v = registers(4 * TOGETHER, f32(0.0))
+        v = registers(4 * TOGETHER, RESULT(0))
         for each in unrolled(TOGETHER):
             v[4 * each : 4 * each + 4] = splice(
                 VALUES,
@@ -269,7 +305,7 @@ def store_vectors(acc, held, staging, matrix, row, column, lane):
                 line = row + (lane >> 2) + 8 * half
                 if INSIDE or (line < M and first < N):
                     to = splice(OUT, matrix, line, first)
-                    store_f32x2(to, v[4 * each + 2 * half], v[4 * each + 2 * half + 1])
+                    STORE_TWO(to, v[4 * each + 2 * half], v[4 * each + 2 * half + 1])
 
 
 def store_elements(acc, held, staging, matrix, row, column, lane):
@@ -299,7 +335,7 @@ def reduce_parts(acc, matrix, row, column):
         index = top + 8 * half - owner * SHARE
         there = map_shared(u32(mine + u32(index * PITCH)), u32(owner))
         for number in unrolled(TILE_N // 8):
-            store_cluster_f32x2(
+            SEND_SUMS(
                 u32(there + u32(32 * number)), acc[4 * number + 2 * half], acc[4 * number + 2 * half + 1]
             )
     cluster_arrive()
@@ -310,14 +346,16 @@ def reduce_parts(acc, matrix, row, column):
         line = row + rank * SHARE + part_row
         first = column + part_column
         own = u32(shared + u32(PARTS_AT + part_row * PITCH + part_column * 4))
-        sums = registers(SUM_PARTS * 8, f32(0.0))
+        sums = registers(SUM_PARTS * 8, SUM(0))
         for other in unrolled(SPLIT_K):
             for part in unrolled(SUM_PARTS * 2):
-                x = load_shared_f32x4(
+                x = LOAD_SUMS(
                     u32(own + u32(other * (SHARE * PITCH) + (part // 2) * GATE_BYTES + (part % 2) * 16))
                 )
                 for lane4 in unrolled(4):
-                    sums[4 * part + lane4] = x[lane4] if other == 0 else sums[4 * part + lane4] + x[lane4]
+                    sums[4 * part + lane4] = (
+                        x[lane4] if other == 0 else SUM(sums[4 * part + lane4] + x[lane4])
+                    )
         if INSIDE or (line < M and first < N):
             v = splice(VALUES, sums[0 : SUM_PARTS * 8], 0, matrix, line, first)
             splice(STORE_ROW, v, matrix, line, first)
@@ -329,11 +367,17 @@ def row_packed(v, matrix, line, first):
     splice(STORE_LINE, to, first, PACK(v[0], v[1]), PACK(v[2], v[3]), PACK(v[4], v[5]), PACK(v[6], v[7]))
 
 
-def row_vectors(v, matrix, line, first):
-    """Eight f32 results of a row."""
+def row_bytes(v, matrix, line, first):
+    """Eight 8-bit results of a row."""
     to = splice(OUT, matrix, line, first)
-    store_f32x4(to, v[0], v[1], v[2], v[3])
-    store_f32x4(to + u64(16), v[4], v[5], v[6], v[7])
+    store_u32x2(to, pack_bytes(v[0], v[1], v[2], v[3]), pack_bytes(v[4], v[5], v[6], v[7]))
+
+
+def row_vectors(v, matrix, line, first):
+    """Eight f32 or i32 results of a row."""
+    to = splice(OUT, matrix, line, first)
+    STORE_FOUR(to, v[0], v[1], v[2], v[3])
+    STORE_FOUR(to + u64(16), v[4], v[5], v[6], v[7])
 
 
 def row_elements(v, matrix, line, first):

@@ -1,0 +1,250 @@
+"""What products of warpgroups take beside the rest of the simulated GPU: bulk tensor copies, the barriers that count
+their bytes, and products of 8-bit integers out of swizzled lines in shared memory."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aicf.backends.cuda.compiler.launches import KernelLaunch
+from aicf.backends.cuda.runtime.device_program import TensorMap
+from tests.backends.cuda import integer_simulator, simulator
+from tests.backends.cuda.attention_simulator import _words
+from tests.backends.cuda.simulator import INTEGERS, Here, Meeting, Memory, Wait
+
+Array = NDArray[Any]
+_I32 = INTEGERS["i32"]
+_TYPES = {"i8": np.int8, "u8": np.uint8}
+_LINE = 128
+"""Bytes of a line in shared memory, whose units of 16 bytes are permuted within 8 lines."""
+
+
+@dataclass
+class _Barrier:
+    """Arrivals and bytes that are still to come in this phase."""
+
+    count: int
+    left: int
+    bytes: int = 0
+    phase: int = 0
+
+    def change(self, arrivals: int = 0, more: int = 0) -> None:
+        """Counts arrivals, and bytes that are expected or have come."""
+        self.left -= arrivals
+        self.bytes += more
+        assert self.left >= 0, "more arrive than are awaited"
+        if self.left == 0 and self.bytes == 0:
+            self.phase ^= 1
+            self.left = self.count
+
+
+def run(launches: Sequence[KernelLaunch], memory: Memory) -> None:
+    """Runs launches that may hold such a product."""
+    for launch in launches:
+        maps = {
+            simulator._argument(argument, memory): argument
+            for argument in launch.arguments
+            if isinstance(argument, TensorMap)
+        }
+        simulator.run([launch], memory, partial(_names, maps))
+
+
+def _names(maps: Mapping[int, TensorMap], memory: Memory, here: Here) -> Mapping[str, Any]:
+    nothing = ("wgmma_fence", "wgmma_commit", "wgmma_wait_1", "fence_barrier_init", "cluster_arrive")
+    sizes = (64, 128, 192, 256)
+    products = {
+        f"wgmma_{n}_{a}_{b}": _product(here, n, _TYPES[a], _TYPES[b])
+        for n, a, b in itertools.product(sizes, _TYPES, _TYPES)
+    }
+    return {
+        **integer_simulator.names(memory, here),
+        **dict.fromkeys(nothing, lambda: None),
+        **{f"fewer_registers_{count}": lambda: None for count in (24, 40)},
+        **{f"more_registers_{count}": lambda: None for count in (160, 216, 232, 240)},
+        **products,
+        **{f"wgmma_result_{n}_i32": lambda sums: sums for n in sizes},
+        "rotated": lambda values, count: (*values[count:], *values[:count]),
+        "cluster_rank": lambda: here.thread.rank,
+        "store_matrix_x4": partial(_store_matrices, here),
+        "store_shared_u16": partial(_store_half, here),
+        "store_cluster_i32x2": partial(_store_two, here),
+        **_copies(maps, memory, here),
+    }
+
+
+# Copies and barriers
+
+
+def _copies(maps: Mapping[int, TensorMap], memory: Memory, here: Here) -> dict[str, Any]:
+    barriers: dict[tuple[int, int], _Barrier] = {}
+
+    def barrier(address: int) -> _Barrier:
+        words, place = _words(here, address)
+        return barriers[id(words), place]
+
+    def init(address: int, count: int) -> None:
+        words, place = _words(here, address)
+        barriers[id(words), place] = _Barrier(count, count)
+
+    def wait(address: int, parity: int) -> Wait:
+        own = barrier(address)
+        return Wait(lambda: own.phase != parity)
+
+    def deliver(target: int, own: int, lines: Sequence[bytes], mask: int | None) -> None:
+        ranks = [here.thread.rank] if mask is None else [rank for rank in range(16) if mask >> rank & 1]
+        for rank in ranks:
+            words = here.thread.cluster[rank].words
+            for number, line in enumerate(lines):
+                _put(words, target + number * _LINE, line)
+            barriers[id(words), own].change(more=-sum(map(len, lines)))
+
+    def tiles(multicast: bool, target: int, address: int, own: int, *rest: int) -> None:
+        tensor = maps[address]
+        *starts, mask = rest if multicast else (*rest, None)
+        deliver(target, own, _box(memory, address, tensor, starts), mask)
+
+    def windows(multicast: bool, rank: int, target: int, address: int, own: int, *rest: int) -> None:
+        tensor, dims = maps[address], rank - 2
+        starts, taps = rest[:rank], rest[rank : rank + dims]
+        lines = _windows(memory, address, tensor, starts, taps)
+        deliver(target, own, lines, rest[-1] if multicast else None)
+
+    named = {
+        f"copy_tensor_{rank}d{'_multicast' * multicast}": partial(tiles, multicast)
+        for rank in (2, 3, 4, 5)
+        for multicast in (False, True)
+    }
+    named |= {
+        f"copy_windows_{rank}d{'_multicast' * multicast}": partial(windows, multicast, rank)
+        for rank in (3, 4, 5)
+        for multicast in (False, True)
+    }
+    return {
+        **named,
+        "barrier_init": init,
+        "barrier_wait": wait,
+        "barrier_expect": lambda address, size: barrier(address).change(1, size),
+        "barrier_arrive": lambda address: barrier(address).change(1),
+        "barrier_arrive_cluster": lambda address: barrier(address).change(1),
+    }
+
+
+def _put(words: dict[int, int], address: int, line: bytes) -> None:
+    """A line, its units of 16 bytes at their places."""
+    for byte in range(0, len(line), 4):
+        words[_swizzled(address + byte)] = int.from_bytes(line[byte : byte + 4], "little")
+
+
+def _swizzled(address: int) -> int:
+    return address ^ (address >> 7 & 7) << 4
+
+
+def _box(memory: Memory, address: int, tensor: TensorMap, starts: Sequence[int]) -> list[bytes]:
+    """The lines of a box of bytes, zeros where it reaches out of the tensor."""
+    inner, *others = tensor.box
+    lines: list[bytes] = []
+    for index in itertools.product(*map(range, reversed(others))):
+        place = [start + step for start, step in zip(starts[1:], reversed(index), strict=True)]
+        lines.append(_line(memory, address, tensor, starts[0], place, inner))
+    return lines
+
+
+def _line(
+    memory: Memory, address: int, tensor: TensorMap, first: int, place: Sequence[int], length: int
+) -> bytes:
+    inside = all(0 <= at < size for at, size in zip(place, tensor.sizes[1:], strict=True))
+    start = address + sum(at * step for at, step in zip(place, tensor.strides, strict=True))
+    return bytes(
+        memory.load(start + first + i, "u8", 1) if inside and 0 <= first + i < tensor.sizes[0] else 0
+        for i in range(length)
+    )
+
+
+def _windows(
+    memory: Memory, address: int, tensor: TensorMap, starts: Sequence[int], taps: Sequence[int]
+) -> list[bytes]:
+    """An element of the windows of neighbouring pixels: a window starts between the corners, steps apart."""
+    assert tensor.windows is not None
+    channels, pixels = tensor.box
+    lower, upper, steps = tensor.windows.lower, tensor.windows.upper, tensor.windows.steps
+    place, image, lines = list(starts[1:-1]), starts[-1], list[bytes]()
+    for _ in range(pixels):
+        at = [first + tap for first, tap in zip(place, taps, strict=True)]
+        lines.append(_line(memory, address, tensor, starts[0], [*at, image], channels))
+        for dim, step in enumerate(steps):
+            place[dim] += step
+            if place[dim] < tensor.sizes[1 + dim] + upper[dim]:
+                break
+            place[dim] = lower[dim]
+        else:
+            image += 1
+    return lines
+
+
+# Products and stores
+
+
+def _product(here: Here, n: int, a_type: Any, b_type: Any) -> Callable[..., Meeting]:
+    """64 x n sums of a warpgroup, each thread its own, worked out once for all of them."""
+    made: list[tuple[Mapping[int, Any], Array]] = []
+
+    def multiply(sums: Sequence[int], a: int, b: int, keep: int) -> Meeting:
+        assert keep == 1
+        thread = here.thread
+        words = thread.shared.words
+        first = thread.number // 128 * 128
+
+        def answer(brought: Mapping[int, Any]) -> tuple[int, ...]:
+            if not made or made[0][0] is not brought:
+                left, right = _lines(words, a, 64, a_type), _lines(words, b, n, b_type)
+                made[:] = [(brought, left @ right.T)]
+            tile, (warp, lane) = made[0][1], divmod(thread.number - first, 32)
+            found: list[int] = []
+            for index, total in enumerate(sums):
+                row = 16 * warp + lane // 4 + 8 * (index % 4 // 2)
+                found.append(_I32(total + int(tile[row, index // 4 * 8 + lane % 4 * 2 + index % 2])))
+            return tuple(found)
+
+        return Meeting(thread.block[first : first + 128], None, answer)
+
+    return multiply
+
+
+def _lines(words: Mapping[int, int], descriptor: int, lines: int, dtype: Any) -> Array:
+    """32 bytes of each line that a descriptor names."""
+    assert descriptor >> 62 == 1 and descriptor >> 32 & 0x3FFF == 1024 >> 4, "no 128-byte swizzle"
+    start = (descriptor & 0x3FFF) << 4
+    found = [
+        [words[_swizzled(start + line * _LINE + byte)] for byte in range(0, 32, 4)] for line in range(lines)
+    ]
+    return np.array(found, np.uint32).view(dtype).astype(np.int64)
+
+
+def _store_matrices(here: Here, address: int, *values: int) -> Meeting:
+    """Four matrices of 8 x 8 halves (stmatrix)."""
+    words, lane = here.thread.shared.words, here.thread.number % 32
+
+    def answer(brought: Mapping[int, int]) -> None:
+        rows = [brought[number] for number in sorted(brought)]
+        for matrix, value in enumerate(values):
+            words[rows[8 * matrix + lane // 4] + 4 * (lane % 4)] = value
+
+    return Meeting(here.thread.warp, address, answer)
+
+
+def _store_half(here: Here, address: int, value: int) -> None:
+    words, low = here.thread.shared.words, address & ~3
+    shift = 8 * (address & 3)
+    words[low] = words.get(low, 0) & ~(0xFFFF << shift) | value << shift
+
+
+def _store_two(here: Here, address: int, *values: int) -> None:
+    words, place = _words(here, address)
+    for number, value in enumerate(values):
+        words[place + 4 * number] = value & 0xFFFFFFFF
