@@ -15,6 +15,7 @@ from aicf.compiled import Options
 from aicf.frontends.builder import Graph, Value
 from aicf.frontends.text import make_context
 from aicf.passes.bodies.workload import target_of
+from aicf.passes.support.policy import policy_of
 from aicf.tuning.candidates import candidates, grouped
 
 ROWS = 2048
@@ -100,7 +101,7 @@ def predicted(kind: str, size: int, target: str = "cpu:x86-64-v3") -> float:
     graph.output(PROGRAMS[kind](graph, graph.input("x", (ROWS, size))), "y")
     module = grouped(graph, Options(target, "", "", 1), make_context(), lambda _: None)
     (found,) = (each for each in candidates(module, 1) if each.kernel.id == "cpu.generated")
-    return found.us(target_of(module)) * NOMINAL_GHZ * 1000 / ROWS
+    return found.us(target_of(module), policy_of(module)) * NOMINAL_GHZ * 1000 / ROWS
 
 
 @pytest.mark.parametrize("kind", MEASURED)
