@@ -134,17 +134,24 @@ def _lane_names(here: Here) -> dict[str, Any]:
         return load
 
     def product(dtype: str) -> Callable[..., Meeting]:
+        last: tuple[Mapping[int, Any] | None, Array] = None, np.empty(0)
+
+        def of_warp(brought: Mapping[int, Any]) -> Array:
+            """The product of what a warp brought, which all of its lanes ask for one after the other."""
+            nonlocal last
+            if last[0] is not brought:
+                a, b = _operands([brought[number][1] for number in sorted(brought)], dtype)
+                last = brought, a @ b
+            return last[1]
+
         def multiply(sums: Sequence[Any], *words: int) -> Meeting:
-            lane = here.thread.number % 32
+            group, pair = here.thread.number % 32 // 4, 2 * (here.thread.number % 4)
 
             def answer(brought: Mapping[int, Any]) -> tuple[Any, ...]:
-                lanes = [brought[number] for number in sorted(brought)]
-                group, pair = lane // 4, 2 * (lane % 4)
-                a, b = _operands([of_lane[1] for of_lane in lanes], dtype)
+                found = of_warp(brought)
                 coordinates = ((group, pair), (group, pair + 1), (group + 8, pair), (group + 8, pair + 1))
                 return tuple(
-                    np.float32(value + a[row] @ b[:, column])
-                    for value, (row, column) in zip(sums, coordinates, strict=True)
+                    np.float32(value + found[at]) for value, at in zip(sums, coordinates, strict=True)
                 )
 
             return Meeting(here.thread.warp, (sums, words), answer)
@@ -159,14 +166,17 @@ def _lane_names(here: Here) -> dict[str, Any]:
     }
 
 
+_GROUPS, _PAIRS = np.arange(32)[:, None] // 4, np.arange(32)[:, None] % 4 * 2
+_ROWS, _COLUMNS = _GROUPS + np.array([0, 8, 0, 8]), _PAIRS + np.array([0, 0, 8, 8])
+_DEPTHS = _PAIRS + np.array([0, 8])
+"""Where the first of each pair of elements that a lane holds lies in the left operand, and in the right one."""
+
+
 def _operands(words: Sequence[Sequence[int]], dtype: str) -> tuple[Array, Array]:
     """The left operand [16, 16] and the right one [16, 8] of what the 32 lanes hold."""
     pairs = np.array(words, np.uint32).view(_TYPES[dtype]).astype(np.float64).reshape(32, 6, 2)
     a, b = np.empty((16, 16)), np.empty((16, 8))
-    for lane, held in enumerate(pairs):
-        group, pair = lane // 4, 2 * (lane % 4)
-        for element in range(4):
-            row, column = group + 8 * (element % 2), pair + 8 * (element // 2)
-            a[row, column : column + 2] = held[element]
-        b[pair : pair + 2, group], b[pair + 8 : pair + 10, group] = held[4], held[5]
+    for number in range(2):
+        a[_ROWS, _COLUMNS + number] = pairs[:, :4, number]
+        b[_DEPTHS + number, _GROUPS] = pairs[:, 4:, number]
     return a, b
