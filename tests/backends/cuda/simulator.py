@@ -33,7 +33,11 @@ _WORDS = {
 
 
 def _integer(bits: int, signed: bool) -> Callable[[Any], int]:
+    least, most = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+
     def convert(value: Any) -> int:
+        if type(value) is int and least <= value <= most:
+            return value  # nearly always, and simulated threads do it most of their time
         low = int(value) & ((1 << bits) - 1)
         return low - (1 << bits) if signed and low >> (bits - 1) else low
 
