@@ -144,11 +144,9 @@ def _is_before(op: LogicalOp, value: SSAValue, is_first: bool) -> bool:
     """Whether an op adds a bias, first of all, or cuts off, so that its result is divided where its operands are."""
     if isinstance(op, logical.ReluOp):
         return True
-    if not isinstance(op, logical.AddOp | logical.MaxOp | logical.MinOp) or op.operands[0] is not value:
+    if len(op.operands) != 2 or op.operands[0] is not value or element_of(op.operands[1].type) != F32:
         return False
     other = op.operands[1]
-    if element_of(other.type) != F32:
-        return False
     if isinstance(op, logical.AddOp):
         return is_first and isinstance(other.owner, logical.BroadcastOp | logical.ConstantOp)
-    return splat_number(other) is not None
+    return isinstance(op, logical.MaxOp | logical.MinOp) and splat_number(other) is not None
