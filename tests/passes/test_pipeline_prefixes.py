@@ -1,4 +1,4 @@
-"""Every prefix of `aicf-inference` means what its input means: on 1,000 random graphs and on the three programs.
+"""Every prefix of `aicf-inference` means what its input means: on 500 random graphs and on the three programs.
 
 After each pass that changed the module, it runs on the reference interpreter in `exact` arithmetic and is compared with
 the source program. From `plan-memory` on it also runs in `typed` arithmetic on one poisoned arena, in several
@@ -42,7 +42,7 @@ PHASE_ENDS = ("lower-logical", "generate-kernels", "lower-to-emit", "plan-captur
 """Passes after which every op of the module is verified, too."""
 
 ORDERS = 3
-GRAPHS, CHUNK = 1000, 20
+GRAPHS, CHUNK = 500, 20
 WHOLE = 4
 """Of each so many graphs, one is verified as a whole after each phase and goes through text: that takes a third of the
 time, and files of text of their own hold both."""
