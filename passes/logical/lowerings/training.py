@@ -8,7 +8,7 @@ from xdsl.ir import SSAValue
 
 from aicf.dialects import logical
 from aicf.dialects.logical import int_values
-from aicf.dialects.types import element_named
+from aicf.dialects.types import element_named, tensor_info
 from aicf.passes.logical.lowerings.base import Formulas, Lowering
 
 
@@ -99,6 +99,19 @@ def _scheduled(lower: Lowering, op: logical.LearningRateOp, step: SSAValue) -> S
     return _between(lower, op.schedule.data, progress, base, final)
 
 
+def _global_norm(lower: Lowering, op: logical.GlobalNormOp) -> SSAValue:
+    """The root of the sum of the operands' sums of squares, from the first to the last."""
+    total = _sum_of_squares(lower, op.parts[0])
+    for part in op.parts[1:]:
+        total = lower.apply(logical.AddOp, total, _sum_of_squares(lower, part), name="total")
+    return lower.apply(logical.SqrtOp, total)
+
+
+def _sum_of_squares(lower: Lowering, part: SSAValue) -> SSAValue:
+    square, axes = lower.apply(logical.MulOp, part, part, name="square"), range(tensor_info(part.type).rank)
+    return lower.add(logical.ReduceSumOp(square, axes), "sum") if axes else square
+
+
 def _clip_factor(lower: Lowering, op: logical.ClipFactorOp) -> SSAValue:
     """min(1, max_norm / (norm + epsilon))."""
     spread = lower.apply(logical.AddOp, op.norm, op.EPSILON, name="spread")
@@ -113,5 +126,6 @@ FORMULAS: Formulas = {
     logical.LearningRateOp: _learning_rate,
     logical.StepRateOp: _step_rate,
     logical.OneCycleRateOp: _one_cycle_rate,
+    logical.GlobalNormOp: _global_norm,
     logical.ClipFactorOp: _clip_factor,
 }
