@@ -220,9 +220,10 @@ COMMANDS = {
     ),
     "unknown field of a policy": (
         ["compile", str(MLP), "-o", "x", "--policy", '{"speed": 1}'],
-        "speed: unknown field; legal: attention, bindings, conv, determinism, forbid, fusion, groups, inplace, "
-        "kernels, layouts, matmul, max_bytes, max_programs, measurements, memory, new_shapes, order, "
-        "prepared_weights, records, rounding, saves, streams, streams_of, tf32, version",
+        "speed: unknown field; legal: accuracy, activations, attention, bindings, conv, corrections, determinism, "
+        "forbid, fusion, groups, inplace, keep, kernels, layouts, matmul, max_bytes, max_programs, measurements, "
+        "memory, method, new_shapes, ops, order, prepared_weights, ranges, records, rounding, saves, smoothing, "
+        "streams, streams_of, tf32, to, version",
     ),
     "unknown kernel": (
         ["compile", str(MLP), "-o", "x", "--dims", "N=1", "--policy", '{"kernels": {"fc1": "cpu.gem"}}'],

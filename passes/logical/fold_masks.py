@@ -1,5 +1,7 @@
-"""`fold-masks`: attention masks that follow from coordinates alone become the causal flag, or nothing; others lose the
-parts that do, and are read before they are repeated."""
+"""`fold-masks`: attention masks that follow from coordinates alone become the causal flag, or nothing.
+
+Others lose the parts that do, and are read before they are repeated.
+"""
 
 from __future__ import annotations
 

@@ -44,10 +44,21 @@ def made() -> set[str]:
         for share in shares
         for what, count in zip(("fewer", "more"), share, strict=True)
     }
+    names |= of_integers()
     for stored, summed in SUMS.items():
         names |= {f"zeros_{summed}"} | ({f"widen_rows_{stored}"} if stored != summed else set())
         names |= {f"{what}_groups_{summed}" for what in ("load", "load_cluster", "store")}
     return names
+
+
+def of_integers() -> set[str]:
+    """The same of products of 8-bit integers: their operands, sums of i32, and what is stored of them."""
+    types = ("i8", "u8")
+    names = {f"mma_tile_{a}_{b}" for a in types for b in types}
+    names |= {f"wgmma_{width}_{a}_{b}" for width in WIDTHS for a in types for b in types}
+    names |= {f"wgmma_result_{width}_i32" for width in WIDTHS}
+    names |= {f"unpack_{dtype}x4" for dtype in types} | {f"load_u{bits}_or_zero" for bits in (8, 16)}
+    return names | {"load_shared_i32x4", "store_cluster_i32x2", "store_i32x2", "store_i32x4"}
 
 
 def intrinsics() -> set[str]:

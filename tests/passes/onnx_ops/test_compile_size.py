@@ -19,7 +19,7 @@ from tests.support.onnx_models import feeds, one_node
 
 Array = NDArray[Any]
 HUGE = 1 << 20
-MORE_LINES, MORE_BYTES = 100, 6000
+MORE_LINES, MORE_BYTES = 100, 6500
 """What the program of a huge attribute may have on top: lines of emit IR, and bytes of the object."""
 
 
