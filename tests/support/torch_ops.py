@@ -138,11 +138,12 @@ def conv(
     strides: Sequence[int],
     dilations: Sequence[int],
     groups: int,
+    padding_value: float = 0,
 ) -> Tensor:
-    """Theirs pads both sides alike."""
+    """Theirs pads both sides alike, with zeros."""
     sides = [amount for pair in zip(reversed(low), reversed(high), strict=True) for amount in pair]
     function = CONVOLUTIONS[False][len(low) - 1]
-    padded, wide, *rest = map(_widened, (functional.pad(x, sides), weight, *bias))
+    padded, wide, *rest = map(_widened, (functional.pad(x, sides, value=padding_value), weight, *bias))
     sums = function(padded, wide, *(rest or (None,)), stride=strides, dilation=dilations, groups=groups)
     return sums.to(x.dtype)
 
