@@ -15,8 +15,9 @@ from aicf.backends.cpu.families.conv.candidates import ConvQuery, candidates_of
 from aicf.backends.cpu.families.conv.checks import check
 from aicf.backends.cpu.families.conv.costs import EpilogueCycles
 from aicf.backends.cpu.families.conv.problem import ConvProblem
-from aicf.backends.cpu.families.conv.record import QUADS_FEATURE, conv_record, read_conv_spec
+from aicf.backends.cpu.families.conv.record import conv_record, read_conv_spec
 from aicf.backends.cpu.families.conv.schedule import ConvSpec
+from aicf.backends.cpu.families.gemm.units import QUADS_FEATURE
 from aicf.backends.cpu.target import host_level, level_named
 from aicf.dialects.json_values import attribute_of
 from aicf.errors import PlanError

@@ -11,11 +11,11 @@ from math import prod
 from aicf.backends.cpu.families.conv.checks import MOST_PLANE_TAPS, check, tiled, winograd_reason
 from aicf.backends.cpu.families.conv.costs import TRANSPOSE_CYCLES, EpilogueCycles, cost_us, planes_us
 from aicf.backends.cpu.families.conv.problem import Along, ConvProblem
-from aicf.backends.cpu.families.conv.record import QUADS_FEATURE
 from aicf.backends.cpu.families.conv.schedule import MOST_PREFETCHED, ConvSpec
 from aicf.backends.cpu.families.conv.winograd.matrices import OUTPUT_TILES
 from aicf.backends.cpu.families.conv.winograd.schedule import propose_winograd
 from aicf.backends.cpu.families.gemm.schedule import CACHE_LINE, L2_BYTES, BSource, propose
+from aicf.backends.cpu.families.gemm.units import QUADS_FEATURE
 from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
 
 _BLOCK_BYTES = 192 << 10

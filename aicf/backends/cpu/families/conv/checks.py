@@ -5,9 +5,10 @@ from __future__ import annotations
 from math import prod
 
 from aicf.backends.cpu.families.conv.problem import ConvProblem
-from aicf.backends.cpu.families.conv.schedule import DOT_LANES, ConvSpec
+from aicf.backends.cpu.families.conv.schedule import ConvSpec
 from aicf.backends.cpu.families.conv.winograd.matrices import TAPS
 from aicf.backends.cpu.families.conv.winograd.schedule import WinogradProblem, check_winograd
+from aicf.backends.cpu.families.gemm.units import DOT_LANES
 from aicf.backends.cpu.target import SHORT_INTEGERS
 
 

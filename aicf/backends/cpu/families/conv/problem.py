@@ -15,6 +15,7 @@ from aicf.backends.common.loop_nest import Access, Strided, access_of
 from aicf.backends.common.record import read_integer
 from aicf.backends.cpu.families.conv.windows import Stretch, stretches
 from aicf.backends.cpu.families.gemm.schedule import GemmProblem
+from aicf.backends.cpu.families.gemm.units import SHIFT
 from aicf.backends.cpu.target import ACCUMULATORS, SHORT_INTEGERS
 from aicf.dialects.emit_kernels import KernelOp
 
@@ -110,7 +111,7 @@ class ConvProblem:
     @property
     def shift(self) -> int:
         """How much larger elements of the input are read than they are: as u8, where they are i8."""
-        return 128 if self.quads and self.element == "i8" else 0
+        return SHIFT if self.quads and self.element == "i8" else 0
 
     @property
     def depth(self) -> int:

@@ -25,12 +25,10 @@ from aicf.backends.cpu.families.conv.problem import ConvProblem
 from aicf.backends.cpu.families.conv.schedule import ConvSpec
 from aicf.backends.cpu.families.conv.winograd.matrices import OUTPUT_TILES
 from aicf.backends.cpu.families.conv.winograd.schedule import WinogradSpec, without_product
+from aicf.backends.cpu.families.gemm.units import QUADS_FEATURE
 from aicf.backends.cpu.families.records import gemm_record, gemm_spec
 from aicf.backends.cpu.families.vectors import lanes_reason
 from aicf.backends.cpu.target import CpuLevel
-
-QUADS_FEATURE = "avx512vnni"
-"""What a level needs to multiply units of four channels."""
 
 _CODEC = RecordCodec(ConvSpec)
 _WINOGRAD = RecordCodec(WinogradSpec)

@@ -38,8 +38,6 @@ from aicf.backends.cpu.target import ELEMENT_BYTES
 Algorithm = Literal["gemm", "direct", "depthwise", "winograd"]
 Partition = Literal["panels", "rows"]
 """What threads share: panels of output channels, or rows of pixels of all images."""
-DOT_LANES = (4, 8, 16)
-"""Lanes of the vectors that products of quads have instructions for."""
 MOST_PREFETCHED = 64
 """Most lines that a step of the innermost loop asks for."""
 

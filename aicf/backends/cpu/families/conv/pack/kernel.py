@@ -12,11 +12,11 @@ from xdsl.ir import Attribute
 
 from aicf.backends.common.record import OneOf, Record, Whole, illegal, integer, read_entry, read_integer
 from aicf.backends.common.workload import Workload
-from aicf.backends.cpu.families.conv.record import QUADS_FEATURE
-from aicf.backends.cpu.families.conv.schedule import DOT_LANES, ConvSpec
+from aicf.backends.cpu.families.conv.schedule import ConvSpec
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
 from aicf.backends.cpu.families.gemm.pack.schedule import packed_bytes
 from aicf.backends.cpu.families.gemm.schedule import NOMINAL_GHZ
+from aicf.backends.cpu.families.gemm.units import DOT_LANES, QUADS_FEATURE
 from aicf.backends.cpu.families.legality import level_of
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 

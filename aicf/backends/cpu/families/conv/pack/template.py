@@ -9,18 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aicf.backends.cpu.codegen.dot_products import add_quads
 from aicf.backends.cpu.codegen.ir_builder import I32, Emitter, Value
 from aicf.backends.cpu.families.conv.schedule import ConvSpec
 from aicf.backends.cpu.families.gemm.pack.pairs import PairPacker, Pairs
+from aicf.backends.cpu.families.gemm.pack.quads import pack_starts
 from aicf.backends.cpu.families.gemm.pack.template import Packer
-
-_ONES = 0x01010101
-"""Four u8 of 1."""
 
 
 @dataclass(frozen=True)
-class QuadPacker:
+class ChannelQuadPacker:
     """As `gemm.pack.template.Packer`, into panels of quads.
 
     Args:
@@ -52,7 +49,8 @@ class QuadPacker:
             out = em.moved(target, index, (self.units + starts) * self.width, "i32")
             self.panel(count, own, em.address(out, starts * self.width, "i32"))
             if starts:
-                self.starts(em.address(out, self.width, "i32"), out)
+                quads = em.address(out, self.width, "i32")
+                pack_starts(em, self.lanes, self.width, self.units, self.shift, quads, out)
 
     def panel(self, columns: int, source: Value, target: Value) -> None:
         """Packs one panel; the rest of it is zero."""
@@ -89,28 +87,13 @@ class QuadPacker:
         def nothing(number: Value) -> None:
             em.store(em.const("i32", 1, 0), em.address(target, number, "i32"), "i32", 1)
 
-    def starts(self, quads: Value, target: Value) -> None:
-        """What the shift adds to the sum of each output, negative."""
-        em, lanes = self.em, self.lanes
-        ones, columns = em.const("i32", lanes, _ONES), range(0, self.width, lanes)
 
-        def add(number: Value, sums: list[Value]) -> list[Value]:
-            row = em.moved(quads, number, self.width, "i32")
-            rows = [em.load(em.address(row, at, "i32"), "i32", lanes) for at in columns]
-            return [add_quads(em, own, ones, quad) for own, quad in zip(sums, rows, strict=True)]
-
-        zeros = [em.const("i32", lanes, 0) for _ in columns]
-        for at, own in zip(columns, em.loop(0, self.units, 1, zeros, add), strict=True):
-            value = em.b.mul(own, em.const("i32", lanes, -self.shift))
-            em.store(value, em.address(target, at, "i32"), "i32", lanes)
-
-
-def packer_of(em: Emitter, spec: ConvSpec) -> Packer | PairPacker | QuadPacker:
+def packer_of(em: Emitter, spec: ConvSpec) -> Packer | PairPacker | ChannelQuadPacker:
     """What packs the weight of one group of a convolution, of all groups where depthwise."""
     p = spec.problem
     taps, strides = p.taps[0] * p.taps[1], (1, p.inner)
     if p.quads:
-        return QuadPacker(em, spec.lanes, p.channels, taps, spec.nr, p.shift)
+        return ChannelQuadPacker(em, spec.lanes, p.channels, taps, spec.nr, p.shift)
     if p.pairs:
         pairs = Pairs(p.weight_element, "i16", p.inner, taps)
         return PairPacker(em, pairs, spec.lanes, spec.nr, strides)

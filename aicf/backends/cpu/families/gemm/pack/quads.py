@@ -67,7 +67,7 @@ class QuadPacker:
         else:
             self._rows(columns, source, terms)
         if self.shift:
-            self._starts(terms, target)
+            pack_starts(em, self.lanes, self.width, self.units, self.shift, terms, target)
 
     def _rows(self, columns: int, source: Value, terms: Value) -> None:
         em = self.em
@@ -95,18 +95,22 @@ class QuadPacker:
                 quad = em.b.or_(quad, em.b.shl(value, em.const("i32", lanes, 8 * term)))
             em.store(quad, em.address(out, j, "i32"), "i32", lanes)
 
-    def _starts(self, terms: Value, out: Value) -> None:
-        """What the shift adds to the sums of each column, negative."""
-        em, lanes = self.em, self.lanes
-        ones = em.const("i32", lanes, _ONES)
-        columns = range(0, self.width, lanes)
 
-        def add(k: Value, sums: list[Value]) -> list[Value]:
-            row = em.moved(terms, k, self.width, "i32")
-            quads = [em.load(em.address(row, j, "i32"), "i32", lanes) for j in columns]
-            return [add_quads(em, own, ones, quad) for own, quad in zip(sums, quads, strict=True)]
+def pack_starts(
+    em: Emitter, lanes: int, width: int, units: int, shift: int, terms: Value, out: Value
+) -> None:
+    """Writes at `out` the `width` i32 that a panel starts with: what `shift` adds to the sums of columns, negative.
 
-        zeros = [em.const("i32", lanes, 0) for _ in columns]
-        for j, own in zip(columns, em.loop(0, self.units, 1, zeros, add), strict=True):
-            value = em.b.mul(own, em.const("i32", lanes, -self.shift))
-            em.store(value, em.address(out, j, "i32"), "i32", lanes)
+    `terms` are the `units` rows of quads of the panel.
+    """
+    ones, columns = em.const("i32", lanes, _ONES), range(0, width, lanes)
+
+    def add(k: Value, sums: list[Value]) -> list[Value]:
+        row = em.moved(terms, k, width, "i32")
+        quads = [em.load(em.address(row, j, "i32"), "i32", lanes) for j in columns]
+        return [add_quads(em, own, ones, quad) for own, quad in zip(sums, quads, strict=True)]
+
+    zeros = [em.const("i32", lanes, 0) for _ in columns]
+    for j, own in zip(columns, em.loop(0, units, 1, zeros, add), strict=True):
+        value = em.b.mul(own, em.const("i32", lanes, -shift))
+        em.store(value, em.address(out, j, "i32"), "i32", lanes)
