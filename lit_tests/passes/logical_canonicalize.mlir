@@ -283,3 +283,68 @@ func.func @saturating(%x : tensor<4xf32>) -> (tensor<4xui8>, tensor<4xi8>, tenso
   %d = logical.cast %k : tensor<4xf32> -> tensor<4xui8>
   func.return %a, %b, %d : tensor<4xui8>, tensor<4xi8>, tensor<4xui8>
 }
+
+// Rows that are joined for a product and taken apart after it stay apart; the product and the sum keep their ids.
+// CHECK-LABEL: func.func @rows
+func.func @rows(%x : tensor<2x3x4xf32>, %w : tensor<4x5xf32>, %b : tensor<5xf32>) -> tensor<2x3x5xf32> {
+  // CHECK-NEXT: %m = logical.matmul %x, %w {aicf.id = "m", aicf.src = ["m"]} : (tensor<2x3x4xf32>, tensor<4x5xf32>) -> tensor<2x3x5xf32>
+  // CHECK-NEXT: [[B:%.*]] = logical.broadcast %b {dimensions = [2]} : tensor<5xf32> -> tensor<2x3x5xf32>
+  // CHECK-NEXT: [[S:%.*]] = logical.add %m, [[B]] {aicf.id = "s", aicf.src = ["r", "s"]} : tensor<2x3x5xf32>
+  // CHECK-NEXT: func.return [[S]]
+  %j = logical.reshape %x {aicf.id = "j", aicf.src = ["j"]} : tensor<2x3x4xf32> -> tensor<6x4xf32>
+  %m = logical.matmul %j, %w {aicf.id = "m", aicf.src = ["m"]} : (tensor<6x4xf32>, tensor<4x5xf32>) -> tensor<6x5xf32>
+  %0 = logical.broadcast %b {dimensions = [1]} : tensor<5xf32> -> tensor<6x5xf32>
+  %s = logical.add %m, %0 {aicf.id = "s", aicf.src = ["s"]} : tensor<6x5xf32>
+  %r = logical.reshape %s {aicf.id = "r", aicf.src = ["r"]} : tensor<6x5xf32> -> tensor<2x3x5xf32>
+  func.return %r : tensor<2x3x5xf32>
+}
+
+// Not where they are taken apart otherwise, or where something else reads the joined product.
+// CHECK-LABEL: func.func @other_rows
+func.func @other_rows(%x : tensor<2x3x4xf32>, %w : tensor<5x4xf32>) -> (tensor<3x2x5xf32>, tensor<6x5xf32>, tensor<2x3x5xf32>) {
+  // CHECK-COUNT-2: (tensor<6x4xf32>, tensor<5x4xf32>) -> tensor<6x5xf32>
+  // CHECK-NOT: logical.matmul
+  %j = logical.reshape %x : tensor<2x3x4xf32> -> tensor<6x4xf32>
+  %m = logical.matmul %j, %w {transpose_b} : (tensor<6x4xf32>, tensor<5x4xf32>) -> tensor<6x5xf32>
+  %r = logical.reshape %m : tensor<6x5xf32> -> tensor<3x2x5xf32>
+  %n = logical.matmul %j, %w {transpose_b} : (tensor<6x4xf32>, tensor<5x4xf32>) -> tensor<6x5xf32>
+  %s = logical.reshape %n : tensor<6x5xf32> -> tensor<2x3x5xf32>
+  func.return %r, %n, %s : tensor<3x2x5xf32>, tensor<6x5xf32>, tensor<2x3x5xf32>
+}
+
+// Pointwise ops after a reshape are computed in the shape before it, with their numbers; each keeps its id.
+// CHECK-LABEL: func.func @activation
+func.func @activation(%x : tensor<2x4x3xf32>, %w : tensor<8x3xf32>, %s : tensor<f32>) -> tensor<2x8x8xf32> {
+  // CHECK-NEXT: %g = logical.exp %x {aicf.id = "g"} : tensor<2x4x3xf32>
+  // CHECK-NEXT: [[TWO:%.*]] = logical.constant dense<2.000000e+00> {aicf.id = "a.number1"} : tensor<2x4x3xf32>
+  // CHECK-NEXT: %a = logical.mul %g, [[TWO]] {aicf.id = "a"} : tensor<2x4x3xf32>
+  // CHECK-NEXT: [[ALL:%.*]] = logical.broadcast %s {dimensions = [], aicf.id = "b.number1"} : tensor<f32> -> tensor<2x4x3xf32>
+  // CHECK-NEXT: %b = logical.sub %a, [[ALL]] {aicf.id = "b"} : tensor<2x4x3xf32>
+  // CHECK-NEXT: %d = logical.mul %b, %g {aicf.id = "d"} : tensor<2x4x3xf32>
+  // CHECK-NEXT: [[R:%.*]] = logical.reshape %d {aicf.id = "r"} : tensor<2x4x3xf32> -> tensor<8x3xf32>
+  %g = logical.exp %x {aicf.id = "g"} : tensor<2x4x3xf32>
+  %r = logical.reshape %g {aicf.id = "r"} : tensor<2x4x3xf32> -> tensor<8x3xf32>
+  %c = logical.constant dense<2.0> {aicf.id = "c"} : tensor<8x3xf32>
+  %a = logical.mul %r, %c {aicf.id = "a"} : tensor<8x3xf32>
+  %t = logical.broadcast %s {dimensions = [], aicf.id = "t"} : tensor<f32> -> tensor<8x3xf32>
+  %b = logical.sub %a, %t {aicf.id = "b"} : tensor<8x3xf32>
+  %d = logical.mul %b, %r {aicf.id = "d"} : tensor<8x3xf32>
+  %m = logical.matmul %d, %w {transpose_b, aicf.id = "m"} : (tensor<8x3xf32>, tensor<8x3xf32>) -> tensor<8x8xf32>
+  %o = logical.broadcast %m {dimensions = [1, 2], aicf.id = "o"} : tensor<8x8xf32> -> tensor<2x8x8xf32>
+  func.return %o : tensor<2x8x8xf32>
+}
+
+// Not where a pointwise op or a reduction follows them, or another operand has the reshaped shape.
+// CHECK-LABEL: func.func @joined
+func.func @joined(%x : tensor<2x4x3xf32>, %y : tensor<8x3xf32>) -> (tensor<8x3xf32>, tensor<8xf32>) {
+  // CHECK-COUNT-2: logical.reshape {{%.*}} : tensor<2x4x3xf32> -> tensor<8x3xf32>
+  %g = logical.exp %x : tensor<2x4x3xf32>
+  %r = logical.reshape %g : tensor<2x4x3xf32> -> tensor<8x3xf32>
+  %a = logical.neg %r : tensor<8x3xf32>
+  %b = logical.add %a, %y : tensor<8x3xf32>
+  %h = logical.sqrt %x : tensor<2x4x3xf32>
+  %s = logical.reshape %h : tensor<2x4x3xf32> -> tensor<8x3xf32>
+  %c = logical.exp %s : tensor<8x3xf32>
+  %d = logical.reduce_sum %c {axes = [1]} : tensor<8x3xf32> -> tensor<8xf32>
+  func.return %b, %d : tensor<8x3xf32>, tensor<8xf32>
+}

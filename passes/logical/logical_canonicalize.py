@@ -48,8 +48,10 @@ from aicf.dialects.logical import (
 from aicf.dialects.types import element_of, tensor_info
 from aicf.passes.bodies.views import View
 from aicf.passes.logical.iotas import ReshapeOfIotas, ViewOfIota
+from aicf.passes.logical.merged_rows import KeepRowsApart
 from aicf.passes.logical.pads import TakePadIn
 from aicf.passes.logical.reshaped_casts import NarrowBeforeReshape, WidenAfterReshape
+from aicf.passes.logical.reshaped_pointwise import ReshapeAfterPointwise
 from aicf.passes.logical.saturating_casts import CastWithoutBounds
 from aicf.passes.support.greedy import PatternTable, apply_patterns
 from aicf.passes.support.identity import (
@@ -292,7 +294,9 @@ PATTERNS: PatternTable = {
         ReshapeOfIotas(),
         MergeReshapes(),
         TransposeBetweenReshapes(),
+        KeepRowsApart(),
         WidenAfterReshape(),
+        ReshapeAfterPointwise(),
     ),
     TransposeOp: (ViewOfIota(), RemoveIdentityTranspose(), MergeTransposes()),
     BroadcastOp: (RemoveIdentity(), ViewOfIota(), BroadcastToReshape(), MergeBroadcasts()),
