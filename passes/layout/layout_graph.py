@@ -1,7 +1,8 @@
 """Values that may lie in either order between instructions, and the groups that give and read them.
 
 *Row-major* memory has the last dimension innermost, *channels-last* memory the second one, as in NHWC for what is
-called NCHW. Which it is, is decided by `select-layouts`; here is what it may decide about.
+called NCHW; where channels are two dimensions, groups and channels of a group, both are innermost. Which it is, is
+decided by `select-layouts`; here is what it may decide about.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from xdsl.ir import Block, Operation, OpResult, SSAValue
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_updates import is_update
 from aicf.dialects.kinds import KINDS
+from aicf.dialects.logical import ReshapeOp
 from aicf.dialects.traits import MatrixKernels
 from aicf.dialects.types import tensor_info
 from aicf.passes.bodies.views import View
@@ -25,28 +27,49 @@ RANKS = range(3, 6)
 """Dimensions of values with channels: a batch, channels, and one to three more."""
 
 
-def to_channels_last(rank: int) -> tuple[int, ...]:
-    """The permutation that puts the second of so many dims last."""
-    return (0, *range(2, rank), 1)
+def to_channels_last(rank: int, channels: int = 1) -> tuple[int, ...]:
+    """The permutation that puts the channels last, which are the second of so many dims, or the next ones too."""
+    return (0, *range(1 + channels, rank), *range(1, 1 + channels))
 
 
-def from_channels_last(rank: int) -> tuple[int, ...]:
+def from_channels_last(rank: int, channels: int = 1) -> tuple[int, ...]:
     """Its inverse."""
-    return (0, rank - 1, *range(1, rank - 1))
+    return (0, *range(rank - channels, rank), *range(1, rank - channels))
 
 
-def channels_last(shape: Sequence[int]) -> View:
-    """Where the elements of a value of `shape` lie in contiguous memory with the second dim innermost."""
+def channels_last(shape: Sequence[int], channels: int = 1) -> View:
+    """Where the elements of a value of `shape` lie in contiguous memory with the channels innermost."""
     rank = len(shape)
-    inner = View.whole([shape[dim] for dim in to_channels_last(rank)])
-    return inner.transposed(from_channels_last(rank))
+    inner = View.whole([shape[dim] for dim in to_channels_last(rank, channels)])
+    return inner.transposed(from_channels_last(rank, channels))
+
+
+def channel_dims(value: SSAValue) -> int:
+    """How many dims of a value between groups its channels are: two where they are split into groups, as for a group
+    norm, and all who read it join them again."""
+    shape = tensor_info(value.type).shape
+    if len(shape) < 4:
+        return 1
+    joined = (shape[0], shape[1] * shape[2], *shape[3:])
+    readers = [
+        inner.operation
+        for use in value.uses
+        if isinstance(use.operation, GroupOp)
+        for inner in use.operation.body.block.args[use.index].uses
+    ]
+    joins = [isinstance(op, ReshapeOp) and op.info.shape == joined for op in readers]
+    return 2 if joins and all(joins) else 1
 
 
 def lies_last(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     """Whether strides are those of channels-last memory and of no other."""
-    if len(shape) not in RANKS:
+    return len(shape) in RANKS and any(_lies_last(shape, strides, channels) for channels in (1, 2))
+
+
+def _lies_last(shape: tuple[int, ...], strides: tuple[int, ...], channels: int) -> bool:
+    if len(shape) < 2 + channels:
         return False
-    wanted = channels_last(shape)
+    wanted = channels_last(shape, channels)
     steps = zip(shape, strides, wanted.strides, strict=True)
     return not wanted.is_whole and all(size == 1 or step == want for size, step, want in steps)
 
@@ -165,7 +188,12 @@ def _free_results(group: GroupOp) -> Iterator[OpResult]:
         return
     for result in group.results:
         shape = tensor_info(result.type).shape
-        if len(shape) in RANKS and not channels_last(shape).is_whole and 0 not in shape and _is_free(result):
+        if (
+            len(shape) in RANKS
+            and not channels_last(shape, channel_dims(result)).is_whole
+            and 0 not in shape
+            and _is_free(result)
+        ):
             yield result
 
 

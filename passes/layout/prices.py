@@ -19,7 +19,7 @@ from aicf.passes.bodies.views import View, is_rearrangement
 from aicf.passes.bodies.workload import aliased_workload, argument_attrs, origin_of, result_attrs, workload_of
 from aicf.passes.fusion.forming import FusionContext
 from aicf.passes.layout.alias_candidates import least_us, why_not_aliased
-from aicf.passes.layout.layout_graph import LayoutGraph, channels_last, to_channels_last
+from aicf.passes.layout.layout_graph import LayoutGraph, channel_dims, channels_last, to_channels_last
 from aicf.passes.support.identity import op_id
 from aicf.passes.support.policy import without_bucket
 
@@ -96,7 +96,7 @@ class LayoutPrices:
 
     def _view(self, value: SSAValue, labels: Labels) -> View:
         if self._is_last(value, labels):
-            return channels_last(tensor_info(value.type).shape)
+            return channels_last(tensor_info(value.type).shape, channel_dims(value))
         return alias_of(value).view
 
     def _memory(self, value: SSAValue, labels: Labels) -> tuple[int, ...]:
@@ -104,7 +104,7 @@ class LayoutPrices:
         shape = tensor_info(value.type).shape
         if not self._is_last(value, labels):
             return shape
-        return tuple(shape[dim] for dim in to_channels_last(len(shape)))
+        return tuple(shape[dim] for dim in to_channels_last(len(shape), channel_dims(value)))
 
     # Copies that may be left out
 

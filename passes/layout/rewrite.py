@@ -12,15 +12,20 @@ from aicf.dialects.emit import GroupOp, YieldOp
 from aicf.dialects.logical import TransposeOp
 from aicf.dialects.types import tensor_info
 from aicf.passes.bodies.view_folding import yielded
-from aicf.passes.layout.layout_graph import LayoutGraph, from_channels_last, to_channels_last
+from aicf.passes.layout.layout_graph import (
+    LayoutGraph,
+    channel_dims,
+    from_channels_last,
+    to_channels_last,
+)
 
 
 @dataclass(frozen=True)
 class _Turns:
-    """Which operands and results of a group lie channels-last."""
+    """Of each operand and result of a group that lies channels-last how many dims its channels are; 0 of others."""
 
-    ins: tuple[bool, ...]
-    outs: tuple[bool, ...]
+    ins: tuple[int, ...]
+    outs: tuple[int, ...]
 
 
 def lay_out(graph: LayoutGraph, last: Collection[GroupOp], copies: Mapping[GroupOp, int]) -> None:
@@ -33,9 +38,13 @@ def lay_out(graph: LayoutGraph, last: Collection[GroupOp], copies: Mapping[Group
         last: The groups whose free results lie channels-last.
         copies: The groups that have nothing left to copy, with the number of the operand whose memory they are.
     """
-    turned = {value for producer in last for value in graph.values[producer]}
+    turned: dict[SSAValue, int] = {
+        value: channel_dims(value) for producer in last for value in graph.values[producer]
+    }
     turns = {
-        group: _Turns(tuple(v in turned for v in group.ins), tuple(v in turned for v in group.results))
+        group: _Turns(
+            tuple(turned.get(v, 0) for v in group.ins), tuple(turned.get(v, 0) for v in group.results)
+        )
         for group in graph.groups
     }
     for group in graph.groups:
@@ -80,7 +89,7 @@ def _body(group: GroupOp, turns: _Turns) -> Block:
     block, inner = Block(arg_types=[value.type for value in group.ins]), dict[SSAValue, SSAValue]()
     for old, new, turn in zip(group.body.block.args, block.args, turns.ins, strict=True):
         new.name_hint = old.name_hint
-        inner[old] = _turned(block, new, from_channels_last(_rank(new))) if turn else new
+        inner[old] = _turned(block, new, from_channels_last(_rank(new), turn)) if turn else new
     for op in group.body.block.ops:
         if isinstance(op, YieldOp):
             continue
@@ -89,7 +98,7 @@ def _body(group: GroupOp, turns: _Turns) -> Block:
     block.add_op(
         YieldOp(
             [
-                _turned(block, value, to_channels_last(_rank(value))) if turn else value
+                _turned(block, value, to_channels_last(_rank(value), turn)) if turn else value
                 for value, turn in zip(given, turns.outs, strict=True)
             ]
         )

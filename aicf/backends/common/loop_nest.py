@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import prod
+from math import inf, prod
 
 from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineDimExpr, AffineExpr, AffineMap
@@ -184,11 +184,20 @@ def nest_of(kernel: KernelOp, strides: Sequence[Sequence[int]], dtypes: Sequence
 
 
 def _memory_order(kernel: KernelOp, accesses: Sequence[Access]) -> list[int]:
-    """The dims of a kernel: the parallel ones as the first output lies, far steps first, then the reduced ones."""
-    count = len(kernel.parallel_sizes)
+    """The dims of a kernel, far steps first: the parallel ones as the first output lies, then the reduced ones as the
+    first operand does that has all of them. Scans need theirs in the order of the kernel."""
+    count, sizes = len(kernel.parallel_sizes), kernel.reduce_sizes
     steps = accesses[len(kernel.in_maps)].strides if kernel.out_maps else (0,) * count
     parallel = sorted(range(count), key=lambda dim: -abs(steps[dim]))
-    return [*parallel, *range(count, count + len(kernel.reduce_sizes))]
+    reduced = list(range(count, count + len(sizes)))
+    if len(sizes) > 1 and not any(
+        isinstance(op, ScanOp) for phase in kernel.phases for op in phase.body.block.ops
+    ):
+        moving = [dim for dim in reduced if sizes[dim - count] > 1]
+        whole = next((each for each in accesses if all(each.strides[dim] for dim in moving)), None)
+        if whole is not None:
+            reduced.sort(key=lambda dim: -abs(whole.strides[dim]) if dim in moving else -inf)
+    return [*parallel, *reduced]
 
 
 def load_ops(kernel: KernelOp) -> list[LoadOp]:
