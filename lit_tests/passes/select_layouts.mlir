@@ -77,3 +77,24 @@ func.func @block(
   %fc = logical.matmul %flat, %m : (tensor<1x288xf32>, tensor<288x4xf32>) -> tensor<1x4xf32>
   func.return %fc : tensor<1x4xf32>
 }
+
+// Channels that are split into groups are innermost with their groups, so that who joins them again reads strides.
+// LAST-LABEL: func.func @groups
+// LAST: emit.group "before" {{.*}} -> (tensor<1x6x6x8xf32>)
+// LAST: %e = emit.group "e" {{.*}} -> (tensor<1x6x6x4x2xf32>)
+// LAST: logical.transpose %{{.*}} {permutation = [0, 3, 4, 1, 2]}
+// LAST: emit.group "after" {{.*}} ins(%[[E:.*]] = %e : tensor<1x6x6x4x2xf32>
+// LAST-NEXT: %[[BACK:.*]] = logical.transpose %[[E]] {permutation = [0, 3, 4, 1, 2]} : tensor<1x6x6x4x2xf32> -> tensor<1x4x2x6x6xf32>
+// LAST-NEXT: %[[JOINED:.*]] = logical.reshape %[[BACK]]
+// LAST-NEXT: logical.conv %[[JOINED]]
+// LAST: func.return
+func.func @groups(
+    %x : tensor<1x8x8x8xf32> {logical.name = "x", logical.role = "input"},
+    %w : tensor<8x8x3x3xf32> {logical.name = "w", logical.role = "param"}) -> (tensor<1x8x4x4xf32> {logical.name = "y"}) {
+  %before = logical.conv %x, %w {strides = [1, 1], low = [0, 0], high = [0, 0], dilations = [1, 1], groups = 1} : (tensor<1x8x8x8xf32>, tensor<8x8x3x3xf32>) -> tensor<1x8x6x6xf32>
+  %split = logical.reshape %before : tensor<1x8x6x6xf32> -> tensor<1x4x2x6x6xf32>
+  %e = logical.exp %split : tensor<1x4x2x6x6xf32>
+  %joined = logical.reshape %e : tensor<1x4x2x6x6xf32> -> tensor<1x8x6x6xf32>
+  %after = logical.conv %joined, %w {strides = [1, 1], low = [0, 0], high = [0, 0], dilations = [1, 1], groups = 1} : (tensor<1x8x6x6xf32>, tensor<8x8x3x3xf32>) -> tensor<1x8x4x4xf32>
+  func.return %after : tensor<1x8x4x4xf32>
+}

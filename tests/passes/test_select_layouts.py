@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
 import aicf
-from aicf.dialects.emit import GroupOp, find_ledger
+from aicf.dialects.emit import GroupOp, ResolvedOp, find_ledger
+from aicf.dialects.emit_buffers import buffer_of
 from aicf.errors import PolicyError
 from aicf.frontends.builder import Graph
 from aicf.frontends.text import make_context
@@ -181,6 +182,39 @@ def test_reshapes_in_groups_that_give_channels_last(build: Callable[[], Graph]) 
     found = built(graph, LAST, given).run({"x": given["x"]})
     for name, value in wanted.items():
         np.testing.assert_allclose(found[name], value, rtol=0, atol=1e-5 * np.abs(value).max())
+
+
+def _norm_between_convolutions() -> Graph:
+    graph = Graph("normed")
+    x = graph.input("x", (2, 6, 9, 7), "f32")
+    first = graph.param("first", (16, 6, 3, 3), "f32")
+    second = graph.param("second", (4, 16, 3, 3), "f32")
+    scale, bias = graph.param("scale", (16,), "f32"), graph.param("bias", (16,), "f32")
+    normed = graph.silu(graph.group_norm(graph.conv(x, first, low=[1, 1], high=[1, 1]), scale, bias, 4, 1e-5))
+    graph.output(graph.conv(normed, second, low=[1, 1], high=[1, 1]), "y")
+    return graph
+
+
+@pytest.mark.parametrize("target", ["cpu:x86-64-v3", "cuda:sm_90a"])
+def test_a_group_norm_lies_channels_last(target: str) -> None:
+    """It reads and writes what the convolutions around it do, with groups and their channels innermost."""
+    module = compiled(_norm_between_convolutions(), LAST, target)
+    (decision,) = told(module)
+    assert decision.choice.data.startswith("channels_last for 2 of 2")
+    norm = next(op for op in module.walk() if isinstance(op, ResolvedOp) and op.kind.data == "generated")
+    for value in (norm.ins[0], norm.outs[0]):
+        type_ = buffer_of(value)
+        assert (type_.get_shape(), type_.get_strides()) == ((2, 4, 4, 9, 7), (1008, 4, 1, 112, 16))
+    assert set(decisions_of(module).kernel.layouts.values()) == {"row_major", "channels_last"}
+
+
+def test_a_channels_last_group_norm_is_that_of_the_definition() -> None:
+    graph = _norm_between_convolutions()
+    given = random_arrays(graph.module(), "group norm")
+    (wanted,) = run_program(graph.module(), given).values()
+    for policy in (PLAIN, LAST):
+        (found,) = built(graph, policy, given).run({"x": given["x"]}).values()
+        assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()
 
 
 def test_an_artifact_keeps_them(tmp_path: Path) -> None:
