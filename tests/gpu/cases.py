@@ -142,6 +142,7 @@ def _graphs() -> dict[str, Case]:
         ),
         "truths": (programs.truths, ("i1",), (GENERATED,)),
         "other_norms": (programs.other_norms, ("f32", "f16", "bf16", "f64"), (GENERATED,)),
+        "long_rows": (programs.long_rows, ("f32", "f16"), (GENERATED,)),
         "pooling": (programs.pooling, ("f32", "f16", "bf16", "f64"), (POOL, GENERATED)),
         "padded_pooling": (programs.padded_pooling, ("f32", "f16", "bf16", "i8"), (POOL,)),
         "padded_windows": (programs.padded_pooling, ("f32", "f16", "bf16", "i8"), (GENERATED,)),

@@ -365,6 +365,20 @@ def other_norms(dtype: str) -> Graph:
     return g
 
 
+def long_rows(dtype: str) -> Graph:
+    """Group norms of few and large groups, row-major and between channels-last convolutions, with an activation after
+    them; the row of each is shared by a cluster where the GPU has them."""
+    g = Graph("long_rows")
+    x = g.input("x", (1, 32, 72, 64), dtype)
+    scale, bias = (g.param(name, (32,), dtype) for name in ("scale", "bias"))
+    g.output(g.silu(g.group_norm(x, scale, bias, 2)), "group_norm")
+    one_by_one = {"low": [0, 0], "high": [0, 0]}
+    y = g.conv(x, g.param("before", (32, 32, 1, 1), dtype), **one_by_one)
+    y = g.silu(g.group_norm(y, scale, bias, 4))
+    g.output(g.conv(y, g.param("after", (32, 32, 1, 1), dtype), **one_by_one), "between")
+    return g
+
+
 def pooling(dtype: str) -> Graph:
     """Every pooling over one, two and three dimensions: with a border, steps and gaps, and beyond the operand."""
     g = Graph("pooling")

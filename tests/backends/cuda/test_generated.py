@@ -154,6 +154,28 @@ def test_a_full_reduction_fills_the_gpu_without_atomics() -> None:
     assert "ascending" in spec.combination_order(nest)
 
 
+def test_few_long_rows_are_one_launch_of_clusters() -> None:
+    """A cluster has the row in its registers; older GPUs read parts of it again in every phase."""
+    shapes, dtypes = [(4, 131072), (131072,), (131072,), (4, 131072)], ["f32"] * 4
+    nest, spec = chosen_spec(layer_norm(4, 131072), shapes, dtypes)
+    assert (spec.strategy, spec.cluster, spec.splits, spec.grids(nest)) == ("resident", 8, 1, [(4, 8, 1)])
+    assert read_spec(spec_record(nest, spec)) == spec
+    older = choose(nest, [0] * 4, arch_named("sm_80"))
+    assert (older.strategy, older.cluster, len(older.grids(nest))) == ("rows", 1, 3)
+    assert cost_us(nest, spec, ARCH) < cost_us(nest, older, ARCH)
+    for change in ({"splits": 2}, {"lanes": 64}, {"strategy": "rows"}, {"unroll": 1}):
+        assert replace(spec, **change).problem(nest), change
+
+
+def test_reduced_dims_are_walked_as_memory_lies() -> None:
+    """Of a channels-last operand the channels are innermost, whatever order the kernel has them in."""
+    kernel = reduction("2", "8, 5, 3", "d0, d1, d2, d3", "d0")
+    nest = nest_of(kernel, [(120, 1, 24, 8), (1,)], ["f32"] * 2)
+    assert [(dim.size, dim.strides) for dim in nest.dims] == [(2, (120, 1)), (120, (1, 0))]
+    turned = nest_of(kernel, [(120, 15, 1, 5), (1,)], ["f32"] * 2)
+    assert [dim.strides[0] for dim in turned.dims] == [120, 1]
+
+
 def test_few_long_columns_are_one_launch_of_clusters() -> None:
     """Blocks that share columns combine them through shared memory where the GPU has clusters, else another launch
     does; so does one where columns are too long for eight blocks."""
@@ -265,6 +287,31 @@ def test_softmax_of_columns_that_a_cluster_shares(rows: int, points: int, cluste
     spec = GeneratedSpec("columns", 2, 64, 8, 2, 1, cluster=cluster)
     x, y = simulated(softmax(points, rows, first=True), [(rows, points)] * 2, ["f32"] * 2, spec)
     close(y, softmax_of(x, 0), 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("columns", "cluster", "unroll"), [(1024, 2, 2), (1000, 2, 2), (1100, 4, 2), (520, 4, 1), (264, 8, 1)]
+)
+def test_layer_norm_of_a_row_that_a_cluster_shares(columns: int, cluster: int, unroll: int) -> None:
+    """Each block has its part in registers, of whole vectors, of fewer, or of none; two reductions meet."""
+    shapes = [(3, columns), (columns,), (columns,), (3, columns)]
+    spec = GeneratedSpec("resident", 4, 64, 64, unroll, 1, cluster=cluster)
+    x, scale, bias, y = simulated(layer_norm(3, columns), shapes, ["f32"] * 4, spec)
+    wide = x.astype(np.float64)
+    centered = wide - wide.mean(1, keepdims=True)
+    wanted = centered / np.sqrt((centered**2).mean(1, keepdims=True) + 1e-5) * scale + bias
+    close(y, wanted, 2e-6)
+
+
+@pytest.mark.parametrize("how", ["sum", "max"])
+@pytest.mark.parametrize("dtype", ["f64", "bf16", "i64", "i8"])
+def test_one_element_of_a_row_that_a_cluster_shares(dtype: str, how: str) -> None:
+    """One block of the cluster writes it; integers exactly."""
+    spec = GeneratedSpec("resident", 2, 64, 64, 2, 1, cluster=2)
+    x, y = simulated(reduction("3", "400", "d0, d1", "d0", how, dtype), [(3, 400), (3,)], [dtype] * 2, spec)
+    combine = {"sum": np.sum, "max": np.max}[how]
+    wanted = combine(x, axis=1).astype(x.dtype) if dtype[0] == "i" else combine(x.astype(np.float64), axis=1)
+    close(y, wanted, {"bf16": 5e-3}.get(dtype, 0 if dtype[0] == "i" else 1e-14))
 
 
 @pytest.mark.parametrize("dtype", ["f64", "bf16", "i64", "i32", "i8"])
@@ -400,6 +447,21 @@ def test_clusters_hear_of_sums_by_barriers(dtype: str) -> None:
     assert names.count("STAS") + names.count("STAS.64") == spec.cluster
     started, expects = names.index("UCGABAR_WAIT"), [n.startswith("SYNCS.ARRIVE") for n in names].index(True)
     assert started < expects
+
+
+def test_a_row_of_a_cluster_stays_in_registers() -> None:
+    """It is loaded and stored 16 bytes at a time, once; each of the two reductions goes to every block."""
+    shapes, dtypes = [(4, 131072), (131072,), (131072,), (4, 131072)], ["f32"] * 4
+    nest, spec = chosen_spec(layer_norm(4, 131072), shapes, dtypes)
+    (launch,) = launches_of("k", nest, recorded(nest, spec), references(shapes, dtypes))
+    assert (launch.grid, launch.cluster) == ((4, 8, 1), (1, 8, 1))
+    (cubin,) = compile_kernels([launch.code], "sm_90a").values()
+    names = instructions(cubin)
+    assert cubin.stack_bytes == 0
+    assert not starting(names, (*ATOMICS, *SPILLS, "MEMBAR.ALL"))
+    assert names.count("LDG.E.128") == 3 * spec.unroll
+    assert names.count("STG.E.128") == spec.unroll
+    assert names.count("STAS") == 2 * spec.cluster
 
 
 def test_the_same_decisions_give_the_same_text() -> None:

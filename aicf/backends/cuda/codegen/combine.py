@@ -133,6 +133,34 @@ def by_clusters(
     return [f"exchanged{i}[first + {lane}]" for i in range(len(reductions)) for lane in range(spec.vector)]
 
 
+def by_row_clusters(
+    spec: GeneratedSpec, reductions: Sequence[ReduceOp], barrier: str, lines: list[str]
+) -> list[str]:
+    """Within each block by butterflies, then over the blocks of the cluster: one thread sends what its block has to all
+    blocks, and every thread adds up what has arrived.
+
+    Args:
+        barrier: Address of one that expects `exchanged_bytes`.
+    """
+    names = by_butterflies(spec, reductions, lines)
+    if not reductions:
+        return names
+    for i, op in enumerate(reductions):
+        lines.append(f"exchanged{i} = cuda.shared.array({spec.cluster}, {partial_dtype(op)})")
+    lines.append("if thread == 0:")
+    for i, op in enumerate(reductions):
+        lines.append(
+            f"    to{i} = u32(shared_base(exchanged{i}) + u32(cuda.blockIdx.y) * u32({_register_bytes(op)}))"
+        )
+        for rank in range(spec.cluster):
+            there = [f"map_shared({here}, u32({rank}))" for here in (f"to{i}", barrier)]
+            lines.append(f"    store_async_{partial_dtype(op)}({there[0]}, {names[i]}, {there[1]})")
+    lines.append(f"barrier_wait({barrier}, u32(0))")
+    for i, op in enumerate(reductions):
+        lines += _added(op, f"exchanged{i}", f"w{i}", spec.cluster, 1, "0")
+    return [f"w{i}" for i in range(len(reductions))]
+
+
 def exchanged_bytes(spec: GeneratedSpec, reductions: Sequence[ReduceOp]) -> int:
     """Bytes that a block of a cluster receives for so many reductions, its own included."""
     return spec.cluster * _columns(spec) * sum(map(_register_bytes, reductions))
@@ -143,8 +171,8 @@ def _register_bytes(op: ReduceOp) -> int:
 
 
 def _columns(spec: GeneratedSpec) -> int:
-    """Of a block."""
-    return spec.threads // spec.lanes * spec.vector
+    """Of a block; a row has one total."""
+    return 1 if spec.by_rows else spec.threads // spec.lanes * spec.vector
 
 
 def _keep_warps(spec: GeneratedSpec, reductions: Sequence[ReduceOp], lines: list[str]) -> None:
@@ -160,10 +188,10 @@ def _keep_warps(spec: GeneratedSpec, reductions: Sequence[ReduceOp], lines: list
     lines += [f"if thread % {WARP} < {across}:", *kept]
 
 
-def _added(op: ReduceOp, array: str, name: str, rows: int, columns: int) -> list[str]:
+def _added(op: ReduceOp, array: str, name: str, rows: int, columns: int, column: str = "thread") -> list[str]:
     """Combines the elements of a column of a shared array, ascending."""
     how, dtype = op.combine.data, partial_dtype(op)
-    cells = [f"{array}[{row * columns} + thread]" for row in range(rows)]
+    cells = [f"{array}[{row * columns} + {column}]" for row in range(rows)]
     return [
         f"{name} = {cells[0]}",
         *(f"{name} = {combine_text(how, dtype, name, cell)}" for cell in cells[1:]),

@@ -140,6 +140,7 @@ def _phase_constants(code: PhaseCode) -> dict[str, Any]:
         "LOAD_POINT": code.load_point(),
         "SWEEPS": each(code.sweeps),
         "REDUCTIONS": each(lambda k: len(code.reductions(k))),
+        "EXCHANGED_BYTES": each(lambda k: exchanged_bytes(code.spec, code.reductions(k))),
         "POINT_STORES": each(code.has_point_stores),
         "TOTALS": each(code.totals),
         "BEFORES": each(code.before_count),
@@ -157,6 +158,7 @@ def _resident(made: _Maker) -> list[KernelLaunch]:
     constants = {
         **_phase_constants(made.code),
         "CHUNKS": spec.unroll,
+        "SPAN": spec.span(nest),
         "POINTS": nest.parallel_size,
         "REDUCE": nest.reduce_size,
     }
@@ -172,7 +174,6 @@ def _sweep(made: _Maker) -> list[KernelLaunch]:
     constants = {
         **_phase_constants(code),
         "COLUMNS": columns,
-        "EXCHANGED_BYTES": tuple(exchanged_bytes(spec, code.reductions(k)) for k in phases),
         "SPAN": spec.span(nest),
         "POINT_VECTOR": point_vector,
         "REDUCE_VECTOR": reduce_vector,

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import MemRefType
 from aicf.backends.common.loop_nest import LoopNest, load_ops
 from aicf.backends.cuda.families.loops.schedule import GeneratedSpec, access_bytes, block_bytes, scan_ops
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
-from aicf.dialects.emit_kernels import LoadOp
+from aicf.dialects.emit_kernels import LoadOp, ReduceOp
 from aicf.dialects.types import element_of
 
 _START_US = {True: 0.9, False: 2.0}
@@ -22,6 +22,9 @@ _LATENCY_US = 0.4
 
 _BLOCK_GBS = 100
 """What one multiprocessor reads from L2: 64 bytes a cycle."""
+_HANDOVER_US = 1.5
+"""More for each launch that reads what the one before has left: that must have ended in every block. A group norm of
+four rows of 131072 halves, three launches, took 8.9 us on an H100."""
 _MEETING_US = 1.0
 """From the last element to the sums of a cluster: threads, warps, then blocks, which tell each other theirs.
 
@@ -50,8 +53,12 @@ def cost_us(nest: LoopNest, spec: GeneratedSpec, arch: GpuArch) -> float:
     written = sum(_written(nest, spec, number) for number in range(nest.inputs, len(nest.accesses)))
     waits = max(1, sweeps) * _rounds(nest, spec) * _LATENCY_US
     if spec.cluster > 1:
-        waits = max(waits, block_bytes(nest, spec) / _BLOCK_GBS / 1e3) + _MEETING_US
-    return start_us(arch) * launches + max(read / bandwidth, waits) + written / bandwidth
+        meetings = sum(
+            any(isinstance(op, ReduceOp) for op in phase.body.block.ops) for phase in nest.kernel.phases
+        )
+        waits = max(waits, block_bytes(nest, spec) / _BLOCK_GBS / 1e3) + _MEETING_US * meetings
+    handed_over = _HANDOVER_US * (launches - 1)
+    return start_us(arch) * launches + handed_over + max(read / bandwidth, waits) + written / bandwidth
 
 
 def start_us(arch: GpuArch) -> float:

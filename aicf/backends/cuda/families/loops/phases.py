@@ -22,6 +22,7 @@ from aicf.backends.cuda.codegen.combine import (
     by_butterflies,
     by_clusters,
     by_columns,
+    by_row_clusters,
     finished,
     partial_dtype,
     tree,
@@ -468,13 +469,14 @@ class PhaseCode:
 
     def combine(self, phase: int, *, finish: bool = True) -> Snippet:
         """Parameters total, thread; combines over the threads of a row or column, all of which get the result. Where
-        blocks share columns, it names `heard` of the template, a barrier for each phase.
+        blocks share it, it names `heard` of the template, a barrier for each phase.
 
         finish: whether that is the whole result, to be turned into the type that later phases see.
         """
         lines: list[str] = []
         if self.spec.cluster > 1:
-            names = by_clusters(self.spec, self.reductions(phase), f"u32(heard + {8 * phase})", lines)
+            across = by_row_clusters if self.by_rows else by_clusters
+            names = across(self.spec, self.reductions(phase), f"u32(heard + {8 * phase})", lines)
         else:
             across = by_butterflies if self.by_rows else by_columns
             names = across(self.spec, self.reductions(phase), lines)

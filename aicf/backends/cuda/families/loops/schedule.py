@@ -11,8 +11,8 @@
 
 With `splits` > 1 each row or column is cut into parts, and every phase is a launch of its own: blocks write partial
 results to the workspace, and the next launch combines them in ascending order. Before a scan, a launch computes the
-totals of its parts; before a chain, one clears the workspace. With `cluster` > 1 the parts of a column are blocks of
-one cluster, which combine their results through shared memory: all phases are one launch.
+totals of its parts; before a chain, one clears the workspace. With `cluster` > 1 the parts of a row or column are
+blocks of one cluster, which combine their results through shared memory: all phases are one launch.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class GeneratedSpec:
         blocks_per_sm: Blocks that must fit on one multiprocessor: rows that are read again live from many blocks side
             by side, not from many registers.
         late: Whether operands that all rows share are loaded where they are used, not with the row: fewer registers.
-        cluster: Blocks of one cluster that share columns.
+        cluster: Blocks of one cluster that share columns, or a row.
     """
 
     strategy: Annotated[str, Entry(OneOf(STRATEGIES))]
@@ -89,7 +89,10 @@ class GeneratedSpec:
         if not (blocks := Whole(1, 2048 // self.threads)).holds(self.blocks_per_sm):
             return f"its {illegal('blocks_per_sm', self.blocks_per_sm, blocks)} with {self.threads} threads"
         if self.cluster > 1 and not self._may_be_cluster():
-            return f"a cluster has at most {CLUSTER_BLOCKS} blocks of whole warps that share columns and nothing else"
+            return (
+                f"a cluster has at most {CLUSTER_BLOCKS} blocks of whole warps that share columns, or a row in "
+                "registers, and nothing else"
+            )
         if self.threads % self.lanes:
             return "the threads of a row must be a power of two that divides the block"
         if self.strategy.startswith("scan_") != bool(scan_ops(nest)):
@@ -104,7 +107,9 @@ class GeneratedSpec:
             or any(partial_size(op) > 4 for op in scan_ops(nest))
         ):
             return "a link of a chain is one tile, and what it gives fits a word with a flag"
-        if self.strategy == "resident" and self.lanes * self.vector * self.unroll < nest.reduce_size:
+        if self.strategy == "resident" and (
+            self.lanes * self.vector * self.unroll * self.cluster < nest.reduce_size
+        ):
             return "the threads of a row do not hold it"
         if self.splits > 1 and self.strategy in ("pointwise", "resident", "online_rows", "tiles"):
             return f"strategy '{self.strategy}' does not split"
@@ -125,6 +130,8 @@ class GeneratedSpec:
 
     def _may_be_cluster(self) -> bool:
         across = self.threads // self.lanes
+        if self.strategy == "resident":
+            return across == 1
         return (
             self.strategy == "columns"
             and self.splits == 1
@@ -217,6 +224,8 @@ class GeneratedSpec:
             own = "a thread its elements of whole vectors ascending, then one beside them"
         if self.strategy == "online_rows":
             own += ", sums of exponentials shrunk as the maximum grows"
+        if self.cluster > 1 and self.by_rows:
+            return f"{own}, then {self.lanes} threads by butterflies, then {self.cluster} blocks ascending"
         if self.cluster > 1:
             warps = self.threads // 32
             within = f"then {self.lanes // warps} threads of a warp by butterflies, {warps} warps ascending"
@@ -432,6 +441,8 @@ def _by_rows(nest: LoopNest, offsets: Sequence[int], arch: GpuArch) -> Generated
     if points < arch.multiprocessors:
         wanted = 2 * arch.multiprocessors // points
         splits = max(1, min(wanted, size // (threads * vector * 4)))
+    if splits > 1 and (cluster := _row_of_cluster(size, vector, held, arch)) is not None:
+        return cluster
     online = splits == 1 and exponential_sum_of(nest.kernel) is not None
     strategy = "online_rows" if online else "rows"
     return GeneratedSpec(strategy, vector, threads, threads, 4, splits, blocks_per_sm=1024 // threads)
@@ -453,6 +464,18 @@ def _resident(size: int, points: int, vector: int, held: int, arch: GpuArch) -> 
     return GeneratedSpec(
         "resident", vector, max(32, threads), lanes, chunks, 1, late=lanes > 32 and chunks * vector > 12
     )
+
+
+def _row_of_cluster(size: int, vector: int, held: int, arch: GpuArch) -> GeneratedSpec | None:
+    """A row in the registers of a cluster: one launch that reads it once, where parts of it would take a launch for
+    each phase. None where it does not fit."""
+    vectors = -(-size // (CLUSTER_BLOCKS * vector))
+    lanes = min(RESIDENT_THREADS, max(64, _power_of_two(-(-vectors // 2))))
+    chunks = -(-vectors // lanes)
+    if not arch.has_clusters or size % vector or chunks * vector > held:
+        return None
+    late = chunks * vector > 12
+    return GeneratedSpec("resident", vector, lanes, lanes, chunks, 1, late=late, cluster=CLUSTER_BLOCKS)
 
 
 def _by_columns(nest: LoopNest, offsets: Sequence[int], arch: GpuArch) -> GeneratedSpec:
@@ -517,8 +540,9 @@ def _row_bytes(nest: LoopNest) -> int:
 
 
 def block_bytes(nest: LoopNest, spec: GeneratedSpec) -> int:
-    """Bytes that one block reads in a sweep over columns."""
-    return spec.span(nest) * spec.vector * (spec.threads // spec.lanes) * _row_bytes(nest)
+    """Bytes that one block of a cluster reads in a sweep."""
+    columns = 1 if spec.by_rows else spec.vector * (spec.threads // spec.lanes)
+    return spec.span(nest) * columns * _row_bytes(nest)
 
 
 def _scan_rows(nest: LoopNest, offsets: Sequence[int], arch: GpuArch) -> GeneratedSpec:

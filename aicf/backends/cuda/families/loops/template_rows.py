@@ -15,7 +15,8 @@ from aicf.backends.cuda.compiler.specializer import registers, splice, unrolled
 
 
 def resident(operands: object):
-    """Rows in registers: all elements are loaded at once, and every phase works on them where they are."""
+    """Rows in registers: all elements are loaded at once, and every phase works on them where they are. The blocks of a
+    cluster share a row of SPAN elements each: they tell each other their totals."""
     thread = index(cuda.threadIdx.x)
     lane = index(thread % LANES)
     row = index(index(cuda.blockIdx.x) * (THREADS // LANES) + index(thread // LANES))
@@ -23,13 +24,32 @@ def resident(operands: object):
     if POINTS % (THREADS // LANES):
         inside = row < POINTS
         row = index(min(row, index(POINTS - 1)))
+    part = index(0)
+    if CLUSTER > 1:
+        part = index(cuda.blockIdx.y)
+    if CLUSTER > 1:
+        heard = shared_base(cuda.shared.array(PHASES, u64))
+        if thread == 0:
+            for k in unrolled(PHASES):
+                if REDUCTIONS[k]:
+                    barrier_init(u32(heard + 8 * k), u32(1))
+            fence_barrier_init()
+        cluster_arrive_relaxed()
     if PROGRAMMATIC:
         launch_dependents()
         wait_for_predecessors()
+    if CLUSTER > 1:  # whom a block tells something has begun
+        cluster_wait()
+        if thread == 0:  # it may hear the first already: a barrier waits for this arrival too
+            for k in unrolled(PHASES):
+                if REDUCTIONS[k]:
+                    barrier_expect(u32(heard + 8 * k), u32(EXCHANGED_BYTES[k]))
     x = registers(CHUNKS * CELL, 0)
     for c in unrolled(CHUNKS):
         at = index((c * LANES + lane) * VECTOR)
-        if (c + 1) * LANES * VECTOR > REDUCE:
+        if CLUSTER > 1:
+            at = index(at + part * SPAN)
+        if (CLUSTER - 1) * SPAN + (c + 1) * LANES * VECTOR > REDUCE:
             at = index(min(at, index(REDUCE - VECTOR)))
         x[c * CELL : c * CELL + WORDS] = splice(LOAD, row, at)
     known = registers(KNOWN, 0)
@@ -38,7 +58,8 @@ def resident(operands: object):
         if POINT_STORES[k]:
             if lane == 0:
                 if inside:
-                    splice(POINT_STORE[k], known[0:KNOWN], row)
+                    if CLUSTER == 1 or part == 0:
+                        splice(POINT_STORE[k], known[0:KNOWN], row)
         if SWEEPS[k]:
             before = registers(BEFORES[k], 0)
             before[0 : BEFORES[k]] = splice(BEFORE[k], known[0:KNOWN])
@@ -46,8 +67,10 @@ def resident(operands: object):
             total[0 : TOTALS[k]] = splice(START[k])
             for c in unrolled(CHUNKS):
                 at = index((c * LANES + lane) * VECTOR)
+                if CLUSTER > 1:
+                    at = index(at + part * SPAN)
                 valid = True
-                if (c + 1) * LANES * VECTOR > REDUCE:
+                if (CLUSTER - 1) * SPAN + (c + 1) * LANES * VECTOR > REDUCE:
                     valid = at < REDUCE
                     at = index(min(at, index(REDUCE - VECTOR)))
                 total[0 : TOTALS[k]], x[c * CELL + KEPT_AT[k] : c * CELL + KEPT_AT[k] + KEPT[k]] = splice(
