@@ -89,6 +89,7 @@ class Library:
 
 LIBRARIES: Mapping[str, Library] = {
     "cublasLt": Library("aicf.backends.cuda.runtime.cublaslt", "nvidia-cublas"),
+    "cudnn": Library("aicf.backends.cuda.runtime.cudnn.calls", "nvidia-cudnn-cu13"),
 }
 """By name, which the names of its functions start with."""
 

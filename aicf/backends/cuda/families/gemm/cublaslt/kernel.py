@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from math import gcd, prod
 
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DictionaryAttr, FloatAttr, StringAttr, f64
@@ -17,7 +16,6 @@ from xdsl.ir import Attribute
 
 from aicf.backends.common.record import Record, integer, read_integer
 from aicf.backends.common.workload import Workload
-from aicf.backends.cuda.families.gemm.cublaslt.epilogue import library_epilogue
 from aicf.backends.cuda.families.gemm.problem import (
     Access,
     GemmProblem,
@@ -27,18 +25,22 @@ from aicf.backends.cuda.families.gemm.problem import (
     strided,
 )
 from aicf.backends.cuda.families.library.call import LibraryFunction
+from aicf.backends.cuda.families.library.epilogue import library_epilogue
 from aicf.backends.cuda.families.library.kernel_base import (
     Algorithm,
     LibraryKernel,
     device_entries,
     unmeasured,
 )
+from aicf.backends.cuda.families.library.strides import joined
 from aicf.backends.cuda.families.records import integers
 from aicf.backends.cuda.target import ELEMENT_BYTES, arch_named
 from aicf.dialects.emit_types import TargetAttr
 
 LIBRARY = "cublasLt"
 DTYPES = ("f16", "bf16", "f32")
+_ACTIVATIONS: Mapping[str, str] = {"none": "", "relu": "relu", "gelu_tanh": "gelu"}
+"""Our names to the library's, whose GELU is the one with tanh."""
 MOST_WORKSPACE_BYTES = 32 << 20
 """What an algorithm may ask for; NVIDIA's advice for Hopper."""
 
@@ -114,7 +116,7 @@ def _epilogue(work: Workload, problem: GemmProblem, reads: Sequence[Access]) -> 
     operands = {"a": 1, "b": 0}
     if work.code is None:
         return operands, "default"
-    found = library_epilogue(work.code)
+    found = library_epilogue(work.code, tuple(_ACTIVATIONS))
     if found is None:
         raise _NoCall("the library has no such epilogue")
     for term in found.terms:
@@ -123,7 +125,7 @@ def _epilogue(work: Workload, problem: GemmProblem, reads: Sequence[Access]) -> 
             raise _NoCall(f"the library adds one {'bias' if what == 'bias' else 'matrix'}, here are two")
         operands[what] = 1 + term
     words = [
-        {"none": "", "relu": "relu", "gelu_tanh": "gelu"}[found.activation],
+        _ACTIVATIONS[found.activation],
         "bias" if "bias" in operands else "",
     ]
     return operands, "_".join(filter(None, words)) or "default"
@@ -149,21 +151,12 @@ def _whole(access: Access, problem: GemmProblem, batch: _Batch, what: str) -> Ma
     """A matrix of the product's size that is read or written by rows."""
     count = len(problem.batch)
     rows = access.strides[count:-1]
-    ld = _joined(rows, problem.row_dims)
+    ld = joined(rows, problem.row_dims)
     if ld is None or (access.strides[-1] != 1 and problem.n > 1):
         raise _NoCall(f"the library needs contiguous rows, the strides of {what} are {list(access.strides)}")
     if problem.m > 1 and ld < problem.n:
         raise _NoCall(f"the rows of {what} overlap")
     return Matrix(problem.n, problem.m, max(ld, problem.n), batch.stride(access.strides[:count], what))
-
-
-def _joined(strides: Sequence[int], sizes: Sequence[int]) -> int | None:
-    """The stride of several dims seen as one, 0 if there is one element; None if they are no such thing."""
-    dims = [(stride, size) for stride, size in zip(strides, sizes, strict=True) if size > 1]
-    for (outer, _), (inner, size) in pairwise(dims):
-        if outer != inner * size:
-            return None
-    return dims[-1][0] if dims else 0
 
 
 class _Batch:
@@ -175,7 +168,7 @@ class _Batch:
 
     def stride(self, strides: Sequence[int], what: str) -> int:
         """From one matrix of an operand to the next."""
-        found = _joined(strides, self.sizes)
+        found = joined(strides, self.sizes)
         if found is None:
             raise _NoCall(
                 f"the library steps over one batch dim, the batch strides of {what} are {list(strides)}"

@@ -1,0 +1,225 @@
+"""The descriptor of `cuda.attention_cudnn`: attention that cuDNN runs as one operation of its graphs.
+
+Its record is the whole call as `runtime.cudnn` makes it, in cuDNN's terms: four dimensions, of which the second is that
+of the heads, and fewer heads of keys and values than of queries where several of these share one. The algorithm is an
+engine with its knobs (see `LibraryKernel`). No code generator is imported here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.dialects.builtin import DictionaryAttr, FloatAttr, StringAttr, f64
+from xdsl.ir import Attribute
+
+from aicf.backends.common.record import integer
+from aicf.backends.common.workload import Workload
+from aicf.backends.cuda.families.attention.problem import (
+    HALVES,
+    KIND,
+    AttentionProblem,
+    Rows,
+    common_reason,
+    problem_of,
+    read_scale,
+)
+from aicf.backends.cuda.families.library import cudnn
+from aicf.backends.cuda.families.library.call import LibraryFunction
+from aicf.backends.cuda.families.library.kernel_base import (
+    Algorithm,
+    LibraryKernel,
+    device_entries,
+    unmeasured,
+)
+from aicf.backends.cuda.families.library.strides import joined
+from aicf.backends.cuda.target import ELEMENT_BYTES, arch_named
+from aicf.dialects.emit_types import TargetAttr
+
+_OPERANDS: Mapping[str, int] = {"q": 0, "k": 1, "v": 2}
+_STEP, _MOST = 8, 128
+"""Elements of a query or value: a multiple of the first, up to the second."""
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """Queries, keys, values or results: the number of heads, and strides of batch, heads, rows and elements."""
+
+    heads: int
+    strides: tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call without the plan.
+
+    Args:
+        batch: Size of the dimension before the heads.
+        q, k, v, y: Where they lie.
+        mask: `none`, `top_left` or `bottom_right`.
+    """
+
+    batch: int
+    q: Matrices
+    k: Matrices
+    v: Matrices
+    y: Matrices
+    mask: str
+
+
+class _NoCall(Exception):
+    """cuDNN cannot be called for this; the message says why."""
+
+
+def call_of(problem: AttentionProblem) -> Call:
+    """The call for a problem that has passed `common_reason`. Raises _NoCall."""
+    mask = _mask(problem)
+    call = next(_calls(problem, mask), None)
+    if call is None:
+        raise _NoCall(
+            f"cudnn steps evenly over a batch and over heads, those of sizes {list(problem.batch)} lie otherwise"
+        )
+    return call
+
+
+def _mask(problem: AttentionProblem) -> str:
+    """On which diagonal the last key lies that a query sees. Raises _NoCall."""
+    past = problem.past
+    if past is None or past >= problem.n - 1:
+        return "none"
+    if past == 0:
+        return "top_left"
+    if past == problem.n - problem.m and past > 0:
+        return "bottom_right"
+    raise _NoCall(
+        f"cudnn lets the first query see one key, or the last one all; here the first sees {past + 1} of {problem.n}, "
+        f"and there are {problem.m} queries"
+    )
+
+
+def _calls(problem: AttentionProblem, mask: str) -> Iterator[Call]:
+    """Calls for each way to see the batch dims as two, those with the fewest heads first."""
+    for start in range(max(0, len(problem.batch) - 1), -1, -1):
+        outer, inner = problem.batch[:start], problem.batch[start:]
+        q, y = (_matrices(rows, problem.m, outer, inner) for rows in (problem.q, problem.result))
+        k, v = (_matrices(rows, problem.n, outer, inner) for rows in (problem.k, problem.v))
+        if q is None or k is None or v is None or y is None:
+            continue
+        heads = prod(inner)
+        if q.heads == y.heads == heads and k.heads == v.heads:
+            yield Call(prod(outer), q, k, v, y, mask)
+
+
+def _matrices(rows: Rows, count: int, outer: Sequence[int], inner: Sequence[int]) -> Matrices | None:
+    """Where matrices of `count` rows lie whose batch dims are those of the batch and those of the heads: the last heads
+    may share one. None if the strides are no such thing."""
+    batch, heads = rows.batch[: len(outer)], rows.batch[len(outer) :]
+    own = len(inner)
+    while own and (heads[own - 1] == 0 or inner[own - 1] == 1):
+        own -= 1
+    batch_stride, head_stride = joined(batch, outer), joined(heads[:own], inner[:own])
+    if batch_stride is None or head_stride is None or (batch_stride == 0 and prod(outer) > 1):
+        return None
+    many = prod(inner[:own])
+    if (head_stride == 0 and many > 1) or min(batch_stride, head_stride, rows.row) < 0:
+        return None
+    # Nothing steps along one element, but cuDNN wants a stride that would not overlap.
+    row = rows.row or rows.column
+    head = head_stride or row * count
+    return Matrices(many, (batch_stride or max(head * many, row * count), head, row, rows.column))
+
+
+class AttentionCudnnKernel(LibraryKernel):
+    """Attention of f16 and bf16 without a mask or a causal one, by NVIDIA's library."""
+
+    id = "cuda.attention_cudnn"
+    library = cudnn.LIBRARY
+    simplicity = 9
+    kinds = frozenset({KIND})
+    device_fields = unmeasured(cudnn.MOST_WORKSPACE_BYTES)
+    function = LibraryFunction(
+        "cudnn.attention", ("dtype", "barred_notes", "q", "k", "v", "y", "scale", "mask")
+    )
+    result = "y"
+
+    def legal(self, work: Workload, target: TargetAttr) -> str | None:
+        problem = problem_of(work)
+        reason = (
+            cudnn.common_reason(work, HALVES)
+            or common_reason(work, problem)
+            or cudnn.alignment_reason((*work.operands, *work.results), ELEMENT_BYTES)
+            or _scores_reason(problem)
+            or _rows_reason(problem)
+        )
+        if reason is not None:
+            return reason
+        try:
+            call_of(problem)
+        except _NoCall as error:
+            return str(error)
+        return None
+
+    def cost_us(self, work: Workload, target: TargetAttr) -> float:
+        """See `Kernel`: a launch, then half of the arithmetic peak, or the memory's speed."""
+        arch, problem = arch_named(target.arch.data), problem_of(work)
+        seen = 1.0 if call_of(problem).mask == "none" else 0.5
+        flops = 2.0 * problem.count * problem.m * problem.n * (problem.d + problem.dv) * seen
+        elements = problem.count * (problem.m + problem.n) * (problem.d + problem.dv)
+        moved = elements * ELEMENT_BYTES[problem.dtype] / arch.bandwidth_gbs / 1e3
+        return 3.0 + max(flops / arch.tensor_tflops / 0.5e6, moved)
+
+    def record_of(
+        self, work: Workload, target: TargetAttr, schedule: Algorithm | None
+    ) -> dict[str, Attribute]:
+        problem = problem_of(work)
+        call = call_of(problem)
+        tensors = {
+            "q": (call.q, problem.m, problem.d),
+            "k": (call.k, problem.n, problem.d),
+            "v": (call.v, problem.n, problem.dv),
+            "y": (call.y, problem.m, problem.dv),
+        }
+        return {
+            **cudnn.common_record(work),
+            **{
+                name: cudnn.tensor((call.batch, lies.heads, rows, columns), lies.strides)
+                for name, (lies, rows, columns) in tensors.items()
+            },
+            "scale": FloatAttr(read_scale(work.attrs), f64),
+            "mask": StringAttr(call.mask),
+            "operands": DictionaryAttr({name: integer(index) for name, index in _OPERANDS.items()}),
+            **device_entries(schedule),
+        }
+
+
+def _scores_reason(problem: AttentionProblem) -> str | None:
+    """Why scores or probabilities are not cuDNN's. Every query sees a key here, so no row of scores is empty."""
+    if problem.mask is not None:
+        return "cudnn is given no mask but a causal one"
+    if problem.nan_as_zero:
+        return "cudnn keeps probabilities that are NaN, here they are 0"
+    return None
+
+
+def _rows_reason(problem: AttentionProblem) -> str | None:
+    """Why sizes or strides are not cuDNN's."""
+    for name, size in (("a query", problem.d), ("a value", problem.dv)):
+        if size % _STEP or size > _MOST:
+            return f"{name} has {size} elements: cudnn is given {_STEP}, {2 * _STEP}, ... {_MOST}"
+    matrices = (
+        ("queries", problem.q, problem.m),
+        ("keys", problem.k, problem.n),
+        ("values", problem.v, problem.n),
+        ("result", problem.result, problem.m),
+    )
+    for name, rows, count in matrices:
+        if not rows.moves_in_eights(count, problem.batch):
+            return (
+                f"rows of the {name} are not neighbours that start at multiples of 16 bytes: copy them first"
+            )
+    return None
+
+
+KERNELS = (AttentionCudnnKernel(),)
+"""The kernel of this family."""
