@@ -15,7 +15,8 @@ from xdsl.dialects.builtin import ModuleOp
 from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.compiler.launches import LibraryCall
 from aicf.backends.cuda.families.conv.cudnn.codegen import emit
-from aicf.backends.cuda.families.conv.cudnn.kernel import ACTIVATIONS, ConvCudnnKernel
+from aicf.backends.cuda.families.conv.cudnn.kernel import ConvCudnnKernel
+from aicf.backends.cuda.families.conv.cudnn.problem import ACTIVATIONS
 from aicf.backends.cuda.runtime.cudnn import values
 from aicf.compiled import Options
 from aicf.dialects.emit import GroupOp
