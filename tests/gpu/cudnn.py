@@ -77,6 +77,8 @@ PROGRAMS: dict[str, LibraryProgram] = {
     "conv-groups": _convolution("f16", replace(_LAYER, groups=4, after="relu")),
     "conv-line": _convolution("f16", _LINE),
     "conv-volume": _convolution("bf16", _VOLUME),
+    "conv-silu": _convolution("f16", replace(_LAYER, after="silu")),
+    "conv-gelu": _convolution("bf16", replace(_LAYER, after="gelu")),
     "conv-f32": _convolution("f32", image_layer(1, 64, 64, 14)),
     "conv-tf32": _convolution("f32", image_layer(2, 64, 64, 28), rounds=True),
     "attention": _attention("f16", 128, 128, 64, 4),
@@ -84,6 +86,7 @@ PROGRAMS: dict[str, LibraryProgram] = {
     "attention-later": _attention("f16", 64, 150, 128, 4, 86),
     "attention-grouped": _attention("f16", 256, 256, 64, 2),
     "attention-one-head": _attention("bf16", 128, 333, 64, 1),
+    "attention-wide": _attention("f16", 130, 130, 256, 4, 0),
     "attention-odd": _attention("f16", 77, 133, 40, 4),
     "attention-token": _attention("f16", 1, 333, 64, 4),
 }

@@ -59,10 +59,24 @@ def test_cudnn_runs_by_its_heuristic(dtype: str, tolerance: float, tmp_path: Pat
     np.testing.assert_array_equal(np.asarray(aicf.load(tmp_path / "network.aicf")(**inputs)), result)
 
 
-def test_a_nan_passes_through_an_epilogue() -> None:
-    """cuDNN's ReLU keeps it, as ours does."""
-    graph, weights, inputs = network("f16")
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_nan_passes_through_an_epilogue(bias: bool) -> None:
+    """cuDNN's ReLU keeps it, as ours does: in its fused operation, and where it compiles a kernel at run time."""
+    graph = aicf.Graph("epilogue")
+    x, w = graph.input("x", (1, 32, 14, 14), "f16"), graph.param("w", (64, 32, 3, 3), "f16")
+    y = graph.conv(x, w, low=(1, 1), high=(1, 1))
+    y = graph.add(y, graph.param("b", (64, 1, 1), "f16")) if bias else y
+    graph.output(graph.relu(y), "y")
+    random = np.random.default_rng(6)
+    weights = {"w": (random.normal(size=(64, 32, 3, 3)) / 17).astype(np.float16)}
+    weights |= {"b": random.normal(size=(64, 1, 1)).astype(np.float16)} if bias else {}
+    inputs = {"x": random.normal(size=(1, 32, 14, 14)).astype(np.float16)}
     inputs["x"][0, 0, 5, 5] = np.nan
+    assert CONV in {
+        launch.kernel
+        for plan in aicf.compile(graph, weights, "cuda", policy=POLICY).plan.programs
+        for launch in plan.launches
+    }
     results = [
         np.isnan(np.asarray(aicf.compile(graph, weights, target, policy=policy)(**inputs)))
         for target, policy in (("cuda", POLICY), ("reference", None))

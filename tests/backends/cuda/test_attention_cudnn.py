@@ -113,7 +113,7 @@ MASK = OperandInfo("const", (2, 1, 1, 100), "f16", (100, 0, 0, 1))
         (attention([X, X, X, MASK], X), "no mask but a causal one"),
         (attention([X, X, X], X, past=3), "here the first sees 4 of 100, and there are 100 queries"),
         (attention([X, X, X], X, past=-1), "here the first sees 0 of 100"),
-        (attention([packed(2, 9, 3, 136)] * 3, packed(2, 9, 3, 136)), "a query has 136 elements"),
+        (attention([packed(2, 9, 3, 264)] * 3, packed(2, 9, 3, 264)), "a query has 264 elements"),
         (attention([packed(2, 9, 3, 12)] * 3, packed(2, 9, 3, 12)), "a query has 12 elements"),
         (attention([replace(X, offset=4), X, X], X), "tensors that start at multiples of 16 bytes"),
         (

@@ -85,6 +85,7 @@ def _convolution(graph: Any, call: Convolution) -> None:
         post_padding=list(call.high),
         stride=list(call.strides),
         dilation=list(call.dilations),
+        compute_data_type=frontend().data_type.FLOAT,
     )
     for residual in call.residual:
         y = graph.add(y, _input(graph, call, "residual", residual))
@@ -103,5 +104,13 @@ def _attention(graph: Any, call: Attention) -> None:
     if diagonal is not None:
         masked["diagonal_alignment"] = frontend().diagonal_alignment[diagonal]
         masked["diagonal_band_right_bound"] = 0
-    y, _ = graph.sdpa(q=q, k=k, v=v, attn_scale=call.scale, generate_stats=False, **masked)
+    y, _ = graph.sdpa(
+        q=q,
+        k=k,
+        v=v,
+        attn_scale=call.scale,
+        generate_stats=False,
+        compute_data_type=frontend().data_type.FLOAT,
+        **masked,
+    )
     _output(call, "y", call.y, y)

@@ -35,8 +35,9 @@ from aicf.backends.cuda.target import ELEMENT_BYTES, arch_named
 from aicf.dialects.emit_types import TargetAttr
 
 _OPERANDS: Mapping[str, int] = {"q": 0, "k": 1, "v": 2}
-_STEP, _MOST = 8, 128
-"""Elements of a query or value: a multiple of the first, up to the second."""
+_STEP, _MOST = 8, 256
+"""Elements of a query or value: a multiple of the first, up to the second; before Hopper the device offers nothing for
+more than 128."""
 
 
 class AttentionCudnnKernel(LibraryKernel):
