@@ -28,7 +28,7 @@ from aicf.backends.cuda.runtime.device_program import (
     Table,
     TensorMap,
 )
-from aicf.backends.cuda.runtime.driver import GraphEdge
+from aicf.backends.cuda.runtime.driver import RELAXED, GraphEdge
 from aicf.backends.cuda.target import ARCHES
 from aicf.backends.native import DeviceGraph
 from aicf.dialects.emit import ProgramOp
@@ -73,6 +73,7 @@ class FakeLibrary:
         self.open = 0
         self.found = "1.2.3"
         self.prepared: list[str] = []
+        self.closed_in: list[int] = []
 
     def version(self) -> str:
         return self.found
@@ -84,6 +85,7 @@ class FakeLibrary:
     def close_handle(self, handle: int) -> None:
         assert handle == 5
         self.open -= 1
+        self.closed_in.append(self.driver.named("exchange_capture_mode")[-1])
 
     def prepare(self, handle: int, node: LibraryNode) -> None:
         assert handle == 5
@@ -342,6 +344,8 @@ def test_libraries_are_closed_with_the_code(gpu: FakeDriver, library: FakeLibrar
     assert library.open == 1
     del code
     assert library.open == 0 and not gpu.modules and gpu.contexts == 0
+    # The thread may be in the middle of another capture, which what a library frees shall not end.
+    assert library.closed_in == [RELAXED] and gpu.named("exchange_capture_mode")[-1] == 0
 
 
 def test_eager_runs_give_what_replays_give(gpu: FakeDriver, library: FakeLibrary) -> None:

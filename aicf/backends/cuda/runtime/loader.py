@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from aicf.backends.cuda.runtime.device import CudaDevice
@@ -76,7 +77,7 @@ class CudaCode(DeviceCode):
         with ExitStack() as cleanup:
             _check_machine(module, device)
             device.enter()
-            self._libraries = _open_libraries(module, cleanup)
+            self._libraries = _open_libraries(module, device, cleanup)
             for symbol, image in cubins.items():
                 self._functions[symbol] = _load(device, symbol, image, cleanup)
             for program in module.programs:
@@ -139,7 +140,7 @@ class _Library(LibraryCaller):
         self.module.call(self.handle, node, addresses, stream)
 
 
-def _open_libraries(module: DeviceModule, cleanup: ExitStack) -> dict[str, LibraryCaller]:
+def _open_libraries(module: DeviceModule, device: CudaDevice, cleanup: ExitStack) -> dict[str, LibraryCaller]:
     """The library of each function that the module calls.
 
     Raises:
@@ -150,13 +151,19 @@ def _open_libraries(module: DeviceModule, cleanup: ExitStack) -> dict[str, Libra
     for node in nodes:
         name = library_of(node.function)
         if name not in opened:
-            opened[name] = _open_library(node, cleanup)
+            opened[name] = _open_library(node, device, cleanup)
         check_version(node, opened[name].module.version())
         opened[name].prepare(node)
     return {node.function: opened[library_of(node.function)] for node in nodes}
 
 
-def _open_library(node: LibraryNode, cleanup: ExitStack) -> _Library:
+def _open_library(node: LibraryNode, device: CudaDevice, cleanup: ExitStack) -> _Library:
     module, handle = open_library(node)
-    cleanup.callback(module.close_handle, handle)
+    cleanup.callback(device.close, partial(_close_library, device, module), handle)
     return _Library(module, handle)
+
+
+def _close_library(device: CudaDevice, module: LibraryModule, handle: Any) -> None:
+    """Gives a handle back. The garbage collector may do so while this thread captures, and a library frees memory."""
+    with device.beside_capture():
+        module.close_handle(handle)
