@@ -10,7 +10,6 @@ measured last would lose.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -20,7 +19,6 @@ from time import sleep
 
 import numpy as np
 
-from aicf.backends.cuda.runtime import library
 from aicf.backends.cuda.runtime.device import CudaDevice
 from aicf.backends.cuda.runtime.device_program import (
     Dependency,
@@ -31,6 +29,7 @@ from aicf.backends.cuda.runtime.device_program import (
 )
 from aicf.backends.cuda.runtime.driver import DriverError, version_text
 from aicf.backends.cuda.runtime.graph import descriptor_bytes
+from aicf.backends.cuda.runtime.library import Offer, installed, library_of, module_of, offered
 from aicf.backends.cuda.runtime.loader import CudaCode
 from aicf.backends.cuda.runtime.storage import read, stored
 from aicf.backends.native import NativeCode
@@ -86,13 +85,8 @@ class GpuDevice:
 
     @property
     def libraries(self) -> Mapping[str, str]:
-        """cublasLt, if a case calls it and it is here."""
-        if not self._calls_library:
-            return {}
-        try:
-            return {"cublasLt": library.version()}
-        except BackendUnavailable:
-            return {}
+        """Those that are here, if a case calls one."""
+        return installed() if self._calls_library else {}
 
     @property
     def lost(self) -> bool:
@@ -108,11 +102,9 @@ class GpuDevice:
         module, cubins = read(case.native.code)
         (program,) = module.programs
         (node,) = program.libraries
-        version = library.version()
-        return [
-            _with_algorithm(case.native, module, cubins, node, version, algorithm, workspace)
-            for algorithm, workspace in library.offered(self._device, node, ALGORITHMS)
-        ]
+        found = offered(self._device, node, ALGORITHMS)
+        version = module_of(library_of(node.function)).version()
+        return [_with_algorithm(case.native, module, cubins, node, version, offer) for offer in found]
 
     def time(self, case: Case, native: NativeCode) -> Samples:
         """See `Device`. The neighbour, if there is one, runs after each run; the time it takes alone is subtracted."""
@@ -366,17 +358,15 @@ def _with_algorithm(
     cubins: Mapping[str, bytes],
     node: LibraryNode,
     version: str,
-    algorithm: bytes,
-    workspace: int,
+    offer: Offer,
 ) -> Variant:
     """The case with its one library call complete."""
-    text = algorithm.hex()
-    call = {**node.call, "algorithm": text, "workspace_bytes": workspace}
     (program,) = module.programs
+    call = {**node.call, **offer.values}
     complete = replace(program, libraries=(replace(node, version=version, call=call),))
     code = stored(replace(module, programs=(complete,)), b"".join(cubins[e.symbol] for e in module.cubins))
     return Variant(
         replace(native, code=code),
-        {"algorithm": hashlib.sha256(algorithm).hexdigest()[:8]},
-        {"algorithm": text, "library": version, "workspace_bytes": workspace},
+        {"algorithm": offer.label},
+        {**offer.values, "library": version},
     )

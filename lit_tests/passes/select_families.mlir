@@ -26,7 +26,7 @@
 // Only a device knows the library's algorithms, and this target is not said to have the library.
 // LIBRARY: emit.decision "select-kernels" ["q"] choice "cuda.gemm_mma" {{.*}}cuda.cublaslt = "unmeasured: run aicf tune; and the device cannot be queried: the target lists no cublasLt; compile with target cuda on the machine with the GPU, or give a tuning table"
 
-// NAME: error: attention: backend 'cuda' has no library 'flsh_v2'; did you mean {{.*}} legal: auto, decode, flash_v2, flash_v3, math, simt
+// NAME: error: attention: backend 'cuda' has no library 'flsh_v2'; did you mean {{.*}} legal: auto, cudnn, decode, flash_v2, flash_v3, math, simt
 // TARGET: error: matmul: backend 'cpu' has no library 'body'; legal: auto, native, openblas
 func.func @attend(
     %x : tensor<8x64x64xf16> {logical.name = "x", logical.role = "input"},

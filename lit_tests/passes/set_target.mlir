@@ -16,7 +16,7 @@
 
 // LEVEL: error: backend 'reference' has no level 'exact'; legal: typed
 // BACKEND: error: unknown backend 'tpu'; registered: {{.*}}reference
-// LIBRARY: error: target 'cuda:sm_90a+unknown=1': 'unknown' is no library of backend 'cuda'; legal: cublasLt
+// LIBRARY: error: target 'cuda:sm_90a+unknown=1': 'unknown' is no library of backend 'cuda'; legal: cublasLt, cudnn
 // NONE: error: target 'reference:typed+cublasLt=1': 'cublasLt' is no library of backend 'reference'; it calls none
 // THREADS: error: threads must be at least 1, got 0
 // OPTION: error: pass 'set-target': {{.*}}target

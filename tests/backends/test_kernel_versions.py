@@ -34,6 +34,12 @@ def _inside(name: str, entries: str) -> str:
     return " ".join([name, *(f"{name}.{entry}" for entry in entries.split())])
 
 
+def _tensors(names: str) -> str:
+    """The tensors of a library's call."""
+    return " ".join(_inside(name, "sizes strides") for name in names.split())
+
+
+_CUDNN = "dtype barred_notes rounding fixed_addresses library algorithm workspace_bytes combination_order"
 _TILES = (
     "lanes tile_rows tile_vectors k_split k_unroll b_source b_element panel_group block_rows partition threads "
     "prefetch_lines prefetch_ahead epilogue_from combination_order"
@@ -120,6 +126,15 @@ RECORDS: Mapping[str, tuple[int, str]] = {
         f"{_inside('matrices', 'a b c d')} {_inside('operands', 'a b c bias')} transpose batch alpha beta dtype "
         "compute_type scale_type bias_type epilogue reduction rounding alignment fixed_addresses may_alias library "
         "algorithm workspace_bytes combination_order",
+    ),
+    "cuda.conv_cudnn": (
+        1,
+        f"{_CUDNN} {_tensors('x weight y')} {_inside('operands', 'x weight residual bias')} residual bias strides "
+        "dilations low high activation layouts",
+    ),
+    "cuda.attention_cudnn": (
+        1,
+        f"{_CUDNN} {_tensors('q k v y')} {_inside('operands', 'q k v')} scale mask",
     ),
     "cuda.gemm_wgmma": (1, _WGMMA),
     "cuda.gemm_wgmma_tf32": (1, f"{_WGMMA} math"),

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import cast
 
 import aicf
-from aicf.backends.cuda.runtime import library
 from aicf.backends.cuda.runtime.device import CudaDevice
 from aicf.backends.cuda.runtime.device_program import DeviceModule, DeviceProgram, LibraryNode
+from aicf.backends.cuda.runtime.library import library_of, module_of, offered
 from aicf.backends.cuda.runtime.storage import read, stored
 from aicf.compiled import CompiledModel, Options
 from aicf.dialects.json_values import json_value
@@ -139,6 +139,9 @@ def _with_algorithms(program: DeviceProgram) -> DeviceProgram:
 
 
 def _with_algorithm(node: LibraryNode) -> LibraryNode:
-    ((algorithm, nbytes),) = library.offered(CudaDevice(), node, 1)
-    assert nbytes <= cast(int, node.call["workspace_bytes"])
-    return replace(node, version=library.version(), call={**node.call, "algorithm": algorithm.hex()})
+    (offer,) = offered(CudaDevice(), node, 1)
+    most = node.call["workspace_bytes"]
+    assert offer.workspace_bytes <= cast(int, most)
+    version = module_of(library_of(node.function)).version()
+    # The plan has room for the most that may be asked for.
+    return replace(node, version=version, call={**node.call, **offer.values, "workspace_bytes": most})

@@ -22,7 +22,7 @@ from aicf.frontends.text import parse_module
 from aicf.passes.logical.assign_ids import AssignIdsPass
 from aicf.passes.training.differentiate import DifferentiatePass
 from aicf.policies.kernel_policy import Fusion
-from tests.gpu import integer_networks, programs
+from tests.gpu import cudnn, integer_networks, programs
 from tests.gpu.convolutions import (
     Convolution,
     channels_last_convolutions,
@@ -617,6 +617,16 @@ def _convolutions() -> dict[str, Case]:
     return cases
 
 
+def _library_calls() -> dict[str, Case]:
+    """Convolutions and attention that cuDNN runs, by the plan that it offers."""
+    cases: dict[str, Case] = {}
+    for short, each in cudnn.PROGRAMS.items():
+        name = f"cudnn-{short}"
+        make = partial(_exact_in_tf32, name, each.build) if each.rounds else _built(name, each.build)
+        cases[name] = Case(make, (each.kernel,), each.policy, {}, depth=_SUMS_DEPTH if "f32" in name else 1)
+    return cases
+
+
 def _convolved(
     name: str,
     dtype: str,
@@ -1086,6 +1096,7 @@ STATELESS: dict[str, Case] = {
     **_variants(),
     **_windows(),
     **_convolutions(),
+    **_library_calls(),
     **_depthwise(),
     **_pools(),
     **_attentions(),

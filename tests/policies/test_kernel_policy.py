@@ -242,7 +242,7 @@ def test_every_kernel_of_a_family_can_be_asked_for(backend: str) -> None:
 def test_kernels_say_what_they_are_called() -> None:
     found = libraries_by_family("cuda")
     assert set(found["matmul"]) == {"cublasLt", "wgmma", "mma", "simt", "gemv"}
-    assert set(found["attention"]) == {"flash_v2", "flash_v3", "decode", "simt"}
+    assert set(found["attention"]) == {"flash_v2", "flash_v3", "decode", "simt", "cudnn"}
     assert libraries_by_family("cpu") == {
         "matmul": ("openblas", "native"),
         "attention": ("flash",),

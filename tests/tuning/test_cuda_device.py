@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from aicf.backends.cuda.runtime import library
+from aicf.backends.cuda.runtime import cublaslt
 from aicf.backends.cuda.runtime.device_program import (
     Address,
     Dependency,
@@ -19,6 +19,7 @@ from aicf.backends.cuda.runtime.device_program import (
     Scalar,
     TensorMap,
 )
+from aicf.backends.cuda.runtime.library import Offer
 from aicf.backends.cuda.runtime.storage import read
 from aicf.backends.native import NativeCode
 from aicf.errors import BackendUnavailable
@@ -207,17 +208,16 @@ def library_case() -> Case:
 
 def test_the_library_names_its_algorithms(gpu: FakeDriver, monkeypatch: pytest.MonkeyPatch):
     """Each becomes a variant whose code calls that algorithm, and whose fields are what the record lacks."""
-    monkeypatch.setattr(library, "version", lambda: "13.0.2")
-    monkeypatch.setattr(library, "open_handle", lambda: 5)
-    monkeypatch.setattr(library, "close_handle", lambda handle: None)
-    monkeypatch.setattr(
-        library, "algorithms", lambda handle, node, count: [(b"\1" * 64, 0), (b"\2" * 64, 256)]
-    )
+    monkeypatch.setattr(cublaslt, "version", lambda: "13.0.2")
+    monkeypatch.setattr(cublaslt, "open_handle", lambda: 5)
+    monkeypatch.setattr(cublaslt, "close_handle", lambda handle: None)
+    offers = [Offer("01" * 64, 0, "one"), Offer("02" * 64, 256, "two")]
+    monkeypatch.setattr(cublaslt, "offers", lambda handle, node, count: offers)
     made = library_case()
     device = GpuDevice(prepared(made).setting)
     assert device.libraries == {"cublasLt": "13.0.2"}
     first, second = device.variants(made)
-    assert first.spec != second.spec
+    assert [each.spec for each in (first, second)] == [{"algorithm": "one"}, {"algorithm": "two"}]
     assert second.record == {"algorithm": "02" * 64, "library": "13.0.2", "workspace_bytes": 256}
     assert node_of(second.native).call == {**CALL, "algorithm": "02" * 64, "workspace_bytes": 256}
     assert node_of(second.native).version == "13.0.2"

@@ -11,6 +11,7 @@ from xdsl.ir import Attribute
 
 from aicf.backends.base import CodeUnit
 from aicf.backends.common.kernel import AnyKernel, kernels_below
+from aicf.backends.cuda.runtime.library import LIBRARIES, installed
 from aicf.backends.cuda.runtime.storage import read
 from aicf.backends.cuda.target import arch_named
 from aicf.backends.native import DeviceCode, NativeCode
@@ -24,7 +25,7 @@ class CudaBackend:
     name = "cuda"
     device = "cuda"
     timing = "aicf.tuning.cuda_device:GpuDevice"
-    library_names = ("cublasLt",)
+    library_names = tuple(LIBRARIES)
     bind_align = 16
     """Kernels load 16 bytes at once, and TMA descriptors take no other addresses."""
     join_us = 1.0
@@ -51,13 +52,8 @@ class CudaBackend:
         return f"programs run on the first GPU; CUDA_VISIBLE_DEVICES={ordinal} makes it that one"
 
     def libraries(self) -> Mapping[str, str]:
-        """cublasLt, if it loads here: a table measured with another version is refused for this machine."""
-        from aicf.backends.cuda.runtime import library
-
-        try:
-            return {"cublasLt": library.version()}
-        except BackendUnavailable:
-            return {}
+        """Those that load here: a table measured with another version of one is refused for this machine."""
+        return installed()
 
     def copy_us(self, nbytes: int, target: TargetAttr) -> float:
         """See `BoundaryBackend`: a node of its own, reading and writing memory at 80 % of its bandwidth."""

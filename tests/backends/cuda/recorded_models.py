@@ -193,5 +193,8 @@ class SilentLibrary:
     def close_handle(self, handle: int) -> None:
         assert handle == 1
 
+    def prepare(self, handle: int, node: Any) -> None:
+        assert handle == 1
+
     def call(self, handle: int, node: Any, addresses: tuple[int, ...], stream: int) -> None:
         self.driver.library_call(stream, lambda: None)

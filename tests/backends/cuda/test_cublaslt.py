@@ -16,7 +16,7 @@ from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.compiler.launches import LibraryCall
 from aicf.backends.cuda.families.gemm.cublaslt.codegen import emit
 from aicf.backends.cuda.families.gemm.cublaslt.kernel import CublasLtKernel
-from aicf.backends.cuda.runtime import library
+from aicf.backends.cuda.runtime import cublaslt
 from aicf.backends.cuda.runtime.device_program import Address, LibraryNode
 from aicf.compiled import Options
 from aicf.dialects.emit import GroupOp
@@ -254,9 +254,9 @@ def test_without_a_driver_the_library_says_so(monkeypatch: pytest.MonkeyPatch):
         def get_version(self) -> int:
             raise RuntimeError("no driver here")
 
-    monkeypatch.setattr(library, "_bindings", Bindings)
+    monkeypatch.setattr(cublaslt, "_bindings", Bindings)
     with pytest.raises(BackendUnavailable, match="loading the library failed: RuntimeError: no driver here"):
-        library.version()
+        cublaslt.version()
 
 
 def test_versions_are_written_as_people_write_them(monkeypatch: pytest.MonkeyPatch):
@@ -264,14 +264,14 @@ def test_versions_are_written_as_people_write_them(monkeypatch: pytest.MonkeyPat
         def get_version(self) -> int:
             return 130002
 
-    monkeypatch.setattr(library, "_bindings", Bindings)
-    assert library.version() == "13.0.2"
+    monkeypatch.setattr(cublaslt, "_bindings", Bindings)
+    assert cublaslt.version() == "13.0.2"
 
 
 def test_a_call_of_another_release_is_refused():
     node = LibraryNode("p", "cublasLt.matmul", "13.0.2", {"dtype": "f32"}, (Address(0, 0),))
     with pytest.raises(ArtifactError, match="instruction 'p': no call of this release"):
-        library.call(0, node, [0], 0)
+        cublaslt.call(0, node, [0], 0)
     call = {**call_of(work_of(Product().text())).call, "compute_type": "f16"}
     with pytest.raises(ArtifactError, match="compute_type 'f16' is none of f32, tf32; compile it again"):
-        library.call(0, LibraryNode("p", "cublasLt.matmul", "13.0.2", call, ()), [], 0)
+        cublaslt.call(0, LibraryNode("p", "cublasLt.matmul", "13.0.2", call, ()), [], 0)

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import aicf
-from aicf.backends.cuda.families.gemm.cublaslt import heuristic
-from aicf.backends.cuda.runtime import library
+from aicf.backends.cuda.families.library import heuristic
+from aicf.backends.cuda.runtime import cublaslt
 from aicf.errors import BackendUnavailable, PolicyError
 from tests.backends.cuda.test_cublaslt import Product
 
@@ -130,8 +130,8 @@ class _Device:
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeLibrary]:
     """A machine with the library and an sm_90a."""
     lt = FakeLibrary()
-    monkeypatch.setattr(library, "_bindings", lambda: lt)
-    monkeypatch.setattr(library, "_compute_type", _compute_type)
+    monkeypatch.setattr(cublaslt, "_bindings", lambda: lt)
+    monkeypatch.setattr(cublaslt, "_compute_type", _compute_type)
     monkeypatch.setattr(heuristic, "CudaDevice", _Device)
     monkeypatch.setattr(heuristic, "host_arch", lambda: "sm_90a")
     heuristic.first_offered.cache_clear()
@@ -248,6 +248,6 @@ def test_without_a_driver_the_reason_is_the_drivers(monkeypatch: pytest.MonkeyPa
     def nobody() -> str:
         raise BackendUnavailable("there is no NVIDIA GPU here; use target cpu")
 
-    monkeypatch.setattr(library, "version", lambda: VERSION)
+    monkeypatch.setattr(cublaslt, "version", lambda: VERSION)
     monkeypatch.setattr(heuristic, "host_arch", nobody)
     assert "there is no NVIDIA GPU here" in chosen(compiled(HERE, matmul="cublasLt")).rejected[KERNEL]

@@ -20,8 +20,8 @@ import pytest
 import aicf
 from aicf import runtime
 from aicf.backends.cuda.compiler import toolchain
+from aicf.backends.cuda.runtime import cublaslt, library
 from aicf.backends.cuda.runtime import driver as driver_module
-from aicf.backends.cuda.runtime import library, loader
 from aicf.backends.cuda.runtime.device_program import TensorMap, Windows
 from aicf.backends.cuda.runtime.driver import OUT_OF_MEMORY, CudaDriver, DeviceFacts, DriverError
 from aicf.backends.registry import resolve_target, target_spec
@@ -358,7 +358,7 @@ def test_a_library_of_another_version(gpu: FakeDriver, monkeypatch: pytest.Monke
     """Algorithms hold for one version; the instruction is named, nothing was launched."""
     exe = compiled("library_call")
     gpu.kernels = SilentKernels()
-    monkeypatch.setattr(loader, "import_module", lambda name: SilentLibrary(gpu, "9.9.9"))
+    monkeypatch.setattr(library, "import_module", lambda name: SilentLibrary(gpu, "9.9.9"))
     x = np.zeros((64, 64), np.float16)
     with pytest.raises(BackendUnavailable) as error:
         exe(x)
@@ -367,7 +367,7 @@ def test_a_library_of_another_version(gpu: FakeDriver, monkeypatch: pytest.Monke
         "pip install 'nvidia-cublas==1.2.3.*', or run aicf tune here and compile again"
     )
     assert not gpu.named("launch") and not gpu.named("allocate")
-    monkeypatch.setattr(loader, "import_module", lambda name: SilentLibrary(gpu))
+    monkeypatch.setattr(library, "import_module", lambda name: SilentLibrary(gpu))
     assert exe(x).shape == (64, 64)
 
 
@@ -378,7 +378,7 @@ def test_a_table_for_another_version_of_this_machines_library(
     compiled, an architecture that is named lists none and takes the table's."""
     table = Path(__file__).parents[3] / "benchmarks" / "tuning" / "h100.json"
     program = PROGRAM.format(dtype="f16")
-    monkeypatch.setattr(library, "version", lambda: "13.0.2")
+    monkeypatch.setattr(cublaslt, "version", lambda: "13.0.2")
     assert target_spec(resolve_target("cuda")) == "cuda:sm_90a+cublasLt=13.0.2"
     with pytest.raises(PolicyError) as error:
         aicf.compile(program, target="cuda", tuning=table)
@@ -393,7 +393,7 @@ def test_a_missing_library(gpu: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> 
     def missing(name: str) -> Any:
         raise ImportError("No module named 'nvmath'")
 
-    monkeypatch.setattr(loader, "import_module", missing)
+    monkeypatch.setattr(library, "import_module", missing)
     with pytest.raises(BackendUnavailable) as error:
         compiled("library_call")(np.zeros((64, 64), np.float16))
     assert one_line(error.value) == (
@@ -563,7 +563,7 @@ def test_a_failing_capture_names_the_instruction(
     call: str, message: str, gpu: FakeDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu.kernels = SilentKernels()
-    monkeypatch.setattr(loader, "import_module", lambda name: SilentLibrary(gpu))
+    monkeypatch.setattr(library, "import_module", lambda name: SilentLibrary(gpu))
     gpu.failures[call] = 1
     with pytest.raises(CaptureError) as error:
         compiled("library_call")(np.zeros((64, 64), np.float16))

@@ -16,6 +16,7 @@ from aicf.backends import base
 from aicf.backends.cuda.compiler import build
 from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch, LibraryCall
+from aicf.backends.cuda.runtime import library as libraries
 from aicf.backends.cuda.runtime import loader
 from aicf.backends.cuda.runtime.device_program import (
     Address,
@@ -27,7 +28,7 @@ from aicf.backends.cuda.runtime.device_program import (
     Table,
     TensorMap,
 )
-from aicf.backends.cuda.runtime.driver import GraphEdge
+from aicf.backends.cuda.runtime.driver import RELAXED, GraphEdge
 from aicf.backends.cuda.target import ARCHES
 from aicf.backends.native import DeviceGraph
 from aicf.dialects.emit import ProgramOp
@@ -71,6 +72,8 @@ class FakeLibrary:
         self.driver = driver
         self.open = 0
         self.found = "1.2.3"
+        self.prepared: list[str] = []
+        self.closed_in: list[int] = []
 
     def version(self) -> str:
         return self.found
@@ -82,6 +85,11 @@ class FakeLibrary:
     def close_handle(self, handle: int) -> None:
         assert handle == 5
         self.open -= 1
+        self.closed_in.append(self.driver.named("exchange_capture_mode")[-1])
+
+    def prepare(self, handle: int, node: LibraryNode) -> None:
+        assert handle == 5
+        self.prepared.append(node.name)
 
     def call(self, handle: int, node: LibraryNode, addresses: tuple[int, ...], stream: int) -> None:
         a, b, c = addresses
@@ -95,7 +103,7 @@ class FakeLibrary:
 @pytest.fixture
 def library(gpu: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> FakeLibrary:
     fake = FakeLibrary(gpu)
-    monkeypatch.setattr(loader, "import_module", lambda name: fake)
+    monkeypatch.setattr(libraries, "import_module", lambda name: fake)
     return fake
 
 
@@ -261,6 +269,7 @@ def test_library_calls_are_captured_with_full_edges(gpu: FakeDriver, library: Fa
         ADD,
         node("b", "aa", Dependency(1), addresses=(Address(3, 0), Address(0, 0))),
     )
+    assert library.prepared == ["add"]
     (captured,), (_, after_b) = gpu.named("capture"), gpu.named("add_kernel")[1]
     (graph,) = gpu.graphs.values()
     kinds = {handle: "call" if node.work else "kernel" for handle, node in graph.items()}
@@ -335,6 +344,8 @@ def test_libraries_are_closed_with_the_code(gpu: FakeDriver, library: FakeLibrar
     assert library.open == 1
     del code
     assert library.open == 0 and not gpu.modules and gpu.contexts == 0
+    # The thread may be in the middle of another capture, which what a library frees shall not end.
+    assert library.closed_in == [RELAXED] and gpu.named("exchange_capture_mode")[-1] == 0
 
 
 def test_eager_runs_give_what_replays_give(gpu: FakeDriver, library: FakeLibrary) -> None:

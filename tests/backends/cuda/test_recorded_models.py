@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from aicf.backends.cuda.runtime import loader
+from aicf.backends.cuda.runtime import library
 from aicf.backends.cuda.runtime.driver import GraphEdge
 from aicf.backends.cuda.runtime.storage import read
 from aicf.compiled import CompiledModel
@@ -91,7 +91,7 @@ def dedented(text: str) -> str:
 def gpu(gpu: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
     """With kernels and a library that do nothing."""
     gpu.kernels = SilentKernels()
-    monkeypatch.setattr(loader, "import_module", lambda name: SilentLibrary(gpu))
+    monkeypatch.setattr(library, "import_module", lambda name: SilentLibrary(gpu))
     return gpu
 
 
@@ -239,7 +239,7 @@ def test_what_the_plan_says_may_be_edited() -> None:
 def test_torch_tensors_at_a_staged_boundary(gpu: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two copies around the launch; the output that is direct is written where it is."""
     gpu.kernels = SilentKernels()
-    monkeypatch.setattr(loader, "import_module", lambda name: SilentLibrary(gpu))
+    monkeypatch.setattr(library, "import_module", lambda name: SilentLibrary(gpu))
     model = compiled("library_alone")
     arrays = {name: DeviceTensor(gpu, np.ones((64, 64), np.float16), offset=2) for name in "xy"}
     graph_exec = model.bind({**arrays, "z": DeviceTensor(gpu, np.ones((64, 64), np.float16))})

@@ -136,7 +136,7 @@ class LibraryNode:
 
     Args:
         name: The instruction it belongs to.
-        function: `cublasLt.matmul`.
+        function: `cublasLt.matmul`; before the dot stands the library.
         version: The library version that the record was measured with.
         call: Everything the call needs, as plain values.
         addresses: Operand addresses in the order that `call` names them.

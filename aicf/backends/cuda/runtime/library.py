@@ -1,286 +1,170 @@
-# pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
-# nvmath-python ships no types.
-"""Calls of cublasLt at run time, through `nvmath.bindings`: from plain values to one call on a stream.
+"""NVIDIA's libraries that programs call: which there are, and what a run, a compile and `aicf tune` ask of each.
 
-Nothing is decided here: types, factors, layouts, the algorithm and its workspace come from the kernel record.
-`algorithms` asks the library what it would offer; a compile or `aicf tune` does that, never a run.
+A library has a module of its own (`cublaslt`, `cudnn`), which turns the plain values of a `LibraryNode` into one call
+on a stream. It is imported where a program calls it. No IR and no decisions here.
 """
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Any, cast
-
-import numpy as np
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
 
 from aicf.backends.cuda.runtime.device_program import LibraryNode
-from aicf.errors import ArtifactError, BackendUnavailable
+from aicf.errors import AicfError, ArtifactError, BackendUnavailable
 from aicf.extras import install
 
 if TYPE_CHECKING:
     from aicf.backends.cuda.runtime.device import CudaDevice
 
-_TYPES = {"f32": 0, "f16": 2, "bf16": 14}
-"""cudaDataType_t."""
 
-_COMPUTE_TYPES = {"f32": "COMPUTE_32F", "tf32": "COMPUTE_32F_FAST_TF32"}
-"""Names in cublasComputeType_t: f32 arithmetic on f32 operands, products of narrower ones added in f32; or operands of
-f32 rounded to TF32."""
-
-_REDUCTIONS = {"compute_type": 2}
-"""cublasLtReductionScheme_t: parts of a sum meet in the compute type; other schemes round them to the result's."""
-
-_SCALARS = {"f32": ctypes.c_float}
-"""What holds a factor of a scale type."""
-
-
-@cache
-def _bindings() -> Any:
-    try:
-        from nvmath.bindings import cublasLt
-    except ImportError as error:
-        raise BackendUnavailable(
-            f"cublasLt is called through nvmath-python: {error}; {install('cuda')}"
-        ) from None
-    return cublasLt
-
-
-@contextmanager
-def _refusing(what: str) -> Generator[None]:
-    """Turns an error of the library, or of its loading, into one of ours."""
-    try:
-        yield
-    except (BackendUnavailable, ArtifactError):
-        raise
-    except Exception as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise BackendUnavailable(
-            f"cublasLt: {what} failed: {reason}; {install('cuda')}, or run aicf tune again"
-        ) from error
-
-
-def version() -> str:
-    """Version of the library that loads here, as 13.0.2.
-
-    Raises BackendUnavailable if there is none.
-    """
-    with _refusing("loading the library"):
-        number = _bindings().get_version()
-    return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
-
-
-def open_handle() -> int:
-    """A handle on the GPU of the current context; not while a stream is being captured."""
-    with _refusing("cublasLtCreate"):
-        return _bindings().create()
-
-
-def close_handle(handle: int) -> None:
-    """Gives a handle back."""
-    with _refusing("cublasLtDestroy"):
-        _bindings().destroy(handle)
-
-
-def call(handle: int, node: LibraryNode, addresses: Sequence[int], stream: int) -> None:
-    """Queues the call of `node`, whose version the caller has checked; takes no device memory and waits for nothing.
+@dataclass(frozen=True)
+class Offer:
+    """One way in which a library would do a call.
 
     Args:
-        addresses: Device addresses, in the order of the node's.
-
-    Raises:
-        ArtifactError: the call is not one of this release.
-        BackendUnavailable: the library refuses it.
+        algorithm: The text by which the library, in the same version, finds it again: what `call` of the node lacks.
+        workspace_bytes: Device memory that it needs beside its operands.
+        label: A short name for tables of measurements.
     """
-    values = _values(node)
-    at = dict(zip(values.operands, addresses, strict=True))
-    algorithm = np.frombuffer(bytes.fromhex(values.algorithm), np.uint8).copy()
-    scalar = _SCALARS[values.scale_type]
-    alpha, beta = scalar(values.alpha), scalar(values.beta)
-    with _refusing(f"the call of instruction '{node.name}'"), _described(values, at.get("bias")) as described:
-        _bindings().matmul(
-            handle,
-            described.operation,
-            ctypes.addressof(alpha),
-            at["a"],
-            described.a,
-            at["b"],
-            described.b,
-            ctypes.addressof(beta),
-            at.get("c", at["d"]),
-            described.c,
-            at["d"],
-            described.d,
-            algorithm.ctypes.data,
-            at.get("workspace", 0),
-            values.workspace_bytes,
-            stream,
-        )
+
+    algorithm: str
+    workspace_bytes: int
+    label: str
+
+    @property
+    def values(self) -> dict[str, object]:
+        """The entries of `LibraryNode.call` that it fills in."""
+        return {"algorithm": self.algorithm, "workspace_bytes": self.workspace_bytes}
 
 
-def offered(device: CudaDevice, node: LibraryNode, count: int) -> list[tuple[bytes, int]]:
-    """At most `count` algorithms that the library here offers for a call, the most promising first, and the bytes of
-    workspace that each needs."""
-    device.enter()
-    handle = open_handle()
-    try:
-        return algorithms(handle, node, count)
-    finally:
-        close_handle(handle)
+class LibraryModule(Protocol):
+    """What the module of a library has. A handle belongs to the context that was current when it was opened."""
 
+    def version(self) -> str:
+        """Of the library that loads here, as 13.0.2. Raises BackendUnavailable if there is none."""
+        ...
 
-def algorithms(handle: int, node: LibraryNode, count: int) -> list[tuple[bytes, int]]:
-    """The algorithms that the library would take for a call, best first, with the workspace each needs.
+    def open_handle(self) -> Any:
+        """A handle on the GPU of the current context; not while a stream is being captured."""
+        ...
 
-    Args:
-        node: A call whose algorithm is empty; its `workspace_bytes` is the most that an algorithm may ask for.
-        count: Most algorithms.
-    """
-    values = _values(node)
-    lt = _bindings()
-    results = np.zeros(count, lt.matmul_heuristic_result_dtype)
-    found = ctypes.c_int(0)
-    preference = lt.matmul_preference_create()
-    try:
-        wanted = lt.MatmulPreferenceAttribute
-        limits: dict[Any, Any] = {wanted.MAX_WORKSPACE_BYTES: ctypes.c_uint64(values.workspace_bytes)}
-        limits[wanted.REDUCTION_SCHEME_MASK] = ctypes.c_uint32(_REDUCTIONS[values.reduction])
-        for operand in "ABCD":
-            attribute = getattr(wanted, f"MIN_ALIGNMENT_{operand}_BYTES")
-            limits[attribute] = ctypes.c_uint32(values.alignment)
-        for attribute, limit in limits.items():
-            _set(lt.matmul_preference_set_attribute, preference, attribute, limit)
-        # The pointer of a bias is part of the description; any aligned one does while nothing runs.
-        bias = 256 if "bias" in values.operands else None
-        with suppress(lt.cuBLASLtError), _described(values, bias) as described:
-            lt.matmul_algo_get_heuristic(
-                handle,
-                described.operation,
-                described.a,
-                described.b,
-                described.c,
-                described.d,
-                preference,
-                count,
-                results.ctypes.data,
-                ctypes.addressof(found),
-            )
-    finally:
-        lt.matmul_preference_destroy(preference)
-    good = [result for result in results[: found.value] if int(result["state"]) == 0]
-    return [(result["algo"].tobytes(), int(result["workspace_size"])) for result in good]
+    def close_handle(self, handle: Any) -> None:
+        """Gives a handle back, with what was prepared by it."""
+        ...
 
+    def prepare(self, handle: Any, node: LibraryNode) -> None:
+        """Does for a call what cannot be done while a stream is being captured, and checks its values.
 
-# The call as the library describes it
+        Raises:
+            ArtifactError: the call is not one of this release.
+            BackendUnavailable: the library refuses it.
+        """
+        ...
+
+    def call(self, handle: Any, node: LibraryNode, addresses: tuple[int, ...], stream: int) -> None:
+        """Queues a call that was prepared; takes no device memory and waits for nothing. Raises as `prepare`."""
+        ...
+
+    def offers(self, handle: Any, node: LibraryNode, count: int) -> list[Offer]:
+        """At most `count` ways to do a call, the most promising first; its algorithm is empty, its `workspace_bytes`
+        the most that it may need."""
+        ...
 
 
 @dataclass(frozen=True)
-class _Values:
-    """The entries of `LibraryNode.call`; matrices are rows, columns, `ld` and batch stride."""
+class Library:
+    """Where a library comes from.
 
-    dtype: str
-    compute_type: str
-    scale_type: str
-    reduction: str
-    alpha: float
-    beta: float
-    bias_type: str
-    transpose: Sequence[bool]
-    matrices: Mapping[str, Sequence[int]]
-    batch: int
-    epilogue: str
-    alignment: int
-    algorithm: str
-    workspace_bytes: int
-    operands: Sequence[str]
+    Args:
+        module: The module that calls it, see `LibraryModule`.
+        package: The package that brings it, whose version has one number more.
+    """
+
+    module: str
+    package: str
 
 
-def _values(node: LibraryNode) -> _Values:
-    try:
-        values = _Values(**cast("dict[str, Any]", node.call))
-        for name, table in _WORDS.items():
-            if (word := getattr(values, name)) not in table:
-                raise TypeError(f"{name} '{word}' is none of {', '.join(table)}")
-    except TypeError as error:
-        raise ArtifactError(
-            f"instruction '{node.name}': no call of this release: {error}; compile it again"
-        ) from None
-    return values
-
-
-_WORDS: Mapping[str, Mapping[str, object]] = {
-    "dtype": _TYPES,
-    "bias_type": _TYPES,
-    "compute_type": _COMPUTE_TYPES,
-    "scale_type": _SCALARS,
-    "reduction": _REDUCTIONS,
+LIBRARIES: Mapping[str, Library] = {
+    "cublasLt": Library("aicf.backends.cuda.runtime.cublaslt", "nvidia-cublas"),
+    "cudnn": Library("aicf.backends.cuda.runtime.cudnn.calls", "nvidia-cudnn-cu13"),
 }
-"""Entries of a call that name something of the library."""
+"""By name, which the names of its functions start with."""
 
 
-@dataclass
-class _Described:
-    """Descriptors of one call."""
+def library_of(function: str) -> str:
+    """The name of the library that has a function, such as `cublasLt.matmul`."""
+    return function.partition(".")[0]
 
-    operation: int
-    a: int
-    b: int
-    c: int
-    d: int
+
+def module_of(name: str) -> LibraryModule:
+    """The module of a library of `LIBRARIES`. Raises ImportError."""
+    module: Any = import_module(LIBRARIES[name].module)
+    return module
+
+
+def installed() -> dict[str, str]:
+    """The libraries that load here, with their versions."""
+    found: dict[str, str] = {}
+    for name in LIBRARIES:
+        try:
+            found[name] = module_of(name).version()
+        except BackendUnavailable:
+            continue
+    return found
+
+
+def open_library(node: LibraryNode) -> tuple[LibraryModule, Any]:
+    """The module of the library that a node calls, and a new handle of it.
+
+    Raises:
+        ArtifactError: this release knows no such library.
+        BackendUnavailable: it is missing.
+    """
+    name = library_of(node.function)
+    if name not in LIBRARIES:
+        raise ArtifactError(f"instruction '{node.name}' calls the unknown library {name}; use a newer aicf")
+    try:
+        module = module_of(name)
+        return module, module.open_handle()
+    except ImportError as error:
+        raise BackendUnavailable(
+            f"instruction '{node.name}' needs the library {name} ({error}); {install('cuda')}"
+        ) from error
+
+
+def check_version(node: LibraryNode, found: str) -> None:
+    """Raises BackendUnavailable if the library here is not the one that a node was made for."""
+    if found != node.version:
+        name = library_of(node.function)
+        raise BackendUnavailable(
+            f"instruction '{node.name}' was compiled for {name} {node.version}, here is {found}: algorithms are "
+            f"valid for one version; pip install '{LIBRARIES[name].package}=={node.version}.*', or run aicf tune here "
+            "and compile again"
+        )
+
+
+def offered(device: CudaDevice, node: LibraryNode, count: int) -> list[Offer]:
+    """What the library here offers for a call, see `LibraryModule.offers`."""
+    device.enter()
+    module, handle = open_library(node)
+    try:
+        return module.offers(handle, node, count)
+    finally:
+        module.close_handle(handle)
 
 
 @contextmanager
-def _described(values: _Values, bias: int | None) -> Generator[_Described]:
-    """Makes the descriptors of a call, and gives them back."""
-    lt = _bindings()
-    made: list[tuple[Callable[[int], None], int]] = []
+def refusing(name: str, what: str) -> Generator[None]:
+    """Turns an error of a library, or of its loading, into one of ours."""
     try:
-        operation = lt.matmul_desc_create(_compute_type(values), _TYPES[values.scale_type])
-        made.append((lt.matmul_desc_destroy, operation))
-        _describe_operation(operation, values, bias)
-        matrices: dict[str, int] = {}
-        for name, numbers in values.matrices.items():
-            matrices[name] = _layout(numbers, values)
-            made.append((lt.matrix_layout_destroy, matrices[name]))
-        yield _Described(operation, **matrices)
-    finally:
-        for destroy, descriptor in reversed(made):
-            destroy(descriptor)
-
-
-def _compute_type(values: _Values) -> int:
-    from nvmath.bindings.cublas import ComputeType
-
-    return int(ComputeType[_COMPUTE_TYPES[values.compute_type]])
-
-
-def _describe_operation(operation: int, values: _Values, bias: int | None) -> None:
-    lt = _bindings()
-    attribute = lt.MatmulDescAttribute
-    for name, transposed in zip((attribute.TRANSA, attribute.TRANSB), values.transpose, strict=True):
-        _set(lt.matmul_desc_set_attribute, operation, name, ctypes.c_int32(int(transposed)))
-    epilogue = lt.Epilogue[values.epilogue.upper()]
-    _set(lt.matmul_desc_set_attribute, operation, attribute.EPILOGUE, ctypes.c_uint32(int(epilogue)))
-    if bias is not None:
-        _set(lt.matmul_desc_set_attribute, operation, attribute.BIAS_POINTER, ctypes.c_uint64(bias))
-        kind = ctypes.c_int32(_TYPES[values.bias_type])
-        _set(lt.matmul_desc_set_attribute, operation, attribute.BIAS_DATA_TYPE, kind)
-
-
-def _layout(numbers: Sequence[int], values: _Values) -> int:
-    lt = _bindings()
-    rows, cols, ld, batch_stride = numbers
-    layout = lt.matrix_layout_create(_TYPES[values.dtype], rows, cols, ld)
-    if values.batch > 1:
-        attribute = lt.MatrixLayoutAttribute
-        _set(lt.matrix_layout_set_attribute, layout, attribute.BATCH_COUNT, ctypes.c_int32(values.batch))
-        stride = ctypes.c_int64(batch_stride)
-        _set(lt.matrix_layout_set_attribute, layout, attribute.STRIDED_BATCH_OFFSET, stride)
-    return layout
-
-
-def _set(setter: Any, descriptor: int, attribute: Any, value: Any) -> None:
-    setter(descriptor, int(attribute), ctypes.addressof(value), ctypes.sizeof(value))
+        yield
+    except AicfError:
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise BackendUnavailable(
+            f"{name}: {what} failed: {reason}; {install('cuda')}, or run aicf tune again"
+        ) from error

@@ -10,26 +10,19 @@ import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from importlib import import_module
+from functools import partial
 from typing import Any
 
 from aicf.backends.cuda.runtime.device import CudaDevice
 from aicf.backends.cuda.runtime.device_program import DeviceModule, DeviceProgram, LibraryNode
 from aicf.backends.cuda.runtime.driver import DeviceFacts, DriverError, capability_text, version_text
 from aicf.backends.cuda.runtime.graph import CapturedProgram, LibraryCaller, descriptor_bytes
+from aicf.backends.cuda.runtime.library import LibraryModule, check_version, library_of, open_library
 from aicf.backends.cuda.runtime.module_check import check_module
 from aicf.backends.cuda.runtime.storage import read
 from aicf.backends.cuda.target import runs_on
 from aicf.backends.native import DeviceCode, NativeCode
 from aicf.errors import ArtifactError, BackendUnavailable, CaptureError
-from aicf.extras import install
-
-_LIBRARIES = {"cublasLt": "aicf.backends.cuda.runtime.library"}
-"""Library name, which a function's name starts with, to the module that calls it: `version()` gives its version,
-`open_handle()` a handle, `call(handle, node, addresses, stream)` queues a call, `close_handle(handle)` ends it."""
-
-_PACKAGES = {"cublasLt": "nvidia-cublas"}
-"""Library name to the package that brings it, whose version has one number more."""
 
 
 def load_native(native: NativeCode) -> CudaCode:
@@ -84,7 +77,7 @@ class CudaCode(DeviceCode):
         with ExitStack() as cleanup:
             _check_machine(module, device)
             device.enter()
-            self._libraries = _open_libraries(module, cleanup)
+            self._libraries = _open_libraries(module, device, cleanup)
             for symbol, image in cubins.items():
                 self._functions[symbol] = _load(device, symbol, image, cleanup)
             for program in module.programs:
@@ -136,14 +129,18 @@ def _load(device: CudaDevice, symbol: str, image: bytes, cleanup: ExitStack) -> 
 class _Library(LibraryCaller):
     """An open library, by the module that calls it."""
 
-    module: Any
-    handle: object
+    module: LibraryModule
+    handle: Any
+
+    def prepare(self, node: LibraryNode) -> None:
+        """See `LibraryModule`."""
+        self.module.prepare(self.handle, node)
 
     def call(self, node: LibraryNode, addresses: tuple[int, ...], stream: int) -> None:
         self.module.call(self.handle, node, addresses, stream)
 
 
-def _open_libraries(module: DeviceModule, cleanup: ExitStack) -> dict[str, LibraryCaller]:
+def _open_libraries(module: DeviceModule, device: CudaDevice, cleanup: ExitStack) -> dict[str, LibraryCaller]:
     """The library of each function that the module calls.
 
     Raises:
@@ -152,28 +149,21 @@ def _open_libraries(module: DeviceModule, cleanup: ExitStack) -> dict[str, Libra
     nodes = [node for program in module.programs for node in program.libraries]
     opened: dict[str, _Library] = {}
     for node in nodes:
-        name = node.function.partition(".")[0]
+        name = library_of(node.function)
         if name not in opened:
-            opened[name] = _open_library(name, node, cleanup)
-        found = opened[name].module.version()
-        if found != node.version:
-            raise BackendUnavailable(
-                f"instruction '{node.name}' was compiled for {name} {node.version}, here is {found}: algorithms are "
-                f"valid for one version; pip install '{_PACKAGES[name]}=={node.version}.*', or run aicf tune here and "
-                "compile again"
-            )
-    return {node.function: opened[node.function.partition(".")[0]] for node in nodes}
+            opened[name] = _open_library(node, device, cleanup)
+        check_version(node, opened[name].module.version())
+        opened[name].prepare(node)
+    return {node.function: opened[library_of(node.function)] for node in nodes}
 
 
-def _open_library(name: str, node: LibraryNode, cleanup: ExitStack) -> _Library:
-    if name not in _LIBRARIES:
-        raise ArtifactError(f"instruction '{node.name}' calls the unknown library {name}; use a newer aicf")
-    try:
-        module: Any = import_module(_LIBRARIES[name])
-        handle = module.open_handle()
-    except ImportError as error:
-        raise BackendUnavailable(
-            f"instruction '{node.name}' needs the library {name} ({error}); {install('cuda')}"
-        ) from error
-    cleanup.callback(module.close_handle, handle)
+def _open_library(node: LibraryNode, device: CudaDevice, cleanup: ExitStack) -> _Library:
+    module, handle = open_library(node)
+    cleanup.callback(device.close, partial(_close_library, device, module), handle)
     return _Library(module, handle)
+
+
+def _close_library(device: CudaDevice, module: LibraryModule, handle: Any) -> None:
+    """Gives a handle back. The garbage collector may do so while this thread captures, and a library frees memory."""
+    with device.beside_capture():
+        module.close_handle(handle)

@@ -1,26 +1,21 @@
 """The descriptor of `cuda.cublaslt`: matrix products that the library runs, with the epilogues that it has.
 
-The library's algorithms are opaque bytes, valid for one version of it, and only a device can list them: the kernel is
-legal where a tuning table has measured some, or where a policy asks for it on the machine itself, by the library's
-heuristic (`heuristic`). Its record is the whole call as `library` makes it, in the library's
-terms: matrices are stored by columns there, so a row-major ``D = A B`` is the call ``D^T = B^T A^T`` on the same
-memory, its `a` is our B and its `b` our A.
+Its record is the whole call as `runtime.cublaslt` makes it, in the library's terms, with the algorithm as opaque bytes
+(see `LibraryKernel`). Matrices are stored by columns there, so a row-major ``D = A B`` is the call ``D^T = B^T A^T`` on
+the same memory, its `a` is our B and its `b` our A.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass
 from math import gcd, prod
-from typing import Annotated
 
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DictionaryAttr, FloatAttr, StringAttr, f64
 from xdsl.ir import Attribute
 
-from aicf.backends.common.record import Entry, Record, RecordCodec, Text, Whole, integer, read_integer
+from aicf.backends.common.record import Record, integer, read_integer
 from aicf.backends.common.workload import Workload
-from aicf.backends.cuda.families.gemm.cublaslt.epilogue import library_epilogue
 from aicf.backends.cuda.families.gemm.problem import (
     Access,
     GemmProblem,
@@ -29,13 +24,23 @@ from aicf.backends.cuda.families.gemm.problem import (
     product_reason,
     strided,
 )
-from aicf.backends.cuda.families.records import CudaKernel, integers
+from aicf.backends.cuda.families.library.call import LibraryFunction
+from aicf.backends.cuda.families.library.epilogue import library_epilogue
+from aicf.backends.cuda.families.library.kernel_base import (
+    Algorithm,
+    LibraryKernel,
+    device_entries,
+    unmeasured,
+)
+from aicf.backends.cuda.families.library.strides import joined
+from aicf.backends.cuda.families.records import integers
 from aicf.backends.cuda.target import ELEMENT_BYTES, arch_named
 from aicf.dialects.emit_types import TargetAttr
-from aicf.dialects.json_values import attribute_of
 
 LIBRARY = "cublasLt"
 DTYPES = ("f16", "bf16", "f32")
+_ACTIVATIONS: Mapping[str, str] = {"none": "", "relu": "relu", "gelu_tanh": "gelu"}
+"""Our names to the library's, whose GELU is the one with tanh."""
 MOST_WORKSPACE_BYTES = 32 << 20
 """What an algorithm may ask for; NVIDIA's advice for Hopper."""
 
@@ -111,7 +116,7 @@ def _epilogue(work: Workload, problem: GemmProblem, reads: Sequence[Access]) -> 
     operands = {"a": 1, "b": 0}
     if work.code is None:
         return operands, "default"
-    found = library_epilogue(work.code)
+    found = library_epilogue(work.code, tuple(_ACTIVATIONS))
     if found is None:
         raise _NoCall("the library has no such epilogue")
     for term in found.terms:
@@ -120,7 +125,7 @@ def _epilogue(work: Workload, problem: GemmProblem, reads: Sequence[Access]) -> 
             raise _NoCall(f"the library adds one {'bias' if what == 'bias' else 'matrix'}, here are two")
         operands[what] = 1 + term
     words = [
-        {"none": "", "relu": "relu", "gelu_tanh": "gelu"}[found.activation],
+        _ACTIVATIONS[found.activation],
         "bias" if "bias" in operands else "",
     ]
     return operands, "_".join(filter(None, words)) or "default"
@@ -146,21 +151,12 @@ def _whole(access: Access, problem: GemmProblem, batch: _Batch, what: str) -> Ma
     """A matrix of the product's size that is read or written by rows."""
     count = len(problem.batch)
     rows = access.strides[count:-1]
-    ld = _joined(rows, problem.row_dims)
+    ld = joined(rows, problem.row_dims)
     if ld is None or (access.strides[-1] != 1 and problem.n > 1):
         raise _NoCall(f"the library needs contiguous rows, the strides of {what} are {list(access.strides)}")
     if problem.m > 1 and ld < problem.n:
         raise _NoCall(f"the rows of {what} overlap")
     return Matrix(problem.n, problem.m, max(ld, problem.n), batch.stride(access.strides[:count], what))
-
-
-def _joined(strides: Sequence[int], sizes: Sequence[int]) -> int | None:
-    """The stride of several dims seen as one, 0 if there is one element; None if they are no such thing."""
-    dims = [(stride, size) for stride, size in zip(strides, sizes, strict=True) if size > 1]
-    for (outer, _), (inner, size) in pairwise(dims):
-        if outer != inner * size:
-            return None
-    return dims[-1][0] if dims else 0
 
 
 class _Batch:
@@ -172,7 +168,7 @@ class _Batch:
 
     def stride(self, strides: Sequence[int], what: str) -> int:
         """From one matrix of an operand to the next."""
-        found = _joined(strides, self.sizes)
+        found = joined(strides, self.sizes)
         if found is None:
             raise _NoCall(
                 f"the library steps over one batch dim, the batch strides of {what} are {list(strides)}"
@@ -209,40 +205,35 @@ def _matrix(matrix: Matrix) -> Attribute:
     return integers([matrix.rows, matrix.cols, matrix.ld, matrix.batch_stride])
 
 
-_MEASURED = Text("text that aicf tune reads from the device")
+_FUNCTION = LibraryFunction(
+    "cublasLt.matmul",
+    (
+        "dtype",
+        "compute_type",
+        "scale_type",
+        "reduction",
+        "alpha",
+        "beta",
+        "bias_type",
+        "transpose",
+        "matrices",
+        "batch",
+        "epilogue",
+        "alignment",
+    ),
+)
 
 
-@dataclass(frozen=True)
-class Algorithm:
-    """What only the device knows.
-
-    Args:
-        algorithm: The library's bytes, in hexadecimal digits.
-        library: Its version.
-        workspace_bytes: What the algorithm asks for at most.
-    """
-
-    algorithm: Annotated[str, Entry(_MEASURED)] = ""
-    library: Annotated[str, Entry(_MEASURED)] = ""
-    workspace_bytes: Annotated[int, Entry(Whole(0, MOST_WORKSPACE_BYTES))] = MOST_WORKSPACE_BYTES
-
-
-_CODEC = RecordCodec(Algorithm)
-
-
-def _device_fields() -> dict[str, Attribute]:
-    return _CODEC.entries(Algorithm())
-
-
-@dataclass(frozen=True)
-class CublasLtKernel(CudaKernel[Algorithm | None]):
+class CublasLtKernel(LibraryKernel):
     """Products with bias, residual and activation, by NVIDIA's library."""
 
-    id: str = "cuda.cublaslt"
+    id = "cuda.cublaslt"
     library = LIBRARY
-    simplicity: int = 9
-    kinds: frozenset[str] = frozenset({"gemm", "gemm_epilogue"})
-    device_fields: Mapping[str, Attribute] = field(default_factory=_device_fields)
+    simplicity = 9
+    kinds = frozenset({"gemm", "gemm_epilogue"})
+    function = _FUNCTION
+    result = "d"
+    device_fields = unmeasured(MOST_WORKSPACE_BYTES)
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
         if (reason := _reason(work, target)) is not None:
@@ -263,20 +254,6 @@ class CublasLtKernel(CudaKernel[Algorithm | None]):
         elements = sum(prod(operand.shape) for operand in (*work.operands, *work.results))
         bytes_us = elements * ELEMENT_BYTES[problem.dtype] / arch.bandwidth_gbs / 1e3
         return 3.0 + max(problem.flops / peak / 0.75e6, bytes_us)
-
-    def schedule(self, work: Workload, target: TargetAttr) -> None:
-        """See `Kernel`: only the device knows the values of `device_fields`."""
-
-    def propose_on_device(self, work: Workload, target: TargetAttr) -> Record:
-        """See `Kernel`: the first algorithm that the library's heuristic offers on this machine."""
-        from aicf.backends.cuda.families.gemm.cublaslt.heuristic import proposal
-
-        found = proposal({**self.record(work, target), **self.device_fields}, target, LIBRARY)
-        return {name: attribute_of(value) for name, value in found.items()}
-
-    def read(self, work: Workload, record: Record, target: TargetAttr) -> Algorithm:
-        """See `Kernel`: what the device gave."""
-        return _CODEC.read(record)
 
     def record_of(
         self, work: Workload, target: TargetAttr, schedule: Algorithm | None
@@ -303,7 +280,7 @@ class CublasLtKernel(CudaKernel[Algorithm | None]):
             "combination_order": StringAttr("the library's, fixed by version and algorithm"),
             "rounding": StringAttr("fused"),
             "fixed_addresses": integers(range(count)),
-            **({} if schedule is None else _CODEC.entries(schedule)),
+            **device_entries(schedule),
         }
         if "c" in call.operands and call.c == call.d:
             entries["may_alias"] = ArrayAttr([integers([0, call.operands["c"]])])

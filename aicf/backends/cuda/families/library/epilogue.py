@@ -1,12 +1,12 @@
-"""Which of cublasLt's epilogues a scalar program is, if it is one: read from the program, constants included.
+"""Which epilogue of a library a scalar program is, if it is one: read from the program, constants included.
 
-cublasLt computes ``activation(A B + C + bias)`` in f32 and rounds once. Its GELU is the one with tanh; a bias is a
-vector along the columns; C is a whole matrix, our residual. Anything else is for our own kernels.
+Libraries compute ``activation(product + terms)`` in f32 and round once; which terms and activations there are each
+says for itself. Anything else is for our own kernels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -24,8 +24,6 @@ _MOST_OPS = 24
 
 _COMMUTE = frozenset({"arith.addf", "arith.mulf", "arith.maximumf"})
 
-ACTIVATIONS = ("none", "relu", "gelu_tanh")
-
 
 @dataclass(frozen=True)
 class Epilogue:
@@ -33,15 +31,15 @@ class Epilogue:
 
     Args:
         terms: Operands of the scalar program that are added to the accumulator, operand 0.
-        activation: From `ACTIVATIONS`, applied to the sum.
+        activation: One of those asked for, applied to the sum.
     """
 
     terms: tuple[int, ...]
     activation: str
 
 
-def library_epilogue(code: KernelOp) -> Epilogue | None:
-    """The epilogue that a program of one phase is; None if the library has none like it."""
+def library_epilogue(code: KernelOp, activations: Sequence[str]) -> Epilogue | None:
+    """The epilogue that a program of one phase is; None if a library has none like it, which has these activations."""
     ops = list(code.phases[-1].body.block.ops)
     stores = [op for op in ops if isinstance(op, StoreOp)]
     if len(stores) != 1 or len(ops) > _MOST_OPS:
@@ -51,8 +49,8 @@ def library_epilogue(code: KernelOp) -> Epilogue | None:
         terms = _sum(inner)
         if terms is None or terms.count(0) != 1 or len(set(terms)) != len(terms):
             continue
-        for activation in ACTIVATIONS:
-            if result == _applied(activation, inner):
+        for activation in activations:
+            if result == _APPLIED[activation](inner):
                 return Epilogue(tuple(sorted(set(terms) - {0})), activation)
     return None
 
@@ -85,17 +83,39 @@ def _const(number: float) -> Expr:
     return ("const", f"{number:.6g}")
 
 
-def _applied(activation: str, x: Expr) -> Expr:
-    """An activation of `x`, as `lower-logical` writes it."""
-    if activation == "relu":
-        return _op("arith.maximumf", x, _const(0.0))
-    if activation == "none":
-        return x
+def _relu(x: Expr) -> Expr:
+    return _op("arith.maximumf", x, _const(0.0))
+
+
+def _gelu(x: Expr) -> Expr:
+    return _half_times(x, _op("math.erf", _op("arith.mulf", x, _const(0.7071067812))))
+
+
+def _gelu_tanh(x: Expr) -> Expr:
     cube = _op("arith.mulf", _op("arith.mulf", x, x), x)
     inner = _op("arith.addf", x, _op("arith.mulf", cube, _const(0.044715)))
-    tanh = _op("math.tanh", _op("arith.mulf", inner, _const(0.7978845608)))
-    half = _op("arith.mulf", x, _const(0.5))
-    return _op("arith.mulf", half, _op("arith.addf", tanh, _const(1.0)))
+    return _half_times(x, _op("math.tanh", _op("arith.mulf", inner, _const(0.7978845608))))
+
+
+def _half_times(x: Expr, curve: Expr) -> Expr:
+    """x / 2 * (1 + curve)."""
+    return _op("arith.mulf", _op("arith.mulf", x, _const(0.5)), _op("arith.addf", curve, _const(1.0)))
+
+
+def _silu(x: Expr) -> Expr:
+    return _op("arith.mulf", x, _op("emit.sigmoid", x))
+
+
+_APPLIED: Mapping[str, Callable[[Expr], Expr]] = {
+    "none": lambda x: x,
+    "relu": _relu,
+    "gelu": _gelu,
+    "gelu_tanh": _gelu_tanh,
+    "silu": _silu,
+    "sigmoid": lambda x: _op("emit.sigmoid", x),
+    "tanh": lambda x: _op("math.tanh", x),
+}
+"""Activations of `x`, as `lower-logical` writes them."""
 
 
 def _sum(expr: Expr) -> list[int] | None:

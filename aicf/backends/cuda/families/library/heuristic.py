@@ -1,4 +1,4 @@
-"""The algorithm that cublasLt itself would take for a call: queried from the library on the GPU of this machine.
+"""The algorithm that a library itself would take for a call: queried from it on the GPU of this machine.
 
 Its heuristic needs the GPU and nothing of the operands. The answer becomes part of the record, so the program is as
 complete as one whose algorithm was measured. Nothing is queried for a target that is not this machine.
@@ -13,11 +13,11 @@ from functools import cache
 from xdsl.dialects.builtin import DictionaryAttr, StringAttr
 
 from aicf.backends.common.record import Record
-from aicf.backends.cuda.families.gemm.cublaslt.call import FUNCTION, call_values
-from aicf.backends.cuda.runtime import library
+from aicf.backends.cuda.families.library.call import ALGORITHM, LIBRARY, WORKSPACE, LibraryFunction
 from aicf.backends.cuda.runtime.device import CudaDevice
 from aicf.backends.cuda.runtime.device_program import LibraryNode
 from aicf.backends.cuda.runtime.driver import host_arch
+from aicf.backends.cuda.runtime.library import Offer, library_of, module_of, offered
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.json_values import json_value
 from aicf.errors import BackendUnavailable
@@ -25,18 +25,21 @@ from aicf.errors import BackendUnavailable
 _WAY_OUT = "compile with target cuda on the machine with the GPU, or give a tuning table"
 
 
-def proposal(record: Record, target: TargetAttr, library_name: str) -> dict[str, object]:
+def proposal(record: Record, target: TargetAttr, function: LibraryFunction, result: str) -> dict[str, object]:
     """The `device_fields` of a record, from the first algorithm that the heuristic offers for its call.
+
+    Args:
+        result: What the call names its result.
 
     Raises BackendUnavailable: this machine is not the target, or the library offers nothing.
     """
-    version = _check_machine(target, library_name)
+    version = _check_machine(target, library_of(function.name))
     operands = record["operands"]
     assert isinstance(operands, DictionaryAttr)
     values = {key: json_value(value) for key, value in record.items()}
-    call = call_values(values, [*operands.data, "d"])
-    algorithm, workspace = first_offered(json.dumps(call, sort_keys=True))
-    return {"algorithm": algorithm, "library": version, "workspace_bytes": workspace}
+    call = function.call(values, [*operands.data, result])
+    offer = first_offered(function.name, json.dumps(call, sort_keys=True))
+    return {ALGORITHM: offer.algorithm, LIBRARY: version, WORKSPACE: offer.workspace_bytes}
 
 
 def _check_machine(target: TargetAttr, name: str) -> str:
@@ -44,7 +47,7 @@ def _check_machine(target: TargetAttr, name: str) -> str:
     listed = _listed(target).get(name)
     if listed is None:
         raise BackendUnavailable(f"the target lists no {name}; {_WAY_OUT}")
-    found, arch = library.version(), host_arch()
+    found, arch = module_of(name).version(), host_arch()
     for what, wanted, here in (
         ("library", f"{name} {listed}", f"{name} {found}"),
         ("GPU", target.arch.data, arch),
@@ -62,11 +65,9 @@ def _listed(target: TargetAttr) -> Mapping[str, str]:
 
 
 @cache
-def first_offered(call: str) -> tuple[str, int]:
-    """The first algorithm for a call, in hexadecimal digits, and its workspace. Equal calls are queried once."""
-    node = LibraryNode("a product", FUNCTION, "", json.loads(call), ())
-    found = library.offered(CudaDevice(), node, 1)
+def first_offered(function: str, call: str) -> Offer:
+    """The first algorithm for a call. Equal calls are queried once."""
+    found = offered(CudaDevice(), LibraryNode("an instruction", function, "", json.loads(call), ()), 1)
     if not found:
         raise BackendUnavailable("the library's heuristic offers no algorithm for it; choose another kernel")
-    ((algorithm, workspace),) = found
-    return algorithm.hex(), workspace
+    return found[0]

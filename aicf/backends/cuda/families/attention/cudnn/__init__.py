@@ -1,0 +1,1 @@
+"""Attention that cuDNN runs."""
