@@ -248,7 +248,7 @@ def test_without_the_frontend_the_way_out_is_told(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(BackendUnavailable) as error:
         calls.version()
     assert error.value.message.startswith("cudnn is called through nvidia-cudnn-frontend: ")
-    assert error.value.message.endswith(install("cuda")) and "\n" not in error.value.message
+    assert error.value.message.endswith(install("cudnn")) and "\n" not in error.value.message
     assert "cudnn" not in library.installed()
 
 

@@ -81,15 +81,17 @@ class Library:
     Args:
         module: The module that calls it, see `LibraryModule`.
         package: The package that brings it, whose version has one number more.
+        extra: The extra of this package that installs what is needed to call it.
     """
 
     module: str
     package: str
+    extra: str
 
 
 LIBRARIES: Mapping[str, Library] = {
-    "cublasLt": Library("aicf.backends.cuda.runtime.cublaslt", "nvidia-cublas"),
-    "cudnn": Library("aicf.backends.cuda.runtime.cudnn.calls", "nvidia-cudnn-cu13"),
+    "cublasLt": Library("aicf.backends.cuda.runtime.cublaslt", "nvidia-cublas", "cuda"),
+    "cudnn": Library("aicf.backends.cuda.runtime.cudnn.calls", "nvidia-cudnn-cu13", "cudnn"),
 }
 """By name, which the names of its functions start with."""
 
@@ -131,7 +133,7 @@ def open_library(node: LibraryNode) -> tuple[LibraryModule, Any]:
         return module, module.open_handle()
     except ImportError as error:
         raise BackendUnavailable(
-            f"instruction '{node.name}' needs the library {name} ({error}); {install('cuda')}"
+            f"instruction '{node.name}' needs the library {name} ({error}); {install(LIBRARIES[name].extra)}"
         ) from error
 
 
@@ -166,5 +168,5 @@ def refusing(name: str, what: str) -> Generator[None]:
     except Exception as error:
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise BackendUnavailable(
-            f"{name}: {what} failed: {reason}; {install('cuda')}, or run aicf tune again"
+            f"{name}: {what} failed: {reason}; {install(LIBRARIES[name].extra)}, or run aicf tune again"
         ) from error

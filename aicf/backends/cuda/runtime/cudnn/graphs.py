@@ -29,7 +29,7 @@ def frontend() -> Any:
         import cudnn
     except ImportError as error:
         raise BackendUnavailable(
-            f"cudnn is called through nvidia-cudnn-frontend: {error}; {install('cuda')}"
+            f"cudnn is called through nvidia-cudnn-frontend: {error}; {install('cudnn')}"
         ) from None
     return cudnn
 
