@@ -7,7 +7,7 @@ forward pass and a scalar loss for a step of training.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -25,6 +25,7 @@ class Network:
         first: The result that is compared: its attribute, or "" for the result itself.
         options: Further arguments, which are no tensors.
         targets: What the module takes besides to return its own loss.
+        is_training: Whether it runs in training mode.
     """
 
     module: nn.Module
@@ -32,6 +33,7 @@ class Network:
     first: str
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     targets: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
+    is_training: bool = False
 
     @property
     def batch(self) -> Mapping[str, Tensor]:
@@ -203,6 +205,13 @@ def resnet(small: bool, batch: int = 1) -> Network:
     return Network(module, {"pixel_values": torch.randn(batch, 3, image, image)}, "logits")
 
 
+def resnet_classifier(small: bool, batch: int = 1) -> Network:
+    """ResNet-50 as it is trained: its batch norms take the statistics of the batch."""
+    network = resnet(small, batch)
+    labels = torch.randint(0, network.module.config.num_labels, (batch,))
+    return replace(network, targets={"labels": labels}, is_training=True)
+
+
 def mobilenet(small: bool, batch: int = 1) -> Network:
     """MobileNetV2."""
     image = 32 if small else 224
@@ -340,13 +349,16 @@ NETWORKS: Mapping[str, Callable[..., Network]] = {
     "unet": unet,
 }
 
-FINE_TUNED: Mapping[str, Callable[..., Network]] = {"bert-classifier": bert_classifier}
+FINE_TUNED: Mapping[str, Callable[..., Network]] = {
+    "bert-classifier": bert_classifier,
+    "resnet-classifier": resnet_classifier,
+}
 """Networks that are measured in training alone."""
 
 
 def make(name: str, small: bool, **options: int) -> Network:
-    """The network of a name, in evaluation mode, with the same weights and inputs every time."""
+    """The network of a name, in evaluation mode unless it trains, with the same weights and inputs every time."""
     torch.manual_seed(0)
     network = {**NETWORKS, **FINE_TUNED}[name](small, **options)
-    network.module.eval()
+    network.module.train(network.is_training)
     return network
