@@ -11,8 +11,8 @@ outermost, as the operands do in global memory where these are channels-last.
 Chunks are copied asynchronously, in pieces as wide as all of them are aligned. Elements of 16 bits that are aligned to
 less than 4 bytes are loaded into registers before the products of a stage, and stored after them.
 
-`parts.py` gives the constants: GRAD and X, what is known of both operands, with the snippets `pixel` and `column`; PIXELS
-of all images; GROUPS, the matrices of a part. The families add those of their products, and SUMS of a thread.
+`parts.py` gives the constants: GRAD and X, what is known of both operands, with the snippets `pixel` and `column`;
+PIXELS of all images; GROUPS, the matrices of a part. The families add those of their products, and SUMS of a thread.
 """
 
 from __future__ import annotations
