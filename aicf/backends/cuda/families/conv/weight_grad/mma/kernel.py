@@ -29,6 +29,9 @@ from aicf.backends.cuda.families.gemm.problem import GemmProblem
 from aicf.backends.cuda.families.gemm.tf32 import tf32_reason
 from aicf.backends.cuda.target import GpuArch
 
+_LEAST_COLUMNS = 64
+"""For which there is a tile of every type."""
+
 
 class WeightGradMmaKernel(PartedKernel[MmaSpec]):
     """Gradients of f16 or bf16, accumulated in f32 by tensor cores."""
@@ -49,8 +52,9 @@ class WeightGradMmaKernel(PartedKernel[MmaSpec]):
         return tile.bk
 
     def tiles(self, problem: WeightGradProblem, arch: GpuArch) -> Iterable[MmaSpec]:
-        """Those whose sums are whole: other blocks share K in place of other warps."""
-        product = problem.product(self.order(problem).k, 1, problem.pixels)
+        """Those whose sums are whole: other blocks share K in place of other warps. Of TF32 none is narrower than the
+        least."""
+        product = problem.product(max(self.order(problem).k, _LEAST_COLUMNS), 1, problem.pixels)
         for spec in legal_specs(product, arch, True):
             if load_reason(problem, spec) is None:
                 yield spec

@@ -16,6 +16,8 @@ _START_US = 2.0
 """One more launch."""
 _ROUND_US = 0.35
 """For as many parts as a thread has under way at a time."""
+_SECTOR_BYTES = 32
+"""Of L2, which a store of single elements writes a part of."""
 AT_ONCE = 8
 """Parts that a thread loads before it adds them."""
 
@@ -33,8 +35,10 @@ def grid(problem: WeightGradProblem, columns: int) -> Triple:
 
 def sum_us(problem: WeightGradProblem, columns: int, parts: int, arch: GpuArch) -> float:
     """Predicted microseconds: parts are in L2, where the product has just written them."""
-    moved = problem.parts_bytes(columns, parts) / (arch.copy_l2_gbs * 1e3)
-    return _START_US + max(moved, _ROUND_US * ceil(parts / AT_ONCE))
+    moved = problem.parts_bytes(columns, parts)
+    if problem.windows.weight_strides[1] != 1 and problem.windows.channels > 1:
+        moved += _SECTOR_BYTES * _sums(problem, columns)
+    return _START_US + max(moved / (arch.copy_l2_gbs * 1e3), _ROUND_US * ceil(parts / AT_ONCE))
 
 
 def _sums(problem: WeightGradProblem, columns: int) -> int:
