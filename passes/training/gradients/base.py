@@ -66,6 +66,8 @@ class Adjoint(OpWriter):
         self._tape = tape
         self._made: dict[str, SSAValue] = {}
         self.operand_index = 0
+        self.passed = grad
+        """The derivative in the element type of the result."""
         self.grad = self._wide(grad, "widen")
 
     def add(self, op: LogicalOp, suffix: str) -> SSAValue:
@@ -74,7 +76,11 @@ class Adjoint(OpWriter):
 
     def saved(self, value: SSAValue) -> SSAValue:
         """An operand, or the result, of the forward op."""
-        return self._wide(self._tape.saved(value), "saved.widen")
+        return self._wide(self.stored(value), "saved.widen")
+
+    def stored(self, value: SSAValue) -> SSAValue:
+        """The same in its own element type: for what only compares or moves elements."""
+        return self._tape.saved(value)
 
     @property
     def result(self) -> SSAValue:
