@@ -52,9 +52,13 @@ def _copies(memory: Memory, here: Here) -> dict[str, Any]:
 
         return piece
 
+    def load_or_zero(kind: str, zero: Any) -> Callable[[int, int], Any]:
+        return lambda source, there: memory.load(source, kind, 1) if there else zero
+
     return {
         **{f"copy_async{width}_or_zero": copy(width) for width in (4, 8, 16)},
-        "load_u16_or_zero": lambda source, there: memory.load(source, "u16", 1) if there else 0,
+        **{f"load_u{bits}_or_zero": load_or_zero(f"u{bits}", 0) for bits in (16, 32)},
+        "load_f64_or_zero": load_or_zero("f64", np.float64(0)),
     }
 
 

@@ -100,9 +100,22 @@ class PartedKernel(CudaKernel[Parted[Tile]]):
     def read_tile(self, record: Record) -> Tile:
         """The tile of a record. Raises RecordError if it holds none."""
 
+    # What it may add
+
+    def channels_reason(self, problem: WeightGradProblem) -> str | None:
+        """Why the channels of a group are too few or too many, None if they are not."""
+        is_single = problem.windows.channels == 1 and problem.groups > 1
+        return (
+            "it has one input channel a group: tiles would hold next to nothing else" if is_single else None
+        )
+
     def memory_reason(self, problem: WeightGradProblem) -> str | None:
         """Why the operands cannot be read where they lie, None if they can."""
         return None
+
+    def steps(self, problem: WeightGradProblem, tile: Tile) -> int:
+        """Stages of all pixels."""
+        return problem.steps(self.k_of(problem, tile))
 
     # What follows
 
@@ -110,9 +123,7 @@ class PartedKernel(CudaKernel[Parted[Tile]]):
         if (reason := self.dtype_reason(work) or weight_grad_reason(work)) is not None:
             return reason
         problem, arch = weight_grad_of_work(work), arch_named(target.arch.data)
-        if problem.windows.channels == 1 and problem.groups > 1:
-            return "it has one input channel a group: tiles would hold next to nothing else"
-        if (reason := self.memory_reason(problem)) is not None:
+        if (reason := self.channels_reason(problem) or self.memory_reason(problem)) is not None:
             return reason
         return None if _ranked(self, problem, arch) else "no tile fits"
 
@@ -136,7 +147,7 @@ class PartedKernel(CudaKernel[Parted[Tile]]):
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: Parted[Tile]) -> str | None:
         problem = weight_grad_of_work(work)
-        steps = problem.steps(self.k_of(problem, schedule.tile))
+        steps = self.steps(problem, schedule.tile)
         if schedule.parts != even_parts(steps, schedule.parts):
             return f"{steps} stages of K do not come in {schedule.parts} parts of which none is empty"
         return self.reason(schedule, problem, arch_named(target.arch.data))
@@ -189,7 +200,7 @@ def _ranked(
     found: list[tuple[float, Parted[Any]]] = []
     columns = kernel.order(problem).k
     for tile in kernel.tiles(problem, arch):
-        steps = problem.steps(kernel.k_of(problem, tile))
+        steps = kernel.steps(problem, tile)
         each = [
             (kernel.predicted_us(schedule, problem, arch), schedule)
             for parts in part_counts(steps, *kernel.wave(problem, tile, arch))

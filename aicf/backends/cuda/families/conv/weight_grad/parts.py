@@ -101,7 +101,7 @@ def _side(
     run = order.run
     return {
         **loads.constants(),
-        "pixel": _pixel(operand, base),
+        "pixel": pixel_snippet(operand, base),
         "column": _column(operand),
         "facts": 2 + len(padded),
         "columns_at": columns_at,
@@ -124,7 +124,7 @@ def _column(operand: ConvProblem) -> Snippet:
     return step_snippet(order, size, [digit.x_step for digit in order.digits], padded_dims(operand))
 
 
-def _pixel(operand: ConvProblem, base: str) -> Snippet:
+def pixel_snippet(operand: ConvProblem, base: str) -> Snippet:
     """From the number of a pixel to the address where its window starts, and the coordinates of that along padded
     dimensions. Past the last pixel they are anything: nothing is loaded there."""
     image, _, *steps = operand.x_strides

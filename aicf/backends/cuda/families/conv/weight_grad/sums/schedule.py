@@ -23,9 +23,9 @@ AT_ONCE = 8
 
 
 def vector(problem: WeightGradProblem, columns: int) -> int:
-    """Neighbouring columns of a thread. A chunk of columns holds whole vectors."""
+    """Neighbouring columns of a thread. A chunk of columns holds whole vectors, or is one column."""
     most = PIECE_BYTES // ELEMENT_BYTES[problem.sums]
-    return most if _sums(problem, columns) // most >= _BUSY else 1
+    return most if _sums(problem, columns) // most >= _BUSY and problem.windows.channels > 1 else 1
 
 
 def grid(problem: WeightGradProblem, columns: int) -> Triple:
