@@ -12,7 +12,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from aicf.frontends.builder import Graph
-from tests.gpu.convolutions import Convolution, depthwise_layer, drawn, drawn_depthwise, given, image_layer
+from tests.gpu.convolutions import (
+    Convolution,
+    depthwise_layer,
+    drawn,
+    drawn_channels_last,
+    drawn_depthwise,
+    given,
+    image_layer,
+)
 
 
 def add(g: Graph, made: Convolution, name: str, dtype: str) -> None:
@@ -62,13 +70,37 @@ def depthwise(
     return channels_last(made) if last else made
 
 
+def several_channels(made: Convolution) -> Convolution:
+    """The same with two input channels a group in place of one of several groups, which no product sums."""
+    return replace(made, channels=2 * made.channels) if made.channels == made.groups > 1 else made
+
+
+def several_groups(made: Convolution) -> Convolution:
+    """The same with two groups in place of one, of a depthwise convolution."""
+    return replace(made, channels=2, groups=2, outputs=2 * made.outputs) if made.groups == 1 else made
+
+
+def whole_pieces(made: Convolution) -> Convolution:
+    """The same with operands channels-last, whose channels are whole 16 bytes of halves."""
+    channels, outputs = (-(-count // 8) * 8 for count in (made.channels, made.outputs))
+    return channels_last(replace(made, channels=channels, outputs=outputs))
+
+
 def random_weight_grads(dtype: str, seed: int, count: int, most_products: int = 1 << 24) -> Graph:
-    """A program of random gradients."""
+    """A program of random gradients of several channels a group."""
     source = random.Random(seed)
-    return weight_grads(dtype, [drawn(source, most_products) for _ in range(count)])
+    return weight_grads(dtype, [several_channels(drawn(source, most_products)) for _ in range(count)])
+
+
+def bulk_weight_grads(dtype: str, seed: int, count: int) -> Graph:
+    """A program of random gradients that bulk tensor copies read, each result channels-last or row-major."""
+    source = random.Random(seed)
+    made = [whole_pieces(drawn_channels_last(source)) for _ in range(count)]
+    return weight_grads(dtype, [replace(each, weight_last=source.random() < 0.7) for each in made])
 
 
 def random_depthwise_grads(dtype: str, seed: int, count: int, most_products: int = 1 << 22) -> Graph:
     """A program of random gradients of depthwise convolutions."""
     source = random.Random(seed)
-    return weight_grads(dtype, [drawn_depthwise(source, most_products) for _ in range(count)])
+    made = (drawn_depthwise(source, most_products) for _ in range(count))
+    return weight_grads(dtype, list(map(several_groups, made)))

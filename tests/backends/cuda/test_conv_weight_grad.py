@@ -26,9 +26,15 @@ from aicf.backends.cuda.families.conv.weight_grad.mma.kernel import (
     WeightGradMmaKernel,
     WeightGradMmaTf32Kernel,
 )
-from aicf.backends.cuda.families.conv.weight_grad.parted_kernel import Parted, even_parts, part_counts
+from aicf.backends.cuda.families.conv.weight_grad.parted_kernel import (
+    Parted,
+    PartedKernel,
+    even_parts,
+    part_counts,
+)
 from aicf.backends.cuda.families.conv.weight_grad.problem import weight_grad_of_work
 from aicf.backends.cuda.families.conv.weight_grad.simt.kernel import WeightGradSimtKernel
+from aicf.backends.cuda.families.conv.weight_grad.sums import schedule as sums
 from aicf.backends.cuda.families.conv.weight_grad.wgmma.kernel import WeightGradWgmmaKernel
 from aicf.backends.cuda.families.records import integers
 from aicf.backends.cuda.runtime.device_program import TensorMap, Windows
@@ -50,13 +56,13 @@ from tests.backends.cuda.tile_simulator import names
 from tests.backends.cuda.wgmma_programs import contiguous
 from tests.gpu.convolutions import Convolution, drawn, drawn_channels_last
 from tests.gpu.programs import random_arrays
-from tests.gpu.weight_grads import channels_last, layer, weight_grads
+from tests.gpu.weight_grads import channels_last, layer, several_channels, weight_grads, whole_pieces
 from tests.support.random_graphs import run_program
 
 TARGET = TargetAttr("cuda", "sm_90a")
 MMA, TF32, SIMT = WeightGradMmaKernel(), WeightGradMmaTf32Kernel(), WeightGradSimtKernel()
 WGMMA = WeightGradWgmmaKernel()
-Kernel = WeightGradMmaKernel | WeightGradSimtKernel | WeightGradWgmmaKernel
+Kernel = PartedKernel[Any]
 
 _MODULES: list[ModuleOp] = []
 """Works hold parts of them, and go with them."""
@@ -121,9 +127,7 @@ def test_what_bulk_copies_do_not_read_has_a_reason() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_any_gradient_is_legal(seed: int) -> None:
     """Whatever its sizes, strides, groups and places in memory: on every architecture."""
-    made = drawn(random.Random(2000 + seed), 1 << 30)
-    if made.channels == made.groups > 1:
-        made = replace(made, channels=2 * made.channels)
+    made = several_channels(drawn(random.Random(2000 + seed), 1 << 30))
     for kernel, dtype in ((MMA, "bf16"), (TF32, "f32"), (SIMT, "f32"), (SIMT, "f64")):
         work = work_of(made, dtype)
         for arch in ARCHES:
@@ -226,11 +230,11 @@ LARGE = {"bm": 64, "bn": 128, "bk": 64, "warps_m": 2, "warps_n": 4, "warps_k": 1
 
 
 def test_halves_are_transposed_on_the_way_to_tensor_cores() -> None:
-    """A thread copies 2 chunks of what is passed back and 4 of windows, for 3 first stages in a loop, and in the loop."""
-    (_, product), (sums, add) = emitted(LAYER, "bf16", MMA, **LARGE)
+    """A thread copies 2 chunks of what is passed back and 4 of windows: in a loop before, and in that over stages."""
+    (_, product), (added, add) = emitted(LAYER, "bf16", MMA, **LARGE)
     found = unspilled(product)
     assert found["LDGSTS"] == 2 * (2 + 4) and found["HMMA"] == 4 * 2 * 4 and found["LDSM"] == 4 * (2 + 2)
-    assert sums.grid == (-(-64 * 576 // 128), 1, 1)
+    assert added.grid == (-(-64 * 576 // 128), 1, 1)
     unspilled(add)
 
 
@@ -295,7 +299,7 @@ def _run(launches: Any, memory: Memory) -> None:
     simulator.run(launches, memory, names)
 
 
-def _pick_any(seed: int, patch: pytest.MonkeyPatch) -> None:
+def pick_any(seed: int, patch: pytest.MonkeyPatch) -> None:
     """Lets every kernel prefer what `seed` draws of its tiles and parts."""
     ranked, source = parted_kernel._ranked, random.Random(seed)
 
@@ -342,18 +346,30 @@ CASES = [
 def test_any_tile_and_parts_sum_anything(
     kernel: Kernel, dtype: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = drawn(random.Random(seed), 150_000)
-    if made.channels == made.groups > 1:
-        made = replace(made, channels=2 * made.channels)
-    _pick_any(seed, monkeypatch)
+    made = several_channels(drawn(random.Random(seed), 150_000))
+    pick_any(seed, monkeypatch)
     assert_summed(made, kernel, dtype, seed)
+
+
+def test_many_parts_are_added_by_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In runs of parts, then run by run."""
+    made = Convolution(2, 3, 5, 1, (700,), (3,), (1,), (1,), (1,), (1,))
+    work = work_of(made)
+    problem, columns = weight_grad_of_work(work), MMA.order(weight_grad_of_work(work)).k
+    schedules = [schedule for _, schedule in parted_kernel._ranked(MMA, problem, ARCHES["sm_90a"])]
+    most = max(schedules, key=lambda schedule: schedule.parts)
+    assert most.parts > 32 and sums.sharers(problem, columns, most.parts) > 1
+    assert sums.sharers(problem, columns, 1) == sums.sharers(problem, 1 << 20, most.parts) == 1
+    record = MMA.record_of(work, TARGET, most)
+    assert "runs, each added in ascending order" in str(record["combination_order"])
+    monkeypatch.setattr(parted_kernel, "_ranked", lambda *_: ((1.0, most),))
+    assert_summed(made, MMA, "f16", 5)
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_warpgroups_sum_anything_that_lies_channels_last(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """By single blocks and by clusters, in one part and in several."""
-    made = drawn_channels_last(random.Random(seed))
-    made = replace(channels_last(made), channels=min(made.channels, 72), outputs=-(-made.outputs // 8) * 8)
-    made = replace(made, weight_last=seed % 3 > 0)
-    _pick_any(seed, monkeypatch)
+    made = whole_pieces(drawn_channels_last(random.Random(seed)))
+    made = replace(made, channels=min(made.channels, 72), weight_last=seed % 3 > 0)
+    pick_any(seed, monkeypatch)
     assert_summed(made, WGMMA, ("f16", "bf16")[seed % 2], seed, wgmma_simulator.run)

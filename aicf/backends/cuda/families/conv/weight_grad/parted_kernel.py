@@ -155,7 +155,7 @@ class PartedKernel(CudaKernel[Parted[Tile]]):
     def record_of(self, work: Workload, target: TargetAttr, schedule: Parted[Tile]) -> dict[str, Attribute]:
         problem, arch, parts = weight_grad_of_work(work), arch_named(target.arch.data), schedule.parts
         columns, adds = self.order(problem).k, not self.is_direct(problem, schedule)
-        order = "" if parts == 1 else f"; {parts} parts of K, added in ascending order"
+        order = "" if parts == 1 else f"; {sums.order_text(problem, columns, parts)}"
         entries = self.entries(schedule, problem, arch)
         inner = entries["combination_order"]
         assert isinstance(inner, StringAttr)
@@ -164,7 +164,7 @@ class PartedKernel(CudaKernel[Parted[Tile]]):
             "parts": integer(parts),
             "combination_order": StringAttr(inner.data + order),
             "workspace_bytes": integer(problem.parts_bytes(columns, parts) if adds else 0),
-            "sum_grid": integers(sums.grid(problem, columns) if adds else ()),
+            "sum_grid": integers(sums.grid(problem, columns, parts) if adds else ()),
             "sum_block": integers((sums.THREADS, 1, 1) if adds else ()),
             **windows_of(work),
             "rounding": StringAttr(work.rounding),

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 from aicf.backends.base import Launch
 from aicf.backends.cuda.codegen.scalar import store_snippet
 from aicf.backends.cuda.compiler.code import KernelCode
@@ -11,7 +13,7 @@ from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launc
 from aicf.backends.cuda.compiler.specializer import Constant, Snippet, stage
 from aicf.backends.cuda.families.conv.parts import step_snippet
 from aicf.backends.cuda.families.conv.weight_grad.problem import WeightGradProblem
-from aicf.backends.cuda.families.conv.weight_grad.sums.schedule import AT_ONCE, vector
+from aicf.backends.cuda.families.conv.weight_grad.sums.schedule import AT_ONCE, sharers, vector
 from aicf.backends.cuda.families.conv.windows import KOrder
 from aicf.backends.cuda.families.gemm.parts import with_types
 from aicf.backends.cuda.families.records import Shape, is_programmatic, read_triple
@@ -24,7 +26,7 @@ def sum_launch(launch: Launch, problem: WeightGradProblem, order: KOrder, parts:
 
     shape = Shape(read_triple(launch.record, "sum_grid"), read_triple(launch.record, "sum_block"))
     constants = _constants(problem, order, parts, shape.block[0])
-    constants["PROGRAMMATIC"] = is_programmatic(launch.record)
+    constants |= {**template.SNIPPETS, "PROGRAMMATIC": is_programmatic(launch.record)}
     source = with_types(stage(template.add_parts, constants), problem.sums)
     code = KernelCode("add_parts", source, ("ptr", "ptr"), shape.block[0])
     return launch_in(shape, code, (address_of(launch.ws[0]), address_of(launch.outs[0])))
@@ -35,9 +37,13 @@ def _constants(
 ) -> dict[str, Constant | Snippet]:
     weight, size, columns = problem.windows, ELEMENT_BYTES[problem.dtype], order.k
     lines, lanes = problem.groups * problem.outputs, vector(problem, columns)
+    shared = sharers(problem, columns, parts)
     return {
         "THREADS": threads,
         "PARTS": parts,
+        "RUN": ceil(parts / shared),
+        "SHARERS": shared,
+        "VECTORS": threads // shared,
         "AT_ONCE": AT_ONCE,
         "LINES": lines,
         "COLUMNS": columns,
@@ -54,10 +60,9 @@ def _constants(
 
 
 def _load(sums: str, lanes: int) -> Snippet:
-    """Parameter each: which part after the one at `at`."""
+    """Parameters at, each: the address of a part, and which part after that to load into the registers `added`."""
     address = "u64(at + u64(each * PART_BYTES))"
     if lanes == 1:
-        return Snippet(("each",), (f"added[each] = load_{sums}({address})",))
-    return Snippet(
-        ("each",), (f"added[each * {lanes} : each * {lanes} + {lanes}] = load_{sums}x{lanes}({address})",)
-    )
+        return Snippet(("at", "each"), (f"added[each] = load_{sums}({address})",))
+    place = f"each * {lanes} : each * {lanes} + {lanes}"
+    return Snippet(("at", "each"), (f"added[{place}] = load_{sums}x{lanes}({address})",))
