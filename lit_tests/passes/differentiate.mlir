@@ -189,13 +189,15 @@ func.func @centered(%x : tensor<6x3xbf16> {logical.name = "x", logical.role = "i
 // CHECK-LABEL: func.func @pooled
 // CHECK: %best.grad.places = logical.max_pool_indices %x
 // CHECK: %best.grad.taps = logical.cast %best.grad.select {{.*}} -> tensor<1x2x2xi8>
-// CHECK-NEXT: %best.grad.bound_1 = logical.constant dense<1>
-// CHECK-NEXT: %best.grad.eq_1 = logical.compare "eq" %best.grad.taps, %best.grad.bound_1
-// CHECK: %best.grad.phase = logical.cast %best.grad.select_1 {{.*}} -> tensor<1x2x2xbf16>
 // CHECK: %best.grad.pad = logical.pad %best.grad.taps
 // CHECK: %best.grad.pad_1 = logical.pad {{.*}} -> tensor<1x2x3xbf16>
+// CHECK: %best.grad.windows = logical.slice %best.grad.pad {starts = [0, 0, 0]
+// CHECK-NEXT: %best.grad.bound_1 = logical.constant dense<1>
+// CHECK-NEXT: %best.grad.eq_1 = logical.compare "eq" %best.grad.windows, %best.grad.bound_1
+// CHECK: %best.grad.phase = logical.cast %best.grad.select_1 {{.*}} -> tensor<1x2x2xbf16>
 // CHECK: %best.grad.bound_2 = logical.constant dense<2>
-// CHECK: %best.grad.bound_3 = logical.constant dense<0>
+// CHECK: %best.grad.windows_4 = logical.slice %best.grad.pad {starts = [0, 0, 1]
+// CHECK-NEXT: %best.grad.bound_3 = logical.constant dense<0>
 // CHECK: %best.grad.sum = logical.add %best.grad.select_2, %best.grad.select_3
 // CHECK: %best.grad.phases = logical.concat {{.*}} -> tensor<1x4x2xbf16>
 func.func @pooled(%x : tensor<1x2x4xbf16> {logical.name = "x", logical.role = "param"}) -> (tensor<1x2x4xbf16> {logical.name = "dx"}) {

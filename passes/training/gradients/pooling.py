@@ -17,7 +17,7 @@ from aicf.dialects import logical
 from aicf.dialects.logical import PoolWindow, int_values
 from aicf.dialects.types import element_named, tensor_info
 from aicf.passes.logical.lowerings.pooling import found_by_windows
-from aicf.passes.logical.overlap_add import overlap_add
+from aicf.passes.logical.overlap_add import overlap_add, zeros_around
 from aicf.passes.logical.phases import ALONE, MOST_PHASES, Phase, interleaved, padded, phases
 from aicf.passes.support.writing import static_size
 from aicf.passes.training.gradients.base import BY_FORMULA, STEPS, Adjoint, Gradients
@@ -74,22 +74,52 @@ def _gathered(adjoint: Adjoint, op: logical.MaxPoolOp, indices: SSAValue) -> SSA
     sizes, strides = tensor_info(op.operand.type).shape[2:], [window.stride for window in windows]
     counts = [-(-size // stride) for size, stride in zip(sizes, strides, strict=True)]
     taps = _taps(adjoint, op, indices)
+    every = list(product(*map(_phases, windows)))
+    reaching = [own for own in every if _reaches(own, op.info.shape[2:])]
+    if not reaching:
+        return adjoint.zeros(tensor_info(op.operand.type).sizes)
+    borders = _borders(reaching)
+    taps, grad = (_bordered(adjoint, value, borders) for value in (taps, adjoint.passed))
     parts: list[SSAValue | None] = []
-    for own in product(*map(_phases, windows)):
-        held, grad = (padded(adjoint, value, own) for value in (taps, adjoint.passed))
-        if held is None or grad is None:
+    for own in every:
+        if not _reaches(own, op.info.shape[2:]):
             parts.append(None)
             continue
+        shifted = [low - phase.low for phase, (low, _) in zip(own, borders, strict=True)]
         found = (
             adjoint.where(
-                adjoint.compare("eq", _windows_at(adjoint, held, own, at, counts), _tap_at(op, own, at)),
-                adjoint.cast(_windows_at(adjoint, grad, own, at, counts), wide, "widen"),
+                adjoint.compare(
+                    "eq", _windows_at(adjoint, taps, own, at, counts, shifted), _tap_at(op, own, at)
+                ),
+                adjoint.cast(_windows_at(adjoint, grad, own, at, counts, shifted), wide, "widen"),
                 0.0,
             )
             for at in product(*(range(phase.count) for phase in own))
         )
         parts.append(adjoint.cast(_sum(adjoint, found), element, "phase"))
     return _together(adjoint, op, parts, strides, sizes)
+
+
+def _reaches(own: Sequence[Phase], counts: Sequence[int]) -> bool:
+    """Whether one of so many windows reaches an element of a phase."""
+    return all(
+        phase.count and count > max(-phase.low, 0) + max(-phase.high, 0)
+        for phase, count in zip(own, counts, strict=True)
+    )
+
+
+def _borders(every: Sequence[Sequence[Phase]]) -> list[tuple[int, int]]:
+    """Windows that are missing before and after those there are, along each dimension, for all phases at once."""
+    return [
+        (max(0, *(phase.low for phase in along)), max(0, *(phase.high for phase in along)))
+        for along in zip(*every, strict=True)
+    ]
+
+
+def _bordered(adjoint: Adjoint, value: SSAValue, borders: Sequence[tuple[int, int]]) -> SSAValue:
+    """What windows hold with zeros in the place of those that are missing."""
+    low, high = zip(*borders, strict=True)
+    return zeros_around(adjoint, value, [0, 0, *low], [0, 0, *high])
 
 
 def _tap_at(op: logical.MaxPoolOp, own: Sequence[Phase], at: Sequence[int]) -> int:
@@ -113,7 +143,7 @@ def _taps(adjoint: Adjoint, op: logical.MaxPoolOp, indices: SSAValue) -> SSAValu
     number: SSAValue | None = None
     for axis, window in enumerate(op.windows):
         along, pitch = rest, prod(sizes[axis + 1 :])
-        if pitch > 1:
+        if axis + 1 < len(sizes):
             along = adjoint.apply(logical.DivOp, rest, pitch, name="along")
             before = adjoint.apply(logical.MulOp, along, pitch, name="before")
             rest = adjoint.apply(logical.SubOp, rest, before, name="rest")
@@ -197,10 +227,18 @@ def _phases(window: PoolWindow) -> list[Phase]:
 
 
 def _windows_at(
-    adjoint: Adjoint, value: SSAValue, own: Sequence[Phase], at: Sequence[int], counts: Sequence[int]
+    adjoint: Adjoint,
+    value: SSAValue,
+    own: Sequence[Phase],
+    at: Sequence[int],
+    counts: Sequence[int],
+    shifted: Sequence[int] | None = None,
 ) -> SSAValue:
-    """For each element of a phase one of the windows that reach it, which have borders of zeros already."""
-    starts = [0, 0, *(phase.spread * number for phase, number in zip(own, at, strict=True))]
+    """For each element of a phase one of the windows that reach it, which have borders of zeros already: by `shifted`
+    windows more than the phase needs before the first."""
+    more = shifted or [0] * len(own)
+    places = zip(own, at, more, strict=True)
+    starts = [0, 0, *(phase.spread * number + before for phase, number, before in places)]
     sizes = [*tensor_info(value.type).shape[:2], *counts]
     if tensor_info(value.type).shape == tuple(sizes):
         return value
