@@ -214,7 +214,7 @@ class FusionContext:
         kernel = None if pinned is None else get_kernels(self.target.backend.data).get(pinned)
         if kernel is None:
             return None  # a kernel that there is not is an error elsewhere
-        work = plan.work.work
+        work = plan.work.under(self.policy).work
         reason = (
             kernel.legal(work, self.target)
             if work.kind in kernel.kinds

@@ -46,6 +46,14 @@ from tests.gpu.pools import POOL_POLICY, DrawnPool, Lies, drawn_pools, pool_laye
 from tests.gpu.programs import Program, arguments, random_arrays
 from tests.gpu.random_ops import RANDOM_OPS
 from tests.gpu.training import TRAININGS
+from tests.gpu.weight_grads import (
+    bulk_weight_grads,
+    random_depthwise_grads,
+    random_weight_grads,
+    weight_grads,
+)
+from tests.gpu.weight_grads import depthwise as depthwise_grad
+from tests.gpu.weight_grads import layer as grad_layer
 from tests.support import training_graphs, update_programs
 from tests.support.fused_graphs import FAMILIES, fused_program
 from tests.support.indexing_programs import LARGE, PROGRAMS, READS, built
@@ -679,6 +687,68 @@ def _depthwise() -> dict[str, Case]:
     return cases
 
 
+def _weight_grads() -> dict[str, Case]:
+    """Gradients of the weights of convolutions: random ones, and tiles that are not taken at these sizes."""
+    cases: dict[str, Case] = {}
+    random_ones: dict[str, tuple[str, str, Callable[..., Graph]]] = {
+        **{f"{seed}": (MMA_GRAD, ("f16", "bf16")[seed % 2], random_weight_grads) for seed in range(6)},
+        **{f"tf32-{seed}": (MMA_TF32_GRAD, "f32", random_weight_grads) for seed in range(3)},
+        **{f"simt-{seed}": (SIMT_GRAD, ("f32", "f64")[seed % 2], random_weight_grads) for seed in range(4)},
+        **{f"bulk-{seed}": (WGMMA_GRAD, ("f16", "bf16")[seed % 2], bulk_weight_grads) for seed in range(8)},
+        **{
+            f"depthwise-{seed}": (DEPTHWISE_GRAD, FLOATS[seed % len(FLOATS)], random_depthwise_grads)
+            for seed in range(8)
+        },
+    }
+    for seed, (what, (kernel, dtype, build)) in enumerate(random_ones.items()):
+        made = partial(build, dtype, seed, CONVOLUTIONS_EACH)
+        cases[f"weight_grad-{what}"] = _weight_grad(f"weight_grad-{what}", kernel, made, CONVOLUTIONS_EACH)
+    for what, (kernel, dtype, made, variant) in _WEIGHT_GRADS.items():
+        build = partial(weight_grads, dtype, [made])
+        cases[f"weight_grad-{what}"] = _weight_grad(f"weight_grad-{what}", kernel, build, 1, variant)
+    return cases
+
+
+MMA_GRAD, MMA_TF32_GRAD = "cuda.weight_grad_mma", "cuda.weight_grad_mma_tf32"
+WGMMA_GRAD, SIMT_GRAD = "cuda.weight_grad_wgmma", "cuda.weight_grad_simt"
+DEPTHWISE_GRAD = "cuda.weight_grad_depthwise"
+FLOATS = ("bf16", "f16", "f32", "f64")
+
+_WEIGHT_GRADS: dict[str, tuple[str, str, Convolution, dict[str, object]]] = {
+    "layer1": (WGMMA_GRAD, "bf16", grad_layer(8, 64, 64, 56), {"tile": [64, 128]}),
+    "layer1-wide": (WGMMA_GRAD, "bf16", grad_layer(8, 64, 64, 56), {"tile": [64, 256]}),
+    "layer2": (WGMMA_GRAD, "bf16", grad_layer(8, 128, 128, 28), {"tile": [128, 192]}),
+    "layer2-shared": (WGMMA_GRAD, "f16", grad_layer(8, 128, 128, 28), {"cluster_shape": [1, 2, 1]}),
+    "layer3-shared": (WGMMA_GRAD, "f16", grad_layer(8, 256, 256, 14), {"cluster_shape": [2, 1, 1]}),
+    "layer4": (WGMMA_GRAD, "bf16", grad_layer(8, 512, 512, 7), {"parts": 1}),
+    "steps": (WGMMA_GRAD, "bf16", grad_layer(8, 64, 128, 56, 3, 2), {"tile": [128, 128]}),
+    "single": (WGMMA_GRAD, "bf16", grad_layer(8, 64, 256, 56, 1), {"tile": [64, 64]}),
+    "skip": (WGMMA_GRAD, "bf16", grad_layer(8, 64, 128, 56, 1, 2), {"tile": [128, 64]}),
+    "stem": (MMA_GRAD, "bf16", grad_layer(8, 3, 64, 224, 7, 2), {"tile": [64, 96, 64]}),
+    "stem-row-major": (MMA_GRAD, "f16", grad_layer(4, 3, 64, 112, 7, 2, last=False), {"tile": [64, 64, 64]}),
+    "row-major": (MMA_GRAD, "f16", grad_layer(4, 64, 64, 28, last=False), {"tile": [64, 64, 32]}),
+    "large-tile": (MMA_GRAD, "bf16", grad_layer(4, 128, 128, 28), {"tile": [128, 128, 64]}),
+    "tf32": (MMA_TF32_GRAD, "f32", grad_layer(4, 64, 64, 28), {"tile": [64, 64, 32]}),
+    "simt": (SIMT_GRAD, "f32", grad_layer(4, 64, 64, 28), {"tile": [64, 64, 16]}),
+    "mobile": (DEPTHWISE_GRAD, "bf16", depthwise_grad(8, 144, 56), {"pixels": 4}),
+    "mobile-steps": (DEPTHWISE_GRAD, "f16", depthwise_grad(8, 96, 57, 3, 2), {"pixels": 2}),
+    "mobile-rows": (DEPTHWISE_GRAD, "f32", depthwise_grad(4, 40, 30, 5, last=False), {"pixels": 4}),
+}
+"""Kernel, type, gradient, and the tile or parts that it is summed with."""
+
+
+def _weight_grad(
+    name: str,
+    kernel: str,
+    build: Callable[[], Graph],
+    count: int,
+    variant: Mapping[str, object] | None = None,
+) -> Case:
+    policy = {**TF32, "kernels": {f"grad_c{number}": kernel for number in range(count)}}
+    make = partial(_exact_in_tf32, name, build) if kernel == MMA_TF32_GRAD else _built(name, build)
+    return Case(make, (kernel,), policy, variant, depth=_SUMS_DEPTH)
+
+
 RANDOM_DEPTHWISE = 6
 """Programs of random depthwise convolutions, of `CONVOLUTIONS_EACH`."""
 
@@ -1098,6 +1168,7 @@ STATELESS: dict[str, Case] = {
     **_convolutions(),
     **_library_calls(),
     **_depthwise(),
+    **_weight_grads(),
     **_pools(),
     **_attentions(),
     **_attention_steps(),

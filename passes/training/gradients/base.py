@@ -35,10 +35,13 @@ class Tape:
     def saved(self, value: SSAValue) -> SSAValue:
         """A value of the forward part as the backward part reads it: marked, unless it is an argument or constant.
 
-        What is a cast to more bytes is cast again: its operand is what is kept.
+        What is a cast to more bytes is cast again: its operand is what is kept. So is, with its mean, what such a cast
+        is less a mean.
         """
         if not isinstance(value, OpResult) or isinstance(value.op, logical.ConstantOp):
             return value
+        if value not in self._saves and is_centered(value.op):
+            self._saves[value] = self._again(value.op, value.op.operands)
         if value not in self._saves and is_widening(value.op):
             cast = logical.CastOp(self.saved(value.op.operands[0]), element_of(value.type))
             self._saves[value] = self.write(cast, "again", value.op)
@@ -48,6 +51,24 @@ class Tape:
             Rewriter.insert_op(save, InsertPoint.after(value.op))
             self._saves[value] = save.result
         return self._saves[value]
+
+    def _again(self, op: Operation, operands: Sequence[SSAValue]) -> SSAValue:
+        """An op of the forward part once more, of operands as the backward part reads them; so is a broadcast."""
+        made = op.clone()
+        assert isinstance(made, LogicalOp)
+        for index, operand in enumerate(operands):
+            owner = operand.owner
+            is_spread = isinstance(owner, logical.BroadcastOp)
+            made.operands[index] = self._again(owner, owner.operands) if is_spread else self.saved(operand)
+        return self.write(made, "again", op)
+
+
+def is_centered(op: Operation) -> bool:
+    """Whether an op is a cast to more bytes less what is the same for many elements, as a mean is."""
+    if not isinstance(op, logical.SubOp):
+        return False
+    value, mean = (operand.owner for operand in op.operands)
+    return isinstance(value, logical.CastOp) and is_widening(value) and isinstance(mean, logical.BroadcastOp)
 
 
 def is_widening(op: Operation) -> bool:
@@ -66,6 +87,8 @@ class Adjoint(OpWriter):
         self._tape = tape
         self._made: dict[str, SSAValue] = {}
         self.operand_index = 0
+        self.passed = grad
+        """The derivative in the element type of the result."""
         self.grad = self._wide(grad, "widen")
 
     def add(self, op: LogicalOp, suffix: str) -> SSAValue:
@@ -74,7 +97,11 @@ class Adjoint(OpWriter):
 
     def saved(self, value: SSAValue) -> SSAValue:
         """An operand, or the result, of the forward op."""
-        return self._wide(self._tape.saved(value), "saved.widen")
+        return self._wide(self.stored(value), "saved.widen")
+
+    def stored(self, value: SSAValue) -> SSAValue:
+        """The same in its own element type: for what only compares or moves elements."""
+        return self._tape.saved(value)
 
     @property
     def result(self) -> SSAValue:

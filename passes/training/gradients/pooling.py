@@ -17,7 +17,7 @@ from aicf.dialects import logical
 from aicf.dialects.logical import PoolWindow, int_values
 from aicf.dialects.types import element_named, tensor_info
 from aicf.passes.logical.lowerings.pooling import found_by_windows
-from aicf.passes.logical.overlap_add import overlap_add
+from aicf.passes.logical.overlap_add import overlap_add, zeros_around
 from aicf.passes.logical.phases import ALONE, MOST_PHASES, Phase, interleaved, padded, phases
 from aicf.passes.support.writing import static_size
 from aicf.passes.training.gradients.base import BY_FORMULA, STEPS, Adjoint, Gradients
@@ -30,7 +30,7 @@ def _max_pool(adjoint: Adjoint, op: logical.MaxPoolOp) -> SSAValue:
     """Sums at the first of the largest elements of each window."""
     indices = adjoint.add(
         logical.MaxPoolIndicesOp(
-            adjoint.saved(op.operand),
+            adjoint.stored(op.operand),
             sizes=int_values(op.sizes),
             strides=int_values(op.strides),
             dilations=int_values(op.dilations),
@@ -61,51 +61,104 @@ def _scattered(adjoint: Adjoint, op: logical.MaxPoolOp, indices: SSAValue) -> SS
 
 
 def _gathered(adjoint: Adjoint, op: logical.MaxPoolOp, indices: SSAValue) -> SSAValue:
-    """At each element the gradients of the windows that it is in and whose index is its own."""
-    sizes, strides = tensor_info(op.operand.type).shape[2:], [window.stride for window in op.windows]
-    if prod(sizes) < 1 << 31:
-        indices = adjoint.cast(indices, element_named("i32"), "index")
+    """At each element the gradients of the windows that it is in and whose largest element it is.
+
+    All that is written to memory is as short as it may be: an 8-bit number for each window, and phases in the element
+    type of the operand.
+    """
+    windows, element, wide = (
+        op.windows,
+        tensor_info(op.operand.type).element,
+        tensor_info(adjoint.grad.type).element,
+    )
+    sizes, strides = tensor_info(op.operand.type).shape[2:], [window.stride for window in windows]
+    counts = [-(-size // stride) for size, stride in zip(sizes, strides, strict=True)]
+    taps = _taps(adjoint, op, indices)
+    every = list(product(*map(_phases, windows)))
+    reaching = [own for own in every if _reaches(own, op.info.shape[2:])]
+    if not reaching:
+        return adjoint.zeros(tensor_info(op.operand.type).sizes)
+    borders = _borders(reaching)
+    taps, grad = (_bordered(adjoint, value, borders) for value in (taps, adjoint.passed))
     parts: list[SSAValue | None] = []
-    for number, own in enumerate(product(*map(_phases, op.windows))):
-        places, grad = (padded(adjoint, value, own) for value in (indices, adjoint.grad))
-        if places is None or grad is None:
+    for own in every:
+        if not _reaches(own, op.info.shape[2:]):
             parts.append(None)
             continue
-        counts = [-(-size // stride) for size, stride in zip(sizes, strides, strict=True)]
-        index = _own_index(adjoint, places, counts, sizes, strides, number)
+        shifted = [low - phase.low for phase, (low, _) in zip(own, borders, strict=True)]
         found = (
             adjoint.where(
-                adjoint.compare("eq", _windows_at(adjoint, places, own, at, counts), index),
-                _windows_at(adjoint, grad, own, at, counts),
+                adjoint.compare(
+                    "eq", _windows_at(adjoint, taps, own, at, counts, shifted), _tap_at(op, own, at)
+                ),
+                adjoint.cast(_windows_at(adjoint, grad, own, at, counts, shifted), wide, "widen"),
                 0.0,
             )
             for at in product(*(range(phase.count) for phase in own))
         )
-        parts.append(_sum(adjoint, found))
+        parts.append(adjoint.cast(_sum(adjoint, found), element, "phase"))
     return _together(adjoint, op, parts, strides, sizes)
 
 
-def _own_index(
-    adjoint: Adjoint,
-    like: SSAValue,
-    counts: Sequence[int],
-    sizes: Sequence[int],
-    strides: Sequence[int],
-    number: int,
-) -> SSAValue:
-    """The index of each element of phase `number` in row-major order over all elements of its plane."""
-    info = tensor_info(like.type)
-    shape = [*info.sizes[:2], *counts]
-    total: SSAValue | None = None
-    for axis in reversed(range(len(counts))):
-        number, first = divmod(number, strides[axis])
-        pitch = prod(sizes[axis + 1 :])
-        along = adjoint.add(logical.IotaOp(2 + axis, shape, info.element), "coordinate")
-        along = adjoint.apply(logical.MulOp, along, strides[axis] * pitch, name="steps")
-        along = adjoint.apply(logical.AddOp, along, first * pitch, name="index")
-        total = along if total is None else adjoint.apply(logical.AddOp, total, along, name="index")
-    assert total is not None
-    return total
+def _reaches(own: Sequence[Phase], counts: Sequence[int]) -> bool:
+    """Whether one of so many windows reaches an element of a phase."""
+    return all(
+        phase.count and count > max(-phase.low, 0) + max(-phase.high, 0)
+        for phase, count in zip(own, counts, strict=True)
+    )
+
+
+def _borders(every: Sequence[Sequence[Phase]]) -> list[tuple[int, int]]:
+    """Windows that are missing before and after those there are, along each dimension, for all phases at once."""
+    return [
+        (max(0, *(phase.low for phase in along)), max(0, *(phase.high for phase in along)))
+        for along in zip(*every, strict=True)
+    ]
+
+
+def _bordered(adjoint: Adjoint, value: SSAValue, borders: Sequence[tuple[int, int]]) -> SSAValue:
+    """What windows hold with zeros in the place of those that are missing."""
+    low, high = zip(*borders, strict=True)
+    return zeros_around(adjoint, value, [0, 0, *low], [0, 0, *high])
+
+
+def _tap_at(op: logical.MaxPoolOp, own: Sequence[Phase], at: Sequence[int]) -> int:
+    """Which element of a window, in row-major order, an element of a phase is for the windows `at` which it is."""
+    number = 0
+    for window, phase, place in zip(op.windows, own, at, strict=True):
+        number = number * window.size + phase.taps[phase.count - 1 - place]
+    return number
+
+
+def _taps(adjoint: Adjoint, op: logical.MaxPoolOp, indices: SSAValue) -> SSAValue:
+    """Which element of its window each maximum is, in row-major order, as i8; -1 for a window that finds none.
+
+    Args:
+        indices: Where the maxima lie in their planes; the number of elements of one where there is none.
+    """
+    sizes = tensor_info(op.operand.type).shape[2:]
+    rest = adjoint.cast(indices, element_named("i32"), "index") if prod(sizes) < 1 << 31 else indices
+    none = adjoint.compare("eq", rest, prod(sizes))
+    info = tensor_info(rest.type)
+    number: SSAValue | None = None
+    for axis, window in enumerate(op.windows):
+        along, pitch = rest, prod(sizes[axis + 1 :])
+        if axis + 1 < len(sizes):
+            along = adjoint.apply(logical.DivOp, rest, pitch, name="along")
+            before = adjoint.apply(logical.MulOp, along, pitch, name="before")
+            rest = adjoint.apply(logical.SubOp, rest, before, name="rest")
+        start = adjoint.add(logical.IotaOp(2 + axis, info.sizes, info.element), "window")
+        start = adjoint.apply(logical.MulOp, start, window.stride, name="start")
+        tap = adjoint.apply(logical.SubOp, along, start, name="reach")
+        tap = adjoint.apply(logical.AddOp, tap, window.low, name="reach")
+        if window.dilation > 1:
+            tap = adjoint.apply(logical.DivOp, tap, window.dilation, name="tap")
+        if number is not None:
+            number = adjoint.apply(logical.MulOp, number, window.size, name="row")
+            tap = adjoint.apply(logical.AddOp, number, tap, name="tap")
+        number = tap
+    assert number is not None
+    return adjoint.cast(adjoint.where(none, -1, number), element_named("i8"), "taps")
 
 
 def _avg_pool(adjoint: Adjoint, op: logical.AvgPoolOp) -> SSAValue:
@@ -174,10 +227,18 @@ def _phases(window: PoolWindow) -> list[Phase]:
 
 
 def _windows_at(
-    adjoint: Adjoint, value: SSAValue, own: Sequence[Phase], at: Sequence[int], counts: Sequence[int]
+    adjoint: Adjoint,
+    value: SSAValue,
+    own: Sequence[Phase],
+    at: Sequence[int],
+    counts: Sequence[int],
+    shifted: Sequence[int] | None = None,
 ) -> SSAValue:
-    """For each element of a phase one of the windows that reach it, which have borders of zeros already."""
-    starts = [0, 0, *(phase.spread * number for phase, number in zip(own, at, strict=True))]
+    """For each element of a phase one of the windows that reach it, which have borders of zeros already: by `shifted`
+    windows more than the phase needs before the first."""
+    more = shifted or [0] * len(own)
+    places = zip(own, at, more, strict=True)
+    starts = [0, 0, *(phase.spread * number + before for phase, number, before in places)]
     sizes = [*tensor_info(value.type).shape[:2], *counts]
     if tensor_info(value.type).shape == tuple(sizes):
         return value

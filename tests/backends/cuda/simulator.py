@@ -112,9 +112,10 @@ class Wait:
 _MEETINGS = {
     *("syncthreads", "syncwarp", "cluster_wait", "barrier_wait"),
     *("shfl_xor_sync", "shfl_up_sync", "shfl_sync", "ballot_sync", "match_any_sync"),
-    *("load_matrix_x4", "load_matrix_x4_transposed", "load_matrices", "product"),
+    *("load_matrix_x4", "load_matrix_x4_transposed", "load_matrices", "load_matrices_transposed", "product"),
     *("mma_tile_f16", "mma_tile_bf16", "mma_tile_tf32"),
     *(f"wgmma_{n}_{a}_{b}" for n in (64, 128, 192, 256) for a in ("i8", "u8") for b in ("i8", "u8")),
+    *(f"wgmma_{n}_{halves}_11" for n in (64, 128, 192, 256) for halves in ("f16", "bf16")),
     "store_matrix_x4",
     *("mma_tile_i8_i8", "mma_tile_i8_u8", "mma_tile_u8_i8", "mma_tile_u8_u8"),
 }

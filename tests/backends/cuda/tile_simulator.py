@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import ml_dtypes
@@ -24,6 +25,8 @@ def names(memory: Memory, here: Here) -> Mapping[str, Any]:
     own = {
         "zeros": lambda count: (np.float32(0),) * count,
         "load_matrices": _matrices(here),
+        "load_matrices_transposed": _transposed_matrices(here),
+        "load_words": partial(_load_words, here),
         "rounded_tf32": lambda words: tuple(map(_rounded, words)),
         **{f"mma_tile_{name}": _product(here, name) for name in ("f16", "bf16", "tf32")},
         "multiply_add": _multiply_add,
@@ -49,9 +52,13 @@ def _copies(memory: Memory, here: Here) -> dict[str, Any]:
 
         return piece
 
+    def load_or_zero(kind: str, zero: Any) -> Callable[[int, int], Any]:
+        return lambda source, there: memory.load(source, kind, 1) if there else zero
+
     return {
         **{f"copy_async{width}_or_zero": copy(width) for width in (4, 8, 16)},
-        "load_u16_or_zero": lambda source, there: memory.load(source, "u16", 1) if there else 0,
+        **{f"load_u{bits}_or_zero": load_or_zero(f"u{bits}", 0) for bits in (16, 32)},
+        "load_f64_or_zero": load_or_zero("f64", np.float64(0)),
     }
 
 
@@ -108,6 +115,41 @@ def _matrices(here: Here) -> Callable[[int, int, int], Meeting]:
         return Meeting(here.thread.warp, address, answer)
 
     return load
+
+
+def _transposed_matrices(here: Here) -> Callable[[int, Sequence[int]], Meeting]:
+    """Matrices of 8 x 8 halves whose columns are handed out, four at each offset of a lane."""
+
+    def load(address: int, offsets: Sequence[int]) -> Meeting:
+        words, _ = _words(here, 0)
+        column, first = divmod(here.thread.number % 32, 4)
+
+        def half(row: int) -> int:
+            return words[row + column // 2 * 4] >> 16 * (column % 2) & 0xFFFF
+
+        def answer(brought: Mapping[int, Sequence[int]]) -> tuple[int, ...]:
+            lanes = [brought[number] for number in sorted(brought)]
+            places = ((i, 8 * matrix + 2 * first) for i in range(len(offsets)) for matrix in range(4))
+            return tuple(half(lanes[row][i]) | half(lanes[row + 1][i]) << 16 for i, row in places)
+
+        return Meeting(here.thread.warp, [address + offset for offset in offsets], answer)
+
+    return load
+
+
+def _load_words(
+    here: Here, address: int, offsets: Sequence[int], count: int, side_by_side: int, deeper: int
+) -> tuple[int, ...]:
+    """Words of groups of 8 neighbours, each group a second time some bytes on."""
+    words, place = _words(here, address)
+    groups = (
+        (group, skip)
+        for first in range(0, count, side_by_side)
+        for skip in (0, deeper)
+        for group in range(first, first + side_by_side)
+    )
+    every = len(offsets)
+    return tuple(words[place + offsets[g % every] + g // every * every * 32 + skip] for g, skip in groups)
 
 
 def _stores(here: Here) -> dict[str, Any]:

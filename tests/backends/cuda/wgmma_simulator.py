@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
 from aicf.backends.cuda.compiler.launches import KernelLaunch
 from aicf.backends.cuda.runtime.device_program import TensorMap
+from aicf.backends.cuda.target import ELEMENT_BYTES
 from tests.backends.cuda import integer_simulator, simulator
 from tests.backends.cuda.attention_simulator import _words
 from tests.backends.cuda.simulator import INTEGERS, Here, Meeting, Memory, Wait
@@ -21,6 +23,7 @@ from tests.backends.cuda.simulator import INTEGERS, Here, Meeting, Memory, Wait
 Array = NDArray[Any]
 _I32 = INTEGERS["i32"]
 _TYPES = {"i8": np.int8, "u8": np.uint8}
+_HALVES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
 _LINE = 128
 """Bytes of a line in shared memory, whose units of 16 bytes are permuted within 8 lines."""
 
@@ -68,7 +71,8 @@ def _names(maps: Mapping[int, TensorMap], memory: Memory, here: Here) -> Mapping
         **{f"fewer_registers_{count}": lambda: None for count in (24, 40)},
         **{f"more_registers_{count}": lambda: None for count in (160, 216, 232, 240)},
         **products,
-        **{f"wgmma_result_{n}_i32": lambda sums: sums for n in sizes},
+        **{f"wgmma_{n}_{name}_11": _product_across(here, n, name) for n in sizes for name in _HALVES},
+        **{f"wgmma_result_{n}{end}": lambda sums: sums for n in sizes for end in ("", "_i32")},
         "rotated": lambda values, count: (*values[count:], *values[:count]),
         "cluster_rank": lambda: here.thread.rank,
         "store_matrix_x4": partial(_store_matrices, here),
@@ -146,7 +150,7 @@ def _swizzled(address: int) -> int:
 
 
 def _box(memory: Memory, address: int, tensor: TensorMap, starts: Sequence[int]) -> list[bytes]:
-    """The lines of a box of bytes, zeros where it reaches out of the tensor."""
+    """The lines of a box, zeros where it reaches out of the tensor."""
     inner, *others = tensor.box
     lines: list[bytes] = []
     for index in itertools.product(*map(range, reversed(others))):
@@ -160,8 +164,11 @@ def _line(
 ) -> bytes:
     inside = all(0 <= at < size for at, size in zip(place, tensor.sizes[1:], strict=True))
     start = address + sum(at * step for at, step in zip(place, tensor.strides, strict=True))
-    return bytes(
-        memory.load(start + first + i, "u8", 1) if inside and 0 <= first + i < tensor.sizes[0] else 0
+    size = ELEMENT_BYTES[tensor.dtype]
+    return b"".join(
+        memory.load(start + (first + i) * size, f"u{8 * size}", 1).to_bytes(size, "little")
+        if inside and 0 <= first + i < tensor.sizes[0]
+        else bytes(size)
         for i in range(length)
     )
 
@@ -191,24 +198,43 @@ def _windows(
 
 
 def _product(here: Here, n: int, a_type: Any, b_type: Any) -> Callable[..., Meeting]:
-    """64 x n sums of a warpgroup, each thread its own, worked out once for all of them."""
+    """Of 8-bit integers, whose lines are along K."""
+
+    def multiplied(words: Mapping[int, int], a: int, b: int) -> Array:
+        return _lines(words, a, 64, a_type) @ _lines(words, b, n, b_type).T
+
+    return _warpgroup(here, multiplied, lambda total, product: _I32(total + int(product)))
+
+
+def _product_across(here: Here, n: int, dtype: str) -> Callable[..., Meeting]:
+    """Of halves, whose lines are along M and N."""
+
+    def multiplied(words: Mapping[int, int], a: int, b: int) -> Array:
+        return _across(words, a, 64, dtype).T @ _across(words, b, n, dtype)
+
+    return _warpgroup(here, multiplied, lambda total, product: np.float32(total + product))
+
+
+def _warpgroup(
+    here: Here, multiplied: Callable[[Mapping[int, int], int, int], Array], add: Callable[[Any, Any], Any]
+) -> Callable[..., Meeting]:
+    """The sums of a warpgroup, each thread its own, worked out once for all of them."""
     made: list[tuple[Mapping[int, Any], Array]] = []
 
-    def multiply(sums: Sequence[int], a: int, b: int, keep: int) -> Meeting:
+    def multiply(sums: Sequence[Any], a: int, b: int, keep: int) -> Meeting:
         assert keep == 1
         thread = here.thread
         words = thread.shared.words
         first = thread.number // 128 * 128
 
-        def answer(brought: Mapping[int, Any]) -> tuple[int, ...]:
+        def answer(brought: Mapping[int, Any]) -> tuple[Any, ...]:
             if not made or made[0][0] is not brought:
-                left, right = _lines(words, a, 64, a_type), _lines(words, b, n, b_type)
-                made[:] = [(brought, left @ right.T)]
+                made[:] = [(brought, multiplied(words, a, b))]
             tile, (warp, lane) = made[0][1], divmod(thread.number - first, 32)
-            found: list[int] = []
+            found: list[Any] = []
             for index, total in enumerate(sums):
                 row = 16 * warp + lane // 4 + 8 * (index % 4 // 2)
-                found.append(_I32(total + int(tile[row, index // 4 * 8 + lane % 4 * 2 + index % 2])))
+                found.append(add(total, tile[row, index // 4 * 8 + lane % 4 * 2 + index % 2]))
             return tuple(found)
 
         return Meeting(thread.block[first : first + 128], None, answer)
@@ -218,12 +244,29 @@ def _product(here: Here, n: int, a_type: Any, b_type: Any) -> Callable[..., Meet
 
 def _lines(words: Mapping[int, int], descriptor: int, lines: int, dtype: Any) -> Array:
     """32 bytes of each line that a descriptor names."""
-    assert descriptor >> 62 == 1 and descriptor >> 32 & 0x3FFF == 1024 >> 4, "no 128-byte swizzle"
-    start = (descriptor & 0x3FFF) << 4
+    start = _start(descriptor)
     found = [
         [words[_swizzled(start + line * _LINE + byte)] for byte in range(0, 32, 4)] for line in range(lines)
     ]
     return np.array(found, np.uint32).view(dtype).astype(np.int64)
+
+
+def _across(words: Mapping[int, int], descriptor: int, columns: int, dtype: str) -> Array:
+    """16 lines of so many halves: 64 are side by side, the next 64 lie where the descriptor says."""
+    start, leading = _start(descriptor), (descriptor >> 16 & 0x3FFF) << 4
+    found = [
+        [
+            words[_swizzled(start + column // 64 * leading + line * _LINE + column % 64 * 2)]
+            for column in range(0, columns, 2)
+        ]
+        for line in range(16)
+    ]
+    return np.array(found, np.uint32).view(_HALVES[dtype]).astype(np.float64)
+
+
+def _start(descriptor: int) -> int:
+    assert descriptor >> 62 == 1 and descriptor >> 32 & 0x3FFF == 1024 >> 4, "no 128-byte swizzle"
+    return (descriptor & 0x3FFF) << 4
 
 
 def _store_matrices(here: Here, address: int, *values: int) -> Meeting:

@@ -29,7 +29,8 @@ def _of_batch(writer: Writer, x: Value) -> _Statistics:
     graph, axes = writer.graph, _all_but_channels(x)
     wide = writer.widened(x)
     mean = graph.reduce_mean(wide, axes, keepdims=True)
-    centered = wide - mean
+    # Nothing passes back from the variance to the mean: what is centered adds up to zero.
+    centered = wide - graph.detach(mean)
     variance = graph.reduce_mean(centered * centered, axes)
     sizes = writer.sizes(x)
     return _Statistics(writer.reshape(mean, [sizes[1]]), variance, math.prod(sizes[axis] for axis in axes))

@@ -89,7 +89,13 @@ load_u8_or_zero = value_asm(
 load_u16_or_zero = value_asm(
     "{ .reg .pred p; setp.ne.b32 p,$2,0; mov.b16 $0,0; @p ld.global.u16 $0, [$1]; }", ["u16"], ["u64", "i32"]
 )
-"""An element that is loaded where the second argument is not 0, else 0."""
+load_u32_or_zero = value_asm(
+    "{ .reg .pred p; setp.ne.b32 p,$2,0; mov.b32 $0,0; @p ld.global.u32 $0, [$1]; }", ["u32"], ["u64", "i32"]
+)
+load_f64_or_zero = value_asm(
+    "{ .reg .pred p; setp.ne.b32 p,$2,0; mov.b64 $0,0; @p ld.global.f64 $0, [$1]; }", ["f64"], ["u64", "i32"]
+)
+"""An element, or two of 16 bits, loaded where the second argument is not 0, else 0."""
 
 # Shared memory
 

@@ -117,8 +117,8 @@ def conv_template(
         # Rows past a single output read nothing, but at an address that is aligned.
         "OUTPUT_BYTES": problem.weight_strides[0] * size if problem.outputs > 1 else 0,
         "PIXEL": _pixel(problem, over),
-        "X_STEP": _step(order, size, [digit.x_step for digit in order.digits], padded),
-        "WEIGHT_STEP": _step(order, size, [digit.weight_step for digit in order.digits], ()),
+        "X_STEP": step_snippet(order, size, [digit.x_step for digit in order.digits], padded),
+        "WEIGHT_STEP": step_snippet(order, size, [digit.weight_step for digit in order.digits], ()),
         **own,
     }
     return TileTemplate(name, conv.conv, more)
@@ -157,7 +157,7 @@ def _pixel(problem: ConvProblem, over: bool) -> Snippet:
     return Snippet(("pixel",), tuple(lines), f"({', '.join([address, *firsts])},)")
 
 
-def _step(order: KOrder, size: int, steps: Sequence[int], padded: Sequence[int]) -> Snippet:
+def step_snippet(order: KOrder, size: int, steps: Sequence[int], padded: Sequence[int]) -> Snippet:
     """From the number of a chunk to its offset in bytes, the elements of its run from it on, and how far it is along
     padded dimensions."""
     lines = ["rest = u32(number)"]

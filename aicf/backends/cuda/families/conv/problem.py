@@ -148,7 +148,13 @@ def conv_problem(
         layout: That in which the weight is packed, None if it lies as the operand says.
     """
     x, weight = strided(ins[X]), strided(ins[WEIGHT])
-    weight = weight if layout is None else packed(weight, layout)
+    return conv_of(attrs, x, weight if layout is None else packed(weight, layout), counts, sums)
+
+
+def conv_of(
+    attrs: Mapping[str, Attribute], x: Strided, weight: Strided, counts: Sequence[int], sums: str
+) -> ConvProblem:
+    """The problem of a convolution of `x` and `weight`, the other arguments as in `conv_problem`."""
     groups, rank = read_integer(attrs, "groups"), len(x.shape) - 2
 
     def each(name: str) -> tuple[int, ...]:

@@ -74,22 +74,28 @@ class KOrder:
 @lru_cache(maxsize=1024)
 def k_order(problem: ConvProblem) -> KOrder:
     """The shorter of both orders; channels where they are equal."""
-    channels = Digit(problem.channels, problem.x_strides[1], problem.weight_strides[1], None, 0)
-    taps = [
-        Digit(size, apart * x, weight, dim, apart)
-        for dim, (size, apart, x, weight) in enumerate(
-            zip(
-                problem.taps,
-                problem.dilations,
-                problem.x_strides[2:],
-                problem.weight_strides[2:],
-                strict=True,
-            )
-        )
-    ]
     chunk = CHUNK_BYTES // problem.element_bytes
-    orders = (_order(chunk, channels, taps[::-1]), _order(chunk, taps[-1], (*taps[-2::-1], channels)))
-    return min(orders, key=lambda order: order.chunks)
+    *others, last = _taps(problem)
+    by_row = _order(chunk, last, (*others[::-1], _channels(problem)))
+    return min(channels_order(problem, chunk), by_row, key=lambda order: order.chunks)
+
+
+def channels_order(problem: ConvProblem, chunk: int) -> KOrder:
+    """Channels innermost, in chunks of so many."""
+    return _order(chunk, _channels(problem), _taps(problem)[::-1])
+
+
+def _channels(problem: ConvProblem) -> Digit:
+    return Digit(problem.channels, problem.x_strides[1], problem.weight_strides[1], None, 0)
+
+
+def _taps(problem: ConvProblem) -> list[Digit]:
+    """The elements of a window along each dimension."""
+    lists = (problem.taps, problem.dilations, problem.x_strides[2:], problem.weight_strides[2:])
+    return [
+        Digit(size, apart * x, weight, dim, apart)
+        for dim, (size, apart, x, weight) in enumerate(zip(*lists, strict=True))
+    ]
 
 
 def _order(chunk: int, run: Digit, others: Sequence[Digit]) -> KOrder:
@@ -162,7 +168,7 @@ class Loads:
         }
 
 
-def _loads_of(rows: int, chunks: int, threads: int, width: int, down: bool) -> Loads | None:
+def loads_of(rows: int, chunks: int, threads: int, width: int, down: bool) -> Loads | None:
     """The share of each thread in a tile; None if it does not divide over the threads."""
     if not down:
         if threads % chunks:
@@ -177,7 +183,7 @@ def _loads_of(rows: int, chunks: int, threads: int, width: int, down: bool) -> L
     return None if rows % threads else Loads(rows, chunks, width, down, threads, rows // threads, 1, chunks)
 
 
-def _x_width(problem: ConvProblem) -> int:
+def x_width(problem: ConvProblem) -> int:
     """Bytes of the operand that may be copied at once; those of an element if it goes through registers."""
     image, channel, *steps = problem.x_strides
     starts = [*steps, *(digit.x_step for digit in k_order(problem).digits)]
@@ -229,8 +235,8 @@ def tile_loads(
     """
     order = k_order(problem)
     rows, columns, k = tile
-    widths = [problem.element_bytes] * 2 if single else [_x_width(problem), _weight_width(problem)]
+    widths = [problem.element_bytes] * 2 if single else [x_width(problem), _weight_width(problem)]
     down = order.run.dim is not None or order.run.x_step != 1
-    x = _loads_of(rows, k // order.chunk, threads, widths[0], down)
-    weight = _loads_of(columns, k // order.chunk, threads, widths[1], False)
+    x = loads_of(rows, k // order.chunk, threads, widths[0], down)
+    weight = loads_of(columns, k // order.chunk, threads, widths[1], False)
     return None if x is None or weight is None else TileLoads(x, weight)

@@ -54,9 +54,15 @@ def emit(launch: Launch) -> Sequence[KernelLaunch]:
 
 def _pixel_map(problem: ConvProblem, task: Task, spec: Spec, ref: BufferRef) -> TensorMap:
     """The operand: a matrix of pixels and channels, or the elements of windows."""
-    lines, size = spec.tile_m // spec.a_sharers, problem.element_bytes
+    lines = spec.tile_m // spec.a_sharers
     if as_matrix(problem):
-        return tensor_map(task, Tensor(True, problem.pixels, _pixel_step(problem), ()), ref, lines)
+        return tensor_map(task, Tensor(True, problem.pixels, pixel_step(problem), ()), ref, lines)
+    return window_map(problem, ref, lines)
+
+
+def window_map(problem: ConvProblem, ref: BufferRef, pixels: int) -> TensorMap:
+    """The elements of windows, for copies of a stage's channels of so many pixels."""
+    size = problem.element_bytes
     corners = zip(problem.high, reaches(problem), strict=True)
     pairs = zip(sizes_of(problem), steps_of(problem), strict=True)
     steps = [step if n > 1 else _whole(problem) for n, step in pairs]
@@ -66,7 +72,7 @@ def _pixel_map(problem: ConvProblem, task: Task, spec: Spec, ref: BufferRef) -> 
         ref.dtype,
         (problem.channels, *problem.sizes[::-1], problem.batch),
         (*(size * step for step in steps[:0:-1]), size * steps[0]),
-        (stage_channels(problem), lines),
+        (stage_channels(problem), pixels),
         swizzle=128,
         l2_promotion=256,
         interleave=0,
@@ -79,7 +85,7 @@ def _pixel_map(problem: ConvProblem, task: Task, spec: Spec, ref: BufferRef) -> 
     )
 
 
-def _pixel_step(problem: ConvProblem) -> int:
+def pixel_step(problem: ConvProblem) -> int:
     """Elements from one pixel to the next, where all are evenly apart."""
     many = [step for n, step in zip(sizes_of(problem), steps_of(problem), strict=True) if n > 1]
     return many[-1] if many else _whole(problem)
@@ -95,14 +101,14 @@ def _copy_pixels(problem: ConvProblem, task: Task, spec: Spec) -> Snippet:
     """Copies this block's share of a stage of A: pixels from `row` on, of the element of the windows and the channels
     that `k` says."""
     if as_matrix(problem):
-        return copy_of(task, Tensor(True, problem.pixels, _pixel_step(problem), ()), spec, "a")
+        return copy_of(task, Tensor(True, problem.pixels, pixel_step(problem), ()), spec, "a")
     tile, sharers, own, mask = sharing(spec, "a")
     body = [
         f"place = {own} * {tile // sharers}" if sharers > 1 else "place = 0",
         "pixel = row + place",
         *_step_lines(problem),
     ]
-    firsts, elements = _coordinates(problem)
+    firsts, elements = coordinates(problem)
     image = f"i32(pixel // {prod(problem.counts)})"
     call = ["u32(at + u32(place * 128))", "a_map", "ready", "i32(channel)", *firsts, image, *elements]
     function = f"copy_windows_{problem.rank + 2}d" + ("_multicast" if sharers > 1 else "")
@@ -121,7 +127,7 @@ def _step_lines(problem: ConvProblem) -> list[str]:
     ]
 
 
-def _coordinates(problem: ConvProblem) -> tuple[list[str], list[str]]:
+def coordinates(problem: ConvProblem) -> tuple[list[str], list[str]]:
     """For each dimension, innermost first: the first element of the window of a pixel, and which of its elements."""
     firsts: list[str] = []
     elements: list[str] = []

@@ -162,7 +162,14 @@ def _packs(work: Workload) -> bool:
 
 
 def problem_reason(problem: ConvProblem) -> str | None:
-    """Why bulk tensor copies do not read the windows of a convolution; None if they do."""
+    """Why bulk tensor copies do not read the windows of a convolution, or its weight; None if they do."""
+    if (reason := operand_reason(problem) or _weight_reason(problem)) is not None:
+        return reason
+    return None if as_matrix(problem) else window_reason(problem)
+
+
+def operand_reason(problem: ConvProblem) -> str | None:
+    """Why bulk tensor copies do not read the operand where it lies; None if they do."""
     if problem.groups > 1:
         return f"it has {problem.groups} groups of channels, and a stage is channels of all of them"
     if not problem.is_channels_last:
@@ -170,7 +177,7 @@ def problem_reason(problem: ConvProblem) -> str | None:
     steps = [step for n, step in zip(sizes_of(problem), steps_of(problem), strict=True) if n > 1]
     if not _are_whole(problem, steps) or problem.x_alignment % _WHOLE_BYTES:
         return f"the bulk tensor copy needs strides of whole 16 bytes, its operand has {steps} elements"
-    return _weight_reason(problem) or (None if as_matrix(problem) else _window_reason(problem))
+    return None
 
 
 def _are_whole(problem: ConvProblem, steps: Sequence[int]) -> bool:
@@ -193,7 +200,7 @@ def _weight_reason(problem: ConvProblem) -> str | None:
     return None
 
 
-def _window_reason(problem: ConvProblem) -> str | None:
+def window_reason(problem: ConvProblem) -> str | None:
     """Why no descriptor or instruction says where the windows are, or what lies around the operand."""
     if problem.padding_value != 0 and padded_dims(problem):
         return f"bulk tensor copies put zeros around the operand, here it is {problem.padding_value}"

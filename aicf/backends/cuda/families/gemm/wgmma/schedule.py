@@ -503,6 +503,23 @@ def predicted_us(spec: Spec, task: Task, arch: GpuArch) -> float:
     """Microseconds: the waves of units, each the slowest of tensor cores, latency, L2 and shared memory and its
     epilogue, at least the time of memory, plus what is not hidden. Fitted to measurements on an H100, most of them
     inside a transformer: the previous kernel has just ended, the weights are not in L2."""
+    p = task.problem
+    left = p.m * p.k if task.a_elements is None else task.a_elements
+    operands = p.element_bytes * p.batches * (left + p.k * p.n * p.factors * p.products)
+    return overlapped_us(spec, task, arch, operands + _epilogue_bytes(task))
+
+
+def overlapped_us(spec: Spec, task: Task, arch: GpuArch, moved: float) -> float:
+    """The same of a task that moves so many bytes between memory and L2."""
+    busy, memory = _busy_us(spec, task, arch), moved / (arch.bandwidth_gbs * 1e3)
+    start = _START_US + _CLUSTER_US[task.problem.element_bytes] * (spec.sharers > 1)
+    if task.convolves:
+        return start + max(busy, memory) + _BEHIND_MEMORY_SHARE * min(busy, memory)
+    return start + max(busy, memory)
+
+
+def _busy_us(spec: Spec, task: Task, arch: GpuArch) -> float:
+    """Of the multiprocessors: all waves, and what lies between them."""
     usable = int(arch.multiprocessors * (_CLUSTER_SHARE if spec.cluster > 2 else 1.0))
     beside = _beside(spec, task, arch)
     blocks, slots = spec.all_units(task) * spec.cluster, usable * beside
@@ -518,21 +535,14 @@ def predicted_us(spec: Spec, task: Task, arch: GpuArch) -> float:
         start, exchange = _REDUCE_US
         wave += start * spec.split_k + exchange * spec.sums * spec.consumers / 128
     waves = ceil(blocks / slots)
-    around, throughput = _epilogue_bytes(task), arch.bandwidth_gbs * 1e3
-    p = task.problem
-    left = p.m * p.k if task.a_elements is None else task.a_elements
-    operands = p.element_bytes * p.batches * (left + p.k * p.n * p.factors * p.products)
     turn = _turn_us(spec, task, together)
     if task.row_totals:
-        turn += _READ_US * _late_words(task, spec) + around / (throughput * _ROW_SHARE * waves)
+        around = _epilogue_bytes(task) / (arch.bandwidth_gbs * 1e3 * _ROW_SHARE * waves)
+        turn += _READ_US * _late_words(task, spec) + around
     busy = waves * wave + (waves - 1) * turn
     if task.output.dtype not in ("f32", "i32") and task.store(spec.split_k > 1) == "elements":
-        busy += p.m * p.n * task.matrices / _ELEMENTS_PER_US
-    start = _START_US + _CLUSTER_US[p.element_bytes] * (spec.sharers > 1)
-    memory = (operands + around) / throughput
-    if task.convolves:
-        return start + max(busy, memory) + _BEHIND_MEMORY_SHARE * min(busy, memory)
-    return start + max(busy, memory)
+        busy += task.problem.m * task.problem.n * task.matrices / _ELEMENTS_PER_US
+    return busy
 
 
 def _turn_us(spec: Spec, task: Task, together: int) -> float:

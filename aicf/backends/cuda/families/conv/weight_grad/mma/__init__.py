@@ -1,0 +1,1 @@
+"""Gradients of weights by tensor cores, of operands of any strides."""

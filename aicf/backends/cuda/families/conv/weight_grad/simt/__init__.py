@@ -1,0 +1,1 @@
+"""Gradients of weights outside tensor cores, in IEEE f32 and f64."""

@@ -1,0 +1,1 @@
+"""Gradients of weights by warpgroup products out of bulk tensor copies."""
