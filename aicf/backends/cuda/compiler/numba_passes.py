@@ -19,11 +19,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from aicf.backends.cuda.compiler.numba_repeats import fewer_repeats
+
 
 @contextmanager
 def linear_passes() -> Iterator[None]:
     """Compiles with these steps in place of Numba's."""
-    from numba.core.types.functions import BaseFunction
     from numba.cuda.core import analysis, ir, ssa, untyped_passes
     from numba.cuda.lowering import Lower
 
@@ -35,28 +36,12 @@ def linear_passes() -> Iterator[None]:
         (analysis, "compute_live_map", _live_map),
         (untyped_passes, "fixup_var_define_in_scope", _define_in_scopes),
         (Lower, "_find_singly_assigned_variable", _find_singly_assigned_variable),
-        (BaseFunction, "get_call_type", _remembered(BaseFunction.get_call_type)),
     )
     with ExitStack() as replaced:
-        for owner, name, step in steps:
+        for owner, name, step in (*steps, *fewer_repeats()):
             replaced.callback(setattr, owner, name, getattr(owner, name))
             setattr(owner, name, step)
         yield
-
-
-def _remembered(call_type: Callable[..., Any]) -> Callable[..., Any]:
-    """Numba's resolution of a call by function and types of arguments, each done once. What fails is not kept."""
-    known: dict[Any, tuple[Any, ...]] = {}
-
-    def remembered(function: Any, context: Any, args: Any, kws: Any) -> Any:
-        # By identity: a function notes how it is implemented for the types that it was asked for.
-        key = (id(function), id(context), args, tuple(kws.items()))
-        found = known.get(key)
-        if found is None:
-            found = known[key] = (call_type(function, context, args, kws), function, context)
-        return found[0]
-
-    return remembered
 
 
 def _is_same_variable(variable: Any, other: Any) -> bool:
