@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from aicf.backends.cuda.compiler.numba_lowering import terse_lowering
 from aicf.backends.cuda.compiler.numba_repeats import fewer_repeats
 
 
@@ -38,7 +39,7 @@ def linear_passes() -> Iterator[None]:
         (Lower, "_find_singly_assigned_variable", _find_singly_assigned_variable),
     )
     with ExitStack() as replaced:
-        for owner, name, step in (*steps, *fewer_repeats()):
+        for owner, name, step in (*steps, *fewer_repeats(), *terse_lowering()):
             replaced.callback(setattr, owner, name, getattr(owner, name))
             setattr(owner, name, step)
         yield
