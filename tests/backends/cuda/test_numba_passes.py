@@ -1,13 +1,18 @@
-"""Steps that replace Numba's decide what Numba's do, on random graphs of blocks."""
+"""Steps that replace Numba's decide what Numba's do, on random graphs of blocks and in random kernels."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import numpy as np
+import pytest
 from numba.cuda.core import analysis
 
+from aicf.backends.cuda.compiler import toolchain
+from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.numba_passes import linear_passes
+from aicf.backends.cuda.compiler.toolchain import compile_kernel
 
 Names = dict[int, set[str]]
 
@@ -54,3 +59,68 @@ def test_the_steps_are_numbas_again_afterwards() -> None:
     with linear_passes():
         assert analysis.compute_live_map is not own
     assert analysis.compute_live_map is own
+
+
+# Kernels
+
+EXPRESSIONS = (
+    "i32({a} + {b} * {n})",
+    "i32({a} ^ {b} >> {n})",
+    "i32(min({a}, {b}) - {n})",
+    "i32({a} if {b} < {n} else {b})",
+    "i32(u32({a}) & 7 | u32({b}) << 2)",
+    "i32(remainder(u32({a}), {n}))",
+    "i32((({a}, {b}))[{n} % 2])",
+    "i32(-{a} if {a} < 0 and {b} > {n} or {b} == 3 else {a})",
+    "{a}",
+)
+"""Values of variables `a` and `b` and a literal `n`."""
+
+
+class KernelText:
+    """A random kernel: assignments of four variables in branches and loops inside each other."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = np.random.default_rng(seed)
+        self.lines = ["def k(x, y, n):", *(f"    v{i} = i32(cuda.threadIdx.x * {i + 1})" for i in range(4))]
+        self._loops = 0
+        self._statements("    ", 3)
+        self.lines += [f"    store_i32(u64(y + u64({4 * i})), v{i})" for i in range(4)]
+
+    def _statements(self, indent: str, depth: int) -> None:
+        for _ in range(self._random.integers(2, 5)):
+            kind = self._random.integers(0, 5) if depth else 0
+            if kind < 3:
+                self.lines.append(f"{indent}{self._assignment()}")
+                continue
+            if kind == 3:
+                self._loops += 1
+                self.lines.append(f"{indent}for i{self._loops} in range({self._one_of(('n', '3'))}):")
+            else:
+                self.lines.append(f"{indent}if {self._variable()} < {self._variable()}:")
+            self._statements(indent + "    ", depth - 1)
+            if kind == 4 and self._random.integers(0, 2):
+                self.lines.append(f"{indent}else:")
+                self._statements(indent + "    ", depth - 1)
+
+    def _assignment(self) -> str:
+        if self._random.integers(0, 5) == 0:
+            a, b = self._variable(), self._variable()
+            return f"{a}, {b} = ({b}, {a})" if a != b else f"{a} = load_i32(u64(x + u64({a} * 4)))"
+        literal = int(self._random.integers(1, 30))
+        value = self._one_of(EXPRESSIONS).format(a=self._variable(), b=self._variable(), n=literal)
+        return f"{self._variable()} = {value}"
+
+    def _variable(self) -> str:
+        return f"v{self._random.integers(0, 4)}"
+
+    def _one_of(self, choices: tuple[str, ...]) -> str:
+        return choices[self._random.integers(0, len(choices))]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_kernels_have_the_bytes_of_numbas(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = KernelCode("k", "\n".join(KernelText(seed).lines) + "\n", ("ptr", "ptr", "i32"), 64)
+    ours = compile_kernel(code, "sm_90a")
+    monkeypatch.setattr(toolchain, "linear_passes", nullcontext)
+    assert compile_kernel(code, "sm_90a") == ours

@@ -15,8 +15,9 @@ and a type is worked out once. What is decided stays the same, and so do the byt
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from operator import is_
 from typing import Any
 
 from aicf.backends.cuda.compiler.numba_lowering import terse_lowering
@@ -57,31 +58,46 @@ def _insert_after(block: Any, statement: Any, other: Any) -> None:
 
 
 class _Named:
-    """Which statements of a block name a variable."""
+    """Where the statements of a block name a variable.
+
+    A statement has the same place for good: the one that replaces it takes its place, and phi nodes go to the front, at
+    places below 0. What a replaced statement named stays noted.
+    """
 
     def __init__(self) -> None:
-        self._seen: dict[int, Any] = {}  # by id, with the statement, so that no id is used twice
-        self._naming: defaultdict[str, set[int]] = defaultdict(set)
-        self._labels: defaultdict[str, set[Any]] = defaultdict(set)
-        self._scanned: dict[Any, Sequence[Any]] = {}
+        self._bodies: dict[Any, Sequence[Any]] = {}
+        self._first: dict[Any, int] = {}
+        self._places: dict[Any, defaultdict[str, set[int]]] = {}
 
     def indices(self, label: Any, body: Sequence[Any], name: str) -> list[int]:
         """Indices of the statements that name `name` in the body of block `label`."""
-        if self._scanned.get(label) is not body:
+        if self._bodies.get(label) is not body:
             self._scan(label, body)
-        if label not in self._labels[name]:
-            return []
-        naming = self._naming[name]
-        return [index for index, statement in enumerate(body) if id(statement) in naming]
+        first = self._first[label]
+        return [place - first for place in sorted(self._places[label].get(name, ()))]
+
+    def replace(self, label: Any, body: Sequence[Any], changed: Mapping[int, Any]) -> None:
+        """Takes `body` as that of the block: what it had, with other statements at some indices."""
+        self._bodies[label] = body
+        for index, statement in changed.items():
+            self._note(label, index, statement)
 
     def _scan(self, label: Any, body: Sequence[Any]) -> None:
-        self._scanned[label] = body
-        for statement in body:
-            if id(statement) not in self._seen:
-                self._seen[id(statement)] = statement
-                for variable in statement.list_vars():
-                    self._naming[variable.name].add(id(statement))
-                    self._labels[variable.name].add(label)
+        """Notes all statements of a block that is new, and of a known one those at its front."""
+        known = self._bodies.get(label, ())
+        added = len(body) - len(known)
+        if not known or added < 0 or not all(map(is_, body[added:], known)):
+            added = len(body)
+            self._first[label], self._places[label] = added, defaultdict(set)
+        self._first[label] -= added
+        self._bodies[label] = body
+        for index in range(added):
+            self._note(label, index, body[index])
+
+    def _note(self, label: Any, index: int, statement: Any) -> None:
+        places = self._places[label]
+        for variable in statement.list_vars():
+            places[variable.name].add(self._first[label] + index)
 
 
 def _only_where_named() -> Callable[..., Any]:
@@ -96,14 +112,17 @@ def _only_where_named() -> Callable[..., Any]:
         for label, block in blocks.items():
             states["label"], states["block"] = label, block
             body = block.body
-            indices = named.indices(label, body, states["varname"])
-            if indices:
+            changed: dict[int, Any] = {}
+            for index in named.indices(label, body, states["varname"]):
+                handle = handler.on_assign if isinstance(body[index], ir.assign_types) else handler.on_other
+                statement = handle(states, body[index])
+                if statement is not body[index]:
+                    changed[index] = statement
+            if changed:
                 body = list(body)
-            for index in indices:
-                statement = body[index]
-                is_assignment = isinstance(statement, ir.assign_types)
-                handle = handler.on_assign if is_assignment else handler.on_other
-                body[index] = handle(states, statement)
+                for index, statement in changed.items():
+                    body[index] = statement
+                named.replace(label, body, changed)
             rewritten[label] = ir.Block(scope=block.scope, loc=block.loc)
             rewritten[label].body = body
         return rewritten

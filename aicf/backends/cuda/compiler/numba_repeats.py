@@ -20,7 +20,16 @@ def fewer_repeats() -> tuple[tuple[Any, str, Any], ...]:
     """Owner, name and replacement of each step; what they remember holds for all kernels of a process."""
     from numba.core.types.functions import BaseFunction
     from numba.cuda import lowering
-    from numba.cuda.core import analysis, errors, inline_closurecall, ir, postproc, typed_passes, typeinfer
+    from numba.cuda.core import (
+        analysis,
+        errors,
+        inline_closurecall,
+        interpreter,
+        ir,
+        postproc,
+        typed_passes,
+        typeinfer,
+    )
     from numba.cuda.target import CUDATypingContext
     from numba.cuda.typing.context import BaseContext
 
@@ -34,6 +43,8 @@ def fewer_repeats() -> tuple[tuple[Any, str, Any], ...]:
         (typeinfer.CallConstraint, "resolve", _resolve_once(typeinfer.CallConstraint.resolve)),
         (postproc.PostProcessor, "run", _post_process),
         (inline_closurecall.InlineClosureCallPass, "run", _nothing),
+        (interpreter, "peep_hole_delete_with_exit", _as_it_is),
+        (interpreter, "peep_hole_fuse_dict_add_updates", _as_it_is),
         (typed_passes.NopythonRewrites, "run_pass", _changes_nothing),
         (ir.Stmt, "list_vars", lambda statement: variables.of(statement.__dict__)),
         (ir.Expr, "list_vars", lambda expression: variables.of(expression._kws)),
@@ -116,6 +127,11 @@ def _resolve_once(resolve: Callable[..., None]) -> Callable[..., None]:
 
 def _nothing(_: Any) -> None:
     """In place of a pass that inlines closures, reductions and array comprehensions."""
+
+
+def _as_it_is(function: Any) -> Any:
+    """In place of rewrites of `with` and of dictionaries."""
+    return function
 
 
 def _changes_nothing(*_: Any) -> bool:
