@@ -8,9 +8,11 @@ where something reads it, not after each pass. What is decided stays the same, a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dis
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from functools import cache
+from itertools import pairwise
 from types import TracebackType
 from typing import Any
 
@@ -22,6 +24,7 @@ def fewer_repeats() -> tuple[tuple[Any, str, Any], ...]:
     from numba.cuda import lowering
     from numba.cuda.core import (
         analysis,
+        bytecode,
         errors,
         inline_closurecall,
         interpreter,
@@ -35,6 +38,7 @@ def fewer_repeats() -> tuple[tuple[Any, str, Any], ...]:
 
     variables = _Variables()
     return (
+        (bytecode, "_patched_opargs", _without_caches(bytecode._patched_opargs)),
         (BaseFunction, "get_call_type", _remembered_call(BaseFunction.get_call_type)),
         (BaseContext, "resolve_function_type", _remembered_call(BaseContext.resolve_function_type)),
         (BaseContext, "resolve_getattr", _remembered_attribute(BaseContext.resolve_getattr)),
@@ -52,6 +56,24 @@ def fewer_repeats() -> tuple[tuple[Any, str, Any], ...]:
         (typeinfer, "new_error_context", _ErrorContext),
         (lowering, "new_error_context", _ErrorContext),
     )
+
+
+_Instruction = tuple[int, int, int | None, int]
+"""Offset, opcode and argument, and the offset of the next instruction."""
+
+
+def _without_caches(decode: Callable[..., Iterable[_Instruction]]) -> Callable[..., Iterator[_Instruction]]:
+    """The instructions of a function without the caches of the interpreter between them: they are no instructions, but
+    half of what Python 3.11 lists. No jump has one, so that the offsets of jumps hold."""
+    cache_opcode = dis.opmap["CACHE"]
+
+    def decoded(stream: Any) -> Iterator[_Instruction]:
+        instructions = [each for each in decode(stream) if each[1] != cache_opcode]
+        for (offset, opcode, argument, _), after in pairwise(instructions):
+            yield offset, opcode, argument, after[0]
+        yield instructions[-1]
+
+    return decoded
 
 
 def _remembered_call(resolve: Callable[..., Any]) -> Callable[..., Any]:
