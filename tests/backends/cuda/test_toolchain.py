@@ -165,6 +165,19 @@ def test_what_a_dead_worker_lacks_is_compiled_here(monkeypatch: pytest.MonkeyPat
     assert found == {code.symbol: compile_kernel(code, ARCH) for code in codes}
 
 
+def test_a_process_that_dies_costs_its_kernel_alone() -> None:
+    deadly = KernelCode("deadly", "def deadly(x):\n    pass\n__import__('os')._exit(1)\n", ("ptr",), 32)
+    others = [_loop(f"kernel_{top}", top) for top in range((os.cpu_count() or 1) + 1)]
+    with CompilePool(
+        ARCH, lambda code, arch: b"here" if code is deadly else compile_kernel(code, arch)
+    ) as pool:
+        for code in (deadly, *others):
+            pool.add(code)
+        found = pool.images()
+    assert found.pop(deadly.symbol) == b"here"
+    assert found == {code.symbol: compile_kernel(code, ARCH) for code in others}
+
+
 # Errors
 
 MISTAKES = {

@@ -46,14 +46,17 @@ def _lower_statement(lower_other: Callable[..., None]) -> Callable[..., None]:
 
 
 def _lower_call(lower_other: Callable[..., Any]) -> Callable[..., Any]:
-    """Lowers a call of an ordinary function here: neither a method nor one that returns nothing."""
+    """Lowers a call of an ordinary function here: neither a method nor one that returns no value."""
     from numba.core import types
 
     def lowered(lower: Any, result: Any, call: Any) -> Any:
         signature = lower.fndesc.calltypes[call]
         function = lower.typeof(call.func.name)
         is_ordinary = type(function) in (types.Function, types.NumberClass) and call.target is None
-        if not is_ordinary or signature.recvr or signature.return_type is types.void:
+        gives_value = signature.return_type is not types.void and not isinstance(
+            signature.return_type, types.Phantom
+        )
+        if not is_ordinary or signature.recvr or not gives_value:
             return lower_other(lower, result, call)
         arguments = lower.fold_call_args(function, signature, call.args, call.vararg, call.kws)
         implementation = lower.context.get_function(function, signature)
@@ -70,11 +73,9 @@ def _remembered_implementation(find: Callable[..., Any]) -> Callable[..., Any]:
 
     def found(context: Any, function: Any, signature: Any, _firstcall: bool = True) -> Any:
         key = (id(context), id(function), id(signature))
-        entry = known.get(key)
-        if entry is None:
-            implementation = find(context, function, signature, _firstcall)
-            entry = known[key] = (implementation, context, function, signature)
-        return entry[0]
+        if key not in known:
+            known[key] = (find(context, function, signature, _firstcall), context, function, signature)
+        return known[key][0]
 
     return found
 

@@ -77,8 +77,8 @@ def _without_caches(decode: Callable[..., Iterable[_Instruction]]) -> Callable[.
 
 
 def _remembered_call(resolve: Callable[..., Any]) -> Callable[..., Any]:
-    """Resolution of a call by owner, function or context, and types of arguments, each done once. What fails is not
-    kept.
+    """Resolution of a call by owner, function or context, and types of arguments, each done once. What is not resolved
+    is not kept.
 
     Keys are identities, which the values keep alive: a function notes how it is implemented for the types that it was
     asked for, and types of equal content are one object.
@@ -90,10 +90,12 @@ def _remembered_call(resolve: Callable[..., Any]) -> Callable[..., Any]:
             return resolve(owner, other, args, kws)
         args = tuple(args)
         key = (id(owner), id(other), *map(id, args))
-        found = known.get(key)
-        if found is None:
-            found = known[key] = (resolve(owner, other, args, kws), owner, other, args)
-        return found[0]
+        if key in known:
+            return known[key][0]
+        found = resolve(owner, other, args, kws)
+        if found is not None:
+            known[key] = (found, owner, other, args)
+        return found
 
     return resolved
 
@@ -104,10 +106,12 @@ def _remembered_attribute(resolve: Callable[..., Any]) -> Callable[..., Any]:
 
     def resolved(context: Any, type_: Any, attribute: str) -> Any:
         key = (id(context), id(type_), attribute)
-        found = known.get(key)
-        if found is None:
-            found = known[key] = (resolve(context, type_, attribute), context, type_)
-        return found[0]
+        if key in known:
+            return known[key][0]
+        found = resolve(context, type_, attribute)
+        if found is not None:
+            known[key] = (found, context, type_)
+        return found
 
     return resolved
 
@@ -120,10 +124,9 @@ def _remembered_value(resolve: Callable[..., Any]) -> Callable[..., Any]:
         if isinstance(value, (int, float, str, tuple)):
             return resolve(context, value)
         key = (id(context), id(value))
-        found = known.get(key)
-        if found is None:
-            found = known[key] = (resolve(context, value), context, value)
-        return found[0]
+        if key not in known:
+            known[key] = (resolve(context, value), context, value)
+        return known[key][0]
 
     return resolved
 
