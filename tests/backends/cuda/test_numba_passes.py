@@ -8,6 +8,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 from numba.cuda.core import analysis
+from numba.cuda.core.controlflow import CFGraph
 
 from aicf.backends.cuda.compiler import toolchain
 from aicf.backends.cuda.compiler.code import KernelCode
@@ -21,13 +22,13 @@ class Flow:
     """What the analyses ask a control flow graph: blocks are numbers, edges pairs of them."""
 
     def __init__(self, edges: set[tuple[int, int]]) -> None:
-        self._edges = edges
+        self.edges = edges
 
     def successors(self, block: int) -> Iterator[tuple[int, None]]:
-        return ((end, None) for start, end in self._edges if start == block)
+        return ((end, None) for start, end in self.edges if start == block)
 
     def predecessors(self, block: int) -> Iterator[tuple[int, None]]:
-        return ((start, None) for start, end in self._edges if end == block)
+        return ((start, None) for start, end in self.edges if end == block)
 
 
 def flow(random: np.random.Generator, blocks: int) -> Flow:
@@ -52,6 +53,32 @@ def test_the_same_variables_are_alive() -> None:
         with linear_passes():
             found = analysis.compute_live_map(cfg, dict.fromkeys(range(blocks)), used, defined)
         assert found == analysis.compute_live_map(cfg, dict.fromkeys(range(blocks)), used, defined), seed
+
+
+def test_the_same_blocks_dominate() -> None:
+    """From the entry, and towards the exits, which loops without end have none of."""
+    for seed in range(200):
+        random = np.random.default_rng(seed)
+        blocks = int(random.integers(1, 30))
+        cut = set(random.integers(0, blocks, blocks // 4).tolist())  # no longer followed by the next block
+        edges = {(a, b) for a, b in flow(random, blocks).edges if a not in cut or b != a + 1}
+        with linear_passes():
+            ours = graph(blocks, edges)
+            found = ours.dominators(), ours.post_dominators()
+        numbas = graph(blocks, edges)
+        assert found == (numbas.dominators(), numbas.post_dominators()), seed
+
+
+def graph(blocks: int, edges: set[tuple[int, int]]) -> CFGraph:
+    """As Numba's own."""
+    made = CFGraph()
+    for block in range(blocks):
+        made.add_node(block)
+    for start, end in edges:
+        made.add_edge(start, end)
+    made.set_entry_point(0)
+    made.process()
+    return made
 
 
 def test_the_steps_are_numbas_again_afterwards() -> None:
