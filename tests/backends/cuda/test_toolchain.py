@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -54,7 +55,7 @@ def test_our_linear_steps_give_the_bytes_of_numbas(monkeypatch: pytest.MonkeyPat
 
 
 def test_bytes_do_not_depend_on_order_or_process() -> None:
-    """Kernels side by side, in processes of their own but for one, and one after the other in the opposite order."""
+    """Kernels side by side, in processes of their own, and one after the other in the opposite order."""
     codes = [_loop("first", 2), _loop("second", 5), _loop("the_third", 7)]
     together = _side_by_side(codes)
     alone = {code.symbol: compile_kernel(code, ARCH) for code in reversed(codes)}
@@ -69,19 +70,28 @@ def _side_by_side(codes: Sequence[KernelCode]) -> dict[str, bytes]:
         return pool.images()
 
 
-def test_all_but_the_shortest_are_compiled_elsewhere() -> None:
-    """Whatever the order in which they come."""
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_single_kernel_is_compiled_here_and_several_elsewhere(count: int) -> None:
     here: list[str] = []
 
     def noted(code: KernelCode, arch: str) -> bytes:
         here.append(code.name)
         return compile_kernel(code, arch)
 
+    names = ["first", "second", "the_third"][:count]
     with CompilePool(ARCH, noted) as pool:
-        for name in ("long_name", "short", "longer_name"):
+        for name in names:
             pool.add(_loop(name, 2))
-        assert len(pool.images()) == 3
-    assert here == ["short"]
+        assert len(pool.images()) == count
+    assert here == (names if count == 1 else [])
+
+
+def test_more_kernels_than_processes_are_all_compiled() -> None:
+    """A process that has compiled a kernel gets the next one."""
+    codes = [_loop(f"kernel_{top}", top) for top in range(2 * (os.cpu_count() or 1) + 1)]
+    found = _side_by_side(codes)
+    assert list(found) == [code.symbol for code in codes]
+    assert found[codes[-1].symbol] == compile_kernel(codes[-1], ARCH)
 
 
 def test_a_pool_that_is_left_early_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -153,6 +163,19 @@ def test_what_a_dead_worker_lacks_is_compiled_here(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(worker_pool, "WORKER", "this")  # python -m this: prints a poem and reads nothing
     found = _side_by_side(codes)
     assert found == {code.symbol: compile_kernel(code, ARCH) for code in codes}
+
+
+def test_a_process_that_dies_costs_its_kernel_alone() -> None:
+    deadly = KernelCode("deadly", "def deadly(x):\n    pass\n__import__('os')._exit(1)\n", ("ptr",), 32)
+    others = [_loop(f"kernel_{top}", top) for top in range((os.cpu_count() or 1) + 1)]
+    with CompilePool(
+        ARCH, lambda code, arch: b"here" if code is deadly else compile_kernel(code, arch)
+    ) as pool:
+        for code in (deadly, *others):
+            pool.add(code)
+        found = pool.images()
+    assert found.pop(deadly.symbol) == b"here"
+    assert found == {code.symbol: compile_kernel(code, ARCH) for code in others}
 
 
 # Errors

@@ -5,26 +5,30 @@
 A specialized kernel is thousands of statements in a row with hundreds of variables. Numba looks through all statements
 once for each variable that is assigned twice (static single assignment), for each value that enters a loop or a
 branch (what becomes of its phi nodes), and for each variable that is assigned in one block (variables that need no
-memory); it passes all variables through all blocks until none is alive in one more (nine times a kernel); it defines
-all variables anew for each block of a scope; and it works out the type of a call again at each site of the same
-call. Here the statements that do not name the variable are passed over, a variable goes back through the blocks in
-which it is alive and no others, variables are compared by name, assignments are counted once, a scope is filled once,
-and a type is worked out once. What is decided stays the same, and so do the bytes of a cubin.
+memory); it passes all variables through all blocks until none is alive in one more; it defines all variables anew for
+each block of a scope; and it takes all blocks for dominators of each until it knows better. Here the statements and
+blocks that do not name the variable are passed over, a variable goes back through the blocks in which it is alive and
+no others, variables are compared by name, assignments are counted once, a scope is filled once, and dominators are
+found from the entry on. What is decided stays the same, and so do the bytes of a cubin.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from operator import is_
 from typing import Any
+
+from aicf.backends.cuda.compiler.numba_lowering import terse_lowering
+from aicf.backends.cuda.compiler.numba_repeats import fewer_repeats
 
 
 @contextmanager
 def linear_passes() -> Iterator[None]:
     """Compiles with these steps in place of Numba's."""
-    from numba.core.types.functions import BaseFunction
     from numba.cuda.core import analysis, ir, ssa, untyped_passes
+    from numba.cuda.core.controlflow import CFGraph
     from numba.cuda.lowering import Lower
 
     steps = (
@@ -33,30 +37,15 @@ def linear_passes() -> Iterator[None]:
         (ir.Block, "insert_after", _insert_after),
         (ssa._FixSSAVars, "_stmt_index", _index_in_block()),
         (analysis, "compute_live_map", _live_map),
+        (CFGraph, "_find_dominators_internal", _dominators),
         (untyped_passes, "fixup_var_define_in_scope", _define_in_scopes),
         (Lower, "_find_singly_assigned_variable", _find_singly_assigned_variable),
-        (BaseFunction, "get_call_type", _remembered(BaseFunction.get_call_type)),
     )
     with ExitStack() as replaced:
-        for owner, name, step in steps:
+        for owner, name, step in (*steps, *fewer_repeats(), *terse_lowering()):
             replaced.callback(setattr, owner, name, getattr(owner, name))
             setattr(owner, name, step)
         yield
-
-
-def _remembered(call_type: Callable[..., Any]) -> Callable[..., Any]:
-    """Numba's resolution of a call by function and types of arguments, each done once. What fails is not kept."""
-    known: dict[Any, tuple[Any, ...]] = {}
-
-    def remembered(function: Any, context: Any, args: Any, kws: Any) -> Any:
-        # By identity: a function notes how it is implemented for the types that it was asked for.
-        key = (id(function), id(context), args, tuple(kws.items()))
-        found = known.get(key)
-        if found is None:
-            found = known[key] = (call_type(function, context, args, kws), function, context)
-        return found[0]
-
-    return remembered
 
 
 def _is_same_variable(variable: Any, other: Any) -> bool:
@@ -71,58 +60,118 @@ def _insert_after(block: Any, statement: Any, other: Any) -> None:
 
 
 class _Named:
-    """Which statements of a block name a variable."""
+    """Where the statements of a block name a variable.
+
+    A statement has the same place for good: the one that replaces it takes its place, and phi nodes go to the front, at
+    places below 0. What a replaced statement named stays noted.
+    """
 
     def __init__(self) -> None:
-        self._seen: dict[int, Any] = {}  # by id, with the statement, so that no id is used twice
-        self._naming: defaultdict[str, set[int]] = defaultdict(set)
-        self._labels: defaultdict[str, set[Any]] = defaultdict(set)
-        self._scanned: dict[Any, Sequence[Any]] = {}
+        self._bodies: dict[Any, Sequence[Any]] = {}
+        self._first: dict[Any, int] = {}
+        self._places: defaultdict[str, defaultdict[Any, set[int]]] = defaultdict(lambda: defaultdict(set))
 
-    def indices(self, label: Any, body: Sequence[Any], name: str) -> list[int]:
-        """Indices of the statements that name `name` in the body of block `label`."""
-        if self._scanned.get(label) is not body:
-            self._scan(label, body)
-        if label not in self._labels[name]:
-            return []
-        naming = self._naming[name]
-        return [index for index, statement in enumerate(body) if id(statement) in naming]
+    def note(self, label: Any, body: Sequence[Any]) -> None:
+        """Notes all statements of a block that is new, and of a known one those at its front."""
+        known = self._bodies.get(label, ())
+        if known is body:
+            return
+        added = len(body) - len(known)
+        if added < 0 or not all(map(is_, body[added:], known)):
+            self._forget(label)
+            added = len(body)
+        self._first[label] = self._first.get(label, added) - added
+        self._bodies[label] = body
+        for index in range(added):
+            self._note(label, index, body[index])
 
-    def _scan(self, label: Any, body: Sequence[Any]) -> None:
-        self._scanned[label] = body
-        for statement in body:
-            if id(statement) not in self._seen:
-                self._seen[id(statement)] = statement
-                for variable in statement.list_vars():
-                    self._naming[variable.name].add(id(statement))
-                    self._labels[variable.name].add(label)
+    def indices(self, name: str) -> dict[Any, list[int]]:
+        """Indices of the statements that name `name`, by the label of their block."""
+        places = self._places.get(name, {})
+        return {label: [place - self._first[label] for place in sorted(places[label])] for label in places}
+
+    def replace(self, label: Any, body: Sequence[Any], changed: Mapping[int, Any]) -> None:
+        """Takes `body` as that of the block: what it had, with other statements at some indices."""
+        self._bodies[label] = body
+        for index, statement in changed.items():
+            self._note(label, index, statement)
+
+    def _forget(self, label: Any) -> None:
+        self._first.pop(label, None)
+        for places in self._places.values():
+            places.pop(label, None)
+
+    def _note(self, label: Any, index: int, statement: Any) -> None:
+        for variable in statement.list_vars():
+            self._places[variable.name][label].add(self._first[label] + index)
 
 
 def _only_where_named() -> Callable[..., Any]:
     """Numba's step that rewrites all blocks for one variable, on the statements that name it: its handlers leave the
-    others as they are."""
+    others as they are, and so do the blocks without one stay."""
     named = _Named()
 
     def rewrite(blocks: dict[Any, Any], states: dict[str, Any], handler: Any) -> dict[Any, Any]:
         from numba.cuda.core import ir
 
-        rewritten: dict[Any, Any] = {}
         for label, block in blocks.items():
-            states["label"], states["block"] = label, block
-            body = block.body
-            indices = named.indices(label, body, states["varname"])
-            if indices:
-                body = list(body)
-            for index in indices:
-                statement = body[index]
-                is_assignment = isinstance(statement, ir.assign_types)
-                handle = handler.on_assign if is_assignment else handler.on_other
-                body[index] = handle(states, statement)
-            rewritten[label] = ir.Block(scope=block.scope, loc=block.loc)
-            rewritten[label].body = body
+            named.note(label, block.body)
+        rewritten = dict(blocks)
+        indices = named.indices(states["varname"])
+        for label in [label for label in blocks if label in indices]:
+            block = states["block"] = blocks[label]
+            states["label"] = label
+            changed: dict[int, Any] = {}
+            for index in indices[label]:
+                statement = block.body[index]
+                handle = handler.on_assign if isinstance(statement, ir.assign_types) else handler.on_other
+                if (new := handle(states, statement)) is not statement:
+                    changed[index] = new
+            if changed:
+                rewritten[label] = ir.Block(scope=block.scope, loc=block.loc)
+                rewritten[label].body = [changed.get(i, each) for i, each in enumerate(block.body)]
+                named.replace(label, rewritten[label].body, changed)
         return rewritten
 
     return rewrite
+
+
+def _dominators(graph: Any, post: bool = False) -> dict[Any, set[Any]]:
+    """Nodes that dominate each node of a control flow graph, or post-dominate it. Numba starts with all nodes for each;
+    in reverse postorder two rounds are enough for most graphs."""
+    before, after = (graph._succs, graph._preds) if post else (graph._preds, graph._succs)
+    entries = set(graph._exit_points) if post else {graph._entry_point}
+    dominators = {entry: {entry} for entry in entries}
+    order = [node for node in _reverse_postorder(entries, after) if node not in entries]
+    is_changing = True
+    while is_changing:
+        is_changing = False
+        for node in order:
+            found = {node}.union(set.intersection(*(dominators[p] for p in before[node] if p in dominators)))
+            if dominators.get(node) != found:
+                dominators[node] = found
+                is_changing = True
+    unreached = {node: set(graph._nodes) for node in graph._nodes if node not in dominators}
+    return {**dominators, **unreached}
+
+
+def _reverse_postorder(entries: Iterable[Any], after: Mapping[Any, Iterable[Any]]) -> list[Any]:
+    """All nodes that the entries reach, each before those that it reaches but for loops."""
+    order: list[Any] = []
+    seen: set[Any] = set()
+    for entry in entries:
+        seen.add(entry)  # no entry is reached from another one
+        path = [(entry, iter(after[entry]))]
+        while path:
+            node, rest = path[-1]
+            found = next((each for each in rest if each not in seen), None)
+            if found is None:
+                order.append(node)
+                path.pop()
+            else:
+                seen.add(found)
+                path.append((found, iter(after[found])))
+    return order[::-1]
 
 
 def _index_in_block() -> Callable[..., int]:

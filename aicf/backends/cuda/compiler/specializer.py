@@ -273,8 +273,9 @@ class _Specializer(ast.NodeTransformer):
         """A register, several of them, or an element of a constant."""
         if isinstance(node.value, ast.Name) and node.value.id in self.arrays:
             return self._register(node, node.value.id)
-        node = cast(ast.Subscript, self.generic_visit(node))
-        return self._folded(node)
+        node.slice = self.visit(node.slice)
+        folded = self._folded(node)  # before a tuple is written out for one of its elements
+        return self._folded(self.generic_visit(node)) if folded is node else folded
 
     def _register(self, node: ast.Subscript, name: str) -> ast.expr:
         count = self.arrays[name]
@@ -350,6 +351,10 @@ class _Specializer(ast.NodeTransformer):
                 return self._computed(_OPERATORS[type(node.op)], node.operand)
             case ast.Compare(ops=[compare]) if type(compare) in _OPERATORS:
                 return self._computed(_OPERATORS[type(compare)], node.left, *node.comparators)
+            case ast.Subscript(slice=ast.Constant() | ast.Name() | ast.BinOp()):
+                return self._computed(operator.getitem, node.value, node.slice)
+            case ast.Tuple():
+                return self._computed(lambda *values: values, *node.elts)
             case _:
                 pass
         for inner in ast.walk(node):

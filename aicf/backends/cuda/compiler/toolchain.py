@@ -146,7 +146,11 @@ def _layer_digest() -> str:
     digest = hashlib.sha256()
     digest.update(sys.version.encode())  # Numba reads bytecode
     here = Path(__file__).parent
-    for path in (*sorted((here / "ptx").glob("*.py")), here / "toolchain.py", here / "numba_passes.py"):
+    for path in (
+        *sorted((here / "ptx").glob("*.py")),
+        here / "toolchain.py",
+        *sorted(here.glob("numba_*.py")),
+    ):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

@@ -1,7 +1,7 @@
 """Compiling kernels in processes of their own, while the program that needs them is still being made.
 
-Numba is Python and holds the interpreter lock, so side by side means processes. One process imports Numba and forks for
-each kernel, see `worker.py`. It starts with the second kernel: a single one is compiled where it is needed.
+Numba is Python and holds the interpreter lock, so side by side means processes. One process imports Numba and forks one
+for each core, see `worker.py`. It starts with the second kernel: a single one is compiled where it is needed.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from aicf.errors import CaptureError
 
 WORKER = "aicf.backends.cuda.compiler.worker"
 
+_MOST_PROCESSES = 64
+"""The worker tells them apart by a byte, and few programs have more kernels."""
+
 
 class CompilePool:
     """Kernels being compiled; a context, at whose end nothing runs any more.
@@ -35,8 +38,7 @@ class CompilePool:
     def __init__(self, arch: str, compile_here: Callable[[KernelCode, str], bytes]) -> None:
         self._arch = arch
         self._compile_here = compile_here
-        self._own: KernelCode | None = None
-        self._sent: list[KernelCode] = []
+        self._codes: list[KernelCode] = []
         self._worker: _Worker | None = None
 
     def __enter__(self) -> CompilePool:
@@ -49,31 +51,32 @@ class CompilePool:
             self._worker.end()
 
     def add(self, code: KernelCode) -> None:
-        """Starts to compile a kernel. The shortest so far stays here: this process has a core as well."""
-        if self._own is None:
-            self._own = code
+        """Starts to compile a kernel; the first one waits for the second."""
+        self._codes.append(code)
+        if len(self._codes) == 1:
             return
-        self._own, longer = sorted((self._own, code), key=lambda each: len(each.source))
-        self._worker = self._worker or _Worker(self._arch)
-        self._worker.send(longer)
-        self._sent.append(longer)
+        if self._worker is None:
+            self._worker = _Worker(self._arch)
+            self._worker.send(self._codes[0])
+        self._worker.send(code)
 
     def images(self) -> dict[str, bytes]:
         """Waits for all kernels and gives their cubins by symbol. What the worker lacks is compiled here, where errors
         are raised, with what the worker said as a note."""
-        if self._worker is not None:
-            self._worker.no_more()
-        own = [] if self._own is None else [self._own]
-        images = {code.symbol: self._compile_here(code, self._arch) for code in own}
-        for code in self._sent:
-            assert self._worker is not None
-            image = self._worker.image(code)
-            try:
-                images[code.symbol] = self._compile_here(code, self._arch) if image is None else image
-            except CaptureError as error:
-                error.add_note(self._worker.said())
-                raise
-        return images
+        if self._worker is None:
+            return {code.symbol: self._compile_here(code, self._arch) for code in self._codes}
+        self._worker.no_more()
+        return {code.symbol: self._image(code, self._worker) for code in self._codes}
+
+    def _image(self, code: KernelCode, worker: _Worker) -> bytes:
+        image = worker.image(code)
+        if image is not None:
+            return image
+        try:
+            return self._compile_here(code, self._arch)
+        except CaptureError as error:
+            error.add_note(worker.said())
+            raise
 
 
 class _Worker:
@@ -84,7 +87,14 @@ class _Worker:
         self._errors = TemporaryFile()  # noqa: SIM115 - `end` closes it
         paths = os.pathsep.join(path for path in sys.path if path)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", WORKER, arch, self._folder.name, str(os.cpu_count() or 1)],
+            [
+                sys.executable,
+                "-m",
+                WORKER,
+                arch,
+                self._folder.name,
+                str(min(os.cpu_count() or 1, _MOST_PROCESSES)),
+            ],
             stdin=subprocess.PIPE,
             stderr=self._errors,
             env={**os.environ, "PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1"},  # it forks: no threads
