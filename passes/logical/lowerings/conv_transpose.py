@@ -29,11 +29,12 @@ def _conv_transpose(lower: Lowering, op: logical.ConvTransposeOp) -> SSAValue:
     channels; where the stride does not divide the window, part of its weight is zeros.
     """
     batch, channels, *sizes = (static_size(op, size) for size in tensor_info(op.operand.type).sizes)
-    if batch * prod(sizes) < channels // op.groups.value.data:
+    taps = tensor_info(op.weight.type).shape[2:]
+    # A window of one element adds nothing up: its convolution is that product, with sums of their own type.
+    if batch * prod(sizes) < channels // op.groups.value.data and prod(taps) > 1:
         return _spread(lower, op)
     strides, dilations = int_values(op.strides), int_values(op.dilations)
     apart = all(1 in pair for pair in zip(strides, dilations, strict=True))
-    taps = tensor_info(op.weight.type).shape[2:]
     is_divided = apart and all(tap % stride == 0 for tap, stride in zip(taps, strides, strict=True))
     if prod(strides) == 1 or (prod(strides) <= MOST_PHASES and not is_divided):
         return _by_phases(lower, op)
