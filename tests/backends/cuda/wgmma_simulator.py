@@ -1,5 +1,5 @@
 """What products of warpgroups take beside the rest of the simulated GPU: bulk tensor copies, the barriers that count
-their bytes, and products of 8-bit integers out of swizzled lines in shared memory."""
+their bytes, and products of operands of 8 bits out of swizzled lines in shared memory."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from aicf.backends.cuda.compiler.launches import KernelLaunch
 from aicf.backends.cuda.runtime.device_program import TensorMap
 from tests.backends.cuda import integer_simulator, simulator
 from tests.backends.cuda.attention_simulator import _words
-from tests.backends.cuda.simulator import INTEGERS, Here, Meeting, Memory, Wait
+from tests.backends.cuda.integer_simulator import added, widest, word_of
+from tests.backends.cuda.simulator import BYTE_PAIRS, BYTE_TYPES, Here, Meeting, Memory, Wait
 
 Array = NDArray[Any]
-_I32 = INTEGERS["i32"]
-_TYPES = {"i8": np.int8, "u8": np.uint8}
 _LINE = 128
 """Bytes of a line in shared memory, whose units of 16 bytes are permuted within 8 lines."""
 
@@ -59,8 +58,8 @@ def _names(maps: Mapping[int, TensorMap], memory: Memory, here: Here) -> Mapping
     nothing = ("wgmma_fence", "wgmma_commit", "wgmma_wait_1", "fence_barrier_init", "cluster_arrive")
     sizes = (64, 128, 192, 256)
     products = {
-        f"wgmma_{n}_{a}_{b}": _product(here, n, _TYPES[a], _TYPES[b])
-        for n, a, b in itertools.product(sizes, _TYPES, _TYPES)
+        f"wgmma_{n}_{a}_{b}": _product(here, n, BYTE_TYPES[a], BYTE_TYPES[b])
+        for n, (a, b) in itertools.product(sizes, BYTE_PAIRS)
     }
     return {
         **integer_simulator.names(memory, here),
@@ -68,12 +67,12 @@ def _names(maps: Mapping[int, TensorMap], memory: Memory, here: Here) -> Mapping
         **{f"fewer_registers_{count}": lambda: None for count in (24, 40)},
         **{f"more_registers_{count}": lambda: None for count in (160, 216, 232, 240)},
         **products,
-        **{f"wgmma_result_{n}_i32": lambda sums: sums for n in sizes},
+        **{f"wgmma_result_{n}{sums}": lambda sums: sums for n in sizes for sums in ("", "_i32")},
         "rotated": lambda values, count: (*values[count:], *values[:count]),
         "cluster_rank": lambda: here.thread.rank,
         "store_matrix_x4": partial(_store_matrices, here),
         "store_shared_u16": partial(_store_half, here),
-        "store_cluster_i32x2": partial(_store_two, here),
+        **dict.fromkeys(("store_cluster_i32x2", "store_cluster_f32x2"), partial(_store_two, here)),
         **_copies(maps, memory, here),
     }
 
@@ -194,21 +193,21 @@ def _product(here: Here, n: int, a_type: Any, b_type: Any) -> Callable[..., Meet
     """64 x n sums of a warpgroup, each thread its own, worked out once for all of them."""
     made: list[tuple[Mapping[int, Any], Array]] = []
 
-    def multiply(sums: Sequence[int], a: int, b: int, keep: int) -> Meeting:
+    def multiply(sums: Sequence[Any], a: int, b: int, keep: int) -> Meeting:
         assert keep == 1
         thread = here.thread
         words = thread.shared.words
         first = thread.number // 128 * 128
 
-        def answer(brought: Mapping[int, Any]) -> tuple[int, ...]:
+        def answer(brought: Mapping[int, Any]) -> tuple[Any, ...]:
             if not made or made[0][0] is not brought:
                 left, right = _lines(words, a, 64, a_type), _lines(words, b, n, b_type)
                 made[:] = [(brought, left @ right.T)]
             tile, (warp, lane) = made[0][1], divmod(thread.number - first, 32)
-            found: list[int] = []
+            found: list[Any] = []
             for index, total in enumerate(sums):
                 row = 16 * warp + lane // 4 + 8 * (index % 4 // 2)
-                found.append(_I32(total + int(tile[row, index // 4 * 8 + lane % 4 * 2 + index % 2])))
+                found.append(added(total, tile[row, index // 4 * 8 + lane % 4 * 2 + index % 2]))
             return tuple(found)
 
         return Meeting(thread.block[first : first + 128], None, answer)
@@ -223,7 +222,7 @@ def _lines(words: Mapping[int, int], descriptor: int, lines: int, dtype: Any) ->
     found = [
         [words[_swizzled(start + line * _LINE + byte)] for byte in range(0, 32, 4)] for line in range(lines)
     ]
-    return np.array(found, np.uint32).view(dtype).astype(np.int64)
+    return np.array(found, np.uint32).view(dtype).astype(widest(dtype))
 
 
 def _store_matrices(here: Here, address: int, *values: int) -> Meeting:
@@ -244,7 +243,7 @@ def _store_half(here: Here, address: int, value: int) -> None:
     words[low] = words.get(low, 0) & ~(0xFFFF << shift) | value << shift
 
 
-def _store_two(here: Here, address: int, *values: int) -> None:
+def _store_two(here: Here, address: int, *values: Any) -> None:
     words, place = _words(here, address)
     for number, value in enumerate(values):
-        words[place + 4 * number] = value & 0xFFFFFFFF
+        words[place + 4 * number] = word_of(value)
