@@ -226,6 +226,14 @@ def test_products_without_a_kernel_are_those_of_f32() -> None:
     assert kernels & {"cuda.gemm_simt", "cuda.gemv"} and not kernels & {MMA.id, WGMMA.id}
 
 
+def test_strict_rounding_needs_whole_sums() -> None:
+    """Those of halves are: warps of Hopper and of older GPUs multiply them."""
+    strict, reason = replace(floats(256, 256, 256), rounding="strict"), "keep some 14 bits of a sum"
+    assert reason in str(WGMMA.legal(strict, TARGET)) and MMA.legal(strict, TARGET) is None
+    assert reason in str(MMA.legal(strict, TargetAttr("cuda", "sm_89")))
+    assert MMA.legal(strict, TargetAttr("cuda", "sm_80")) is None
+
+
 def test_a_warp_of_hopper_multiplies_no_faster_than_halves() -> None:
     """Its warpgroups do, and so do warps of sm_89."""
     halves, own = work(4096, 4096, 4096, dtype="f16"), floats(4096, 4096, 4096)

@@ -49,6 +49,12 @@ class ByteOperands:
         return None
 
 
+SHORT_SUMS = (
+    "tensor cores keep some 14 bits of a sum of products of floats of 8 bits, "
+    "and the policy wants strict rounding (rounding)"
+)
+"""Why a kernel does not multiply floats of 8 bits as they are. Multiplied as halves, their sums are those of f32."""
+
 INTEGERS = ByteOperands(("i8", "u8"), "i32", "integers")
 FLOATS = ByteOperands(FLOAT8, "f32", "floats of 8 bits")
 

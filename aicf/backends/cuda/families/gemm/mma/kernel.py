@@ -24,6 +24,7 @@ from aicf.backends.cuda.families.gemm.byte_operands import (
     EXACT,
     FLOATS,
     INTEGERS,
+    SHORT_SUMS,
     ByteOperands,
     along_k_reason,
     copies_reason,
@@ -44,7 +45,7 @@ from aicf.backends.cuda.families.records import (
     Triple,
     integers,
 )
-from aicf.backends.cuda.target import FLOAT8, GpuArch
+from aicf.backends.cuda.target import FLOAT8, GpuArch, arch_named
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 
 STEP_BYTES = 32
@@ -480,6 +481,13 @@ class MmaFloat8Kernel(MmaBytesKernel):
 
     id = "cuda.gemm_mma_fp8"
     bytes_ = FLOATS
+
+    def legal(self, work: Workload, target: TargetAttr) -> str | None:
+        """See `Kernel`: with strict rounding only where they are multiplied as halves."""
+        reason = super().legal(work, target)
+        if reason is None and work.rounding == "strict" and arch_named(target.arch.data).multiplies_float8:
+            return SHORT_SUMS
+        return reason
 
 
 KERNELS = (MmaKernel(), MmaTf32Kernel(), MmaIntegerKernel(), MmaFloat8Kernel())

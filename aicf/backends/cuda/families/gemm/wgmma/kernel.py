@@ -22,6 +22,7 @@ from aicf.backends.cuda.families.gemm.byte_operands import (
     EXACT,
     FLOATS,
     INTEGERS,
+    SHORT_SUMS,
     ByteOperands,
     along_k_reason,
     layout_entries,
@@ -285,6 +286,9 @@ class WgmmaFloat8Kernel(WgmmaBytesKernel):
 
     id = "cuda.gemm_wgmma_fp8"
     bytes_ = FLOATS
+
+    def dtype_reason(self, work: Workload) -> str | None:
+        return super().dtype_reason(work) or (SHORT_SUMS if work.rounding == "strict" else None)
 
 
 def _lines_reason(task: Task) -> str | None:
