@@ -56,14 +56,19 @@ _FORMATS = {
 }
 
 
+_HALVES = "halves_of_"
+"""Start of the names of conversions of four elements to halves."""
+
 Bodies = Mapping[str, tuple[str, list[str], list[str]]]
 """By the name of an intrinsic its PTX, the types of its results and of its arguments."""
 
 
 def _intrinsics(bodies: Bodies) -> Mapping[str, Intrinsic]:
+    """All but `halves_of_D`, which is a part of products."""
     return {
         name: value_asm(f"{{ {body} }}", results, arguments, effect=False)
         for name, (body, results, arguments) in bodies.items()
+        if not name.startswith(_HALVES)
     }
 
 
@@ -92,7 +97,7 @@ def by_instruction(name: str) -> Bodies:
         f"pack_{name}": (narrowed("$1", "$2"), ["u16"], ["f32", "f32"]),
         f"{name}_to_f32": (one + "cvt.f32.f16 $0, l;", ["f32"], ["u16"]),
         f"unpack_{name}": (two + "cvt.f32.f16 $0, l; cvt.f32.f16 $1, u;", ["f32", "f32"], ["u16"]),
-        f"halves_of_{name}": (
+        f"{_HALVES}{name}": (
             f".reg .b16 l,u; mov.b32 {{l,u}}, $2; cvt.rn.f16x2.{own.pair} $0, l; cvt.rn.f16x2.{own.pair} $1, u;",
             ["u32", "u32"],
             ["u32"],
@@ -154,7 +159,7 @@ def by_arithmetic(name: str) -> Bodies:
         f"pack_{name}": (f"{registers}{pair}cvt.u16.u32 $0, n;", ["u16"], ["f32", "f32"]),
         f"{name}_to_f32": (f"{registers}cvt.u32.u16 w, $1; {one}", ["f32"], ["u16"]),
         f"unpack_{name}": (f"{registers}cvt.u32.u16 w, $2; {two}", ["f32", "f32"], ["u16"]),
-        f"halves_of_{name}": (f"{registers}{four}", ["u32", "u32"], ["u32"]),
+        f"{_HALVES}{name}": (f"{registers}{four}", ["u32", "u32"], ["u32"]),
     }
 
 
@@ -172,7 +177,7 @@ def _mma_tile_of_halves(a_type: str, b_type: str, bodies: Bodies) -> Intrinsic:
     pair = ir.LiteralStructType([word] * 2)
 
     def halves(builder: Any, words: Sequence[Any], name: str) -> list[list[Any]]:
-        body = bodies[f"halves_of_{name}"][0]
+        body = bodies[f"{_HALVES}{name}"][0]
         convert = ir.InlineAsm(ir.FunctionType(pair, [word]), f"{{ {body} }}", "=r,=r,r", side_effect=False)
         made = [builder.call(convert, [each]) for each in words]
         return [[builder.extract_value(each, number) for each in made] for number in range(2)]
@@ -204,8 +209,8 @@ def _mma_tile_of_halves(a_type: str, b_type: str, bodies: Bodies) -> Intrinsic:
 
 
 def float8_intrinsics(capability: int) -> Mapping[str, Intrinsic]:
-    """f32_to_D and D_to_f32 of one element, pack_D and unpack_D of two, halves_of_D of four, and mma_tile_A_B, on GPUs
-    of a compute capability (times ten)."""
+    """f32_to_D and D_to_f32 of one element, pack_D and unpack_D of two, and mma_tile_A_B, on GPUs of a compute
+    capability (times ten)."""
     make = by_instruction if capability >= CONVERTS_FROM else by_arithmetic
     bodies = {name: body for dtype in _FORMATS for name, body in make(dtype).items()}
     products: dict[str, Intrinsic] = {}
