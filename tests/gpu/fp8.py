@@ -96,15 +96,22 @@ def float8_projections(types: tuple[str, str], m: int, n: int, k: int) -> Graph:
 
 
 def float8_casts(dtype: str) -> Graph:
-    """From a type of 8 bits to all others and back, saturated and not; what is too large among it."""
+    """From a type of 8 bits to all others and back, saturated and not, to the bit; what is too large is among it. The
+    numbers are scaled by a power of two, so nothing is rounded before the casts."""
     g = Graph("float8_casts")
-    x, stored = g.input("x", (33, 130)) * 300.0, g.input("stored", (33, 130), dtype)
-    g.output(g.cast(x, dtype), "plain")
-    g.output(saturated(g, x, dtype), "saturated")
-    g.output(g.cast(g.cast(x, "f64"), dtype), "from_f64")
+    scale = 2.0**8 if dtype == "f8E4M3FN" else 2.0**15
+    x, stored = g.input("x", (33, 130)) * scale, g.input("stored", (33, 130), dtype)
+    made = {
+        "plain": g.cast(x, dtype),
+        "saturated": saturated(g, x, dtype),
+        "small": g.cast(x * 2.0**-18, dtype),
+    }
+    made["from_f64"] = g.cast(g.cast(x, "f64") * 1.0, dtype)
+    for name, value in made.items():
+        g.output(g.bitcast(value, "u8"), name)
     for wide in ("f64", "f32", "f16", "bf16", "i32", "i8", "i1"):
         g.output(g.cast(stored, wide), f"to_{wide}")
-    g.output(g.bitcast(stored, "u8"), "bits")
+    g.output(stored, "same")
     return g
 
 
