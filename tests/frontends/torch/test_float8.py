@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import aicf
+from aicf.runtime.dlpack import host_array
 from aicf.torch_types import host_view
 
 pytestmark = pytest.mark.peers
@@ -25,6 +26,15 @@ def compiled(module: torch.nn.Module, *inputs: torch.Tensor) -> list[np.ndarray]
     exe = aicf.compile(torch.export.export(module, inputs), target="cpu")
     found = exe(*map(host_view, inputs))
     return [np.asarray(each) for each in (found if isinstance(found, tuple) else (found,))]
+
+
+@pytest.mark.parametrize("dtype", FLOAT8)
+def test_tensors_are_read_where_they_lie(dtype: torch.dtype) -> None:
+    """Through DLPack, of which NumPy reads no such type."""
+    tensor = torch.randn(5, 7, generator=generator(6)).to(dtype).t()
+    array = host_array(tensor)
+    assert array.ctypes.data == tensor.data_ptr() and not array.flags.c_contiguous
+    np.testing.assert_array_equal(array.astype(np.float64), tensor.double().numpy())
 
 
 class Casts(torch.nn.Module):
