@@ -15,6 +15,8 @@ NAMES: Mapping[str, str] = {
     "torch.float32": "f32",
     "torch.float16": "f16",
     "torch.bfloat16": "bf16",
+    "torch.float8_e4m3fn": "f8E4M3FN",
+    "torch.float8_e5m2": "f8E5M2",
     "torch.int64": "i64",
     "torch.int32": "i32",
     "torch.int16": "i16",
@@ -24,6 +26,13 @@ NAMES: Mapping[str, str] = {
 }
 """PyTorch's name of each type that AICF has."""
 
+
+_WORDS: Mapping[str | None, tuple[str, np.dtype[Any]]] = {
+    "bf16": ("int16", np.dtype(ml_dtypes.bfloat16)),
+    "f8E4M3FN": ("uint8", np.dtype(ml_dtypes.float8_e4m3fn)),
+    "f8E5M2": ("uint8", np.dtype(ml_dtypes.float8_e5m2)),
+}
+"""Of types that NumPy does not have, an integer of PyTorch with as many bits, and the dtype."""
 
 SEED = "aicf.seed"
 """The input with the seed of a program's random numbers."""
@@ -37,6 +46,8 @@ def name_of(dtype: object) -> str | None:
 def host_view(tensor: Any) -> NDArray[Any]:
     """An array on the memory of a tensor on the host, with the same dimensions and strides."""
     detached = tensor.detach()
-    if name_of(detached.dtype) == "bf16":  # which NumPy does not have
-        return np.asarray(detached.view(import_module("torch").int16).numpy()).view(ml_dtypes.bfloat16)
+    name = name_of(detached.dtype)
+    if name in _WORDS:
+        word, dtype = _WORDS[name]
+        return np.asarray(detached.view(getattr(import_module("torch"), word)).numpy()).view(dtype)
     return np.asarray(detached.numpy())

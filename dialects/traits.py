@@ -40,7 +40,11 @@ class Contraction(OpTrait):
     """A sum of products over a contracted dimension."""
 
 
-class ViewLike(OpTrait):
+class TakesFloat8(OpTrait):
+    """Takes floats of 8 bits: it moves elements, changes their type or multiplies them into wider sums."""
+
+
+class ViewLike(TakesFloat8):
     """Moves or repeats elements and computes nothing."""
 
 

@@ -24,6 +24,8 @@ from xdsl.dialects.builtin import (
     Signedness,
     TensorType,
     bf16,
+    f8E4M3FN,
+    f8E5M2,
     f16,
     f32,
     f64,
@@ -64,8 +66,13 @@ class ElementType:
 
     @property
     def is_float(self) -> bool:
-        """f64, f32, f16 or bf16."""
+        """f64, f32, f16, bf16, or of 8 bits."""
         return self.kind == "float"
+
+    @property
+    def is_float8(self) -> bool:
+        """A float of 8 bits, which is stored, moved, cast and multiplied, and which nothing else computes with."""
+        return self.is_float and self.bytes == 1
 
 
 u8 = IntegerType(8, Signedness.UNSIGNED)
@@ -75,6 +82,8 @@ ELEMENTS: tuple[ElementType, ...] = (
     ElementType("f32", f32, np.dtype(np.float32), "float"),
     ElementType("f16", f16, np.dtype(np.float16), "float"),
     ElementType("bf16", bf16, np.dtype(ml_dtypes.bfloat16), "float"),
+    ElementType("f8E4M3FN", f8E4M3FN, np.dtype(ml_dtypes.float8_e4m3fn), "float"),
+    ElementType("f8E5M2", f8E5M2, np.dtype(ml_dtypes.float8_e5m2), "float"),
     ElementType("i64", i64, np.dtype(np.int64), "int"),
     ElementType("i32", i32, np.dtype(np.int32), "int"),
     ElementType("i16", i16, np.dtype(np.int16), "int"),

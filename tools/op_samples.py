@@ -85,6 +85,7 @@ def _with_element(example: LogicalOp, old: ElementType, new: ElementType) -> Log
         for result in dict.fromkeys((types[0], *fixed)):
             try:
                 type(example).check_result(types[1:], properties, result)
+                type(example).check_float8([*types[1:], result])
             except (VerifyException, ValueError):
                 continue
             block = Block(arg_types=types[1:])

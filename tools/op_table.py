@@ -36,8 +36,11 @@ TARGETS = {"reference": "reference", "cpu": "cpu:x86-64-v3", "cuda": "cuda:sm_90
 _NAMES = tuple(element.name for element in ELEMENTS)
 _GROUPS = {
     "all": _NAMES,
-    "numbers": tuple(element.name for element in ELEMENTS if element.kind != "bool"),
-    "floats": tuple(element.name for element in ELEMENTS if element.is_float),
+    "all but f8": tuple(element.name for element in ELEMENTS if not element.is_float8),
+    "numbers": tuple(
+        element.name for element in ELEMENTS if element.kind != "bool" and not element.is_float8
+    ),
+    "floats": tuple(element.name for element in ELEMENTS if element.is_float and not element.is_float8),
     "integers": tuple(element.name for element in ELEMENTS if element.kind == "int"),
 }
 """Words for sets of types."""
@@ -48,7 +51,8 @@ _PREFACE = f"""The types are those with which the verifier takes the op; where i
 those of its data. A backend runs a type if it has a kernel for the op, which is asked of `{TARGETS["cpu"]}` and of
 `{TARGETS["cuda"]}`: "yes" is all of them. An op made by formula is written with primitive ones
 ([lower-logical](passes.md#lower-logical), [lower-optimizers](passes.md#lower-optimizers)) and runs where these do.
-What `logical.save` marks is kept, or computed again. "numbers" are all types but i1. What each op means
+What `logical.save` marks is kept, or computed again. "f8" are f8E4M3FN and f8E5M2, "floats" the
+others, and "numbers" all types but these and i1. What each op means
 is in [its reference](dialect-logical.md).
 """
 

@@ -39,7 +39,8 @@ def calibrate(
     model: Model,
     samples: Samples,
     *,
-    to: Literal["int8", "bf16", "f16"] | None = None,
+    to: Literal["int8", "fp8", "bf16", "f16"] | None = None,
+    rest: Literal["f32", "bf16", "f16"] | None = None,
     method: Literal["minmax", "percentile", "entropy"] | None = None,
     percentile: float = 99.99,
     activations: Literal["asymmetric", "symmetric"] | None = None,
@@ -65,6 +66,7 @@ def calibrate(
         model: As of `aicf.compile`; one function without state.
         samples: Inputs like those that the model will see, see `aicf.calibration.samples.Samples`; a hundred do.
         to: What f32 becomes. By default what `policy` says, else `int8`.
+        rest: What ops become that are no products, where products become `int8` or `fp8`; by default they stay f32.
         method: How ranges of integers follow from the values seen: all of them (`minmax`, the default), all but the
             outermost (`percentile`), or as many as lose the least information (`entropy`).
         percentile: How many of the values a range holds, in percent.
@@ -78,8 +80,8 @@ def calibrate(
             is right if it is that of f32.
         weights, target, dims, values, tuning, threads, strict, passes, training: As of `aicf.compile`. Without `dims`
             the sizes of the samples are taken.
-        policy: What else the compile is to follow. Of its precision section, `to`, `ops`, `activations`, `method` and
-            `keep` hold where no argument says otherwise.
+        policy: What else the compile is to follow. Of its precision section, `to`, `rest`, `ops`, `activations`,
+            `method` and `keep` hold where no argument says otherwise.
         step: Is told what is being done. None shows it on a terminal.
 
     Raises:
@@ -88,7 +90,7 @@ def calibrate(
         InvalidIR, UnsupportedOp: as `aicf.compile`.
     """
     base = Policy() if policy is None else resolve_policy(policy_text(policy) or "auto")
-    request = request_of(base, to, method, percentile, activations, smooth, correct_bias, keep)
+    request = request_of(base, to, method, percentile, activations, smooth, correct_bias, keep, rest)
     own = flattened(passes)
     if target is not None:
         text_from(target, PolicyError, "target")
@@ -146,7 +148,7 @@ class _Calibrating:
     def run(self) -> Calibration:
         """All of it."""
         section = start_of(self.request)
-        if self.request.has_integers:
+        if self.request.has_ranges:
             section, outputs = observe(self.programs, self.request, section)
         else:
             outputs = list(self.programs.runs(self.programs.compile(Policy()), "f32"))
@@ -218,7 +220,8 @@ class _Calibrating:
         }
         report = Report(
             to=self.request.to,
-            method=self.request.method if self.request.has_integers else "",
+            rest=self.request.rest,
+            method=self.request.method if self.request.has_ranges else "",
             samples=self.programs.samples.count,
             outputs=compared.outputs,
             ops=tuple(ops),

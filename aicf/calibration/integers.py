@@ -1,4 +1,4 @@
-"""The numbers of a policy that integers need: ranges, smoothing factors and corrections, from runs of f32."""
+"""The numbers of a policy that products of 8 bits need: ranges, smoothing factors and corrections, from runs of f32."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aicf.calibration.ranges import Statistics, by_product, histograms, shortene
 from aicf.calibration.request import Request
 from aicf.extensions import at
 from aicf.policies.policy import Policy
-from aicf.policies.precision_policy import MINMAX, PrecisionPolicy
+from aicf.policies.precision_policy import MINMAX, SYMMETRIC, PrecisionPolicy
 from aicf.runtime.tensors import Array
 
 
@@ -48,7 +48,8 @@ def observe(
 
 
 def _range(histogram: Histogram, request: Request) -> tuple[float, float]:
-    return histogram.range(request.method, request.percentile, request.activations)
+    activations = request.activations if request.has_integers else SYMMETRIC  # a float has its sign apart
+    return histogram.range(request.method, request.percentile, activations)
 
 
 def _corrected(programs: Programs, section: PrecisionPolicy) -> PrecisionPolicy:

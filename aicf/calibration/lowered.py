@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aicf.explain import Decision
-from aicf.passes.legalize.narrow_products import NarrowProductsPass
+from aicf.passes.legalize.narrow_products import WIDE, NarrowProductsPass
 from aicf.passes.logical.lower_precision import STAYS, LowerPrecisionPass
 from aicf.passes.support.policy import without_bucket
-from aicf.policies.precision_policy import FLOATS, INT8
+from aicf.policies.precision_policy import EIGHT_BITS, FLOATS
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Lowered:
 
     Args:
         ops: Those that are lowered, in text order, with their precision.
-        saved_us: Of products of integers, the predicted microseconds that they save; 0 where f32 was faster.
+        saved_us: Of products of 8 bits, the predicted microseconds that they save; 0 where f32 was faster.
         others: Those that stay f32, by the reason.
     """
 
@@ -39,9 +39,9 @@ def lowered_ops(decisions: Sequence[Decision]) -> Lowered:
             others.setdefault(decision.because, {}).update(dict.fromkeys(names))
         elif decision.choice in FLOATS:
             ops.update(dict.fromkeys(names, decision.choice))
-        elif decision.choice.startswith("integers"):
-            ops.update(dict.fromkeys(names, INT8))
-    saved = {name: _saved(name, decisions) for name, precision in ops.items() if precision == INT8}
+        elif (precision := decision.choice.partition(":")[0]) in EIGHT_BITS:
+            ops.update(dict.fromkeys(names, precision))
+    saved = {name: _saved(name, decisions) for name, precision in ops.items() if precision in EIGHT_BITS}
     known = {name: us for name, us in saved.items() if us is not None}
     return Lowered(ops, known, {why: tuple(names) for why, names in others.items()})
 
@@ -55,7 +55,7 @@ def _saved(name: str, decisions: Sequence[Decision]) -> float | None:
         own = without_bucket(decision.subjects[0])
         if own == name or own.startswith(f"{name}."):
             narrow, wide = decision.cost.get("narrow_us"), decision.cost.get("wide_us")
-            is_narrow = decision.choice.startswith("of integers")
+            is_narrow = decision.choice != WIDE
             times = isinstance(narrow, int | float) and isinstance(wide, int | float)
             found.append(float(wide) - float(narrow) if is_narrow and times else 0.0)  # type: ignore[arg-type]
     return round(sum(found), 3) if found else None

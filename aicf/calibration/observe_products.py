@@ -16,7 +16,7 @@ from aicf.calibration.observed_names import Observed, add_results
 from aicf.dialects import logical
 from aicf.dialects.types import tensor_info
 from aicf.passes.logical.lowerings.base import Lowering
-from aicf.passes.logical.precision.integers import count_of
+from aicf.passes.logical.precision.eight_bits import count_of
 from aicf.passes.logical.precision.products import Factor, products_of
 from aicf.passes.support.identity import IdTable
 from aicf.passes.support.interface import functions

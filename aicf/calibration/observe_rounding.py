@@ -14,19 +14,19 @@ from xdsl.passes import ModulePass
 from aicf.calibration.observed_names import Observed, add_results
 from aicf.dialects import logical
 from aicf.dialects.types import tensor_info
-from aicf.passes.logical.precision.integers import IntegerProducts, count_of
+from aicf.passes.logical.precision.eight_bits import EightBitProducts, count_of, rounds
 from aicf.passes.logical.precision.products import Product, products_of
 from aicf.passes.support.identity import IdTable, name_after
 from aicf.passes.support.interface import functions
 from aicf.passes.support.policy import PRECISION_ATTR, precision_of
-from aicf.policies.precision_policy import INT8, PrecisionPolicy
+from aicf.policies.precision_policy import PrecisionPolicy
 
 MISSING = "missing"
 
 
 @dataclass(frozen=True)
 class ObserveRoundingPass(ModulePass):
-    """Adds a result for each product that the policy of the module makes one of integers: for each output channel, the
+    """Adds a result for each product that the policy of the module makes one of 8 bits: for each output channel, the
     mean over all others of the product less that of rounded factors, f32.
 
     What reads a product goes on to read the one of f32, so each mean is of the rounding of one op. The program itself
@@ -44,13 +44,13 @@ class ObserveRoundingPass(ModulePass):
 
 
 def _observed(function: FuncOp, policy: PrecisionPolicy, ids: IdTable) -> Iterator[tuple[Observed, SSAValue]]:
-    integers = IntegerProducts(policy, ids)
+    products = EightBitProducts(policy, ids)
     for product in products_of(function):
-        if policy.precision_of(product.name) == INT8 and count_of(product, "corrections") is not None:
-            yield Observed(MISSING, 0, 0, 0, product.name), _missing(product, integers, ids)
+        if rounds(policy, product) and count_of(product, "corrections") is not None:
+            yield Observed(MISSING, 0, 0, 0, product.name), _missing(product, products, ids)
 
 
-def _missing(product: Product, integers: IntegerProducts, ids: IdTable) -> SSAValue:
+def _missing(product: Product, products: EightBitProducts, ids: IdTable) -> SSAValue:
     """The vector of means. The op itself is rounded, and a copy in f32 takes its place in the program."""
     op, block = product.op, product.op.parent_block()
     assert block is not None
@@ -60,7 +60,7 @@ def _missing(product: Product, integers: IntegerProducts, ids: IdTable) -> SSAVa
     block.insert_op_before(exact, op)
     for use in list(op.result.uses):
         use.operation.operands[use.index] = exact.results[0]
-    integers.round_factors(product)
+    products.round_factors(product)
     difference = logical.SubOp(exact.results[0], op.result)
     name_after(difference, op, "difference", ids)
     block.insert_op_after(difference, op)

@@ -9,6 +9,7 @@ from pathlib import Path
 from aicf.calibration.outputs import OutputAccuracy
 from aicf.explain import format_table, microseconds
 from aicf.policies.policy import Policy
+from aicf.policies.precision_policy import F32
 
 _MOST_OPS = 10
 """Rows of the table of ops."""
@@ -57,6 +58,7 @@ class Report:
         probe_error: The largest relative error of an output in the program with a switch for each op, as far as it
             stands for the compiled one.
         notes: What is to be known of the result, a sentence each.
+        rest: What ops other than products are lowered to, where products are of 8 bits.
     """
 
     to: str
@@ -69,6 +71,7 @@ class Report:
     goal: str | None
     probe_error: float
     notes: tuple[str, ...] = ()
+    rest: str = F32
 
     @property
     def kept(self) -> tuple[OpAccuracy, ...]:
@@ -78,7 +81,8 @@ class Report:
     def __str__(self) -> str:
         by = f" by {self.method}" if self.method else ""
         lowered = len(self.ops) - len(self.kept)
-        title = f"{lowered} of {len(self.ops)} ops in {self.to}{by}, against f32 on {self.samples} samples"
+        to = self.to if self.rest == F32 else f"{self.to} and {self.rest}"
+        title = f"{lowered} of {len(self.ops)} ops in {to}{by}, against f32 on {self.samples} samples"
         blocks = [title, self._outputs_table()]
         if self.top1 is not None:
             blocks.append(f"right labels: {self.top1.lowered:.2%}, in f32 {self.top1.f32:.2%}")

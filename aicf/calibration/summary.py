@@ -60,11 +60,11 @@ def _of_times(ops: Sequence[OpAccuracy]) -> Iterator[str]:
     known = [each for each in ops if each.saved_us is not None and each.stays is None]
     idle = [each.op for each in known if not each.saved_us]
     if idle and len(idle) == len(known):
-        yield "no product is predicted to be faster in integers on this target, which multiplies rounded factors in f32"
+        yield "no product is predicted to be faster in 8 bits on this target, which multiplies rounded factors in f32"
     elif idle:
         listed = ", ".join(f"{op}: f32" for op in idle[:_MOST_NAMED])
         more = f" and {len(idle) - _MOST_NAMED} more" if len(idle) > _MOST_NAMED else ""
-        yield f"integers save no time on this target in some ops, which may as well be exact: ops: {{{listed}}}{more}"
+        yield f"8 bits save no time on this target in some ops, which may as well be exact: ops: {{{listed}}}{more}"
 
 
 def _rounded(number: float) -> float:

@@ -17,13 +17,13 @@ from aicf.dialects.logical import LogicalOp
 from aicf.dialects.types import ElementType, element_named, element_of, tensor, tensor_info
 from aicf.passes.bodies.outlining import id_of
 from aicf.passes.logical.lowerings.base import Lowering
-from aicf.passes.logical.precision.integers import IntegerProducts
+from aicf.passes.logical.precision.eight_bits import EightBitProducts, rounds
 from aicf.passes.logical.precision.products import products_of
 from aicf.passes.support.identity import IdTable, name_after
 from aicf.passes.support.interface import add_argument, functions
 from aicf.passes.support.policy import PRECISION_ATTR, precision_of, without_bucket
 from aicf.passes.support.writing import Writer
-from aicf.policies.precision_policy import F32, INT8, PrecisionPolicy
+from aicf.policies.precision_policy import F32, FLOATS, PrecisionPolicy
 
 SWITCHES = "calibration/switches"
 """Name of the input, a vector of i1: an element for each op, see `switched_ops`."""
@@ -57,7 +57,7 @@ class SwitchRoundingPass(ModulePass):
             _round_products(function, policy, switches, ids)
             for each in model:
                 name = without_bucket(id_of(each))
-                if name in switches and policy.ops[name] != INT8:
+                if name in switches and policy.ops[name] in FLOATS:
                     _round_floats(each, element_named(policy.ops[name]), switches[name], ids)
 
 
@@ -79,10 +79,10 @@ class _Switch:
 def _round_products(
     function: FuncOp, policy: PrecisionPolicy, switches: Mapping[str, _Switch], ids: IdTable
 ) -> None:
-    integers = IntegerProducts(policy, ids)
+    products = EightBitProducts(policy, ids)
     for product in products_of(function):
-        if policy.precision_of(product.name) == INT8:
-            integers.round_factors(product, switches[product.name].choose)
+        if rounds(policy, product):
+            products.round_factors(product, switches[product.name].choose)
 
 
 def _round_floats(op: LogicalOp, element: ElementType, switch: _Switch, ids: IdTable) -> None:
@@ -124,4 +124,4 @@ class _After(Writer):
 
 def listing(policy: PrecisionPolicy, lowered: Mapping[str, str]) -> PrecisionPolicy:
     """The policy that lists each op of `lowered` with its precision and lowers no other."""
-    return replace(policy, to="unchanged", ops=dict(lowered))
+    return replace(policy, to="unchanged", rest=F32, ops=dict(lowered))

@@ -22,7 +22,7 @@ CLOSING = {"{": "}", "(": ")", "[": "]", "<": ">"}
 """Opening brackets and what closes them."""
 
 _TYPES = (
-    *("f16", "bf16", "f32", "f64", "i1", "i8", "i16", "i32", "i64", "ui8"),
+    *("f16", "bf16", "f32", "f64", "f8E4M3FN", "f8E5M2", "i1", "i8", "i16", "i32", "i64", "ui8"),
     *("index", "tensor", "memref", "vector", "tuple", "none", "complex"),
 )
 """The types of programs; of the builtin ones no operation takes any other."""
@@ -33,6 +33,10 @@ _FOREIGN_TYPES = {
     "half": "f16",
     "float16": "f16",
     "bfloat16": "bf16",
+    "float8_e4m3fn": "f8E4M3FN",
+    "f8e4m3fn": "f8E4M3FN",
+    "float8_e5m2": "f8E5M2",
+    "f8e5m2": "f8E5M2",
     "float": "f32",
     "float32": "f32",
     "double": "f64",

@@ -27,10 +27,12 @@ from aicf.policies.section import Section
 
 UNCHANGED = "unchanged"
 F32 = "f32"
-INT8 = "int8"
+INT8, FP8 = "int8", "fp8"
+EIGHT_BITS = (INT8, FP8)
+"""What the operands of products become, with scales; all else of a model does not."""
 FLOATS = ("bf16", "f16")
 """Element types that the values of a whole model are rounded to."""
-PRECISIONS = (UNCHANGED, *FLOATS, INT8)
+PRECISIONS = (UNCHANGED, *FLOATS, *EIGHT_BITS)
 ASYMMETRIC, SYMMETRIC = "asymmetric", "symmetric"
 NONE, MINMAX, PERCENTILE, ENTROPY = "none", "minmax", "percentile", "entropy"
 METHODS = (MINMAX, PERCENTILE, ENTROPY)
@@ -45,9 +47,10 @@ class PrecisionPolicy(Section):
         version: Of this format.
         to: What f32 becomes. `f16`, `bf16`: the values of the model, but sums along axes, exponentials, powers and
             losses, which stay f32. `int8`: the operands of products and convolutions, weights with a scale for each
-            output channel; all else stays f32.
+            output channel; all else is as `rest` says. `fp8`: the operands of products in f8E4M3FN, likewise.
+        rest: What the ops become that `int8` and `fp8` are not for: `f32`, `f16` or `bf16`.
         ops: By the id of an op, another precision than `to`: `f32` leaves the op as it is.
-        ranges: By the id of a product that becomes one of integers, the smallest and the largest value that each of its
+        ranges: By the id of a product that becomes one of 8 bits, the smallest and the largest value that each of its
             operands takes on, of those that do not follow from parameters alone, in their order.
         activations: The integers of those operands: `asymmetric`, u8 with a zero point, or `symmetric`, i8 without.
         smoothing: By the id of a product with a weight, for each input channel, a number that its operand is divided
@@ -65,7 +68,8 @@ class PrecisionPolicy(Section):
     READERS: ClassVar[Mapping[str, Reader]] = {
         "version": integer,
         "to": choice(PRECISIONS),
-        "ops": map_of(choice((F32, *FLOATS, INT8))),
+        "rest": choice((F32, *FLOATS)),
+        "ops": map_of(choice((F32, *FLOATS, *EIGHT_BITS))),
         "ranges": map_of(pairs_of_numbers),
         "activations": choice((ASYMMETRIC, SYMMETRIC)),
         "smoothing": map_of(numbers),
@@ -75,9 +79,18 @@ class PrecisionPolicy(Section):
         "accuracy": map_of(json_value),
     }
     SECTION: ClassVar[str] = "precision"
-    BOUNDS: ClassVar[tuple[str, ...]] = ("to", "ops", "ranges", "activations", "smoothing", "corrections")
+    BOUNDS: ClassVar[tuple[str, ...]] = (
+        "to",
+        "rest",
+        "ops",
+        "ranges",
+        "activations",
+        "smoothing",
+        "corrections",
+    )
 
     to: str = UNCHANGED
+    rest: str = F32
     ops: Mapping[str, str] = field(default_factory=dict[str, str])
     ranges: Mapping[str, tuple[tuple[float, float], ...]] = field(
         default_factory=dict[str, tuple[tuple[float, float], ...]]
@@ -101,6 +114,8 @@ class PrecisionPolicy(Section):
             for index, factor in enumerate(factors):
                 if factor <= 0:
                     raise PolicyError(f"smoothing.{id_}[{index}]: must be above 0, got {factor}")
+        if self.rest != F32 and self.to not in EIGHT_BITS:
+            raise PolicyError(f"rest: {self.to} leaves no rest; it goes with to: {' or '.join(EIGHT_BITS)}")
         if self.keep:
             AccuracyGoal.of(self.keep)
 
@@ -123,14 +138,15 @@ class PrecisionPolicy(Section):
         """What the op of that id, without its bucket, is to compute in; `f32` for as it is."""
         return self.ops.get(id_, F32 if self.to == UNCHANGED else self.to)
 
-    def check_ids(self, ops: Collection[str], products: Collection[str]) -> None:
+    def check_ids(self, ops: Collection[str], products: Mapping[str, Collection[str]]) -> None:
         """Raises PolicyError, naming the path, for a key that is no op of the model, or no product where it says
-        something of one."""
+        something of one. `products` are those that may become `int8`, and those that may become `fp8`."""
         check_names("ops", self.ops, ops, "op has this id")
         for name in ("ranges", "smoothing", "corrections"):
-            check_names(name, getattr(self, name), products, "product has this id")
+            check_names(name, getattr(self, name), products[INT8], "product has this id")
         for id_, precision in self.ops.items():
-            if precision == INT8 and id_ not in products:
+            if precision in EIGHT_BITS and id_ not in products[precision]:
+                what = "product of f32" if precision == INT8 else "product of f32, other than a convolution,"
                 raise PolicyError(
-                    f"ops.{id_}: no product of f32 that depends on an input; only those become {INT8}"
+                    f"ops.{id_}: no {what} that depends on an input; only those become {precision}"
                 )

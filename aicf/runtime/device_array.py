@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from aicf.backends.native import DeviceMemory
 from aicf.errors import InputMismatch
 from aicf.runtime.device_memory import Block, Queue
 from aicf.runtime.dlpack import NO_ORDER, DeviceView, capsule_of, device_of, interface_stream, read_view
 from aicf.runtime.ports import Described, Port, as_array
-from aicf.runtime.tensors import Array, address, describe, element_name
+from aicf.runtime.tensors import Array, address, describe, element_name, strided_view
 
 
 class DeviceArray:
@@ -157,4 +156,4 @@ def _ordered(value: object, memory: DeviceMemory, queue: Queue) -> DeviceView:
 def host_view(block: Array, start: int, port: Port) -> Array:
     """The array of `port` on bytes `start ...` of a host block."""
     flat = block[start : start + max(port.bind.nbytes, port.dtype.itemsize)].view(port.dtype)
-    return as_strided(flat, port.shape, port.strides)
+    return strided_view(flat, port.shape, port.strides)

@@ -21,12 +21,14 @@ HOST_DEVICES = (1, 3)
 NO_ORDER = -1
 """The stream that asks a producer to order nothing."""
 
-_INT, _UINT, _FLOAT, _BFLOAT, _BOOL = 0, 1, 2, 4, 6
+_INT, _UINT, _FLOAT, _BFLOAT, _BOOL, _F8E4M3FN, _F8E5M2 = 0, 1, 2, 4, 6, 10, 12
 _CODES = {
     "f64": (_FLOAT, 64),
     "f32": (_FLOAT, 32),
     "f16": (_FLOAT, 16),
     "bf16": (_BFLOAT, 16),
+    "f8E4M3FN": (_F8E4M3FN, 8),
+    "f8E5M2": (_F8E5M2, 8),
     "i64": (_INT, 64),
     "i32": (_INT, 32),
     "i16": (_INT, 16),
@@ -36,6 +38,8 @@ _CODES = {
 }
 """DLPack's type code and bits of our element types."""
 _ELEMENTS = {code: name for name, code in _CODES.items()}
+_UNREAD = ("bf16", "f8E4M3FN", "f8E5M2")
+"""Element types that NumPy reads no capsule of."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +141,7 @@ def read_view(value: Any, stream: int) -> DeviceView:
 
 
 def host_array(value: Any) -> Array:
-    """The NumPy array on the memory of a DLPack object of the host, also of bf16, which NumPy's reader has not.
+    """The NumPy array on the memory of a DLPack object of the host, also of `_UNREAD` types.
 
     Raises BufferError, RuntimeError, TypeError or ValueError as its owner or NumPy does.
     """
@@ -145,21 +149,22 @@ def host_array(value: Any) -> Array:
         return cast(Array, np.from_dlpack(value))
     except (BufferError, RuntimeError):
         view = _from_capsule(value.__dlpack__())
-        if view.dtype != "bf16":
+        if view.dtype not in _UNREAD:
             raise
-        return np.asarray(_Halves(view)).view(numpy_dtype(view.dtype))
+        return np.asarray(_Words(view)).view(numpy_dtype(view.dtype))
 
 
-class _Halves:
-    """Memory of 16-bit elements as NumPy's array interface has it; the array keeps its owner."""
+class _Words:
+    """Memory of elements as NumPy's array interface has it, each as an integer; the array keeps its owner."""
 
     def __init__(self, view: DeviceView) -> None:
+        size = numpy_dtype(view.dtype).itemsize
         self.owner = view.owner
         self.__array_interface__ = {
             "version": 3,
-            "typestr": "<u2",
+            "typestr": f"<u{size}",
             "shape": view.shape,
-            "strides": tuple(2 * stride for stride in view.strides),
+            "strides": tuple(size * stride for stride in view.strides),
             "data": (view.address, False),
         }
 

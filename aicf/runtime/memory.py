@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from aicf.errors import BackendUnavailable, InputMismatch
-from aicf.runtime.tensors import Array, address, numpy_dtype
+from aicf.runtime.tensors import Array, address, numpy_dtype, strided_view
 
 CACHE_LINE = 64
 """Bytes; alignment of every buffer of ours."""
@@ -186,7 +185,7 @@ def _huge_block(nbytes: int) -> Array:
 def allocate_tensor(shape: Sequence[int], strides: Sequence[int], dtype: str, nbytes: int) -> Array:
     """A zeroed array over `nbytes` of our own memory; `strides` are in elements."""
     flat = allocate(nbytes).view(numpy_dtype(dtype)) if nbytes else np.zeros(1, numpy_dtype(dtype))
-    return as_strided(flat, tuple(shape), [step * flat.itemsize for step in strides])
+    return strided_view(flat, shape, [step * flat.itemsize for step in strides])
 
 
 def copy_of(array: Array) -> Array:

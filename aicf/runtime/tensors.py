@@ -27,7 +27,7 @@ _NUMPY_NAMES = {
     "u8": "uint8",
     "i1": "bool",
 }
-_ML_DTYPES = {"bf16": "bfloat16"}
+_ML_DTYPES = {"bf16": "bfloat16", "f8E4M3FN": "float8_e4m3fn", "f8E5M2": "float8_e5m2"}
 
 ELEMENT_NAMES = (*_NUMPY_NAMES, *_ML_DTYPES)
 """All element types a program can have at its boundary."""
@@ -70,6 +70,12 @@ def element_name(dtype: np.dtype[Any]) -> str:
             if dtype.name == numpy_name and dtype.isnative:
                 return name
     return str(dtype)
+
+
+def strided_view(flat: Array, shape: Sequence[int], strides: Sequence[int]) -> Array:
+    """`flat`, elements in memory order, as an array of another shape and strides in bytes. Unlike NumPy's `as_strided`
+    it takes every type of `ml_dtypes`, some of which have no name in NumPy's array interface."""
+    return np.ndarray(tuple(shape), flat.dtype, flat.view(np.uint8), 0, tuple(strides))
 
 
 def describe(shape: Sequence[int | str], dtype: str) -> str:

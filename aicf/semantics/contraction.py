@@ -22,7 +22,7 @@ def _matmul(op: logical.MatmulOp, operands: Sequence[Array]) -> Array:
         a = transposed(a)
     if op.transpose_b is not None:
         b = transposed(b)
-    if op.widening is not None:
+    if op.widening is not None and a.dtype.kind in "iu":
         a, b = a.astype(np.int32), b.astype(np.int32)
     return np.matmul(a, b)
 

@@ -1,8 +1,8 @@
 """Running logical ops on NumPy arrays, in one of two arithmetics.
 
 ``exact``: floats are float64 whatever their type, integers as typed; the yardstick for rewrites, which
-preserve it. ``typed``: every value is rounded to its type; an op computes in float64, or in float32 where f16
-and bf16 must accumulate in f32, and rounds once. Which order a kernel sums in is not modelled.
+preserve it. ``typed``: every value is rounded to its type; an op computes in float64, or in float32 where f16,
+bf16 and floats of 8 bits must accumulate in f32, and rounds once. Which order a kernel sums in is not modelled.
 """
 
 from __future__ import annotations
@@ -113,4 +113,4 @@ def _operand(op: Operation, index: int, value: SSAValue, array: Array, mode: Mod
 
 
 def _compute_dtype(element: ElementType) -> np.dtype[Any]:
-    return np.dtype(np.float32) if element.bytes == 2 else np.dtype(np.float64)
+    return np.dtype(np.float32) if element.bytes <= 2 else np.dtype(np.float64)

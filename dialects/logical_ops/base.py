@@ -38,7 +38,8 @@ from aicf.dialects.logical_ops.properties import (
     is_ints,
     properties_of,
 )
-from aicf.dialects.types import AnyTensor, TensorInfo, check_filled, element_named, tensor_info
+from aicf.dialects.traits import TakesFloat8
+from aicf.dialects.types import ELEMENTS, AnyTensor, TensorInfo, check_filled, element_named, tensor_info
 
 
 class TypeText(Enum):
@@ -103,6 +104,7 @@ class LogicalOp(IRDLOperation, ABC):
             result = self.infer(types, given)
         else:
             self.check_result(types, given, result)
+        self.check_float8([*types, result])
         more = self.infer_more(types, given)
         results = [result] if more is None else [result, more]
         super().__init__(operands=operands, result_types=results, properties=given)
@@ -141,6 +143,20 @@ class LogicalOp(IRDLOperation, ABC):
                 f"result type is {_type_text(result)}, but the operands give {_type_text(inferred)}"
             )
 
+    @classmethod
+    def check_float8(cls, types: Sequence[Attribute]) -> None:
+        """Refuse floats of 8 bits where the op would compute with them.
+
+        Raises:
+            VerifyException: one of `types` has such elements, and the op does not take them.
+        """
+        for type_ in types:
+            element = tensor_info(type_).element
+            if element.is_float8 and not cls.has_trait(TakesFloat8):
+                raise VerifyException(
+                    f"not defined for {element.name}, which is only stored and multiplied; cast to f16 or f32 first"
+                )
+
     @property
     def info(self) -> TensorInfo:
         """Sizes and element type of the result."""
@@ -157,6 +173,7 @@ class LogicalOp(IRDLOperation, ABC):
                 for type_ in (*self.operand_types, *self.result_types):
                     check_filled(type_)
             self.check_result(self.operand_types, self.properties, self.result.type)
+            self.check_float8([*self.operand_types, self.result.type])
             self._check_more()
         except VerifyException as error:
             raise VerifyException(f"{self.name}: {error}") from error
@@ -401,22 +418,25 @@ def require_numeric(info: TensorInfo, hint: str = "cast to a number first") -> N
 
 SHORT_INTEGERS = ("i16", "i8", "u8")
 """Element types whose products a widening contraction adds up in i32."""
+FLOAT8 = tuple(element.name for element in ELEMENTS if element.is_float8)
+"""Those whose products it adds up in f32."""
 
 
 def check_elements(factors: Mapping[str, TensorInfo], widening: bool) -> None:
-    """Refuse factors of a contraction, by name, that are no numbers of one type, or no short integers where it widens.
+    """Refuse factors of a contraction, by name, that are no numbers of one type; where it widens, those that are not
+    all short integers or all floats of 8 bits.
 
     Raises:
         VerifyException: their element types do not go together.
     """
     (first, one), *others = factors.items()
     if widening:
-        for name, info in factors.items():
-            if info.element.name not in SHORT_INTEGERS:
-                raise VerifyException(
-                    f"{name} {info} is of {info.element.name}; a widening product is of {', '.join(SHORT_INTEGERS)}"
-                )
+        _check_widening(factors, FLOAT8 if one.element.is_float8 else SHORT_INTEGERS)
         return
+    if one.element.is_float8:
+        raise VerifyException(
+            f"{first} {one} is of {one.element.name}, whose products are added up in f32; add widening"
+        )
     for name, info in others:
         if info.element != one.element:
             raise VerifyException(
@@ -425,9 +445,20 @@ def check_elements(factors: Mapping[str, TensorInfo], widening: bool) -> None:
     require_numeric(one)
 
 
+def _check_widening(factors: Mapping[str, TensorInfo], together: Sequence[str]) -> None:
+    for name, info in factors.items():
+        if info.element.name not in together:
+            raise VerifyException(
+                f"{name} {info} is of {info.element.name}; a widening product is of {', '.join(SHORT_INTEGERS)}, "
+                f"or of {', '.join(FLOAT8)}"
+            )
+
+
 def sums_like(info: TensorInfo, widening: bool) -> TensorInfo:
     """What a contraction with such a factor adds up to."""
-    return replace(info, element=element_named("i32")) if widening else info
+    if not widening:
+        return info
+    return replace(info, element=element_named("f32" if info.element.is_float8 else "i32"))
 
 
 def require_float(info: TensorInfo) -> None:

@@ -12,7 +12,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.logical_ops.base import Operand, StatedResultOp, TypeText
 from aicf.dialects.logical_ops.properties import Properties
-from aicf.dialects.traits import Elementwise
+from aicf.dialects.traits import Elementwise, TakesFloat8
 from aicf.dialects.types import ElementType, tensor, tensor_info
 
 __all__ = ["BitcastOp", "CastOp"]
@@ -26,7 +26,7 @@ class _ElementwiseCast(StatedResultOp, ABC):
     """Why the shape stays, in a user's words."""
 
     operand = operand_def()
-    traits = traits_def(Elementwise())
+    traits = traits_def(Elementwise(), TakesFloat8())
 
     def __init__(self, operand: Operand, element: ElementType | str):
         result = tensor(tensor_info(SSAValue.get(operand).type).sizes, element)
@@ -46,8 +46,9 @@ class _ElementwiseCast(StatedResultOp, ABC):
 class CastOp(_ElementwiseCast):
     """Changes the element type.
 
-    Between floats: rounds to nearest even. Float to integer: truncates toward zero, saturates, NaN gives 0.
-    Integer to integer: wraps. To i1: ``x != 0``. From i1: 0 or 1.
+    Between floats: rounds to nearest even. What is too large becomes infinity, or NaN in f8E4M3FN, which has no
+    infinity; a ``logical.clamp`` before the cast makes it the largest number instead. Float to integer: truncates
+    toward zero, saturates, NaN gives 0. Integer to integer: wraps. To i1: ``x != 0``. From i1: 0 or 1.
     """
 
     name = "logical.cast"
@@ -57,7 +58,7 @@ class CastOp(_ElementwiseCast):
 @irdl_op_definition
 class BitcastOp(_ElementwiseCast):
     """The bits of each element as an element of another type of as many bytes; i1 is a byte of 0 or 1, and any but 0 is
-    true. Of a NaN of 16 bits it is left to the target which NaN it is."""
+    true. Of a NaN of 8 or 16 bits it is left to the target which NaN it is."""
 
     name = "logical.bitcast"
     KEPT: ClassVar[str] = "bits keep their place"

@@ -15,7 +15,7 @@ from xdsl.utils.exceptions import VerifyException
 from aicf.dialects.logical_ops.base import LogicalOp, Operand, TypeText, require_float, same_types
 from aicf.dialects.logical_ops.elementwise import UnaryOp
 from aicf.dialects.logical_ops.properties import Properties, word_value
-from aicf.dialects.traits import Composite, Elementwise
+from aicf.dialects.traits import Composite, Elementwise, TakesFloat8
 from aicf.dialects.types import AnyTensor, tensor, tensor_info
 
 __all__ = ["PREDICATES", "CompareOp", "IsNanOp", "Predicate", "SelectOp"]
@@ -85,7 +85,7 @@ class SelectOp(LogicalOp):
     condition = operand_def()
     on_true = operand_def()
     on_false = operand_def()
-    traits = traits_def(Elementwise())
+    traits = traits_def(Elementwise(), TakesFloat8())
 
     def __init__(self, condition: Operand, on_true: Operand, on_false: Operand):
         super().__init__(condition, on_true, on_false)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from xdsl.dialects.builtin import AnyDenseElement, BytesAttr, DenseIntOrFPElementsAttr, TensorType
 from xdsl.ir import Attribute
-from xdsl.irdl import irdl_op_definition, prop_def
+from xdsl.irdl import irdl_op_definition, prop_def, traits_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
@@ -19,6 +19,7 @@ from xdsl.utils.hints import isa
 from aicf.dialects.dense_text import print_dense
 from aicf.dialects.logical_ops.base import StatedResultOp
 from aicf.dialects.logical_ops.properties import Properties
+from aicf.dialects.traits import TakesFloat8
 from aicf.dialects.types import ElementType, TensorInfo, dense_array, tensor, tensor_info
 from aicf.errors import quoted
 
@@ -46,6 +47,7 @@ class ConstantOp(StatedResultOp):
     MAY_BE_EMPTY: ClassVar[bool] = True
 
     value = prop_def(DenseIntOrFPElementsAttr)
+    traits = traits_def(TakesFloat8())
 
     def __init__(self, value: ArrayLike, type_: Attribute):
         """Args:
@@ -148,10 +150,12 @@ def _converted(array: NDArray[Any], element: ElementType) -> NDArray[Any]:
         for entry in array.ravel().tolist():
             if not (limits.min <= entry <= limits.max and entry == int(entry)):
                 raise VerifyException(f"{entry} is no {element.name}")
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         converted = np.ascontiguousarray(array.astype(element.dtype))
     if element.is_float and np.any(np.isfinite(array) & ~np.isfinite(converted)):
         raise VerifyException(f"a value is too large for {element.name}")
+    if element.is_float and np.any(np.isinf(array) & np.isnan(converted)):
+        raise VerifyException(f"{element.name} has no infinity")
     return converted
 
 

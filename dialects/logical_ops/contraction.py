@@ -1,7 +1,7 @@
 """Contractions: matrix products.
 
-f16 and bf16 products accumulate in f32; integers wrap around, in i32 where a product of short ones widens. What
-multiplies which tiles is no business of this file.
+f16 and bf16 products accumulate in f32; integers wrap around. A product that widens adds up short integers in i32 and
+floats of 8 bits in f32. What multiplies which tiles is no business of this file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from aicf.dialects.logical_ops.base import (
     sums_like,
 )
 from aicf.dialects.logical_ops.properties import Properties
-from aicf.dialects.traits import Composite, Contraction, MatrixKernels, PositionalOperands
+from aicf.dialects.traits import Composite, Contraction, MatrixKernels, PositionalOperands, TakesFloat8
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor_info
 
 __all__ = ["LinearOp", "MatmulOp"]
@@ -33,8 +33,8 @@ class MatmulOp(LogicalOp):
     """``a @ b`` over the last two dimensions, either transposed first.
 
     a: ``[batch..., M, K]``, b: ``[batch..., K, N]``; the batches broadcast: their sizes are equal or 1 from the right,
-    and those that one of them lacks are the other's. With ``widening`` the operands are integers of at most 16 bits, of
-    one type or two, and the result is the exact sums in i32.
+    and those that one of them lacks are the other's. With ``widening`` the operands are of one type or two: integers
+    of at most 16 bits, and the result is the exact sums in i32, or floats of 8 bits, and the result is sums in f32.
     """
 
     name = "logical.matmul"
@@ -43,7 +43,7 @@ class MatmulOp(LogicalOp):
     transpose_a = opt_prop_def(UnitAttr)
     transpose_b = opt_prop_def(UnitAttr)
     widening = opt_prop_def(UnitAttr)
-    traits = traits_def(Contraction(), PositionalOperands(), MatrixKernels())
+    traits = traits_def(Contraction(), PositionalOperands(), MatrixKernels(), TakesFloat8())
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class MatmulOp(LogicalOp):
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
-        """``[batch..., M, N]`` of the operands' element type, or of i32 with ``widening``."""
+        """``[batch..., M, N]`` of the operands' element type, or of i32 or f32 with ``widening``."""
         lhs, rhs = tensor_info(operands[0]), tensor_info(operands[1])
         widening = "widening" in properties
         _check_factors(lhs, rhs, widening)

@@ -31,7 +31,7 @@ from aicf.dialects.logical_ops.base import (
     value_per_dimension,
 )
 from aicf.dialects.logical_ops.properties import Properties, int_value, int_values
-from aicf.dialects.traits import Composite, Elementwise, IndexedRead, PositionalOperands
+from aicf.dialects.traits import Composite, Elementwise, IndexedRead, PositionalOperands, TakesFloat8
 from aicf.dialects.types import AnyTensor, ElementType, TensorInfo, tensor, tensor_info
 
 __all__ = [
@@ -101,7 +101,7 @@ class PadOp(LogicalOp):
     value = operand_def()
     low = prop_def(DenseArrayBase[I64])
     high = prop_def(DenseArrayBase[I64])
-    traits = traits_def(IndexedRead())
+    traits = traits_def(IndexedRead(), TakesFloat8())
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class GatherOp(LogicalOp):
     operand = operand_def()
     indices = operand_def()
     axis = prop_def(IntegerAttr[I64])
-    traits = traits_def(IndexedRead())
+    traits = traits_def(IndexedRead(), TakesFloat8())
 
     def __init__(self, operand: Operand, indices: Operand, axis: int = 0):
         super().__init__(operand, indices, axis=counted_axis(axis, operand))
@@ -164,7 +164,7 @@ class GatherElementsOp(LogicalOp):
     operand = operand_def()
     indices = operand_def()
     axis = prop_def(IntegerAttr[I64])
-    traits = traits_def(IndexedRead())
+    traits = traits_def(IndexedRead(), TakesFloat8())
 
     def __init__(self, operand: Operand, indices: Operand, axis: int):
         super().__init__(operand, indices, axis=counted_axis(axis, operand))
@@ -200,7 +200,7 @@ class FlipOp(LogicalOp):
     name = "logical.flip"
     operand = operand_def()
     axes = prop_def(DenseArrayBase[I64])
-    traits = traits_def(IndexedRead())
+    traits = traits_def(IndexedRead(), TakesFloat8())
 
     def __init__(self, operand: Operand, axes: Sequence[int]):
         super().__init__(operand, axes=counted_axes(axes, operand))
@@ -224,7 +224,7 @@ class TileOp(LogicalOp):
     name = "logical.tile"
     operand = operand_def()
     repeats = prop_def(DenseArrayBase[I64])
-    traits = traits_def(Composite())
+    traits = traits_def(Composite(), TakesFloat8())
 
     def __init__(self, operand: Operand, repeats: Sequence[int]):
         super().__init__(operand, repeats=repeats)

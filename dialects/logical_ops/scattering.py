@@ -18,7 +18,7 @@ from aicf.dialects.dims import Size
 from aicf.dialects.logical_ops.base import LogicalOp, Operand, OwnKind, counted_axis, require_numeric
 from aicf.dialects.logical_ops.indexing import axis_of, check_beside, indices_info
 from aicf.dialects.logical_ops.properties import Properties, int_value, word_value
-from aicf.dialects.traits import Composite, IndexedRead, Internal, PositionalOperands
+from aicf.dialects.traits import Composite, IndexedRead, Internal, PositionalOperands, TakesFloat8
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor, tensor_info
 
 __all__ = [
@@ -222,7 +222,7 @@ class WriteRowOp(LogicalOp):
     index = operand_def()
     operand = operand_def()
     axis = prop_def(IntegerAttr[I64])
-    traits = traits_def(IndexedRead(), Internal())
+    traits = traits_def(IndexedRead(), Internal(), TakesFloat8())
 
     def __init__(
         self,

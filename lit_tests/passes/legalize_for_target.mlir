@@ -16,7 +16,7 @@
 // CHECK-NOT: emit.decision "legalize-for-target"
 // CHECK: emit.decision "fuse-epilogues" ["c", "c.sums", "c.bias", "y"] choice "one kernel for 3 ops"
 // CUDA: emit.decision "legalize-for-target" ["all"] choice "as a reduction of windows" because "cuda.pool: its windows have more than 4096 elements: a reduction shares them among blocks
-// CUDA: emit.decision "legalize-for-target" ["wide"] choice "as a product of i32" because {{.*}}cuda.gemm_simt: its sums are i32, wider than a product of u8: cast the operands first
+// CUDA: emit.decision "legalize-for-target" ["wide"] choice "as a product of i32 or f32" because {{.*}}cuda.gemm_simt: its sums are i32, wider than a product of u8: cast the operands first
 // CUDA: emit.decision "legalize-for-target" ["few.add"] choice "as sums under a mask" because {{.*}}cuda.scatter: 2 rows get 4096 updates, those of a row one after the other: sums under a mask are faster
 // CUDA-NOT: emit.decision "legalize-for-target"
 // FORBID: emit.decision "legalize-for-target" ["l"] choice "step by step" because "cpu.lstm: forbidden by policy (forbid)"

@@ -5,7 +5,7 @@
 // RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v4"},apply-policy{policy="{groups: [[c], [t.integers]]}"},assign-ids,narrow-products,logical-dce' | filecheck %s --check-prefix=LISTED
 // RUN: aicf-opt %s -p 'aicf-inference{target="cpu:x86-64-v4"}' | filecheck %s --check-prefix=FINAL
 
-// STRICT-COUNT-6: emit.decision "narrow-products" {{.*}}choice "in f32" because "integer sums round differently from f32 sums, and the policy wants strict rounding (rounding)"
+// STRICT-COUNT-6: emit.decision "narrow-products" {{.*}}choice "in f32" because "sums of integers round differently from f32 sums, and the policy wants strict rounding (rounding)"
 // STRICT-NOT: widening
 // BATCH-COUNT-6: choice "in f32" because "which of the two is faster depends on the batch, and results may not (determinism)"
 // BATCH-NOT: widening

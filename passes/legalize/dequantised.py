@@ -1,4 +1,5 @@
-"""Dequantised tensors: `(stored - zero point) * scale` in f32, where `stored` holds short integers.
+"""Dequantised tensors: `(stored - zero point) * scale` in f32, where `stored` holds short integers, or floats of 8 bits
+without a zero point.
 
 What is here recognises them among the ops of a function, and takes their parts out. What becomes of a product of two
 of them is settled in `narrow-products`.
@@ -75,7 +76,7 @@ class Centred:
 
     Args:
         value: The tensor.
-        stored: Integers of at most 16 bits, of the same shape.
+        stored: Integers of at most 16 bits, or floats of 8 bits, of the same shape.
         zero: The zero points as integers of the same shape; None where they are all 0.
         zeros: The smallest and the largest zero point that there can be.
     """
@@ -90,6 +91,11 @@ class Centred:
         """The largest magnitude of `stored - zero`."""
         limits = np.iinfo(element_of(self.stored.type).dtype)
         return max(int(limits.max) - self.zeros[0], self.zeros[1] - int(limits.min))
+
+    @property
+    def is_float8(self) -> bool:
+        """Whether floats are stored, which have no zero point."""
+        return element_of(self.stored.type).is_float8
 
     @property
     def knows_zero(self) -> bool:
@@ -168,7 +174,7 @@ def dequantised(value: SSAValue) -> Dequantised | None:
 
 
 def _unscaled(value: OpResult, wide: SSAValue, scale: SSAValue) -> Dequantised | None:
-    if not isinstance(wide.owner, logical.CastOp) or _is_integer_cast(scale):
+    if not isinstance(wide.owner, logical.CastOp) or _is_stored_cast(scale):
         return None
     ops: list[Operation] = [value.op, wide.owner]
     integers, zero, zeros = wide.owner.operand, None, (0, 0)
@@ -182,7 +188,8 @@ def _unscaled(value: OpResult, wide: SSAValue, scale: SSAValue) -> Dequantised |
     if isinstance(integers.owner, logical.CastOp) and _keeps_numbers(integers.owner):
         ops.append(integers.owner)
         integers = integers.owner.operand
-    if element_of(integers.type).name not in _SHORT:
+    element = element_of(integers.type)
+    if element.name not in _SHORT and not (element.is_float8 and zero is None):
         return None
     return Dequantised(value, integers, zero, zeros, scale, tuple(reversed(ops)))
 
@@ -199,8 +206,11 @@ def _keeps_numbers(op: logical.CastOp) -> bool:
     return narrow.kind == wide.kind == "int" and np.can_cast(narrow.dtype, wide.dtype, "safe")
 
 
-def _is_integer_cast(value: SSAValue) -> bool:
-    return isinstance(value.owner, logical.CastOp) and element_of(value.owner.operand.type).kind == "int"
+def _is_stored_cast(value: SSAValue) -> bool:
+    if not isinstance(value.owner, logical.CastOp):
+        return False
+    element = element_of(value.owner.operand.type)
+    return element.kind == "int" or element.is_float8
 
 
 def _range(zero: SSAValue) -> tuple[int, int] | None:

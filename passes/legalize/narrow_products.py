@@ -1,4 +1,4 @@
-"""`narrow-products`: products of dequantised tensors become products of their integers, where that pays."""
+"""`narrow-products`: products of dequantised tensors become products of what is stored, where that pays."""
 
 from __future__ import annotations
 
@@ -29,6 +29,9 @@ from aicf.passes.support.ledger import microseconds, record_decision
 from aicf.passes.support.works_on import FUNCTIONS
 from aicf.policies.kernel_policy import BATCH_INVARIANT
 
+WIDE = "in f32"
+"""What the ledger says of a product of dequantised tensors that stays one."""
+
 
 @dataclass(frozen=True)
 class NarrowProductsPass(ModulePass):
@@ -41,9 +44,12 @@ class NarrowProductsPass(ModulePass):
     operand with its zero point. Else the integers are i16, less their zero points. Matmuls of such integers that widen
     already are treated alike.
 
-    Sums have to fit into i32 whatever is stored. They are exact, so results round otherwise than those of f32: a policy
-    of `strict` rounding, or of results that no batch may change, keeps f32. Else it is a matter of predicted time, or
-    of which ops the policy lists; the ledger has both times. What else reads a dequantised tensor goes on to do so.
+    Floats of 8 bits are treated alike: they have no zero points, and their sums are f32. Nothing convolves them.
+
+    Sums of integers have to fit into i32 whatever is stored. Sums of either are no sums of f32, so results round
+    otherwise: a policy of `strict` rounding, or of results that no batch may change, keeps f32. Else it is a matter of
+    predicted time, or of which ops the policy lists; the ledger has both times. What else reads a dequantised tensor
+    goes on to do so.
 
     Where a product is quantised itself, its scale and bias are divided by the step ahead of time. The largest elements
     of windows are those of the stored integers, and integers that are quantised again as they were stay as they are:
@@ -94,7 +100,7 @@ def _chosen(
     product: Product, kept: set[Operation], prices: ProductPrices, context: FusionContext
 ) -> Product | None:
     """How a product is to be one of integers, None if it is not; notes why or why not."""
-    because, figures = _against(product.op, kept, context), dict[str, Attribute]()
+    because, figures = _against(product, kept, context), dict[str, Attribute]()
     chosen: Product | None = None
     if because is None:
         try:
@@ -107,11 +113,11 @@ def _chosen(
             wanted = is_listed(product.op, context)
             chosen = way if (narrow < wide if wanted is None else wanted) else None
             because = (
-                f"predicted {narrow:.3g} us as a product of integers and {wide:.3g} us in f32"
+                f"predicted {narrow:.3g} us as a product of {product.stored} and {wide:.3g} us in f32"
                 if wanted is None
                 else "the policy lists it so"
             )
-    choice = "in f32" if chosen is None else chosen.choice
+    choice = WIDE if chosen is None else chosen.choice
     record_decision(
         context.module, NarrowProductsPass.name, [id_of(product.op)], choice, because, cost=figures
     )
@@ -136,13 +142,16 @@ def _cheapest(product: Product, prices: ProductPrices) -> tuple[float, Product]:
     return min(priced, key=lambda entry: entry[0])
 
 
-def _against(op: Operation, kept: set[Operation], context: FusionContext) -> str | None:
+def _against(product: Product, kept: set[Operation], context: FusionContext) -> str | None:
     """Why the policy or what reads a product keeps it in f32."""
     if context.policy.rounding == "strict":
-        return "integer sums round differently from f32 sums, and the policy wants strict rounding (rounding)"
+        return (
+            f"sums of {product.stored} round differently from f32 sums, "
+            "and the policy wants strict rounding (rounding)"
+        )
     if context.policy.determinism == BATCH_INVARIANT:
         return "which of the two is faster depends on the batch, and results may not (determinism)"
-    return "it can be fused into attention, whose kernels read floats" if op in kept else None
+    return "it can be fused into attention, whose kernels read floats" if product.op in kept else None
 
 
 @dataclass

@@ -31,7 +31,7 @@ class Product:
     Args:
         scales: Of each operand, with the dimension of the result along which it lies; None where it lies along none.
         terms: How many products are added up.
-        largest: The largest magnitude of such a sum.
+        largest: The largest magnitude of such a sum of integers; 0 for floats, whose sums are f32.
         corrections: For each operand what its zero point adds to the sums, if its integers stay as they are stored.
         padding_value: What stands for 0 around the operand of a convolution.
         quantising: What quantises the product, if anything does.
@@ -55,7 +55,12 @@ class Product:
     @property
     def choice(self) -> str:
         """What is chosen where this is."""
-        return f"of integers: {' and '.join(each.element.name for each in self.operands)}"
+        return f"of {self.stored}: {' and '.join(each.element.name for each in self.operands)}"
+
+    @property
+    def stored(self) -> str:
+        """What is multiplied, as messages call it."""
+        return "floats" if self.operands[0].is_float8 else "integers"
 
     def against(self) -> str | None:
         """Why it is none of integers, whatever that would take."""
@@ -76,8 +81,15 @@ def products_among(ops: Iterable[Operation]) -> Iterator[Product]:
     for op in ops:
         if isinstance(op, logical.MatmulOp) or (isinstance(op, logical.ConvOp) and op.bias is None):
             lhs, rhs = dequantised(op.operands[0]), dequantised(op.operands[1])
-            if lhs is not None and rhs is not None:
+            if lhs is not None and rhs is not None and _go_together(op, lhs, rhs):
                 yield _product(op, lhs, rhs)
+
+
+def _go_together(op: logical.MatmulOp | logical.ConvOp, lhs: Dequantised, rhs: Dequantised) -> bool:
+    """Whether both are integers, or floats that are no operands of a convolution."""
+    if lhs.is_float8 or rhs.is_float8:
+        return lhs.is_float8 and rhs.is_float8 and isinstance(op, logical.MatmulOp)
+    return True
 
 
 def _product(op: logical.MatmulOp | logical.ConvOp, lhs: Dequantised, rhs: Dequantised) -> Product:
@@ -95,6 +107,8 @@ def _product(op: logical.MatmulOp | logical.ConvOp, lhs: Dequantised, rhs: Dequa
         None if (scale := scale_along(each.scale, own)) is None else (scale, axis)
         for each, (own, axis) in zip((lhs, rhs), axes, strict=True)
     )
+    if lhs.is_float8:
+        return Product(op, (lhs, rhs), scales, terms, 0)
     largest = terms * lhs.largest * rhs.largest
     return Product(op, (lhs, rhs), scales, terms, largest, quantising=requantised(op.result))
 

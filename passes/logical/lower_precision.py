@@ -1,13 +1,14 @@
-"""`lower-precision`: computes in f16, bf16 or integers what the policy wants, by casts and scales in the model."""
+"""`lower-precision`: computes in f16, bf16 or 8 bits what the policy wants, by casts and scales in the model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import FloatAttr, ModuleOp, f64
+from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 
 from aicf.dialects.logical import LogicalOp
@@ -15,7 +16,7 @@ from aicf.dialects.traits import TrainingOnly
 from aicf.dialects.types import element_named
 from aicf.errors import PolicyError
 from aicf.passes.bodies.outlining import id_of
-from aicf.passes.logical.precision.integers import IntegerProducts
+from aicf.passes.logical.precision.eight_bits import EightBitProducts, rounds
 from aicf.passes.logical.precision.narrow_floats import NarrowFloats
 from aicf.passes.logical.precision.products import Product, products_of
 from aicf.passes.logical.precision.quantization import Grid
@@ -30,8 +31,11 @@ from aicf.passes.support.policy import (
     without_bucket,
 )
 from aicf.passes.support.works_on import FUNCTIONS
-from aicf.policies.precision_policy import F32, FLOATS, INT8, PrecisionPolicy
+from aicf.policies.precision_policy import EIGHT_BITS, F32, FLOATS, FP8, INT8, PrecisionPolicy
 
+STORED_WEIGHTS = {INT8: "i8", FP8: "f8E4M3FN"}
+"""Element types of weights of 8 bits."""
+NOT_CONVOLVED = "no kernel convolves floats of 8 bits"
 STAYS = "stays f32"
 """What the ledger says of an op that the policy leaves as it is."""
 RELATIVE_ERROR = "relative_error"
@@ -43,9 +47,10 @@ class LowerPrecisionPass(ModulePass):
     """Writes casts and scales into a model, as the section `precision` of the policy says; all else of it stays.
 
     To `f16` and `bf16`: the operands of an op are cast, and its results are cast back for readers that stay f32. To
-    `int8`: the factors of a product are rounded to the multiples of a scale; that is a product of dequantised tensors,
-    and `narrow-products` makes one of integers of it where that is faster. Scales of weights are computed from the
-    weights, those of other operands from the ranges in the policy. The ledger has what each op became, and why.
+    `int8` and `fp8`: the factors of a product are rounded to the multiples of a scale by integers, or floats of 8 bits;
+    that is a product of dequantised tensors, and `narrow-products` makes one of what is stored of it where that is
+    faster. Scales of weights are computed from the weights, those of other operands from the ranges in the policy. All
+    other ops are cast as `rest` says. The ledger has what each op became, and why.
     """
 
     name = "lower-precision"
@@ -60,12 +65,9 @@ class LowerPrecisionPass(ModulePass):
         ids = IdTable(op)
         for function in functions(op):
             lowering = _Lowering(op, policy, ids)
-            integers = IntegerProducts(policy, ids)
             model = [each for each in function.body.block.ops if isinstance(each, LogicalOp)]
-            for product in products_of(function):
-                if policy.precision_of(product.name) == INT8:
-                    lowering.record_integers(product, integers.round_factors(product))
-            lowering.to_narrow_floats(model, NarrowFloats(function, ids))
+            rounded = lowering.to_eight_bits(function)
+            lowering.to_narrow_floats(model, rounded, NarrowFloats(function, ids))
             lowering.record()
         _record_accuracy(op, policy)
         op.attributes[LOWERED_PRECISION_ATTR] = op.attributes.pop(PRECISION_ATTR)
@@ -89,8 +91,9 @@ def _check(module: ModuleOp, policy: PrecisionPolicy) -> None:
         for op in function.body.block.ops
         if isinstance(op, LogicalOp)
     }
-    products = {product.name for function in functions(module) for product in products_of(function)}
-    policy.check_ids(every, products)
+    products = [product for function in functions(module) for product in products_of(function)]
+    names = {each.name for each in products}
+    policy.check_ids(every, {INT8: names, FP8: {each.name for each in products if each.takes_float8}})
 
 
 @dataclass
@@ -108,31 +111,52 @@ class _Lowering:
     ids: IdTable
     decisions: dict[tuple[str, str], list[str]] = field(default_factory=dict[tuple[str, str], list[str]])
 
-    def record_integers(self, product: Product, grids: Sequence[Grid]) -> None:
-        """Notes that a product is one of integers."""
+    def to_eight_bits(self, function: FuncOp) -> set[LogicalOp]:
+        """Rounds the factors of the products that the policy wants in 8 bits; gives those products."""
+        products, rounded = EightBitProducts(self.policy, self.ids), set[LogicalOp]()
+        for product in products_of(function):
+            wanted = self.policy.precision_of(product.name)
+            if rounds(self.policy, product):
+                self._record_stored(product, wanted, products.round_factors(product))
+                rounded.add(product.op)
+            elif wanted == FP8 and self.policy.rest == F32:
+                self._note(product.op, STAYS, NOT_CONVOLVED)
+        return rounded
+
+    def _record_stored(self, product: Product, precision: str, grids: Sequence[Grid]) -> None:
+        """Notes that a product is one of 8 bits."""
         error = _measured(self.policy, "ops", product.name)
-        wanted = self.policy.ops.get(product.name)
+        wanted, weight = self.policy.ops.get(product.name), STORED_WEIGHTS[precision]
         remaining = iter(grids)
         names = [
-            "i8" if each in product.weights else next(remaining).element.name for each in product.factors
+            weight if each in product.weights else next(remaining).element.name for each in product.factors
         ]
         record_decision(
             self.module,
             LowerPrecisionPass.name,
             [id_of(product.op)],
-            f"integers: {' by '.join(names)}",
-            "the policy lists it so" if wanted else f"the policy lowers products to {INT8}",
+            f"{precision}: {' by '.join(names)}",
+            "the policy lists it so" if wanted else f"the policy lowers products to {precision}",
             cost={RELATIVE_ERROR: FloatAttr(error, f64)} if isinstance(error, float) else {},
         )
 
-    def to_narrow_floats(self, model: Sequence[LogicalOp], floats: NarrowFloats) -> None:
-        """Casts around those ops of the model that the policy wants in f16 or bf16.
+    def to_narrow_floats(
+        self, model: Sequence[LogicalOp], rounded: Collection[LogicalOp], floats: NarrowFloats
+    ) -> None:
+        """Casts around those ops of the model that the policy wants in f16 or bf16, and behind those that are rounded
+        to 8 bits, if the rest is.
 
-        What rounds to integers is no part of the model: it needs the digits of f32.
+        What rounds to 8 bits is no part of the model: it needs the digits of f32.
         """
         for op in model:
             name = without_bucket(id_of(op))
             wanted = self.policy.precision_of(name)
+            if wanted in EIGHT_BITS:
+                wanted = self.policy.rest
+            if op in rounded:
+                if wanted in FLOATS:
+                    floats.round_result(op, element_named(wanted))
+                continue
             if wanted == F32 and name in self.policy.ops:
                 because = _measured(self.policy, "kept", name)
                 self._note(op, STAYS, because if isinstance(because, str) else "the policy lists it so")

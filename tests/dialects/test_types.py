@@ -33,7 +33,8 @@ def test_every_row_is_found_by_each_of_its_columns(element) -> None:
 
 def test_names_and_sizes() -> None:
     assert {element.name: element.bytes for element in ELEMENTS} == {
-        **{"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i16": 2, "i8": 1, "u8": 1, "i1": 1}
+        **{"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "f8E4M3FN": 1, "f8E5M2": 1},
+        **{"i64": 8, "i32": 4, "i16": 2, "i8": 1, "u8": 1, "i1": 1},
     }
     assert str(tensor((2,), "u8")) == "tensor<2xui8>"
 

@@ -22,7 +22,7 @@ from aicf.frontends.text import parse_module
 from aicf.passes.logical.assign_ids import AssignIdsPass
 from aicf.passes.training.differentiate import DifferentiatePass
 from aicf.policies.kernel_policy import Fusion
-from tests.gpu import cudnn, integer_networks, programs
+from tests.gpu import cudnn, fp8, integer_networks, programs
 from tests.gpu.convolutions import (
     Convolution,
     channels_last_convolutions,
@@ -96,6 +96,7 @@ class Case:
         policy: What the compiler is told.
         variant: Entries of the first kernel's record that say which variant of it runs; None leaves it to the compiler.
         depth: How many roundings in a row there are at least; the tolerance grows with it.
+        sums: How far sums of the hardware's products may be off, if that is more than a rounding to their type.
         target: As on the command line.
         options: More of what `aicf.compile` is told.
     """
@@ -105,6 +106,7 @@ class Case:
     policy: Mapping[str, Any] = field(default_factory=dict[str, Any])
     variant: Mapping[str, object] | None = None
     depth: int = 1
+    sums: float = 0.0
     target: str = TARGET
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
@@ -409,6 +411,24 @@ def _integer_products() -> dict[str, Case]:
         kinds = ("gemm", "gemm_epilogue", "gemm_gated", "gemm_multi")
         policy = {} if variant else {"kernels": dict.fromkeys(kinds, kernel)}
         cases[name] = Case(partial(_whole_range, name, build), (kernel,), policy, variant)
+    return cases
+
+
+FLOAT8_SUMS = 2.0**-12
+"""How far sums of products of floats of 8 bits may be off on Hopper: its tensor cores keep some 14 bits of a sum."""
+
+
+def _float8() -> dict[str, Case]:
+    """Floats of 8 bits: casts, moves, and products by all pairs of types, with results of every type."""
+    kinds = ("gemm", "gemm_epilogue", "gemm_gated", "gemm_multi")
+    cases: dict[str, Case] = {}
+    for name, (kernel, build, variant) in fp8.float8_products().items():
+        policy = {} if variant else {"kernels": dict.fromkeys(kinds, kernel)}
+        cases[name] = Case(_built(name, build), (kernel,), policy, variant, sums=FLOAT8_SUMS)
+    for dtype in fp8.FLOAT8:
+        for what, build in (("casts", fp8.float8_casts), ("moves", fp8.float8_moves)):
+            cases[f"fp8-{what}-{dtype}"] = Case(_built(f"fp8-{what}-{dtype}", partial(build, dtype)), ())
+    cases["fp8-of-halves"] = Case(_built("fp8-of-halves", fp8.product_into_float8), ())
     return cases
 
 
@@ -1162,6 +1182,7 @@ STATELESS: dict[str, Case] = {
     **_rounded_products(),
     **_integer_products(),
     **_integer_convolutions(),
+    **_float8(),
     **_quantised_networks(),
     **_variants(),
     **_windows(),

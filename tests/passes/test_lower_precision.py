@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,9 @@ import pytest
 import aicf
 from aicf.errors import PolicyError
 from aicf.frontends.builder import Graph
+from aicf.frontends.text import make_context
+from aicf.passes.pipelines.aicf_inference import AicfInferencePass
+from aicf.runtime.plan_from_ir import code_units
 
 RANDOM = np.random.default_rng(3)
 X = RANDOM.normal(size=(6, 16)).astype(np.float32)
@@ -62,6 +66,86 @@ def test_products_of_integers_are_those_of_rounded_factors(symmetric: bool):
     ranges = {"fc1": [[-2, 3]], "fc2": [[-1, 1.2]]}
     y = compiled({"to": "int8", "ranges": ranges, "activations": activations})(X)
     np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-5)
+
+
+def in_float8(value: np.ndarray, low: float, high: float) -> np.ndarray:
+    """A value rounded to f8E4M3FN, whose largest number is the end of the range, in float64."""
+    scale = np.float32(max(-low, high) / 448)
+    steps = np.clip(value * (np.float32(1) / scale), -448, 448).astype(np.float32)
+    return steps.astype(ml_dtypes.float8_e4m3fn).astype(np.float64) * scale
+
+
+def weight_in_float8(weight: np.ndarray, axis: int = 1) -> np.ndarray:
+    scale = np.abs(weight).max(axis=axis, keepdims=True) / np.float32(448)
+    return (weight / scale).astype(ml_dtypes.float8_e4m3fn).astype(np.float64) * scale
+
+
+@pytest.mark.parametrize("target", ["reference", "cpu"])
+def test_products_of_floats_of_8_bits_are_those_of_rounded_factors(target: str):
+    """What is outside of a range becomes its end; one product is left in f32."""
+    x1 = in_float8(X, -0.7, 1.9)
+    expected = np.maximum(x1 @ weight_in_float8(FC1).T + BIAS, 0) + X @ FC2.T
+    precision = {"to": "fp8", "ops": {"fc2": "f32"}, "ranges": {"fc1": [[-0.7, 1.9]]}}
+    y = aicf.compile(two(), WEIGHTS, target, policy={"precision": precision})(X)
+    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-5)
+    assert np.abs(x1).max() == pytest.approx(1.9, rel=1e-6)
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_90a", "cuda:sm_89"])
+def test_tensor_cores_multiply_what_is_stored(target: str):
+    """Of layers that are large enough."""
+    g = Graph("layers")
+    h = g.relu(
+        g.linear(g.input("x", (512, 1024)), g.param("w", (2048, 1024)), g.param("b", (2048,)), name="up")
+    )
+    g.output(g.linear(h, g.param("v", (1024, 2048)), name="down"), "y")
+    module = g.module()
+    ranges = {"up": [[-4.0, 4.0]], "down": [[0.0, 9.0]]}
+    policy = json.dumps({"precision": {"to": "fp8", "rest": "f16", "ranges": ranges}})
+    AicfInferencePass(target, policy=policy).apply(make_context(), module)
+    kernels = [launch.kernel for unit in code_units(module) for launch in unit.launches]
+    assert sum(kernel.endswith("_fp8") for kernel in kernels) == 2
+
+
+@pytest.mark.parametrize("target", ["reference", "cpu"])
+@pytest.mark.parametrize(("rest", "dtype"), [("bf16", ml_dtypes.bfloat16), ("f16", np.float16)])
+def test_the_rest_is_narrow_behind_products_of_8_bits(rest: str, dtype: Any, target: str):
+    """Sums are f32; what is stored between ops is not."""
+
+    def narrow(value: np.ndarray) -> np.ndarray:
+        return value.astype(np.float32).astype(dtype).astype(np.float64)
+
+    ranges = {"fc1": [[-2, 3]], "fc2": [[-1, 1.2]]}
+    first = np.maximum(narrow(on_grid(X, -2, 3) @ weight_on_grid(FC1).T + BIAS), 0)
+    expected = narrow(first + narrow(on_grid(X, -1, 1.2) @ weight_on_grid(FC2).T))
+    policy = {"precision": {"to": "int8", "rest": rest, "ranges": ranges}, "kernel": {"rounding": "strict"}}
+    exe = aicf.compile(two(), WEIGHTS, target, policy=policy)
+    steps = {"bf16": 2**-8, "f16": 2**-11}[rest]
+    np.testing.assert_allclose(exe(X), expected, rtol=4 * steps, atol=8 * steps)
+    np.testing.assert_array_equal(exe(X), narrow(np.asarray(exe(X))))
+    lowered = {
+        name: each.choice
+        for each in exe.decisions
+        if each.made_by == "lower-precision"
+        for name in each.subjects
+    }
+    assert lowered["fc1"] == "int8: u8 by i8" and lowered["relu0"] == rest
+
+
+def test_convolutions_are_not_of_floats_of_8_bits():
+    """They are the rest; a policy that lists one is refused."""
+    g = Graph("convolution")
+    x = g.input("x", (1, 4, 5, 5))
+    g.output(g.conv(x, g.param("w", (4, 4, 3, 3)), name="c"), "y")
+    weights = {"w": RANDOM.normal(size=(4, 4, 3, 3)).astype(np.float32)}
+    for rest, choice in (("f32", "stays f32"), ("f16", "f16")):
+        exe = aicf.compile(g, weights, "reference", policy={"precision": {"to": "fp8", "rest": rest}})
+        (decision,) = (each for each in exe.decisions if each.made_by == "lower-precision")
+        assert (decision.subjects, decision.choice) == (("c",), choice)
+    with pytest.raises(
+        PolicyError, match=r"ops.c: no product of f32, other than a convolution, that depends"
+    ):
+        aicf.compile(g, weights, "reference", policy={"ops": {"c": "fp8"}})
 
 
 def test_smoothing_and_corrections():
@@ -148,7 +232,7 @@ def test_reshapes_of_narrow_values_are_narrow():
 
 RANGES = {"fc1": [[-1, 1]], "fc2": [[-1, 1]]}
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"to": "int8"}, "ranges.fc1: an integer product needs the range of its operand; run aicf calibrate"),
+    ({"to": "int8"}, "ranges.fc1: a product of 8 bits needs the range of its operand; run aicf calibrate"),
     ({"to": "int8", "ranges": {**RANGES, "fc1": [[0, 1], [0, 1]]}}, "ranges.fc1: 2 ranges for 1 operands"),
     (
         {"to": "int8", "ranges": {**RANGES, "fc3": [[0, 1]]}},

@@ -54,7 +54,7 @@ WRONG: list[tuple[str, str]] = [
         "stream: unknown field; did you mean 'streams' or 'streams_of'? legal: accuracy, activations, attention, "
         "bindings, conv, corrections, determinism, forbid, fusion, groups, inplace, keep, kernels, layouts, matmul, "
         "max_bytes, max_programs, measurements, memory, method, new_shapes, ops, order, prepared_weights, ranges, "
-        "records, rounding, saves, smoothing, streams, streams_of, tf32, to, version",
+        "records, rest, rounding, saves, smoothing, streams, streams_of, tf32, to, version",
     ),
     ("{kernel: {streams: 2}}", "kernel.streams: unknown field; "),
     ("{execution: {kernels: {}}}", "execution.kernels: unknown field; legal: bindings, inplace, "),

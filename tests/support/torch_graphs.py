@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-import ml_dtypes
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -17,16 +16,15 @@ from aicf.dialects.logical import NAME_ATTR
 from aicf.frontends.torch import Alias, Computed, Lowered, Passed, Void, lower_graph
 from aicf.frontends.torch.lowering import SEED
 from aicf.semantics import evaluate_block
+from aicf.torch_types import host_view
 
 Array = NDArray[Any]
 
 
 def array_of(tensor: torch.Tensor) -> Array:
-    """A tensor as an array; bf16 too."""
+    """A tensor as an array, also of types that NumPy does not have."""
     tensor = tensor.detach().contiguous()
-    if tensor.dtype == torch.bfloat16:
-        return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-    return tensor.numpy()
+    return host_view(tensor)
 
 
 def lowered(fn: Callable[..., Any], *tensors: torch.Tensor) -> Lowered:

@@ -32,7 +32,7 @@ def test_every_op_that_gives_a_value_has_a_row() -> None:
         (logical.ExpOp, FLOATS),
         (logical.ClampOp, NUMBERS),
         (logical.CompareOp, NUMBERS | {"i1"}),
-        (logical.GatherOp, NUMBERS | {"i1"}),
+        (logical.GatherOp, NUMBERS | {"i1", "f8E4M3FN", "f8E5M2"}),
         (logical.ArgmaxOp, NUMBERS | {"i1"}),
         (logical.IsNanOp, FLOATS),
         (logical.OneHotOp, NUMBERS | {"i1"}),

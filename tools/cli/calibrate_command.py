@@ -31,6 +31,15 @@ class To(Enum):
     """Values of `--to`."""
 
     INT8 = "int8"
+    FP8 = "fp8"
+    BF16 = "bf16"
+    F16 = "f16"
+
+
+class Rest(Enum):
+    """Values of `--rest`."""
+
+    F32 = "f32"
     BF16 = "bf16"
     F16 = "f16"
 
@@ -76,6 +85,10 @@ def calibrate_command(
     to: Annotated[
         To | None, typer.Option(help="What f32 becomes; int8 by default.", show_default=False)
     ] = None,
+    rest: Annotated[
+        Rest | None,
+        typer.Option(help="What is no product of 8 bits becomes; f32 by default.", show_default=False),
+    ] = None,
     method: Annotated[
         Method | None,
         typer.Option(help="How ranges follow from the values seen; minmax by default.", show_default=False),
@@ -116,6 +129,7 @@ def calibrate_command(
         model,
         samples,
         to=None if to is None else to.value,
+        rest=None if rest is None else rest.value,
         method=None if method is None else method.value,
         percentile=percentile,
         activations=None if activations is None else activations.value,

@@ -23,6 +23,8 @@ ELEMENT_BYTES: dict[str, int] = {
     "f32": 4,
     "f16": 2,
     "bf16": 2,
+    "f8E4M3FN": 1,
+    "f8E5M2": 1,
     "i64": 8,
     "i32": 4,
     "i16": 2,
@@ -33,10 +35,12 @@ ELEMENT_BYTES: dict[str, int] = {
 """Bytes per element in memory of each element type the CPU backend runs; ``i1`` is one byte holding 0 or 1."""
 
 HALVES = ("f16", "bf16")
-FLOATS = ("f64", "f32", *HALVES)
+FLOAT8 = ("f8E4M3FN", "f8E5M2")
+NARROW_FLOATS = (*HALVES, *FLOAT8)
+FLOATS = ("f64", "f32", *NARROW_FLOATS)
 
-REGISTERS: dict[str, str] = {dtype: "f32" if dtype in HALVES else dtype for dtype in ELEMENT_BYTES}
-"""Element type in memory to that of its values in registers: f16 and bf16 are computed with in f32."""
+REGISTERS: dict[str, str] = {dtype: "f32" if dtype in NARROW_FLOATS else dtype for dtype in ELEMENT_BYTES}
+"""Element type in memory to that of its values in registers: narrow floats are computed with in f32."""
 
 SHORT_INTEGERS = ("i16", "i8", "u8")
 """Integers that i16 or the low half of i32 holds: two of them are multiplied by one operation."""

@@ -9,7 +9,7 @@ from aicf.errors import PolicyError
 PIECE_BYTES = 16
 """Most bytes of one load or store of a thread."""
 ELEMENT_BYTES: dict[str, int] = {
-    **{"f64": 8, "f32": 4, "f16": 2, "bf16": 2},
+    **{"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "f8E4M3FN": 1, "f8E5M2": 1},
     **{"i64": 8, "i32": 4, "i16": 2, "i8": 1, "u8": 1, "i1": 1},
 }
 """Bytes per element in device memory of each type that cuda runs; `i1` is one byte holding 0 or 1."""
@@ -17,7 +17,12 @@ ELEMENT_BYTES: dict[str, int] = {
 SHORT_INTEGERS = ("i16", "i8", "u8")
 """Integers that registers hold as i32."""
 
-FLOATS = ("f64", "f32", "f16", "bf16")
+HALVES = ("f16", "bf16")
+FLOAT8 = ("f8E4M3FN", "f8E5M2")
+NARROW_FLOATS = (*HALVES, *FLOAT8)
+"""Floats that registers hold as f32."""
+
+FLOATS = ("f64", "f32", *NARROW_FLOATS)
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,8 @@ class GpuArch:
         has_clusters: Blocks in clusters, which read each other's shared memory.
         has_tma: Bulk tensor copies out of descriptors.
         has_wgmma: Warpgroup products, which the `a` feature set of Hopper adds.
+        multiplies_float8: Warps multiply floats of 8 bits as they are; else as halves. (Warpgroups of Hopper multiply
+            them, its warps do not.)
     """
 
     name: str
@@ -50,6 +57,7 @@ class GpuArch:
     has_clusters: bool = False
     has_tma: bool = False
     has_wgmma: bool = False
+    multiplies_float8: bool = False
 
     @property
     def is_exact(self) -> bool:
@@ -62,7 +70,7 @@ ARCHES: dict[str, GpuArch] = {
     for arch in (
         GpuArch("sm_80", 80, 108, 163 << 10, 1500, 4000, 280, 19),
         GpuArch("sm_86", 86, 84, 99 << 10, 850, 3000, 140, 35),
-        GpuArch("sm_89", 89, 128, 99 << 10, 950, 4500, 300, 80),
+        GpuArch("sm_89", 89, 128, 99 << 10, 950, 4500, 300, 80, multiplies_float8=True),
         GpuArch("sm_90", 90, 132, 227 << 10, 2950, 5500, 750, 60, True, True, True, False),
         GpuArch("sm_90a", 90, 132, 227 << 10, 2950, 5500, 750, 60, True, True, True, True),
     )

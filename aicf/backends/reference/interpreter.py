@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 from xdsl.dialects.builtin import ArrayAttr, DenseIntOrFPElementsAttr, DictionaryAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
@@ -174,7 +173,13 @@ class Buffers:
             offset += view.offset.value.data
             buffer = view.source
         flat = self._flat[buffer][offset:]
-        return as_strided(flat, type_.get_shape(), [step * flat.itemsize for step in strides])
+        return _strided(flat, type_.get_shape(), strides)
+
+
+def _strided(flat: Array, shape: Sequence[int], strides: Sequence[int]) -> Array:
+    """An array of another shape and strides, in elements. NumPy's `as_strided` does not take floats of 8 bits."""
+    steps = [step * flat.itemsize for step in strides]
+    return np.ndarray(tuple(shape), flat.dtype, flat.view(np.uint8), 0, steps)
 
 
 def element_strides(type_: BufferType) -> tuple[int, ...]:
@@ -285,8 +290,7 @@ def _bind_memory(bind: BindOp, feeds: Mapping[str, Array], derived: Mapping[str,
         value = derived[name]
     else:
         return flat
-    steps = [step * flat.itemsize for step in element_strides(type_)]
-    as_strided(flat, type_.get_shape(), steps)[...] = as_value(value, element, mode)
+    _strided(flat, type_.get_shape(), element_strides(type_))[...] = as_value(value, element, mode)
     return flat
 
 

@@ -160,7 +160,7 @@ class DerivedOps(GraphCore):
 
     def bitcast(self, x: Value, dtype: str, *, name: str | None = None) -> Value:
         """The bits of each element as an element of another type of as many bytes; i1 is a byte of 0 or 1, and any but 0 is
-        true. Of a NaN of 16 bits it is left to the target which NaN it is.
+        true. Of a NaN of 8 or 16 bits it is left to the target which NaN it is.
         """
 
     def broadcast(
@@ -171,8 +171,9 @@ class DerivedOps(GraphCore):
     def cast(self, x: Value, dtype: str, *, name: str | None = None) -> Value:
         """Changes the element type.
 
-        Between floats: rounds to nearest even. Float to integer: truncates toward zero, saturates, NaN gives 0.
-        Integer to integer: wraps. To i1: ``x != 0``. From i1: 0 or 1.
+        Between floats: rounds to nearest even. What is too large becomes infinity, or NaN in f8E4M3FN, which has no
+        infinity; a ``logical.clamp`` before the cast makes it the largest number instead. Float to integer: truncates
+        toward zero, saturates, NaN gives 0. Integer to integer: wraps. To i1: ``x != 0``. From i1: 0 or 1.
         """
 
     def ceil(self, x: Value, *, name: str | None = None) -> Value:

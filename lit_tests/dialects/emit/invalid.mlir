@@ -13,7 +13,7 @@ emit.program @p attributes {phase = "bufferized"} {
 // -----
 
 // Elements are those of the element table.
-// CHECK: error: element type i4 is not supported; use one of f64, f32, f16, bf16, i64, i32, i16, i8, u8, i1
+// CHECK: error: element type i4 is not supported; use one of f64, f32, f16, bf16, f8E4M3FN, f8E5M2, i64, i32, i16, i8, u8, i1
 emit.program @p attributes {phase = "bufferized"} {
   %h = emit.slot : !emit.buffer<8xi4, arena>
 }
@@ -1050,7 +1050,7 @@ emit.kernel @k parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] ou
 // -----
 
 // Operands are elements.
-// CHECK: error: emit.reduce: element type index is not supported; use one of f64, f32, f16, bf16, i64, i32, i16, i8, u8, i1
+// CHECK: error: emit.reduce: element type index is not supported; use one of f64, f32, f16, bf16, f8E4M3FN, f8E5M2, i64, i32, i16, i8, u8, i1
 emit.kernel @k parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d0)>] {
 ^bb0(%x : index):
   %m = emit.phase -> index {

@@ -34,7 +34,7 @@ func.func @scalar(%a : f32) {
 // -----
 
 func.func @element(%a : tensor<4xcomplex<f32>>) {
-  // CHECK: error: logical.neg: element type complex<f32> is not supported; use one of f64, f32, f16, bf16, i64, i32, i16, i8, u8, i1
+  // CHECK: error: logical.neg: element type complex<f32> is not supported; use one of f64, f32, f16, bf16, f8E4M3FN, f8E5M2, i64, i32, i16, i8, u8, i1
   %0 = logical.neg %a : tensor<4xcomplex<f32>>
   func.return
 }

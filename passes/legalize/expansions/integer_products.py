@@ -1,4 +1,5 @@
-"""Products of short integers with wider sums become products of i32, which wrap around to the same sums."""
+"""Products with wider sums become products of operands of the sums' type: of i32, which wrap around to the same sums as
+those of short integers, and of f32, which holds the products of floats of 8 bits."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ register(
         logical.MatmulOp,
         ("gemm",),
         _cast_first,
-        "as a product of i32",
+        "as a product of i32 or f32",
         is_requested=lambda op: op.widening is not None,
         kept=FORMULAS[logical.MatmulOp],
     )

@@ -75,6 +75,19 @@ class NarrowFloats:
                 self._widened(op, Rewriter.replace_value_with_new_type(result, type_))
         return None
 
+    def round_result(self, op: LogicalOp, element: ElementType) -> None:
+        """Rounds the result of an op that computes in f32, so that who reads it takes narrow operands."""
+        uses = list(op.result.uses)
+        cast = logical.CastOp(op.result, element)
+        name_after(cast, op, element.name, self.ids)
+        wide = logical.CastOp(cast.result, F32)
+        name_after(wide, op, "f32", self.ids)
+        self.function.body.block.insert_op_after(cast, op)
+        self.function.body.block.insert_op_after(wide, cast)
+        for use in uses:
+            use.operation.operands[use.index] = wide.result
+        self.narrow[wide.result] = cast.result
+
     def _narrowed(self, op: LogicalOp, index: int, element: ElementType) -> SSAValue:
         value = op.operands[index]
         known = self.narrow.get(value)

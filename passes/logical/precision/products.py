@@ -1,4 +1,4 @@
-"""Products and convolutions that can be computed in integers, and what their operands are."""
+"""Products and convolutions that can be computed in 8 bits, and what their operands are."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Factor:
 
 @dataclass(frozen=True)
 class Product:
-    """An op of f32 whose two factors can become integers.
+    """An op of f32 whose two factors can become integers, or floats of 8 bits.
 
     Args:
         op: A `linear`, `matmul` or `conv`.
@@ -51,6 +51,11 @@ class Product:
     def name(self) -> str:
         """The id in policies: that of the op without its bucket."""
         return without_bucket(id_of(self.op))
+
+    @property
+    def takes_float8(self) -> bool:
+        """Whether its factors may be floats of 8 bits: nothing convolves those."""
+        return not isinstance(self.op, logical.ConvOp)
 
     @property
     def activations(self) -> tuple[Factor, ...]:

@@ -1,4 +1,4 @@
-"""Writing numbers as integers with a scale, in the form that `narrow-products` knows: `(stored - zero point) * scale`.
+"""Writing numbers in 8 bits with a scale, in the form that `narrow-products` knows: `(stored - zero point) * scale`.
 
 Sources: B. Jacob et al., "Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only
 Inference", 2018 (scales and zero points); G. Xiao et al., "SmoothQuant", 2023 (numbers moved from the operand into the
@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import SSAValue
@@ -20,19 +21,20 @@ from aicf.dialects.types import ElementType, element_named, tensor, tensor_info
 from aicf.passes.support.writing import Writer
 from aicf.policies.precision_policy import SYMMETRIC
 
-F32, I32, I8, U8 = (element_named(name) for name in ("f32", "i32", "i8", "u8"))
+F32, I32, I8, U8, F8 = (element_named(name) for name in ("f32", "i32", "i8", "u8", "f8E4M3FN"))
 _STEPS_OF_WEIGHTS = 127
+_LARGEST_FLOAT8 = float(cast(Any, ml_dtypes.finfo(F8.dtype)).max)
 _SMALLEST_SCALE = float(np.finfo(np.float32).tiny)
-"""Of a weight that is 0: its integers are 0 then."""
+"""Of a weight that is 0: what is stored is 0 then."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """The numbers that the integers of an activation stand for.
+    """The numbers that the integers, or floats of 8 bits, of an activation stand for.
 
     Args:
-        element: Of the integers: u8, or i8 where they are symmetric.
-        scale: Between two neighbours.
+        element: Of what is stored: u8, i8 where integers are symmetric, or f8E4M3FN.
+        scale: What 1 stands for.
         zero: The integer of 0.
     """
 
@@ -49,11 +51,19 @@ class Grid:
         scale = _scale((high - low) / 255)
         return cls(U8, scale, min(255, max(0, round(-low / scale))))
 
+    @classmethod
+    def of_float8(cls, low: float, high: float) -> Grid:
+        """The one whose largest number is the largest magnitude: the precision of floats is the same at any scale, but
+        for numbers near 0."""
+        return cls(F8, _scale(max(-low, high, 0.0) / _LARGEST_FLOAT8), 0)
+
     @property
-    def limits(self) -> tuple[int, int]:
-        """The smallest and the largest integer that are used."""
+    def limits(self) -> tuple[float, float]:
+        """The smallest and the largest number that is stored."""
+        if self.element.is_float:
+            return -_LARGEST_FLOAT8, _LARGEST_FLOAT8
         limits = np.iinfo(self.element.dtype)
-        return int(limits.min), int(limits.max)
+        return float(limits.min), float(limits.max)
 
 
 def _scale(exact: float) -> float:
@@ -73,7 +83,7 @@ def rounded_to(
     Args:
         writer: Adds ops.
         value: Of f32.
-        grid: Its integers.
+        grid: What is stored of it.
         name: Of the operand, for ids.
         smoothing: Numbers by which it is divided before, and the dimension along which they lie.
     """
@@ -90,12 +100,14 @@ def rounded_to(
             along(writer, vector, value, axis, f"{name}.smoothing"),
             name=f"{name}.steps",
         )
-    whole = writer.add(logical.RoundOp(steps), f"{name}.whole")
+    if not grid.element.is_float:
+        steps = writer.add(logical.RoundOp(steps), f"{name}.whole")
     if grid.zero:
-        whole = writer.apply(logical.AddOp, whole, float(grid.zero), name=f"{name}.shifted")
-    inside = writer.add(logical.ClampOp(whole, min=float(low), max=float(high)), f"{name}.inside")
-    stored = writer.cast(inside, grid.element, f"{name}.quantized")
-    wide = writer.cast(stored, I32, f"{name}.i32")
+        steps = writer.apply(logical.AddOp, steps, float(grid.zero), name=f"{name}.shifted")
+    inside = writer.add(logical.ClampOp(steps, min=low, max=high), f"{name}.inside")
+    wide = stored = writer.cast(inside, grid.element, f"{name}.quantized")
+    if not grid.element.is_float:
+        wide = writer.cast(stored, I32, f"{name}.i32")
     if grid.zero:
         wide = writer.apply(logical.SubOp, wide, grid.zero, name=f"{name}.centered")
     return writer.apply(
@@ -109,8 +121,10 @@ def rounded_weight(
     axis: int,
     name: str,
     smoothing: tuple[NDArray[Any], int] | None = None,
+    element: ElementType = I8,
 ) -> SSAValue:
-    """A weight rounded to i8 with a scale for each position along `axis`: its largest magnitude is 127 there.
+    """A weight rounded to i8 or f8E4M3FN with a scale for each position along `axis`: its largest magnitude is the
+    largest number there, 127 or 448.
 
     `smoothing` are numbers that it is multiplied with before, and the dimension along which they lie.
     """
@@ -121,11 +135,14 @@ def rounded_weight(
     axes = [dim for dim in range(tensor_info(weight.type).rank) if dim != axis]
     magnitude = writer.add(logical.AbsOp(weight), f"{name}.magnitude")
     largest = writer.add(logical.ReduceMaxOp(magnitude, axes), f"{name}.largest")
-    exact = writer.apply(logical.DivOp, largest, float(_STEPS_OF_WEIGHTS), name=f"{name}.step")
+    most = _LARGEST_FLOAT8 if element.is_float else float(_STEPS_OF_WEIGHTS)
+    exact = writer.apply(logical.DivOp, largest, most, name=f"{name}.step")
     scale = writer.apply(logical.MaxOp, exact, _SMALLEST_SCALE, name=f"{name}.scale")
     spread = writer.broadcast(scale, [axis], tensor_info(weight.type).sizes, f"{name}.scales")
     steps = writer.apply(logical.DivOp, weight, spread, name=f"{name}.steps")
-    stored = writer.cast(writer.add(logical.RoundOp(steps), f"{name}.whole"), I8, f"{name}.quantized")
+    if not element.is_float:
+        steps = writer.add(logical.RoundOp(steps), f"{name}.whole")
+    stored = writer.cast(steps, element, f"{name}.quantized")
     return writer.apply(
         logical.MulOp, writer.cast(stored, F32, f"{name}.f32"), spread, name=f"{name}.dequantized"
     )

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
+import ml_dtypes
+from xdsl.ir import SSAValue
+
 from aicf.dialects import logical
-from aicf.dialects.types import ElementType
+from aicf.dialects.types import ElementType, element_named, element_of
 from aicf.passes.onnx.ops.base import Node, OneResult, Result, row
 from aicf.passes.onnx.ops.element_types import element_of_onnx
 from aicf.passes.onnx.ops.pointwise import pointwise
+
+F32 = element_named("f32")
 
 
 def element_attribute(node: Node, name: str, default: ElementType | None = None) -> ElementType:
@@ -45,7 +52,18 @@ def _in_type(node: Node, element: ElementType) -> OneResult:
     array = node.known(0)
     if array is not None and 0 in array.shape:
         return array.astype(element.dtype)
-    return node.cast(node.operand(0), element, "cast")
+    return cast_to(node, node.operand(0), element, "cast")
+
+
+def cast_to(node: Node, x: SSAValue, element: ElementType, name: str) -> SSAValue:
+    """`x` in another element type. As a float of 8 bits, what is too large, infinity among it, becomes the largest
+    number, unless the attribute ``saturate`` is 0; NaN stays NaN."""
+    if not element.is_float8 or not node.attributes.int("saturate", 1):
+        return node.cast(x, element, name)
+    if not element_of(x.type).is_float or element_of(x.type).is_float8:
+        x = node.cast(x, F32, f"{name}.wide")
+    largest = float(cast(Any, ml_dtypes.finfo(element.dtype)).max)
+    return node.cast(node.apply(logical.ClampOp, x, min=-largest, max=largest), element, name)
 
 
 @row("BitCast", since=26)

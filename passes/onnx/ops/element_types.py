@@ -17,6 +17,8 @@ _NUMBERS: Mapping[str, int] = {
     "f16": 10,
     "f64": 11,
     "bf16": 16,
+    "f8E4M3FN": 17,
+    "f8E5M2": 19,
 }
 """Of ``TensorProto.DataType``."""
 

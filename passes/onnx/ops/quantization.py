@@ -12,6 +12,7 @@ from xdsl.ir import SSAValue
 from aicf.dialects import logical
 from aicf.dialects.types import ElementType, element_named, tensor_info
 from aicf.passes.onnx.ops.base import Node, Result, row
+from aicf.passes.onnx.ops.casts import cast_to
 from aicf.passes.onnx.ops.contraction import matmul
 from aicf.passes.onnx.ops.element_types import element_of_onnx
 
@@ -23,22 +24,37 @@ _F32, _I32, _I16, _U8 = map(element_named, ("f32", "i32", "i16", "u8"))
 
 @row("QuantizeLinear", since=10)
 def _quantize(node: Node) -> Result:
-    """saturate(round(x / scale) + zero point), to nearest even."""
+    """saturate(round(x / scale) + zero point), to nearest even. Floats of 8 bits have no zero point: the nearest to
+    x / scale."""
     target = _quantized_element(node)
     precision = element_of_onnx(node.attributes.int("precision", 0), node.element(1))
     x = node.cast(node.operand(0), precision, "x")
     scale = node.cast(_parameter(node, 1), precision, "scale")
     zero_point = _parameter(node, 2) if node.has(2) else None
     quotient = node.elementwise(logical.DivOp, x, scale)
+    if target.is_float8:
+        _check_no_zero_point(node)
+        return cast_to(node, quotient, target, "quantized")
     return rounded(node, quotient, zero_point, target)
+
+
+def _check_no_zero_point(node: Node) -> None:
+    """Raises UnsupportedOp unless the zero point of floats of 8 bits is left out, or known to be 0."""
+    if not node.has(2):
+        return
+    known = node.known(2)
+    if known is None or known.astype(np.float32).any():
+        raise node.unsupported(
+            "the zero point of floats of 8 bits is 0; give it as a constant, or leave it out"
+        )
 
 
 def _quantized_element(node: Node) -> ElementType:
     if node.has(2):
         return node.element(2)
     target = element_of_onnx(node.attributes.int("output_dtype", 0), _U8)
-    if target.kind != "int":
-        raise node.unsupported(f"output_dtype is {target.name}; it is an integer type")
+    if target.kind != "int" and not target.is_float8:
+        raise node.unsupported(f"output_dtype is {target.name}; it is an integer type, or a float of 8 bits")
     return target
 
 
@@ -57,7 +73,11 @@ def rounded(node: Node, quotient: SSAValue, zero_point: SSAValue | None, target:
 def _dequantize(node: Node) -> Result:
     """(x - zero point) * scale, in the type of the scale or the one stated."""
     target = element_of_onnx(node.attributes.int("output_dtype", 0), node.element(1))
-    x = centered(node, node.operand(0), _parameter(node, 2) if node.has(2) else None)
+    x = node.operand(0)
+    if node.element(0).is_float8:
+        _check_no_zero_point(node)
+    else:
+        x = centered(node, x, _parameter(node, 2) if node.has(2) else None)
     scale = node.cast(_parameter(node, 1), _F32, "scale")
     scaled = node.elementwise(logical.MulOp, node.cast(x, _F32, "wide"), scale)
     return node.cast(scaled, target, "dequantized")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import aicf
 from aicf.backends.cpu.codegen.ir_builder import Emitter, Value
 from aicf.backends.cpu.codegen.scalar.ops import Scalars, convert
-from aicf.backends.cpu.target import ACCUMULATORS, ELEMENT_BYTES, HALVES, LEVELS, CpuLevel
+from aicf.backends.cpu.target import ACCUMULATORS, ELEMENT_BYTES, HALVES, LEVELS, NARROW_FLOATS, CpuLevel
 from aicf.dialects.types import ELEMENTS, element_named
 from aicf.frontends.builder import Graph
 from tests.backends.cpu.harness import NUMPY, Function, Poisoned, runnable_levels, undefined_symbols
@@ -70,34 +70,60 @@ def test_every_type_of_the_dialect_has_its_size() -> None:
 # Conversions
 
 
+def word_of(dtype: str) -> np.dtype[Any]:
+    """The unsigned integer with as many bits as a type."""
+    return np.dtype(f"u{ELEMENT_BYTES[dtype]}")
+
+
+OVERFLOW = {
+    "f16": (0x7C00, 2.0**16),
+    "bf16": (0x7F80, 2.0**128),
+    "f8E5M2": (0x7C, 2.0**16),
+    "f8E4M3FN": (0x7F, 480.0),
+}
+"""The bits that a number too large for a type becomes, and the number that would be next to the largest."""
+
+
 def nearest(x: Array, dtype: str) -> Array:
-    """The bits of the f16 or bf16 nearest to each f64, even between two: the best beside a first guess."""
-    kind = element_named(dtype).dtype
+    """The bits of the narrow float nearest to each f64, even between two: the best beside a first guess."""
+    kind, word = element_named(dtype).dtype, word_of(dtype)
+    overflow, after = OVERFLOW[dtype]
     with np.errstate(all="ignore"):
-        guess = np.abs(x).astype(np.float32).astype(kind).view(np.uint16).astype(np.int64)
+        guess = np.abs(x).astype(np.float32).astype(kind).view(word).astype(np.int64)
     candidates = np.stack([np.maximum(guess + step, 0) for step in (-1, 0, 1)])
-    limits = ml_dtypes.finfo(kind)
-    infinite = int(np.array(np.inf, kind).view(np.uint16))
-    values = as_f64(np.minimum(candidates, infinite).astype(np.uint16).view(kind))
-    # Infinity takes the place of the number that would come next.
-    values = np.where(candidates >= infinite, 2 * 2.0 ** (limits.maxexp - 1), values)
+    values = as_f64(np.minimum(candidates, overflow).astype(word).view(kind))
+    # What is too large takes the place of the number that would come next.
+    values = np.where(candidates >= overflow, after, values)
     with np.errstate(all="ignore"):
         distance = np.abs(values - np.abs(x))
     # Of two at one distance the even one: it has the smaller key.
-    best = np.lexsort((candidates & 1, np.where(np.isinf(x), values < np.abs(x), distance)), axis=0)[0]
-    chosen = np.minimum(np.take_along_axis(candidates, best[None], 0)[0], infinite)
-    return (chosen | np.where(np.signbit(x), 0x8000, 0)).astype(np.uint16)
+    best = np.lexsort((candidates & 1, distance), axis=0)[0]
+    chosen = np.minimum(np.take_along_axis(candidates, best[None], 0)[0], overflow)
+    sign = 1 << 8 * word.itemsize - 1
+    return np.where(np.abs(x) >= after, overflow, chosen).astype(word) | np.where(
+        np.signbit(x), sign, 0
+    ).astype(word)
+
+
+def every_number(dtype: str) -> Array:
+    """The bits of every number of a narrow type."""
+    word = word_of(dtype)
+    return np.arange(1 << 8 * word.itemsize, dtype=np.int64).astype(word)
 
 
 def hard_numbers(dtype: str) -> Array:
     """Every number of a type, the middles between neighbours and what is next to those, and random bits, as f64."""
     kind = element_named(dtype).dtype
-    every = np.sort(as_f64(np.arange(1 << 16, dtype=np.uint16).view(kind)))
+    every = np.sort(as_f64(every_number(dtype).view(kind)))
     every = every[np.isfinite(every)]
     middles = (every[1:] + every[:-1]) / 2
     beside = [np.nextafter(middles, way) for way in (-np.inf, np.inf)]
     bits = np.random.default_rng(1).integers(0, 1 << 63, 4096, dtype=np.int64).view(np.float64)
-    largest = np.array([every[-1], every[-1] * (1 + 2.0**-9), np.inf, -np.inf, 1e300, -1e300, -0.0, 5e-324])
+    above = (every[-1] + OVERFLOW[dtype][1]) / 2
+    edges = [np.nextafter(above, 0), above, np.nextafter(above, np.inf), OVERFLOW[dtype][1]]
+    largest = np.array(
+        [every[-1], every[-1] * (1 + 2.0**-9), np.inf, -np.inf, 1e300, -1e300, -0.0, 5e-324, *edges]
+    )
     found = np.concatenate([every, middles, *beside, largest, bits[np.isfinite(bits)]])
     return np.resize(found, len(found) // 16 * 16)
 
@@ -116,11 +142,11 @@ def converter(level: CpuLevel, source: str, target: str, count: int, lanes: int)
 
 
 @pytest.mark.parametrize("level", runnable_levels(), ids=lambda level: level.name)
-@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("dtype", NARROW_FLOATS)
 def test_every_number_widens_and_the_nearest_is_stored(dtype: str, level: CpuLevel) -> None:
-    bits = np.arange(1 << 16, dtype=np.uint16)
-    wide = np.zeros(1 << 16, np.float32)
-    converter(level, dtype, "f32", 1 << 16, 16)(bits, wide)
+    bits = every_number(dtype)
+    wide = np.zeros(len(bits), np.float32)
+    converter(level, dtype, "f32", len(bits), 16)(bits, wide)
     with np.errstate(all="ignore"):
         exact = bits.view(NUMPY[dtype]).astype(np.float32)
     np.testing.assert_array_equal(wide, exact)
@@ -129,7 +155,7 @@ def test_every_number_widens_and_the_nearest_is_stored(dtype: str, level: CpuLev
     for source, lanes in (("f64", 16), ("f32", 16), ("f32", 1)):
         with np.errstate(all="ignore"):
             given = hard.astype(NUMPY[source])
-        found = np.zeros(len(given), np.uint16)
+        found = np.zeros(len(given), word_of(dtype))
         converter(level, source, dtype, len(given), lanes)(given, found)
         np.testing.assert_array_equal(found, nearest(as_f64(given), dtype))
         converter(level, source, dtype, 16, lanes)(np.full(16, np.nan, NUMPY[source]), found)
@@ -140,7 +166,7 @@ def test_every_number_widens_and_the_nearest_is_stored(dtype: str, level: CpuLev
 def test_no_conversion_calls_a_library(level: CpuLevel) -> None:
     def emit(em: Emitter, x: Value, y: Value, *_: Value) -> None:
         for lanes in (1, 4):
-            for half in HALVES:
+            for half in NARROW_FLOATS:
                 for wide in ("f32", "f64"):
                     value = convert(Scalars(em, lanes), em.load(x, wide, lanes), wide, half)
                     em.store(value, y, half, lanes)
@@ -193,12 +219,12 @@ def test_casts_to_every_type(source: str) -> None:
     found = run(graph, {"x": x})
     for name, wanted in run_program(graph.module(), {"x": x}).items():
         dtype = element_named(name).dtype
-        if name in HALVES:
+        if name in NARROW_FLOATS:
             # From integers by way of f32, as NumPy does it.
             wanted = nearest(as_f64(wanted.astype(np.float32) if x.dtype.kind == "i" else wanted), name)
-            is_nan = np.isnan(as_f64(found[name]))
-            np.testing.assert_array_equal(is_nan, np.isnan(as_f64(x)), err_msg=name)
-            np.testing.assert_array_equal(found[name].view(np.uint16)[~is_nan], wanted[~is_nan], err_msg=name)
+            bits, is_nan = found[name].view(word_of(name)), np.isnan(as_f64(x))
+            assert np.isnan(as_f64(found[name][is_nan])).all(), name
+            np.testing.assert_array_equal(bits[~is_nan], wanted[~is_nan], err_msg=name)
             continue
         with np.errstate(all="ignore"):
             np.testing.assert_array_equal(as_f64(found[name]), as_f64(wanted.astype(dtype)), err_msg=name)

@@ -1,5 +1,5 @@
-"""What products of 8-bit integers on tensor cores take beside the rest of the simulated GPU: sums of i32, and copies of
-any number of bytes."""
+"""What products of operands of 8 bits on tensor cores take beside the rest of the simulated GPU: sums of i32 or f32,
+and copies of any number of bytes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from aicf.dialects.types import element_named
 from aicf.runtime.plan_from_ir import code_units, read_module
 from tests.backends.cuda import simulator, tile_simulator
 from tests.backends.cuda.attention_simulator import _words
-from tests.backends.cuda.simulator import INTEGERS, Here, Meeting, Memory
+from tests.backends.cuda.simulator import BYTE_PAIRS, BYTE_TYPES, INTEGERS, Here, Meeting, Memory
 
 Array = NDArray[Any]
 _I32 = INTEGERS["i32"]
-_TYPES = {"i8": np.int8, "u8": np.uint8}
 
 
 Run = Callable[[Sequence[KernelLaunch], Memory], None]
@@ -63,7 +62,7 @@ def simulated(module: ModuleOp, arrays: Mapping[str, Array], run: Run = run) -> 
 
 def names(memory: Memory, here: Here) -> Mapping[str, Any]:
     """All of it, with what other tiles take."""
-    products = {f"mma_tile_{a}_{b}": _product(here, a, b) for a, b in itertools.product(_TYPES, repeat=2)}
+    products = {f"mma_tile_{a}_{b}": _product(here, a, b) for a, b in BYTE_PAIRS}
     return {
         **tile_simulator.names(memory, here),
         **products,
@@ -75,6 +74,23 @@ def names(memory: Memory, here: Here) -> Mapping[str, Any]:
         "load_u8_or_zero": lambda source, there: memory.load(source, "u8", 1) if there else 0,
         "pack_bytes": lambda *values: sum((value & 0xFF) << 8 * i for i, value in enumerate(values)),
     }
+
+
+def added(total: Any, product: Any) -> Any:
+    """A sum of i32 that wraps around, or of f32."""
+    if isinstance(product, np.floating):
+        return np.float32(np.float64(total) + product)
+    return _I32(total + int(product))
+
+
+def widest(dtype: Any) -> Any:
+    """The type in which products of a type are exact."""
+    return np.int64 if np.issubdtype(dtype, np.integer) else np.float64
+
+
+def word_of(value: Any) -> int:
+    """The bits of a sum."""
+    return int(np.float32(value).view(np.uint32)) if isinstance(value, np.floating) else value & 0xFFFFFFFF
 
 
 def _bytes(word: int, dtype: Any) -> Array:
@@ -91,19 +107,19 @@ def _product(here: Here, a_type: str, b_type: str) -> Callable[..., Meeting]:
     """All products of a warp's tile (mma.sync.m16n8k32), by the lanes that hold their elements."""
     made: list[tuple[Mapping[int, Any], Array]] = []
 
-    def multiply(sums: Sequence[int], a: Sequence[int], b: Sequence[int]) -> Meeting:
+    def multiply(sums: Sequence[Any], a: Sequence[int], b: Sequence[int]) -> Meeting:
         lane = here.thread.number % 32
 
-        def answer(brought: Mapping[int, Any]) -> tuple[int, ...]:
+        def answer(brought: Mapping[int, Any]) -> tuple[Any, ...]:
             if not made or made[0][0] is not brought:
                 lanes = [brought[number] for number in sorted(brought)]
-                made[:] = [(brought, _tile(lanes, _TYPES[a_type], _TYPES[b_type]))]
+                made[:] = [(brought, _tile(lanes, BYTE_TYPES[a_type], BYTE_TYPES[b_type]))]
             tile, (group, pair) = made[0][1], (lane // 4, 2 * (lane % 4))
-            found: list[int] = []
+            found: list[Any] = []
             for row, column in itertools.product(range(0, tile.shape[0], 16), range(0, tile.shape[1], 8)):
                 for down, along in ((0, 0), (0, 1), (8, 0), (8, 1)):
-                    product = int(tile[row + group + down, column + pair + along])
-                    found.append(_I32(sums[len(found)] + product))
+                    product = tile[row + group + down, column + pair + along]
+                    found.append(added(sums[len(found)], product))
             return tuple(found)
 
         return Meeting(here.thread.warp, (a, b), answer)
@@ -114,8 +130,8 @@ def _product(here: Here, a_type: str, b_type: str) -> Callable[..., Meeting]:
 def _tile(lanes: Sequence[tuple[Sequence[int], Sequence[int]]], a_type: Any, b_type: Any) -> Array:
     """The product of what the lanes hold: four neighbours along k in each register."""
     a, b = (np.array([lane[side] for lane in lanes], np.uint32) for side in (0, 1))
-    left = np.zeros((a.shape[1] // 4 * 16, 32), np.int64)
-    right = np.zeros((32, b.shape[1] // 2 * 8), np.int64)
+    left = np.zeros((a.shape[1] // 4 * 16, 32), widest(a_type))
+    right = np.zeros((32, b.shape[1] // 2 * 8), widest(b_type))
     for lane in range(32):
         group, first = lane // 4, 4 * (lane % 4)
         for number, word in enumerate(a[lane]):
@@ -134,7 +150,7 @@ def _sums(here: Here) -> dict[str, Any]:
     def store(address: int, values: Sequence[int]) -> None:
         words, place = _words(here, address)
         for number, value in enumerate(values):
-            words[place + 4 * number] = value & 0xFFFFFFFF
+            words[place + 4 * number] = word_of(value)
 
     def pairs(sums: Sequence[int], wide: int) -> list[tuple[int, int, int, Sequence[int]]]:
         """Of every two neighbours: the tile of 16 rows, that of 8 columns, whether they are of the lower rows."""

@@ -109,15 +109,23 @@ class Wait:
     ready: Callable[[], bool]
 
 
+BYTE_TYPES: dict[str, Any] = {
+    **{"i8": np.int8, "u8": np.uint8},
+    **{"f8E4M3FN": ml_dtypes.float8_e4m3fn, "f8E5M2": ml_dtypes.float8_e5m2},
+}
+"""Types of 8 bits that tensor cores multiply."""
+BYTE_PAIRS = [(a, b) for a, b in itertools.product(BYTE_TYPES, repeat=2) if a[0] == b[0] or "f" not in a + b]
+"""Those of A and B that go together."""
+
 _MEETINGS = {
     *("syncthreads", "syncwarp", "cluster_wait", "barrier_wait"),
     *("shfl_xor_sync", "shfl_up_sync", "shfl_sync", "ballot_sync", "match_any_sync"),
     *("load_matrix_x4", "load_matrix_x4_transposed", "load_matrices", "load_matrices_transposed", "product"),
     *("mma_tile_f16", "mma_tile_bf16", "mma_tile_tf32"),
-    *(f"wgmma_{n}_{a}_{b}" for n in (64, 128, 192, 256) for a in ("i8", "u8") for b in ("i8", "u8")),
+    *(f"wgmma_{n}_{a}_{b}" for n in (64, 128, 192, 256) for a, b in BYTE_PAIRS),
     *(f"wgmma_{n}_{halves}_11" for n in (64, 128, 192, 256) for halves in ("f16", "bf16")),
     "store_matrix_x4",
-    *("mma_tile_i8_i8", "mma_tile_i8_u8", "mma_tile_u8_i8", "mma_tile_u8_u8"),
+    *(f"mma_tile_{a}_{b}" for a, b in BYTE_PAIRS),
 }
 """Calls that give a meeting."""
 
@@ -464,6 +472,21 @@ def _half(dtype: Any) -> dict[str, Callable[..., Any]]:
     }
 
 
+def _float8(name: str, dtype: Any) -> dict[str, Callable[..., Any]]:
+    def narrow(x: Any) -> int:
+        return int(np.array(x, np.float32).astype(dtype).view(np.uint8))
+
+    def widen(word: int) -> Any:
+        return np.array(word & 0xFF, np.uint8).view(dtype).astype(np.float32)[()]
+
+    return {
+        f"f32_to_{name}": narrow,
+        f"{name}_to_f32": widen,
+        f"pack_{name}": lambda low, high: narrow(low) | narrow(high) << 8,
+        f"unpack_{name}": lambda word: (widen(word), widen(word >> 8)),
+    }
+
+
 _FUNCTIONS = {
     "exp": np.exp,
     "expm1": np.expm1,
@@ -565,6 +588,8 @@ def _namespace(memory: Memory, here: Here) -> dict[str, Any]:
         "publish_u64": lambda address, value: memory.store(address, "u64", [value]),
         **_half(np.float16),
         **_half(ml_dtypes.bfloat16),
+        **_float8("f8E4M3FN", ml_dtypes.float8_e4m3fn),
+        **_float8("f8E5M2", ml_dtypes.float8_e5m2),
         **_product_names(memory, here),
         **_array_names(here),
     }

@@ -14,7 +14,7 @@ from aicf.backends.cuda.families.gemm.simt.kernel import SUMS
 from aicf.backends.cuda.families.gemm.wgmma import schedule as wgmma_spec
 
 CUDA = Path(ptx.__file__).parents[2]
-HALVES = ("f16", "bf16")
+HALVES, FLOAT8 = ("f16", "bf16"), ("f8E4M3FN", "f8E5M2")
 WIDTHS = {tile_n for _, tile_n in (*wgmma_spec._TILES, *wgmma_spec._ROW_TILES)}  # pyright: ignore[reportPrivateUsage]
 KEYS = (64, 128)
 """Of a tile of attention by warpgroups, and elements of a value."""
@@ -45,6 +45,7 @@ def made() -> set[str]:
         for what, count in zip(("fewer", "more"), share, strict=True)
     }
     names |= of_integers()
+    names |= {f"wgmma_{width}_{a}_{b}" for width in WIDTHS for a in FLOAT8 for b in FLOAT8}
     for stored, summed in SUMS.items():
         names |= {f"zeros_{summed}"} | ({f"widen_rows_{stored}"} if stored != summed else set())
         names |= {f"{what}_groups_{summed}" for what in ("load", "load_cluster", "store")}
@@ -68,6 +69,14 @@ def intrinsics() -> set[str]:
 
 def test_names_that_are_made_exist() -> None:
     assert made() <= intrinsics()
+
+
+@pytest.mark.parametrize("capability", [80, 89, 90])
+def test_every_gpu_has_what_floats_of_8_bits_take(capability: int) -> None:
+    names = {f"mma_tile_{a}_{b}" for a in FLOAT8 for b in FLOAT8}
+    for dtype in FLOAT8:
+        names |= {f"pack_{dtype}", f"unpack_{dtype}", f"{dtype}_to_f32", f"f32_to_{dtype}"}
+    assert ptx.float8_intrinsics(capability).keys() == names
 
 
 def test_no_instruction_is_without_use() -> None:

@@ -1,5 +1,5 @@
 """What products of warpgroups take beside the rest of the simulated GPU: bulk tensor copies, the barriers that count
-their bytes, and products of 8-bit integers out of swizzled lines in shared memory."""
+their bytes, and products of operands of 8 bits out of swizzled lines in shared memory."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from aicf.backends.cuda.runtime.device_program import TensorMap
 from aicf.backends.cuda.target import ELEMENT_BYTES
 from tests.backends.cuda import integer_simulator, simulator
 from tests.backends.cuda.attention_simulator import _words
-from tests.backends.cuda.simulator import INTEGERS, Here, Meeting, Memory, Wait
+from tests.backends.cuda.integer_simulator import added, widest, word_of
+from tests.backends.cuda.simulator import BYTE_PAIRS, BYTE_TYPES, Here, Meeting, Memory, Wait
 
 Array = NDArray[Any]
-_I32 = INTEGERS["i32"]
-_TYPES = {"i8": np.int8, "u8": np.uint8}
 _HALVES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
 _LINE = 128
 """Bytes of a line in shared memory, whose units of 16 bytes are permuted within 8 lines."""
@@ -62,8 +61,8 @@ def _names(maps: Mapping[int, TensorMap], memory: Memory, here: Here) -> Mapping
     nothing = ("wgmma_fence", "wgmma_commit", "wgmma_wait_1", "fence_barrier_init", "cluster_arrive")
     sizes = (64, 128, 192, 256)
     products = {
-        f"wgmma_{n}_{a}_{b}": _product(here, n, _TYPES[a], _TYPES[b])
-        for n, a, b in itertools.product(sizes, _TYPES, _TYPES)
+        f"wgmma_{n}_{a}_{b}": _product(here, n, BYTE_TYPES[a], BYTE_TYPES[b])
+        for n, (a, b) in itertools.product(sizes, BYTE_PAIRS)
     }
     return {
         **integer_simulator.names(memory, here),
@@ -72,12 +71,12 @@ def _names(maps: Mapping[int, TensorMap], memory: Memory, here: Here) -> Mapping
         **{f"more_registers_{count}": lambda: None for count in (160, 216, 232, 240)},
         **products,
         **{f"wgmma_{n}_{name}_11": _product_across(here, n, name) for n in sizes for name in _HALVES},
-        **{f"wgmma_result_{n}{end}": lambda sums: sums for n in sizes for end in ("", "_i32")},
+        **{f"wgmma_result_{n}{sums}": lambda sums: sums for n in sizes for sums in ("", "_i32")},
         "rotated": lambda values, count: (*values[count:], *values[:count]),
         "cluster_rank": lambda: here.thread.rank,
         "store_matrix_x4": partial(_store_matrices, here),
         "store_shared_u16": partial(_store_half, here),
-        "store_cluster_i32x2": partial(_store_two, here),
+        **dict.fromkeys(("store_cluster_i32x2", "store_cluster_f32x2"), partial(_store_two, here)),
         **_copies(maps, memory, here),
     }
 
@@ -198,12 +197,12 @@ def _windows(
 
 
 def _product(here: Here, n: int, a_type: Any, b_type: Any) -> Callable[..., Meeting]:
-    """Of 8-bit integers, whose lines are along K."""
+    """Of 8-bit operands, whose lines are along K."""
 
     def multiplied(words: Mapping[int, int], a: int, b: int) -> Array:
         return _lines(words, a, 64, a_type) @ _lines(words, b, n, b_type).T
 
-    return _warpgroup(here, multiplied, lambda total, product: _I32(total + int(product)))
+    return _warpgroup(here, multiplied)
 
 
 def _product_across(here: Here, n: int, dtype: str) -> Callable[..., Meeting]:
@@ -212,11 +211,11 @@ def _product_across(here: Here, n: int, dtype: str) -> Callable[..., Meeting]:
     def multiplied(words: Mapping[int, int], a: int, b: int) -> Array:
         return _across(words, a, 64, dtype).T @ _across(words, b, n, dtype)
 
-    return _warpgroup(here, multiplied, lambda total, product: np.float32(total + product))
+    return _warpgroup(here, multiplied)
 
 
 def _warpgroup(
-    here: Here, multiplied: Callable[[Mapping[int, int], int, int], Array], add: Callable[[Any, Any], Any]
+    here: Here, multiplied: Callable[[Mapping[int, int], int, int], Array]
 ) -> Callable[..., Meeting]:
     """The sums of a warpgroup, each thread its own, worked out once for all of them."""
     made: list[tuple[Mapping[int, Any], Array]] = []
@@ -234,7 +233,7 @@ def _warpgroup(
             found: list[Any] = []
             for index, total in enumerate(sums):
                 row = 16 * warp + lane // 4 + 8 * (index % 4 // 2)
-                found.append(add(total, tile[row, index // 4 * 8 + lane % 4 * 2 + index % 2]))
+                found.append(added(total, tile[row, index // 4 * 8 + lane % 4 * 2 + index % 2]))
             return tuple(found)
 
         return Meeting(thread.block[first : first + 128], None, answer)
@@ -248,7 +247,7 @@ def _lines(words: Mapping[int, int], descriptor: int, lines: int, dtype: Any) ->
     found = [
         [words[_swizzled(start + line * _LINE + byte)] for byte in range(0, 32, 4)] for line in range(lines)
     ]
-    return np.array(found, np.uint32).view(dtype).astype(np.int64)
+    return np.array(found, np.uint32).view(dtype).astype(widest(dtype))
 
 
 def _across(words: Mapping[int, int], descriptor: int, columns: int, dtype: str) -> Array:
@@ -287,7 +286,7 @@ def _store_half(here: Here, address: int, value: int) -> None:
     words[low] = words.get(low, 0) & ~(0xFFFF << shift) | value << shift
 
 
-def _store_two(here: Here, address: int, *values: int) -> None:
+def _store_two(here: Here, address: int, *values: Any) -> None:
     words, place = _words(here, address)
     for number, value in enumerate(values):
-        words[place + 4 * number] = value & 0xFFFFFFFF
+        words[place + 4 * number] = word_of(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -76,6 +77,36 @@ def test_quantize_and_dequantize_in_blocks(block: int) -> None:
     exactly(
         "DequantizeLinear", [expected, scale, zero_point], [back.astype(np.float32)], axis=1, block_size=block
     )
+
+
+@pytest.mark.parametrize("saturate", [1, 0])
+@pytest.mark.parametrize("with_zero_point", [True, False])
+@pytest.mark.parametrize(("dtype", "number"), [(ml_dtypes.float8_e4m3fn, 17), (ml_dtypes.float8_e5m2, 19)])
+def test_quantize_and_dequantize_in_floats_of_8_bits(
+    dtype: Any, number: int, with_zero_point: bool, saturate: int
+) -> None:
+    """A scale for each column."""
+    largest, scale = float(ml_dtypes.finfo(dtype).max), powers(5)
+    x = (RNG.normal(0, 2, (7, 5)) * largest * scale).astype(np.float32)
+    quotient = x / scale
+    with np.errstate(all="ignore"):
+        expected = (np.clip(quotient, -largest, largest) if saturate else quotient).astype(dtype)
+    zero_point, options = (np.zeros(5, dtype), {}) if with_zero_point else (None, {"output_dtype": number})
+    given = [x, scale] if zero_point is None else [x, scale, zero_point]
+    known = [] if zero_point is None else [2]
+    exactly("QuantizeLinear", given, [expected], saturate=saturate, opset=21, known=known, **options)
+    with np.errstate(all="ignore"):
+        wide = expected.astype(np.float32) * scale
+    given = [expected, scale] if zero_point is None else [expected, scale, zero_point]
+    exactly("DequantizeLinear", given, [wide], opset=21, known=known)
+
+
+def test_a_zero_point_of_floats_is_0() -> None:
+    point = np.full((), 1, ml_dtypes.float8_e4m3fn)
+    with pytest.raises(
+        aicf.UnsupportedOp, match="the zero point of floats of 8 bits is 0; give it as a constant"
+    ):
+        exactly("QuantizeLinear", [scalar(1.0), scalar(1.0), point], [point], opset=21, known=[2])
 
 
 def test_blocks_of_another_size_are_refused() -> None:

@@ -2,8 +2,8 @@
 
 It knows element types and a CPU level, and nothing about kernels. A value has a `dtype` name and a lane count known to
 its user; one lane means a plain scalar, so that the same emitting code makes vector bodies and scalar tails with
-the same rounding. Memory holds elements as their type says, a value is what `REGISTERS` names: loads widen f16 and
-bf16, stores round them.
+the same rounding. Memory holds elements as their type says, a value is what `REGISTERS` names: loads widen narrow
+floats, stores round them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,15 @@ from typing import Any, TypeAlias
 import llvmlite.ir
 
 from aicf.backends.cpu.codegen.scalar import narrow_floats
-from aicf.backends.cpu.target import ELEMENT_BYTES, HALVES, MAX_SHUFFLED, REGISTERS, CpuLevel
+from aicf.backends.cpu.target import (
+    ELEMENT_BYTES,
+    FLOAT8,
+    HALVES,
+    MAX_SHUFFLED,
+    NARROW_FLOATS,
+    REGISTERS,
+    CpuLevel,
+)
 from aicf.dialects.types import element_named
 
 ir: Any = llvmlite.ir
@@ -46,8 +54,13 @@ SCALARS: dict[str, Any] = {
 }
 """LLVM types of registers."""
 
-MEMORY: dict[str, Any] = {**SCALARS, "f16": I16, "bf16": I16, "i1": I8}
-"""LLVM types of elements in memory; f16 and bf16 as their bits."""
+MEMORY: dict[str, Any] = {
+    **SCALARS,
+    **dict.fromkeys(HALVES, I16),
+    **dict.fromkeys(FLOAT8, I8),
+    "i1": I8,
+}
+"""LLVM types of elements in memory; narrow floats as their bits."""
 
 
 class _Splat(ir.Constant):
@@ -199,13 +212,13 @@ class Emitter:
         """The register of elements as they lie in memory."""
         if dtype == "i1":
             return self.b.icmp_unsigned("!=", stored, ir.Constant(stored.type, None if lanes > 1 else 0))
-        return narrow_floats.widened(self.b, self.level, stored, dtype) if dtype in HALVES else stored
+        return narrow_floats.widened(self.b, self.level, stored, dtype) if dtype in NARROW_FLOATS else stored
 
     def _stored(self, value: Value, dtype: str, lanes: int) -> Value:
         """What lies in memory for a register."""
         if dtype == "i1":
             return self.b.zext(value, I8 if lanes == 1 else ir.VectorType(I8, lanes))
-        return narrow_floats.narrowed(self.b, self.level, value, dtype) if dtype in HALVES else value
+        return narrow_floats.narrowed(self.b, self.level, value, dtype) if dtype in NARROW_FLOATS else value
 
     def reread(self, value: Value, source: str, target: str, lanes: int) -> Value:
         """The register of `target` for what lies in memory for one of `source`, which has as many bytes."""
@@ -215,8 +228,8 @@ class Emitter:
         return self._register(bits, target, lanes)
 
     def rounded(self, value: Value, dtype: str, lanes: int) -> Value:
-        """The value of a register of f16 or bf16 rounded to that type; others as they are."""
-        if dtype not in HALVES:
+        """The value of a register of a narrow float rounded to that type; others as they are."""
+        if dtype not in NARROW_FLOATS:
             return value
         return self._register(self._stored(value, dtype, lanes), dtype, lanes)
 

@@ -32,7 +32,7 @@ from aicf.backends.cpu.families.attention.schedule import (
 from aicf.backends.cpu.families.gemm.spec import GemmProblem, GemmSpec, check
 from aicf.backends.cpu.families.gemm.units import legal_terms, terms_by_type
 from aicf.backends.cpu.families.loops.schedule import LoopSpec, check_loops
-from aicf.backends.cpu.target import HALVES
+from aicf.backends.cpu.target import NARROW_FLOATS
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.kinds import FLAGS
 
@@ -159,9 +159,9 @@ def loop_record(spec: LoopSpec, nest: LoopNest) -> dict[str, Attribute]:
 
 
 def rounding_record(kernel: KernelOp | None, rounding: str) -> dict[str, Attribute]:
-    """Where a scalar program rounds, if it has values of f16 or bf16; no others are rounded."""
-    has_halves = kernel is not None and not value_types(kernel).isdisjoint(HALVES)
-    return {"rounding": StringAttr(rounding)} if has_halves else {}
+    """Where a scalar program rounds, if it has values of narrow floats; no others are rounded."""
+    has_narrow = kernel is not None and not value_types(kernel).isdisjoint(NARROW_FLOATS)
+    return {"rounding": StringAttr(rounding)} if has_narrow else {}
 
 
 def read_rounding(record: Record) -> str:

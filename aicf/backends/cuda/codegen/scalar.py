@@ -1,9 +1,9 @@
 """Scalar programs as Python text for Numba: the ops of `emit.kernel` phases, loads and stores of one or more elements.
 
 What generated kernels and the epilogues of matrix products share. A value lives in a register of the type that
-`REGISTERS` names. f16 and bf16 are in f32: with rounding `fused` such a value is rounded where it is stored and where
-the program casts to it; with `strict` after every op. Short integers are in i32, which always holds a number of their
-range. Nothing here is approximate: f32 division and square root are IEEE, functions are within 4 ulp.
+`REGISTERS` names. Narrow floats are in f32: with rounding `fused` such a value is rounded where it is stored and
+where the program casts to it; with `strict` after every op. Short integers are in i32, which always holds a number of
+their range. Nothing here is approximate: f32 division and square root are IEEE, functions are within 4 ulp.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aicf.backends.common.loop_nest import Access, access_of
 from aicf.backends.cuda.codegen.philox import word_text
 from aicf.backends.cuda.compiler.specializer import Snippet
 from aicf.backends.cuda.families.records import Rounding
-from aicf.backends.cuda.target import ELEMENT_BYTES, FLOATS, SHORT_INTEGERS
+from aicf.backends.cuda.target import ELEMENT_BYTES, FLOAT8, FLOATS, NARROW_FLOATS, SHORT_INTEGERS
 from aicf.dialects.emit_kernels import (
     BitcastOp,
     CastOp,
@@ -39,6 +39,8 @@ REGISTERS = {
     "f32": "f32",
     "f16": "f32",
     "bf16": "f32",
+    "f8E4M3FN": "f32",
+    "f8E5M2": "f32",
     "i64": "i64",
     "i32": "i32",
     "i16": "i32",
@@ -47,8 +49,6 @@ REGISTERS = {
     "i1": "bool",
 }
 """Element type in memory to the type of its register."""
-
-HALVES = ("f16", "bf16")
 
 
 def dtype_of(value: SSAValue | Attribute) -> str:
@@ -168,12 +168,12 @@ def select_text(condition: str, dtype: str, a: str, b: str) -> str:
 
 
 def rounded_text(text: str, dtype: str) -> str:
-    """The f32 value rounded to f16 or bf16; any other as it is."""
-    return f"{dtype}_to_f32(f32_to_{dtype}({text}))" if dtype in HALVES else text
+    """The f32 value rounded to a narrow float; any other as it is."""
+    return f"{dtype}_to_f32(f32_to_{dtype}({text}))" if dtype in NARROW_FLOATS else text
 
 
 def cast_text(text: str, source: str, target: str) -> str:
-    """A register of element type `source` as one of `target`, not rounded to f16 or bf16 yet.
+    """A register of element type `source` as one of `target`, not rounded to a narrow float yet.
 
     Floats to integers truncate and saturate, NaN gives 0; integers keep their low bits; to i1 is `x != 0`. `text` is
     a name.
@@ -192,7 +192,7 @@ def cast_text(text: str, source: str, target: str) -> str:
         return f"cuda.selp({text}, {constant_text(1, target)}, {constant_text(0, target)})"
     if source in FLOATS and target not in FLOATS:
         return _float_to_int(text, kind, wanted)
-    if source == "f64" and target in HALVES:
+    if source == "f64" and target in NARROW_FLOATS:
         return _odd(text)
     return f"{wanted}({text})"
 
@@ -207,7 +207,7 @@ def _float_to_int(text: str, kind: str, wanted: str) -> str:
 
 
 def _odd(text: str) -> str:
-    """f64 to f32 rounded to odd, so that rounding once more to f16 or bf16 is as if there had been one rounding."""
+    """f64 to f32 rounded to odd, so that rounding once more to a narrow float is as if there had been one rounding."""
     cut = f"cuda.libdevice.double2float_rz({text})"
     sticky = f"cuda.selp(({text} != f64({cut})) & ({text} == {text}), i32(1), i32(0))"
     return f"cuda.libdevice.int_as_float(i32(cuda.libdevice.float_as_int({cut}) | {sticky}))"
@@ -291,14 +291,14 @@ def _is_one(value: SSAValue) -> bool:
 
 
 def _gives_halves(op: Operation) -> bool:
-    """Whether all results of the scalar program of an op are f16 or bf16."""
+    """Whether all results of the scalar program of an op are narrow floats."""
     program: Operation | None = op
     while program is not None and not isinstance(program, KernelOp):
         program = program.parent_op()
     if program is None:
         return False
     stores = [each for phase in program.phases for each in phase.body.block.ops if isinstance(each, StoreOp)]
-    return bool(stores) and all(dtype_of(store.value) in ("f16", "bf16") for store in stores)
+    return bool(stores) and all(dtype_of(store.value) in NARROW_FLOATS for store in stores)
 
 
 def _sigmoid(op: Operation, args: Sequence[str]) -> str:
@@ -399,6 +399,7 @@ _BITS_OF = {
     "f32": "cuda.libdevice.float_as_int({})",
     "f16": "i32(f32_to_f16({}))",
     "bf16": "i32(f32_to_bf16({}))",
+    **{name: f"i32(f32_to_{name}({{}}))" for name in FLOAT8},
 }
 """The bits of a float as an integer register, the high half of which does not count for a short float."""
 _FLOAT_OF = {
@@ -406,6 +407,7 @@ _FLOAT_OF = {
     "f32": "cuda.libdevice.int_as_float({})",
     "f16": "f16_to_f32(u16({}))",
     "bf16": "bf16_to_f32(u16({}))",
+    **{name: f"{name}_to_f32(u16({{}}))" for name in FLOAT8},
 }
 
 
@@ -426,7 +428,7 @@ def _select(op: Operation, args: Sequence[str]) -> str:
 
 
 def _cast(op: Operation, args: Sequence[str]) -> str:
-    """Rounds to f16 or bf16 only if the program goes on with the value: a store rounds by itself."""
+    """Rounds to a narrow float only if the program goes on with the value: a store rounds by itself."""
     source, target = dtype_of(op.operands[0]), dtype_of(op.results[0])
     text = cast_text(args[0], source, target)
     used = any(not isinstance(use.operation, StoreOp) for use in op.results[0].uses)
@@ -506,14 +508,14 @@ _EXACT = (
     math.RoundEvenOp,
     BitcastOp,
 )
-"""Ops whose f16 or bf16 result needs no rounding if their operands are rounded."""
+"""Ops whose narrow result needs no rounding if their operands are rounded."""
 
 
 class ScalarText:
     """Statements that compute scalar ops, each value in a local of its own.
 
     Args:
-        rounding: Where f16 and bf16 values are rounded.
+        rounding: Where values of narrow floats are rounded.
         prefix: Start of the locals' names.
         lines: Where the statements go; a new list if None.
     """
@@ -555,6 +557,7 @@ _SCALAR_LOADS = {
     "f32": "load_f32({})",
     "f16": "f16_to_f32(load_u16({}))",
     "bf16": "bf16_to_f32(load_u16({}))",
+    **{name: f"{name}_to_f32(u16(load_u8({{}})))" for name in FLOAT8},
     "i64": "load_i64({})",
     "i32": "load_i32({})",
     "i16": "load_i16({})",
@@ -567,6 +570,7 @@ _SCALAR_STORES = {
     "f32": "store_f32({}, {})",
     "f16": "store_u16({}, f32_to_f16({}))",
     "bf16": "store_u16({}, f32_to_bf16({}))",
+    **{name: f"store_u8({{}}, u32(f32_to_{name}({{}})))" for name in FLOAT8},
     "i64": "store_i64({}, {})",
     "i32": "store_i32({}, {})",
     "i16": "store_u16({}, u16({}))",
@@ -584,6 +588,18 @@ def load_snippet(dtype: str) -> Snippet:
 def store_snippet(dtype: str) -> Snippet:
     """Stores one element, rounded: parameters `address` (u64) and `value` (in the register type)."""
     return Snippet(("address", "value"), (_SCALAR_STORES[dtype].format("address", "value"),))
+
+
+def float8_unpacked(dtype: str, word: str, names: Sequence[str]) -> list[str]:
+    """Statements that make locals of the four floats of 8 bits of a word (u32)."""
+    low, high = ", ".join(names[:2]), ", ".join(names[2:])
+    return [f"{low} = unpack_{dtype}(u16({word}))", f"{high} = unpack_{dtype}(u16(u32({word}) >> u32(16)))"]
+
+
+def float8_packed(dtype: str, values: Sequence[str]) -> str:
+    """An expression for the u32 word of four floats of 8 bits, or the u16 one of two, rounded."""
+    low, *high = (f"pack_{dtype}({values[i]}, {values[i + 1]})" for i in range(0, len(values), 2))
+    return f"u32(u32({low}) | u32(u32({high[0]}) << u32(16)))" if high else low
 
 
 def load_text(dtype: str, address: str) -> str:
@@ -636,7 +652,7 @@ def point_snippet(
     Args:
         kernel: Its first `accumulators` operands are accumulators, the others lie in memory.
         inputs, outputs: Of the operands in memory, and of its outputs.
-        rounding: Where f16 and bf16 values are rounded.
+        rounding: Where values of narrow floats are rounded.
 
     Returns:
         A snippet with the parameters acc0 .. (f32, or the register type of the accumulator), i0 .. (one i32 index for
@@ -654,7 +670,7 @@ def point_snippet(
         if position < accumulators:
             name = f"acc{position}"
             dtype = dtype_of(argument)
-            rounds = rounding == "strict" and dtype in HALVES
+            rounds = rounding == "strict" and dtype in NARROW_FLOATS
             text.names[argument] = text.fresh(rounded_text(name, dtype)) if rounds else name
         elif argument.uses:
             access = accesses[position - accumulators]

@@ -11,8 +11,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aicf.backends.common.loop_nest import Access, LoopNest
-from aicf.backends.cuda.codegen.scalar import HALVES, load_text, store_text, wrapped_text
-from aicf.backends.cuda.target import ELEMENT_BYTES, PIECE_BYTES, SHORT_INTEGERS
+from aicf.backends.cuda.codegen.scalar import (
+    float8_packed,
+    float8_unpacked,
+    load_text,
+    store_text,
+    wrapped_text,
+)
+from aicf.backends.cuda.target import (
+    ELEMENT_BYTES,
+    FLOAT8,
+    HALVES,
+    PIECE_BYTES,
+    SHORT_INTEGERS,
+)
 
 _OF_BYTES = {1: "load_u8", 2: "load_u16", 4: "load_u32", 8: "load_u32x2", 16: "load_u32x4"}
 _OF_PAIRS = {size // 2: load for size, load in _OF_BYTES.items() if size > 1}
@@ -23,6 +35,7 @@ _LOADS: dict[str, dict[int, str]] = {
     "i32": {1: "load_u32", 2: "load_u32x2", 4: "load_u32x4"},
     "f16": _OF_PAIRS,
     "bf16": _OF_PAIRS,
+    **dict.fromkeys(FLOAT8, _OF_BYTES),
     "i16": _OF_PAIRS,
     "i8": _OF_BYTES,
     "u8": _OF_BYTES,
@@ -143,11 +156,27 @@ def _unpacked(dtype: str, piece: int, words: Sequence[str], lines: list[str], pr
             low, high = names[2 * number : 2 * number + 2]
             lines.append(f"{low}, {high} = unpack_{dtype}({word})")
         return names
+    if dtype in FLOAT8:
+        return _unpacked_float8(dtype, piece, words, lines, prefix)
     if dtype in SHORT_INTEGERS:
         return _unpacked_integers(dtype, piece, words)
     if dtype == "i1":
         return [f"((u32({words[i // 4]}) & u32({255 << 8 * (i % 4)})) != u32(0))" for i in range(piece)]
     return list(words)
+
+
+def _unpacked_float8(
+    dtype: str, piece: int, words: Sequence[str], lines: list[str], prefix: str
+) -> list[str]:
+    if piece == 1:
+        return [f"{dtype}_to_f32(u16({words[0]}))"]
+    names = [f"{prefix}{i}" for i in range(piece)]
+    if piece == 2:
+        lines.append(f"{', '.join(names)} = unpack_{dtype}({words[0]})")
+        return names
+    for number, word in enumerate(words):
+        lines += float8_unpacked(dtype, word, names[4 * number : 4 * number + 4])
+    return names
 
 
 def _unpacked_integers(dtype: str, piece: int, words: Sequence[str]) -> list[str]:
@@ -161,6 +190,8 @@ def _packed(dtype: str, values: Sequence[str]) -> list[str]:
         return [f"u32({value})" for value in values]
     if dtype in HALVES:
         return [f"pack_{dtype}({values[i]}, {values[i + 1]})" for i in range(0, len(values), 2)]
+    if dtype in FLOAT8:
+        return [float8_packed(dtype, values[i : i + 4]) for i in range(0, len(values), 4)]
     if dtype in SHORT_INTEGERS:
         each = 4 // ELEMENT_BYTES[dtype]
         return [_packed_integers(dtype, values[i : i + each]) for i in range(0, len(values), each)]

@@ -183,7 +183,7 @@ def lto_ir(code: KernelCode, arch: str) -> bytes:
     with _ONE_AT_A_TIME, _numbered_from_one(), linear_passes(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Numba's advice on performance; ours is checked in SASS
         image, _ = cuda.compile(
-            _function(code),
+            _function(code, 10 * major + minor),
             _signature(code),
             device=False,
             abi="numba",
@@ -201,10 +201,10 @@ def _capability(arch: str) -> tuple[int, int, str]:
     return int(match[1]), int(match[2]), match[3]
 
 
-def _function(code: KernelCode) -> Any:
+def _function(code: KernelCode, capability: int) -> Any:
     from aicf.backends.cuda.compiler import ptx
 
-    namespace = dict(vars(ptx))
+    namespace = {**vars(ptx), **ptx.float8_intrinsics(capability)}
     exec(compile(code.source, f"<{code.name}>", "exec"), namespace)
     return next(namespace[name] for name in re.findall(r"^def (\w+)", code.source, re.MULTILINE))
 

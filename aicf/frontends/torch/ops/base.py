@@ -32,6 +32,8 @@ Result: TypeAlias = "Value | Sequence[Value | None]"
 """What a row returns: its tensor, or a list with an entry for each result; None is a result that nothing reads."""
 _WORDS = 4
 """Random numbers of one counter."""
+_LARGEST_E4M3 = 448.0
+"""The largest number of f8E4M3FN."""
 Lower: TypeAlias = Callable[..., Result]
 LowerT = TypeVar("LowerT", bound=Lower)
 
@@ -315,7 +317,8 @@ class Writer:
     # Element types
 
     def cast(self, value: Value, dtype: str) -> Value:
-        """The value in another element type, converted as PyTorch does: to a truth value, whether it is not 0."""
+        """The value in another element type, converted as PyTorch does: to a truth value, whether it is not 0; to
+        f8E4M3FN, which has no infinity, what is too large as the largest number. f8E5M2 has infinity."""
         if value.dtype == dtype:
             return value
         if is_bool(dtype):
@@ -323,6 +326,9 @@ class Writer:
         if dtype == "u8" and is_float(value.dtype):
             # PyTorch goes through i64, so that -1.0 becomes 255.
             value = self.graph.cast(value, "i64")
+        if dtype == "f8E4M3FN" and not is_bool(value.dtype):
+            wide = value if value.dtype in ("f64", "f32", "f16", "bf16") else self.graph.cast(value, "f32")
+            value = self.graph.clamp(wide, -_LARGEST_E4M3, _LARGEST_E4M3)
         return self.graph.cast(value, dtype)
 
     def operand(self, operand: Operand, dtype: str) -> Operand:

@@ -1,11 +1,14 @@
-"""Code between f32 registers and the bits of f16 and bf16 in memory, scalars and vectors alike.
+"""Code between f32 registers and the bits of f16, bf16 and floats of 8 bits in memory, scalars and vectors alike.
 
 Widening is exact; narrowing rounds once, to nearest and to even between two, and a NaN stays one. f16 takes the
-instructions of the level where it has them, and the same bits come from integer code where it has not.
+instructions of the level where it has them, and the same bits come from integer code where it has not. Floats of 8 bits
+are widened by way of f16, which holds all of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import llvmlite.ir
@@ -21,16 +24,49 @@ _F32 = ir.FloatType()
 _F16 = ir.HalfType()
 _I32 = ir.IntType(32)
 _I16 = ir.IntType(16)
+_I8 = ir.IntType(8)
 
 _F32_SIGN, _F32_INFINITY = 0x80000000, 0x7F800000
 _F16_BIAS_STEP = 112
 """Exponent bias of f32 less that of f16."""
-_F16_INFINITY, _F16_QUIET = 0x7C00, 0x0200
+_F16_INFINITY = 0x7C00
 _BF16_QUIET = 0x0040
+_E4M3_NAN = 0x7F
+_E4M3_STEP = 8
+"""Exponent bias of f16 less that of f8E4M3FN."""
+
+
+@dataclass(frozen=True)
+class _Format:
+    """A float narrower than f32.
+
+    Args:
+        bits, mantissa: Of the number, and of its mantissa.
+        bias: Of its exponent.
+        overflow: The bits that a number too large for it becomes.
+        nan: Those that every NaN has.
+    """
+
+    bits: int
+    mantissa: int
+    bias: int
+    overflow: int
+    nan: int
+
+
+_FORMATS: Mapping[str, _Format] = {
+    "f16": _Format(16, 10, 15, 0x7C00, 0x7E00),
+    "f8E4M3FN": _Format(8, 3, 7, _E4M3_NAN, _E4M3_NAN),
+    "f8E5M2": _Format(8, 2, 15, 0x7C, 0x7E),
+}
 
 
 def widened(b: Any, level: CpuLevel, bits: Value, dtype: str) -> Value:
-    """The f32 that `bits` (i16) of f16 or bf16 are."""
+    """The f32 that `bits` of a narrow float are: i16, or i8 of a float of 8 bits."""
+    if dtype == "f8E5M2":
+        return widened(b, level, b.shl(b.zext(bits, _like(bits, _I16)), _of(bits, _I16, 8)), "f16")
+    if dtype == "f8E4M3FN":
+        return _from_e4m3(b, level, b.zext(bits, _like(bits, _I16)))
     if dtype == "bf16":
         return b.bitcast(b.shl(b.zext(bits, _like(bits, _I32)), _of(bits, _I32, 16)), _like(bits, _F32))
     if level.has_f16:
@@ -39,17 +75,19 @@ def widened(b: Any, level: CpuLevel, bits: Value, dtype: str) -> Value:
 
 
 def narrowed(b: Any, level: CpuLevel, x: Value, dtype: str) -> Value:
-    """The bits (i16) of the f16 or bf16 nearest to `x` (f32)."""
+    """The bits of the narrow float nearest to `x` (f32): i16, or i8 of a float of 8 bits."""
     if dtype == "f16" and level.has_f16:
         return b.bitcast(b.fptrunc(x, _like(x, _F16)), _like(x, _I16))
     bits = b.bitcast(x, _like(x, _I32))
-    return b.trunc(_to_bf16(b, x, bits) if dtype == "bf16" else _to_f16(b, bits), _like(x, _I16))
+    if dtype == "bf16":
+        return b.trunc(_to_bf16(b, x, bits), _like(x, _I16))
+    return b.trunc(_to_format(b, bits, _FORMATS[dtype]), _like(x, _I16 if dtype == "f16" else _I8))
 
 
 def rounded_to_odd(b: Any, x: Value) -> Value:
     """An f64 as f32 with its last bit set wherever something was cut off.
 
-    Rounding that once more to f16 or bf16 is then as if there had been one rounding.
+    Rounding that once more to a narrow float is then as if there had been one rounding.
     """
     nearest = b.fptrunc(x, _like(x, _F32))
     back = b.fpext(nearest, x.type)
@@ -98,23 +136,39 @@ def _from_f16(b: Any, bits: Value) -> Value:
     return b.bitcast(b.or_(wide, sign), type_)
 
 
-def _to_f16(b: Any, bits: Value) -> Value:
-    """By range: subnormal results by an addition that rounds at their last bit, normal ones as bf16 does."""
+def _from_e4m3(b: Any, level: CpuLevel, bits: Value) -> Value:
+    """As an f16 of the same mantissa, whose exponent a multiplication moves; the one NaN apart."""
+    magnitude = b.and_(bits, _of(bits, _I16, 0x7F))
+    sign = b.shl(b.and_(bits, _of(bits, _I16, 0x80)), _of(bits, _I16, 8))
+    is_nan = b.icmp_unsigned("==", magnitude, _of(bits, _I16, _E4M3_NAN))
+    half = b.select(is_nan, _of(bits, _I16, _FORMATS["f16"].nan), b.shl(magnitude, _of(bits, _I16, 7)))
+    wide = widened(b, level, b.or_(sign, half), "f16")
+    return b.fmul(wide, ir.Constant(wide.type, _all(wide, float(2**_E4M3_STEP))))
+
+
+def _to_format(b: Any, bits: Value, target: _Format) -> Value:
+    """By range: subnormal results by an addition that rounds at their last bit, normal ones as bf16 does; what is too
+    large after rounding is cut off at `overflow`."""
 
     def number(value: int) -> Value:
         return _of(bits, _I32, value)
 
     type_ = _like(bits, _F32)
-    sign = b.lshr(b.and_(bits, number(_F32_SIGN)), number(16))
+    dropped = 23 - target.mantissa
+    sign = b.lshr(b.and_(bits, number(_F32_SIGN)), number(32 - target.bits))
     magnitude = b.and_(bits, number(_F32_SIGN - 1))
-    half = ir.Constant(type_, _all(bits, 0.5))
-    small = b.sub(b.bitcast(b.fadd(b.bitcast(magnitude, type_), half), bits.type), number(0x3F000000))
-    moved = b.sub(magnitude, number(_F16_BIAS_STEP << 23))
-    up = b.add(b.and_(b.lshr(moved, number(13)), number(1)), number(0x0FFF))
-    normal = b.lshr(b.add(moved, up), number(13))
-    least_normal, beyond = (127 - 14) << 23, (127 + 16) << 23
+    # The last bit of this number is the least subnormal one.
+    exponent = 1 - target.bias - target.mantissa + 23
+    least = ir.Constant(type_, _all(bits, 2.0**exponent))
+    added = b.bitcast(b.fadd(b.bitcast(magnitude, type_), least), bits.type)
+    small = b.sub(added, number((127 + exponent) << 23))
+    moved = b.sub(magnitude, number((127 - target.bias) << 23))
+    up = b.add(b.and_(b.lshr(moved, number(dropped)), number(1)), number((1 << (dropped - 1)) - 1))
+    normal = b.lshr(b.add(moved, up), number(dropped))
+    least_normal = (127 + 1 - target.bias) << 23
     found = b.select(b.icmp_unsigned("<", magnitude, number(least_normal)), small, normal)
-    found = b.select(b.icmp_unsigned(">=", magnitude, number(beyond)), number(_F16_INFINITY), found)
-    payload = b.and_(b.lshr(magnitude, number(13)), number(0x03FF))
-    nan = b.or_(payload, number(_F16_INFINITY | _F16_QUIET))
+    is_large = b.icmp_unsigned(">=", found, number(target.overflow))
+    found = b.select(is_large, number(target.overflow), found)
+    payload = b.and_(b.lshr(magnitude, number(dropped)), number((1 << target.mantissa) - 1))
+    nan = b.or_(payload, number(target.nan))
     return b.or_(sign, b.select(b.icmp_unsigned(">", magnitude, number(_F32_INFINITY)), nan, found))

@@ -21,7 +21,7 @@ from aicf.backends.cpu.codegen.math.functions import FUNCTIONS
 from aicf.backends.cpu.codegen.nearest import nearest_short
 from aicf.backends.cpu.codegen.scalar.narrow_floats import rounded_to_odd
 from aicf.backends.cpu.codegen.scalar.philox import separate_words
-from aicf.backends.cpu.target import FLOATS, HALVES, REGISTERS, SHORT_INTEGERS
+from aicf.backends.cpu.target import FLOATS, NARROW_FLOATS, REGISTERS, SHORT_INTEGERS
 from aicf.dialects.emit_kernels import (
     BitcastOp,
     CastOp,
@@ -267,7 +267,7 @@ def _bitcast(s: Scalars, op: Operation, operands: Sequence[Value]) -> Value:
 
 
 def _cast(s: Scalars, op: Operation, operands: Sequence[Value]) -> Value:
-    """Rounds to f16 or bf16 only if the program goes on with the value: a store rounds by itself."""
+    """Rounds to a narrow float only if the program goes on with the value: a store rounds by itself."""
     source, target = dtype_of(op.operands[0]), dtype_of(op.results[0])
     value = convert(s, operands[0], source, target)
     used = any(not isinstance(use.operation, StoreOp) for use in op.results[0].uses)
@@ -275,7 +275,7 @@ def _cast(s: Scalars, op: Operation, operands: Sequence[Value]) -> Value:
 
 
 def convert(s: Scalars, x: Value, source: str, target: str) -> Value:
-    """A register of `source` as one of `target`, as `logical.cast` does it; not rounded to f16 or bf16 yet."""
+    """A register of `source` as one of `target`, as `logical.cast` does it; not rounded to a narrow float yet."""
     b = s.em.b
     type_ = s.em.type(target, s.lanes)
     if REGISTERS[source] == REGISTERS[target]:
@@ -286,7 +286,7 @@ def convert(s: Scalars, x: Value, source: str, target: str) -> Value:
     if source in FLOATS and target in FLOATS:
         if target == "f64":
             return b.fpext(x, type_)
-        return rounded_to_odd(b, x) if target in HALVES else b.fptrunc(x, type_)
+        return rounded_to_odd(b, x) if target in NARROW_FLOATS else b.fptrunc(x, type_)
     if source in FLOATS:
         found = nearest_short(s.em, x, type_, limits_of(target)) if target in SHORT_INTEGERS else None
         if found is not None:
@@ -381,4 +381,4 @@ _EXACT = (
     math.RoundEvenOp,
     BitcastOp,
 )
-"""Ops whose f16 or bf16 result needs no rounding if their operands are rounded."""
+"""Ops whose narrow result needs no rounding if their operands are rounded."""

@@ -11,6 +11,7 @@ from numba import (
 )  # templates write cuda.threadIdx.x, cuda.syncthreads(), cuda.shfl_xor_sync(...)
 
 from aicf.backends.cuda.compiler.ptx.arithmetic import *
+from aicf.backends.cuda.compiler.ptx.float8 import *
 from aicf.backends.cuda.compiler.ptx.hopper import *
 from aicf.backends.cuda.compiler.ptx.intrinsics import *
 from aicf.backends.cuda.compiler.ptx.memory import *

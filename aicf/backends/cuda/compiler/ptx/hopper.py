@@ -140,22 +140,24 @@ for _n in (64, 128, 192, 256):
     )
 
 
-def _wgmma_integers(n: int, a_type: str, b_type: str) -> Intrinsic:
-    """Both operands along K in shared memory, sums of i32."""
+def _wgmma_bytes(n: int, a_type: str, b_type: str, sums: str) -> Intrinsic:
+    """Operands of 8 bits, both along K in shared memory."""
     count = n // 2
     registers = ",".join(f"${i}" for i in range(count))
     a, b, scale = 2 * count, 2 * count + 1, 2 * count + 2
+    kind, signs = ("s32", "") if sums == "i32" else (sums, ", 1, 1")
     text = (
         f"{{ .reg .pred p; setp.ne.b32 p, ${scale}, 0; "
-        f"wgmma.mma_async.sync.aligned.m64n{n}k32.s32.{a_type}.{b_type} {{{registers}}}, ${a}, ${b}, p; }}"
+        f"wgmma.mma_async.sync.aligned.m64n{n}k32.{kind}.{a_type}.{b_type} {{{registers}}}, ${a}, ${b}, p{signs}; }}"
     )
-    return value_asm(text, ["i32"] * count, [("i32", count), "u64", "u64", "i32"], tied=0)
+    return value_asm(text, [sums] * count, [(sums, count), "u64", "u64", "i32"], tied=0)
 
 
 for _n in (64, 128, 192, 256):
-    for (_a, _a_type), (_b, _b_type) in itertools.product(PTX_BYTES.items(), repeat=2):
-        # wgmma_N_A_B(accumulator, descriptor_a, descriptor_b, keep), of integers
-        globals()[f"wgmma_{_n}_{_a}_{_b}"] = _wgmma_integers(_n, _a_type, _b_type)
+    for _sums, _types in PTX_BYTES.items():
+        for (_a, _a_type), (_b, _b_type) in itertools.product(_types.items(), repeat=2):
+            # wgmma_N_A_B(accumulator, descriptor_a, descriptor_b, keep), of operands of 8 bits
+            globals()[f"wgmma_{_n}_{_a}_{_b}"] = _wgmma_bytes(_n, _a_type, _b_type, _sums)
     globals()[f"wgmma_result_{_n}_i32"] = value_asm(
         "wgmma.wait_group.sync.aligned 0;", ["i32"] * (_n // 2), [("i32", _n // 2)], memory=True, tied=0
     )

@@ -8,7 +8,7 @@ take tuples or literal numbers are written out with `intrinsic`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -30,8 +30,11 @@ LLVM = {
     "u16": ir.IntType(16),
 }
 CONSTRAINT = {"f32": "f", "f64": "d", "u32": "r", "i32": "r", "i64": "l", "u64": "l", "u16": "h"}
-PTX_BYTES = {"i8": "s8", "u8": "u8"}
-"""8-bit integers as instructions of tensor cores call them."""
+PTX_BYTES: Mapping[str, Mapping[str, str]] = {
+    "i32": {"i8": "s8", "u8": "u8"},
+    "f32": {"f8E4M3FN": "e4m3", "f8E5M2": "e5m2"},
+}
+"""Types of 8 bits as instructions of tensor cores call them, by the type of their sums."""
 
 Intrinsic = Callable[..., Any]
 

@@ -128,7 +128,8 @@ def rounded_tf32(typingctx: Any, words: Any) -> Any:
     return words(words), codegen
 
 
-def _mma_tile(a_type: str, b_type: str, depth: int, sums_type: str = "f32") -> Intrinsic:
+def mma_tile_of(a_type: str, b_type: str, depth: int, sums_type: str = "f32") -> Intrinsic:
+    """`mma_tile` of operands of these types, `depth` along k."""
     name = "s32" if sums_type == "i32" else sums_type
     text = (
         f"mma.sync.aligned.m16n8k{depth}.row.col.{name}.{a_type}.{b_type}.{name} "
@@ -166,14 +167,14 @@ def _mma_tile(a_type: str, b_type: str, depth: int, sums_type: str = "f32") -> I
     return mma_tile
 
 
-mma_tile_f16, mma_tile_bf16 = _mma_tile("f16", "f16", 16), _mma_tile("bf16", "bf16", 16)
-mma_tile_tf32 = _mma_tile("tf32", "tf32", 8)
-"""All products of a warp's tile for 16 values of k, 8 of TF32, 32 of integers: `mma_tile(accumulator, a, b)`; 4
+mma_tile_f16, mma_tile_bf16 = mma_tile_of("f16", "f16", 16), mma_tile_of("bf16", "bf16", 16)
+mma_tile_tf32 = mma_tile_of("tf32", "tf32", 8)
+"""All products of a warp's tile for 16 values of k, 8 of TF32, 32 of 8 bits: `mma_tile(accumulator, a, b)`; 4
 registers of a per 16 rows, 2 of b per 8 columns, 4 of the accumulator per 16x8, columns innermost."""
 
-for _a, _b in itertools.product(PTX_BYTES, repeat=2):
+for (_a, _a_type), (_b, _b_type) in itertools.product(PTX_BYTES["i32"].items(), repeat=2):
     # mma_tile_A_B: sums are i32
-    globals()[f"mma_tile_{_a}_{_b}"] = _mma_tile(PTX_BYTES[_a], PTX_BYTES[_b], 32, "i32")
+    globals()[f"mma_tile_{_a}_{_b}"] = mma_tile_of(_a_type, _b_type, 32, "i32")
 
 
 def _zeros(dtype: str) -> Intrinsic:

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from aicf.backends.cuda.codegen.scalar import wrapped_text
+from aicf.backends.cuda.codegen.scalar import float8_packed, float8_unpacked, wrapped_text
 from aicf.backends.cuda.compiler.specializer import Constant, Snippet
 from aicf.backends.cuda.families.gemm.problem import Access, GemmProblem
-from aicf.backends.cuda.target import ELEMENT_BYTES, SHORT_INTEGERS
+from aicf.backends.cuda.target import ELEMENT_BYTES, FLOAT8, SHORT_INTEGERS
 
 VECTOR = 4
 """Neighbouring columns of one step."""
 
-_WORDS = {"f32": 4, "f16": 2, "bf16": 2}
+_WORDS = {"f32": 4, "f16": 2, "bf16": 2, "f8E4M3FN": 1, "f8E5M2": 1}
 """Registers of four elements, for types that are held as words."""
 _INTEGER_WORDS = {"i32": 4, "i8": 1, "u8": 1}
 """The same, beside them after sums of i32."""
@@ -208,6 +208,8 @@ class _Writer:
             return [f"{', '.join(names)} = unpack_{access.dtype}x4({words[0]})"]
         if access.dtype in SHORT_INTEGERS:
             return [f"{name} = {wrapped_text(words[0], access.dtype)}" for name in names]
+        if access.dtype in FLOAT8 and access.strides[-1]:
+            return float8_unpacked(access.dtype, words[0], names)
         if count == 1:
             return [f"{name} = {access.dtype}_to_f32(u16({words[0]}))" for name in names]
         pairs = zip(names[::2], names[1::2], words, strict=True)
@@ -246,6 +248,8 @@ class _Writer:
             address = self._address(index, access, "column")
             if access.dtype in ("f32", "i32"):
                 return [f"store_{access.dtype}x4({address}, {', '.join(names)})"]
+            if access.dtype in FLOAT8:
+                return [f"store_u32({address}, {float8_packed(access.dtype, names)})"]
             if access.dtype in SHORT_INTEGERS:
                 return [f"store_u32({address}, pack_bytes({', '.join(names)}))"]
             pairs = [

@@ -22,7 +22,7 @@ from aicf.backends.common.loop_nest import is_linear, sums_type
 from aicf.backends.common.workload import OperandInfo, Workload
 from aicf.backends.cuda.families.gemm.packing import k_innermost
 from aicf.backends.cuda.families.records import is_never_written
-from aicf.backends.cuda.target import ELEMENT_BYTES, SHORT_INTEGERS
+from aicf.backends.cuda.target import ELEMENT_BYTES, FLOAT8, SHORT_INTEGERS
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.errors import PlanError
 
@@ -95,8 +95,9 @@ class GemmProblem:
         factors: B operands that one block multiplies: 2 for a gated product, else 1.
         products: Independent products, one B, extras and result each.
         a_alignment, b_alignment: Bytes to which the first elements are aligned (the least of several B).
-        b_dtype: Of B, if it is another one: an 8-bit integer, as that of A.
-        widens: Whether the sums of short integers are i32; else they wrap around in the type of the operands.
+        b_dtype: Of B, if it is another one: of 8 bits, as that of A.
+        widens: Whether the sums have a wider type: i32 of short integers, which else wrap around in the type of the
+            operands, and f32 of floats of 8 bits.
     """
 
     dtype: str
@@ -120,6 +121,16 @@ class GemmProblem:
     def element_bytes(self) -> int:
         """Of an element of A and B."""
         return ELEMENT_BYTES[self.dtype]
+
+    @property
+    def sums(self) -> str:
+        """Element type of the sums in tensor cores."""
+        return "i32" if self.widens and self.dtype in SHORT_INTEGERS else "f32"
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether tensor cores make sums that are the same in any order."""
+        return self.sums == "i32"
 
     @property
     def batches(self) -> int:
@@ -281,7 +292,7 @@ def _problem(
         a.alignment,
         min(each.alignment for each in bs),
         None if a.dtype == b.dtype else b.dtype,
-        a.dtype in SHORT_INTEGERS and sums != a.dtype,
+        a.dtype in (*SHORT_INTEGERS, *FLOAT8) and sums != a.dtype,
     )
 
 

@@ -8,7 +8,6 @@ from math import nan, prod
 from aicf.backends.base import BufferRef, Launch
 from aicf.backends.common.loop_nest import Access, Strided
 from aicf.backends.cuda.codegen.scalar import (
-    HALVES,
     REGISTERS,
     combine_text,
     constant_text,
@@ -22,6 +21,7 @@ from aicf.backends.cuda.families.pool.problem import Border, PoolDim, PoolProble
 from aicf.backends.cuda.families.pool.schedule import TOGETHER, PoolSpec, read_spec
 from aicf.backends.cuda.families.records import read_shape
 from aicf.backends.cuda.families.scatter.codegen import Constants, launched
+from aicf.backends.cuda.target import HALVES
 from aicf.dialects.window_counts import found_span
 
 _NAMES = ("deep", "row", "column")

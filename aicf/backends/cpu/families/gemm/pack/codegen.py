@@ -11,7 +11,10 @@ from aicf.backends.cpu.codegen.ir_builder import Emitter
 from aicf.backends.cpu.families.gemm.pack.pairs import PairPacker, Pairs
 from aicf.backends.cpu.families.gemm.pack.quads import QuadPacker
 from aicf.backends.cpu.families.gemm.pack.template import Packer
-from aicf.backends.cpu.target import HALVES
+from aicf.backends.cpu.target import FLOAT8, HALVES
+
+_BITS = {**dict.fromkeys(HALVES, "i16"), **dict.fromkeys(FLOAT8, "i8")}
+"""The integers that narrow floats move as."""
 
 
 def emit(em: Emitter, launch: Launch, call: Call) -> None:
@@ -34,8 +37,11 @@ def emit(em: Emitter, launch: Launch, call: Call) -> None:
         PairPacker(em, pairs, lanes, nr, strides).matrix(n, call.ins[0], call.outs[0])
         return
     # Elements that keep their type move as they are.
-    moved = ("i16", "i16") if into == source.dtype and into in HALVES else (source.dtype, into)
-    Packer(em, *moved, lanes, k, nr, strides).matrix(n, call.ins[0], call.outs[0])
+    if into == source.dtype:
+        bits = _BITS.get(into, into)
+        Packer(em, bits, bits, lanes, k, nr, strides).matrix(n, call.ins[0], call.outs[0])
+        return
+    Packer(em, source.dtype, into, lanes, k, nr, strides).matrix(n, call.ins[0], call.outs[0])
 
 
 def _as_matrix(source: BufferRef) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -23,7 +23,7 @@ from aicf.backends.cuda.families.conv.tiled_kernel import (
     touched,
 )
 from aicf.backends.cuda.families.conv.windows import TileLoads, k_order, tile_loads
-from aicf.backends.cuda.families.gemm.integers import integer_reason
+from aicf.backends.cuda.families.gemm.byte_operands import INTEGERS
 from aicf.backends.cuda.families.gemm.mma.kernel import (
     MmaKernel,
     MmaSpec,
@@ -114,7 +114,7 @@ class ConvMmaIntegerKernel(ConvMmaKernel):
     widens = True
 
     def dtype_reason(self, work: Workload) -> str | None:
-        return integer_reason(work)
+        return INTEGERS.reason(work)
 
 
 KERNELS = (ConvMmaKernel(), ConvMmaTf32Kernel(), ConvMmaIntegerKernel())

@@ -33,7 +33,7 @@ from aicf.backends.cuda.families.conv.problem import (
     windows_of,
 )
 from aicf.backends.cuda.families.conv.windows import padded_dims
-from aicf.backends.cuda.families.gemm.integers import integer_reason
+from aicf.backends.cuda.families.gemm.byte_operands import INTEGERS
 from aicf.backends.cuda.families.gemm.problem import Strided, early_b, strided
 from aicf.backends.cuda.families.gemm.wgmma.kernel import (
     INTEGER_VALUES,
@@ -145,7 +145,7 @@ class ConvWgmmaIntegerKernel(ConvWgmmaKernel):
     values = INTEGER_VALUES
 
     def dtype_reason(self, work: Workload) -> str | None:
-        return integer_reason(work)
+        return INTEGERS.reason(work)
 
 
 def _problem(work: Workload) -> ConvProblem:

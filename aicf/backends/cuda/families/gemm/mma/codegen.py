@@ -10,8 +10,8 @@ from aicf.backends.base import Launch
 from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in
 from aicf.backends.cuda.compiler.specializer import Constant, Snippet, stage
+from aicf.backends.cuda.families.gemm.byte_operands import stored_types
 from aicf.backends.cuda.families.gemm.epilogue import Epilogue, EpilogueCode, Guards
-from aicf.backends.cuda.families.gemm.integers import stored_types, sums_of
 from aicf.backends.cuda.families.gemm.mma.kernel import PART_PADDING, MmaSpec, k_step, part_columns, spec_of
 from aicf.backends.cuda.families.gemm.parts import (
     LaunchBounds,
@@ -186,7 +186,7 @@ def _parts_epilogue(problem: GemmProblem, spec: MmaSpec, guards: Guards) -> Epil
     flat = replace(problem, n=columns, batch=(spec.split * matrices,), row_dims=(problem.m,))
     size = problem.m * columns
     outputs = [
-        Access(sums_of(problem), factor * spec.split * matrices * size, (size, columns, 1), 16)
+        Access(problem.sums, factor * spec.split * matrices * size, (size, columns, 1), 16)
         for factor in range(problem.factors)
     ]
     return EpilogueCode(None, (), outputs, {}).epilogue(flat, problem.factors, guards)
@@ -230,7 +230,7 @@ def tile_code(
         **mma.PARTS,
     }
     stored = stored_types(problem) if problem.widens else problem.dtype
-    source = template.source(constants, names, sums_of(problem), stored)
+    source = template.source(constants, names, problem.sums, stored)
     params = ("ptr",) * (1 + len(names))
     name = f"{template.name}_{math_of(stored)}_{spec.bm}x{spec.bn}x{spec.bk}"
     return KernelCode(name, source, params, spec.threads, residence.blocks_per_sm)
@@ -252,7 +252,7 @@ def _constants(problem: GemmProblem, spec: MmaSpec, residence: LaunchBounds) -> 
     part_row = (spec.bn + PART_PADDING) * 4
     return {
         **tile_constants(problem, spec, residence),
-        "MATH": "integers" if problem.widens else math_of(problem.dtype),
+        "MATH": "bytes" if problem.widens else math_of(problem.dtype),
         "M_TILES": m_tiles,
         "N_TILES": n_tiles,
         "K_STEPS": k_steps,
@@ -292,5 +292,5 @@ def sum_code(
     source = stage(mma.add_parts, constants).replace(
         "add_parts()", f"add_parts(parts, {', '.join(names)})", 1
     )
-    source = with_types(source, sums_of(problem))
+    source = with_types(source, problem.sums)
     return KernelCode("add_parts", source, ("ptr",) * (1 + len(names)), threads)

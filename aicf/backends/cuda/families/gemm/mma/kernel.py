@@ -1,6 +1,7 @@
-"""The descriptors of `cuda.gemm_mma`, `cuda.gemm_mma_tf32` and `cuda.gemm_mma_int8`: which products they run, with
-which tiles, and what they would cost. All are one kernel: an instruction of the tensor cores multiplies 32 bytes of k,
-be they 16 halves, 8 elements of f32 that are rounded to TF32, or 32 integers.
+"""The descriptors of `cuda.gemm_mma`, `cuda.gemm_mma_tf32`, `cuda.gemm_mma_int8` and `cuda.gemm_mma_fp8`: which
+products they run, with which tiles, and what they would cost. All are one kernel: an instruction of the tensor cores
+multiplies 32 bytes of k, be they 16 halves, 8 elements of f32 that are rounded to TF32, or 32 integers or floats of 8
+bits.
 
 No code generator is imported here; `codegen.py` turns the record into kernels.
 """
@@ -19,14 +20,17 @@ from xdsl.ir import Attribute
 from aicf.backends.common.record import Entry, OneOf, RecordCodec, Whole, integer
 from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.conv.pack.kernel import weight_pack_record
-from aicf.backends.cuda.families.gemm.integers import (
+from aicf.backends.cuda.families.gemm.byte_operands import (
     EXACT,
+    FLOATS,
+    INTEGERS,
+    SHORT_SUMS,
+    ByteOperands,
     along_k_reason,
     copies_reason,
-    integer_math,
-    integer_problem,
-    integer_reason,
     layout_entries,
+    math_of_bytes,
+    problem_of_bytes,
 )
 from aicf.backends.cuda.families.gemm.packing import PRODUCT_WEIGHT
 from aicf.backends.cuda.families.gemm.problem import GemmProblem
@@ -41,7 +45,7 @@ from aicf.backends.cuda.families.records import (
     Triple,
     integers,
 )
-from aicf.backends.cuda.target import GpuArch
+from aicf.backends.cuda.target import FLOAT8, GpuArch, arch_named
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 
 STEP_BYTES = 32
@@ -105,6 +109,13 @@ class MmaSpec(TileSpec):
 def k_step(problem: GemmProblem) -> int:
     """Elements of k that one instruction multiplies."""
     return STEP_BYTES // problem.element_bytes
+
+
+def multiplied_k(problem: GemmProblem, arch: GpuArch) -> int:
+    """Elements of k that tensor cores multiply at a time: of floats of 8 bits as many as of halves, where a warp
+    converts them."""
+    converts = problem.dtype in FLOAT8 and not arch.multiplies_float8
+    return k_step(problem) // (2 if converts else 1)
 
 
 def part_columns(problem: GemmProblem) -> int:
@@ -172,7 +183,8 @@ def spec_reason(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> str | Non
         return f"{spec.threads} threads are more than the {BLOCK_THREADS} of a block"
     if (steps := spec.bk // (k_step(problem) * spec.warps_k)) > _DEPTH_STEPS[-1]:
         return f"{steps} steps of k in a stage, each with code of its own, are more than {_DEPTH_STEPS[-1]}"
-    registers = warp_rows * warp_columns * problem.factors // 32 + (warp_rows + warp_columns) // 4
+    fragments = (warp_rows + warp_columns) // 4 * (k_step(problem) // multiplied_k(problem, arch))
+    registers = warp_rows * warp_columns * problem.factors // 32 + fragments
     if registers > _REGISTERS:
         return f"tile {spec.bm}x{spec.bn} needs more registers than a thread has"
     shared = spec.shared_bytes(problem)
@@ -199,7 +211,7 @@ FIXED_ROWS = 64
 def legal_specs(problem: GemmProblem, arch: GpuArch, fixed: bool = False) -> Iterator[MmaSpec]:
     """All specs worth measuring for `problem` on `arch`, in a fixed order; with `fixed` only those that sum in one
     order, whatever the number of rows. Sums of integers are exact in any."""
-    fixed = fixed and not problem.widens
+    fixed = fixed and not problem.is_exact
     least = FIXED_ROWS if fixed else 16
     for tile in _tiles(problem):
         bm, bn, _, _, warps_k = tile
@@ -254,12 +266,12 @@ _READ_SHARE = {1: 1.8, 2: 1.8, 4: 1.13}
 _SHARED_GBS = {1: inf, 2: inf, 4: 170.0}
 """Through the shared memory of a multiprocessor, in and out: halves never wait for it."""
 _SUM_BYTES = 4
-"""Of a result of integers, as far as the problem knows."""
+"""Of a wider result, as far as the problem knows."""
 _PEAK_SHARE = 0.6
 """What mma.sync reaches of a Hopper tensor core. All figures are fitted to measurements on an H100, of products
 inside a transformer: the previous kernel has just ended, the weights are not in L2. Those of f32 are fitted to the
-products of a training step of a classifier, whose operands are in L2. Integers are taken to be as halves: nothing is
-fitted to them."""
+products of a training step of a classifier, whose operands are in L2. Operands of 8 bits are taken to be as halves:
+nothing is fitted to them."""
 
 
 def predicted_us(
@@ -314,9 +326,10 @@ def _loop_us(spec: MmaSpec, problem: GemmProblem, arch: GpuArch, together: int, 
     """Of one K tile of the `together` blocks of a multiprocessor: the slowest of what a warp waits for, tensor cores
     and L2."""
     fixed, per_tile = _STEP_US
-    warp = spec.bk / k_step(problem) / spec.warps_k * (fixed + per_tile * _warp_tile(spec, problem) / 1024)
+    multiplied = multiplied_k(problem, arch)
+    warp = spec.bk / multiplied / spec.warps_k * (fixed + per_tile * _warp_tile(spec, problem) / 1024)
     flops = 2.0 * spec.bm * spec.bn * problem.factors * spec.bk * together
-    rate = arch.tensor_tflops * 1e6 / arch.multiprocessors * k_step(problem) / 16
+    rate = arch.tensor_tflops * 1e6 / arch.multiprocessors * multiplied / 16
     compute = flops / (rate * _PEAK_SHARE)
     running = min(blocks, together * arch.multiprocessors)
     l2 = spec.stage_bytes(problem) * running / (arch.copy_l2_gbs * 1e3 * _READ_SHARE[problem.element_bytes])
@@ -367,7 +380,7 @@ spec_of = _CODEC.read
 
 def combination_order(spec: MmaSpec, problem: GemmProblem) -> str:
     """How the sums of one element are combined, for the record."""
-    if problem.widens:
+    if problem.is_exact:
         return EXACT
     text = f"ascending k in steps of {k_step(problem)}"
     if spec.warps_k > 1:
@@ -391,7 +404,7 @@ def spec_record(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> dict[str,
         "blocks_per_sm": integer(blocks_per_sm(spec, problem, arch)),
         "sum_grid": integers(_sum_grid(problem) if adds else ()),
         "sum_block": integers((SUM_THREADS, 1, 1) if adds else ()),
-        **(integer_math(problem) if problem.widens else math_entries(problem.dtype)),
+        **(math_of_bytes(problem) if problem.widens else math_entries(problem.dtype)),
     }
 
 
@@ -430,18 +443,19 @@ class MmaTf32Kernel(MmaKernel):
         return tf32_reason(work)
 
 
-class MmaIntegerKernel(MmaKernel):
-    """Products of 8-bit integers with any epilogue, with sums of i32 in tensor cores."""
+class MmaBytesKernel(MmaKernel):
+    """Products of operands of 8 bits with any epilogue, with the wider sums of tensor cores."""
 
-    id = "cuda.gemm_mma_int8"
+    bytes_: ByteOperands
+    """The types that it multiplies."""
     widens = True
     smallest = MmaSpec(16, 32, 128, 1, 1, 2, 2)
 
     def dtype_reason(self, work: Workload) -> str | None:
-        return integer_reason(work)
+        return self.bytes_.reason(work)
 
     def problem(self, work: Workload) -> GemmProblem:
-        return integer_problem(work)
+        return problem_of_bytes(work)
 
     def memory_reason(self, work: Workload) -> str | None:
         problem = self.problem(work)
@@ -455,5 +469,26 @@ class MmaIntegerKernel(MmaKernel):
         return weight_pack_record(work.operands[operand], target, PRODUCT_WEIGHT)
 
 
-KERNELS = (MmaKernel(), MmaTf32Kernel(), MmaIntegerKernel())
+class MmaIntegerKernel(MmaBytesKernel):
+    """Products of 8-bit integers, with sums of i32."""
+
+    id = "cuda.gemm_mma_int8"
+    bytes_ = INTEGERS
+
+
+class MmaFloat8Kernel(MmaBytesKernel):
+    """Products of floats of 8 bits, with sums of f32."""
+
+    id = "cuda.gemm_mma_fp8"
+    bytes_ = FLOATS
+
+    def legal(self, work: Workload, target: TargetAttr) -> str | None:
+        """See `Kernel`: with strict rounding only where they are multiplied as halves."""
+        reason = super().legal(work, target)
+        if reason is None and work.rounding == "strict" and arch_named(target.arch.data).multiplies_float8:
+            return SHORT_SUMS
+        return reason
+
+
+KERNELS = (MmaKernel(), MmaTf32Kernel(), MmaIntegerKernel(), MmaFloat8Kernel())
 """The kernels of this family."""

@@ -195,7 +195,7 @@ def multiply_stage():
                 acc[factor] = mma_tile_tf32(acc[factor], a_part, rounded_tf32(b_part))
             elif MATH == "f16":
                 acc[factor] = mma_tile_f16(acc[factor], a_part, b_part)
-            elif MATH == "integers":
+            elif MATH == "bytes":
                 acc[factor] = mma_tile_STORED(acc[factor], a_part, b_part)
             else:
                 acc[factor] = mma_tile_bf16(acc[factor], a_part, b_part)

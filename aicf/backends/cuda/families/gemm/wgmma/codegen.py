@@ -10,11 +10,17 @@ from itertools import accumulate
 from math import prod
 
 from aicf.backends.base import BufferRef, Launch
-from aicf.backends.cuda.codegen.scalar import load_text, point_snippet, store_text
+from aicf.backends.cuda.codegen.scalar import (
+    float8_packed,
+    float8_unpacked,
+    load_text,
+    point_snippet,
+    store_text,
+)
 from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in
 from aicf.backends.cuda.compiler.specializer import Constant, Snippet, constants_of, part, stage
-from aicf.backends.cuda.families.gemm.integers import stored_types, sums_of
+from aicf.backends.cuda.families.gemm.byte_operands import stored_types
 from aicf.backends.cuda.families.gemm.problem import Access, operands_of
 from aicf.backends.cuda.families.gemm.tf32 import math_of
 from aicf.backends.cuda.families.gemm.wgmma import template
@@ -32,7 +38,7 @@ from aicf.backends.cuda.families.gemm.wgmma.schedule import (
 )
 from aicf.backends.cuda.families.records import Rounding, read_rounding, read_shape
 from aicf.backends.cuda.runtime.device_program import TensorMap
-from aicf.backends.cuda.target import ELEMENT_BYTES
+from aicf.backends.cuda.target import ELEMENT_BYTES, FLOAT8
 from aicf.dialects.emit_kernels import KernelOp
 
 _LONG_EPILOGUE = 160
@@ -106,12 +112,12 @@ def _names(task: Task, spec: Spec) -> dict[str, str]:
     parameters += [f"out{output}" for output in range(1, len(task.outputs))]
     layout = f"_{int(not task.a.along_k)}{int(not task.b.along_k)}"
     fewer, more = registers(spec) or (0, 0)
-    widens, sums = task.problem.widens, sums_of(task.problem)
-    math = stored_types(task.problem) if widens else math_of(task.problem.dtype)
+    sums = task.problem.sums
+    math = stored_types(task.problem) if task.problem.widens else math_of(task.problem.dtype)
     return {
         "PARAMETERS": ", ".join(parameters),
         "MULTIPLY": f"wgmma_{spec.tile_n}_{math}{'' if layout == '_00' else layout}",
-        "SUMS_DONE": f"wgmma_result_{spec.tile_n}{'_i32' if widens else ''}",
+        "SUMS_DONE": f"wgmma_result_{spec.tile_n}{'' if sums == 'f32' else f'_{sums}'}",
         "ZERO_SUMS": f"zeros_{sums}",
         "SUM": sums,
         "SEND_SUMS": f"store_cluster_{sums}x2",
@@ -218,6 +224,8 @@ def _parts(
         "LOOPED": point is not None and sum(map(len, point.body)) > _LONG_EPILOGUE,
         "STORE_ROW": part(row[task.store(split)]),
         "STORE_ELEMENT": _store_element(task),
+        "TWO_BYTES": _two_bytes(task.output.dtype),
+        "FOUR_BYTES": _four_bytes(task.output.dtype),
         "OUT": _out(task, out),
         "VALUES": _values(task, spec, point is not None, held),
         **({} if point is None else {"POINT": point}),
@@ -322,6 +330,19 @@ def _renamed(snippet: Snippet, names: Mapping[str, str]) -> Snippet:
 
 def _store_element(task: Task) -> Snippet:
     return Snippet(("address", "value"), (store_text(task.output.dtype, "address", "value"),))
+
+
+def _two_bytes(dtype: str) -> Snippet:
+    """Two neighbouring results of 8 bits as a u16."""
+    if dtype in FLOAT8:
+        return Snippet(("a", "b"), (), float8_packed(dtype, "ab"))
+    return Snippet(("a", "b"), (), "u16((a & 255) | ((b & 255) << 8))")
+
+
+def _four_bytes(dtype: str) -> Snippet:
+    """Four of them as a u32."""
+    text = float8_packed(dtype, "abcd") if dtype in FLOAT8 else "pack_bytes(a, b, c, d)"
+    return Snippet(tuple("abcd"), (), text)
 
 
 # Copies
@@ -546,6 +567,9 @@ def _load(dtype: str, names: Sequence[str]) -> list[str]:
     """Reads 1, 2 or 8 neighbours at `at` into f32 locals, or i32 ones of integers."""
     if len(names) == 1:
         return [f"{names[0]} = {load_text(dtype, 'at')}"]
+    if dtype in FLOAT8:
+        words = (float8_unpacked(dtype, f"raw[{i}]", names[4 * i : 4 * i + 4]) for i in range(2))
+        return ["raw = load_u32x2(at)", *(line for word in words for line in word)]
     if dtype in ("i8", "u8"):
         halves = [f"{', '.join(names[4 * i : 4 * i + 4])} = unpack_{dtype}x4(raw[{i}])" for i in range(2)]
         return ["raw = load_u32x2(at)", *halves]

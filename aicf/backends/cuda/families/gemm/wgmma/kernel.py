@@ -1,5 +1,6 @@
-"""The descriptors of `cuda.gemm_wgmma`, `cuda.gemm_wgmma_tf32` and `cuda.gemm_wgmma_int8`: which products they run, by
-which variant, and the record of that choice. All are one kernel: a stage holds 128 bytes of K of any type.
+"""The descriptors of `cuda.gemm_wgmma`, `cuda.gemm_wgmma_tf32`, `cuda.gemm_wgmma_int8` and `cuda.gemm_wgmma_fp8`: which
+products they run, by which variant, and the record of that choice. All are one kernel: a stage holds 128 bytes of K of
+any type.
 
 No code generator is imported here; `codegen.py` turns the record into a kernel.
 """
@@ -17,13 +18,16 @@ from aicf.backends.base import BufferRef, Launch
 from aicf.backends.common.record import Record, RecordCodec, integer
 from aicf.backends.common.workload import OperandInfo, Workload
 from aicf.backends.cuda.families.conv.pack.kernel import weight_pack_record
-from aicf.backends.cuda.families.gemm.integers import (
+from aicf.backends.cuda.families.gemm.byte_operands import (
     EXACT,
+    FLOATS,
+    INTEGERS,
+    SHORT_SUMS,
+    ByteOperands,
     along_k_reason,
-    integer_math,
-    integer_problem,
-    integer_reason,
     layout_entries,
+    math_of_bytes,
+    problem_of_bytes,
 )
 from aicf.backends.cuda.families.gemm.packing import PRODUCT_WEIGHT
 from aicf.backends.cuda.families.gemm.problem import (
@@ -57,12 +61,12 @@ from aicf.backends.cuda.families.records import (
     read_shape,
     start_entries,
 )
-from aicf.backends.cuda.target import GpuArch, arch_named
+from aicf.backends.cuda.target import FLOAT8, GpuArch, arch_named
 from aicf.dialects.emit_kernels import KernelOp, ReduceOp, SigmoidOp, StoreOp
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 
 FACTORS = ("f16", "bf16")
-VALUES = ("f32", "f16", "bf16")
+VALUES = ("f32", "f16", "bf16", *FLOAT8)
 """Element types of what the epilogue reads and of the results."""
 INTEGER_VALUES = (*VALUES, "i32", "i8", "u8")
 """The same, after sums of i32."""
@@ -162,7 +166,7 @@ class WgmmaKernel(CudaKernel[Spec]):
     kinds = KINDS
     codec = _CODEC
     widens = False
-    """Whether it adds products of 8-bit integers in i32."""
+    """Whether it multiplies operands of 8 bits into wider sums."""
     values = VALUES
     """Element types of what the epilogue reads and of the results."""
 
@@ -215,13 +219,13 @@ class WgmmaKernel(CudaKernel[Spec]):
             **shape.entries(),
             "workspace_bytes": integer(0),
             "combination_order": StringAttr(
-                EXACT if self.widens else combination_order(spec, task.k_step // 4)
+                EXACT if task.problem.is_exact else combination_order(spec, task.k_step // 4)
             ),
             **self.problem_entries(work),
             **start_entries(arch, early_b(work)),
             "may_alias": _may_alias(work.code, _roles(work), task),
             "rounding": StringAttr(work.rounding),
-            **(integer_math(task.problem) if self.widens else math_entries(task.problem.dtype)),
+            **(math_of_bytes(task.problem) if self.widens else math_entries(task.problem.dtype)),
         }
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: Spec) -> str | None:
@@ -245,21 +249,21 @@ class WgmmaTf32Kernel(WgmmaKernel):
         return tf32_reason(work)
 
 
-class WgmmaIntegerKernel(WgmmaKernel):
-    """Products of 8-bit integers with any epilogue, with sums of i32."""
+class WgmmaBytesKernel(WgmmaKernel):
+    """Products of operands of 8 bits with any epilogue, with wider sums."""
 
-    id = "cuda.gemm_wgmma_int8"
+    bytes_: ByteOperands
+    """The types that it multiplies."""
     widens = True
-    values = INTEGER_VALUES
 
     def dtype_reason(self, work: Workload) -> str | None:
-        return integer_reason(work)
+        return self.bytes_.reason(work)
 
     def memory_reason(self, work: Workload) -> str | None:
-        return along_k_reason(integer_problem(work)) or tensor_reason(self.task(work))
+        return along_k_reason(problem_of_bytes(work)) or tensor_reason(self.task(work))
 
     def task(self, work: Workload) -> Task:
-        return task_of_work(work, integer_problem(work))
+        return task_of_work(work, problem_of_bytes(work))
 
     def problem_entries(self, work: Workload) -> Mapping[str, Attribute]:
         return {**super().problem_entries(work), **layout_entries(work)}
@@ -267,6 +271,24 @@ class WgmmaIntegerKernel(WgmmaKernel):
     def prepare(self, work: Workload, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
         """See `Kernel`: the record of `cuda.pack_windows`."""
         return weight_pack_record(work.operands[operand], target, PRODUCT_WEIGHT)
+
+
+class WgmmaIntegerKernel(WgmmaBytesKernel):
+    """Products of 8-bit integers, with sums of i32."""
+
+    id = "cuda.gemm_wgmma_int8"
+    bytes_ = INTEGERS
+    values = INTEGER_VALUES
+
+
+class WgmmaFloat8Kernel(WgmmaBytesKernel):
+    """Products of floats of 8 bits, with sums of f32."""
+
+    id = "cuda.gemm_wgmma_fp8"
+    bytes_ = FLOATS
+
+    def dtype_reason(self, work: Workload) -> str | None:
+        return super().dtype_reason(work) or (SHORT_SUMS if work.rounding == "strict" else None)
 
 
 def _lines_reason(task: Task) -> str | None:
@@ -312,5 +334,5 @@ def ranked(task: Task, arch: str, fixed: bool = False) -> list[Spec]:
     return ranked_specs(task, arch_named(arch), fixed)
 
 
-KERNELS = (WgmmaKernel(), WgmmaTf32Kernel(), WgmmaIntegerKernel())
+KERNELS = (WgmmaKernel(), WgmmaTf32Kernel(), WgmmaIntegerKernel(), WgmmaFloat8Kernel())
 """The kernels of this family."""

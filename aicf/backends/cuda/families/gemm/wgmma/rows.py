@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from xdsl.ir import BlockArgument, SSAValue
 
 from aicf.backends.cuda.codegen.scalar import (
-    HALVES,
     ScalarText,
     combine_text,
     dtype_of,
@@ -24,6 +23,7 @@ from aicf.backends.cuda.codegen.scalar import (
 from aicf.backends.cuda.compiler.specializer import Snippet
 from aicf.backends.cuda.families.gemm.wgmma.schedule import Spec, Task
 from aicf.backends.cuda.families.records import Rounding
+from aicf.backends.cuda.target import NARROW_FLOATS
 from aicf.dialects.emit_kernels import KernelOp, PhaseOp, ReduceOp, StoreOp, YieldOp
 
 PARAMETERS = ("acc", "held", "staging", "matrix", "row", "column", "lane")
@@ -268,7 +268,7 @@ class _Writer:
     def _round_sum(self, text: ScalarText) -> None:
         """With strict rounding the product is a value of its own type."""
         product = self.code.body.block.args[0]
-        if self.rounding == "strict" and dtype_of(product) in HALVES:
+        if self.rounding == "strict" and dtype_of(product) in NARROW_FLOATS:
             text.names[product] = text.fresh(rounded_text(text.names[product], dtype_of(product)))
 
     def _inside(self, value: str, outside: str, parity: int) -> str:

@@ -119,7 +119,7 @@ class Task:
     def store(self, split: bool) -> str:
         """How results go to memory: 16-bit ones `packed` to 16 bytes, 8-bit ones in `bytes`, as many together, f32 and
         i32 in `vectors`, any one by one (`elements`)."""
-        if self.output.dtype in ("i8", "u8"):
+        if ELEMENT_BYTES[self.output.dtype] == 1:
             line = 8 if split else 16
             return "bytes" if self.output.vector_bytes(line) and self.problem.n % line == 0 else "elements"
         if self.output.dtype not in ("f32", "i32"):

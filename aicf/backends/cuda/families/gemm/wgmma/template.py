@@ -268,7 +268,7 @@ def store_byte_chunk(acc, held, number, put, get, matrix, row, column, lane):
         at = column + 8 * each + (lane & 3) * 2
         v = splice(VALUES, acc, held, number + each, matrix, row + (lane >> 2), at)
         for half in unrolled(2):
-            two = u16((v[2 * half] & 255) | ((v[2 * half + 1] & 255) << 8))
+            two = splice(TWO_BYTES, v[2 * half], v[2 * half + 1])
             store_shared_u16(u32(put + u32(8 * each + 8 * 80 * half)), two)
     cuda.syncwarp()
     for half in unrolled(2):
@@ -370,7 +370,9 @@ def row_packed(v, matrix, line, first):
 def row_bytes(v, matrix, line, first):
     """Eight 8-bit results of a row."""
     to = splice(OUT, matrix, line, first)
-    store_u32x2(to, pack_bytes(v[0], v[1], v[2], v[3]), pack_bytes(v[4], v[5], v[6], v[7]))
+    low = splice(FOUR_BYTES, v[0], v[1], v[2], v[3])
+    high = splice(FOUR_BYTES, v[4], v[5], v[6], v[7])
+    store_u32x2(to, low, high)
 
 
 def row_vectors(v, matrix, line, first):

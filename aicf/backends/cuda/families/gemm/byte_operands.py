@@ -1,10 +1,12 @@
-"""Products of 8-bit integers on tensor cores, with sums of i32: when a kernel may run one, and how its operands lie.
+"""Products of operands of 8 bits on tensor cores: which types, when a kernel may run one, and how its operands lie.
 
 Instructions of tensor cores read both operands along K, and no load from shared memory transposes bytes: a weight that
 lies as [K, N] is packed ahead.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, StringAttr, UnitAttr
 from xdsl.ir import Attribute
@@ -14,12 +16,47 @@ from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.conv.pack.kernel import weight_layout
 from aicf.backends.cuda.families.gemm.packing import PRODUCT_WEIGHT
 from aicf.backends.cuda.families.gemm.problem import GemmProblem, operands_of, problem_of_work
+from aicf.backends.cuda.target import FLOAT8
 
-BYTES = ("i8", "u8")
 EXACT = "any: sums of integers are exact"
 """How the sums of one element are combined, for the record."""
 COPY_BYTES = 4
 """The least that an asynchronous copy brings."""
+
+
+@dataclass(frozen=True)
+class ByteOperands:
+    """Types of 8 bits that tensor cores multiply in any pair.
+
+    Args:
+        types: Their names.
+        sums: Element type of the sums.
+        name: What messages call them.
+    """
+
+    types: tuple[str, ...]
+    sums: str
+    name: str
+
+    def reason(self, work: Workload) -> str | None:
+        """Why tensor cores do not multiply the operands of a product or convolution as they are, None if they do."""
+        a, b = work.operands[0].dtype, work.operands[1].dtype
+        if a not in self.types or b not in self.types:
+            return f"it multiplies {' and '.join(self.types)}, the operands are {a} and {b}"
+        sums = sums_type(work.code, [result.dtype for result in work.results])
+        if sums != self.sums:
+            return f"tensor cores add products of {self.name} in {self.sums}, its sums are {sums}"
+        return None
+
+
+SHORT_SUMS = (
+    "tensor cores keep some 14 bits of a sum of products of floats of 8 bits, "
+    "and the policy wants strict rounding (rounding)"
+)
+"""Why a kernel does not multiply floats of 8 bits as they are. Multiplied as halves, their sums are those of f32."""
+
+INTEGERS = ByteOperands(("i8", "u8"), "i32", "integers")
+FLOATS = ByteOperands(FLOAT8, "f32", "floats of 8 bits")
 
 
 def stored_types(problem: GemmProblem) -> str:
@@ -27,23 +64,9 @@ def stored_types(problem: GemmProblem) -> str:
     return f"{problem.dtype}_{problem.b_dtype or problem.dtype}"
 
 
-def sums_of(problem: GemmProblem) -> str:
-    """Element type of the sums in tensor cores."""
-    return "i32" if problem.widens else "f32"
-
-
-def integer_math(problem: GemmProblem) -> dict[str, Attribute]:
+def math_of_bytes(problem: GemmProblem) -> dict[str, Attribute]:
     """What a record says of the types of A and B."""
     return {"math": StringAttr(stored_types(problem))}
-
-
-def integer_reason(work: Workload) -> str | None:
-    """Why tensor cores do not multiply the operands of a product or convolution as integers, None if they do."""
-    a, b = work.operands[0].dtype, work.operands[1].dtype
-    if a not in BYTES or b not in BYTES:
-        return f"it multiplies i8 and u8, the operands are {a} and {b}"
-    sums = sums_type(work.code, [result.dtype for result in work.results])
-    return None if sums == "i32" else f"tensor cores add products of integers in i32, its sums are {sums}"
 
 
 def is_packed(work: Workload) -> bool:
@@ -59,7 +82,7 @@ def is_packed(work: Workload) -> bool:
     return is_plain and not along_k and all(operand.is_weight for operand in right)
 
 
-def integer_problem(work: Workload) -> GemmProblem:
+def problem_of_bytes(work: Workload) -> GemmProblem:
     """The product that a work asks for, with its weights as they lie when the kernel runs."""
     return problem_of_work(work, is_packed(work))
 
@@ -71,7 +94,7 @@ def along_k_reason(problem: GemmProblem) -> str | None:
         ("B", problem.b_strides[0], "N", "give it as [N, K] with transpose_b, or as a parameter"),
     ):
         if step != 1 and problem.k > 1:
-            return f"8-bit integers are multiplied along K, {name} lies along {other}: {way_out}"
+            return f"operands of 8 bits are multiplied along K, {name} lies along {other}: {way_out}"
     return None
 
 
@@ -83,9 +106,7 @@ def copies_reason(problem: GemmProblem) -> str | None:
     ):
         if any(step % COPY_BYTES for step in (stride, *batch, alignment)):
             steps = [stride, *batch]
-            return (
-                f"lines of integers begin at multiples of {COPY_BYTES} bytes, {name} has {steps} between them"
-            )
+            return f"lines of 8-bit operands begin at multiples of {COPY_BYTES} bytes, {name} has {steps} between them"
     return None
 
 

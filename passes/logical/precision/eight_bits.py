@@ -1,4 +1,4 @@
-"""Rounding the factors of products to integers with a scale, as the policy says."""
+"""Rounding the factors of products to integers or floats of 8 bits with a scale, as the policy says."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from aicf.dialects.types import tensor_info
 from aicf.errors import PolicyError
 from aicf.passes.logical.lowerings.base import Lowering
 from aicf.passes.logical.precision.products import Product
-from aicf.passes.logical.precision.quantization import Grid, along, rounded_to, rounded_weight
+from aicf.passes.logical.precision.quantization import F8, I8, Grid, along, rounded_to, rounded_weight
 from aicf.passes.support.identity import IdTable, name_after, position_of
 from aicf.passes.support.writing import Writer
-from aicf.policies.precision_policy import PrecisionPolicy
+from aicf.policies.precision_policy import FP8, INT8, PrecisionPolicy
 
 Choose: TypeAlias = Callable[[Writer, SSAValue, SSAValue, str], SSAValue]
 """What an op reads in place of a value, from a writer, the value, the rounded one and the name of the operand."""
@@ -37,13 +37,13 @@ def always_rounded(writer: Writer, value: SSAValue, rounded: SSAValue, name: str
 
 
 @dataclass
-class IntegerProducts:
+class EightBitProducts:
     """Rounds factors of the products of one function.
 
     Args:
         policy: Ranges, smoothing and corrections.
         ids: In use in the module.
-        rounded: Activations to what they are on a grid: products that read one share its integers.
+        rounded: Activations to what they are on a grid: products that read one share what is stored.
     """
 
     policy: PrecisionPolicy
@@ -61,13 +61,16 @@ class IntegerProducts:
         """
         writer = Lowering(PatternRewriter(product.op), product.op, self.ids)
         smoothing, ranges = self._numbers("smoothing", product), self._ranges(product)
-        grids = [Grid.of(*each, self.policy.activations) for each in ranges]
+        is_float = self.policy.precision_of(product.name) == FP8
+        grids = [
+            Grid.of_float8(*each) if is_float else Grid.of(*each, self.policy.activations) for each in ranges
+        ]
         remaining = iter(grids)
         for factor in product.factors:
             value, name = product.value(factor), OPERANDS[factor.index]
             smooth = None if smoothing is None else (smoothing, factor.inputs)
             if factor in product.weights:
-                new = rounded_weight(writer, value, factor.outputs, name, smooth)
+                new = rounded_weight(writer, value, factor.outputs, name, smooth, F8 if is_float else I8)
             else:
                 new = self._rounded(writer, value, next(remaining), name, smooth)
             product.op.operands[factor.index] = choose(writer, value, new, name)
@@ -93,7 +96,7 @@ class IntegerProducts:
             return ranges
         path = f"ranges.{product.name}"
         if not ranges:
-            problem = "an integer product needs the range of its operand"
+            problem = "a product of 8 bits needs the range of its operand"
             way_out = "run aicf calibrate with sample inputs (in Python, calibration= of aicf.compile)"
         else:
             problem = f"{len(ranges)} ranges for {needed} operands that depend on inputs"
@@ -138,6 +141,12 @@ class IntegerProducts:
         block.insert_op_after(added, op)
         for use in uses:
             use.operation.operands[use.index] = added.result
+
+
+def rounds(policy: PrecisionPolicy, product: Product) -> bool:
+    """Whether a policy makes a product one of 8 bits."""
+    wanted = policy.precision_of(product.name)
+    return wanted == INT8 or (wanted == FP8 and product.takes_float8)
 
 
 def count_of(product: Product, name: str) -> int | None:
