@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,10 @@ from aicf.backends.cuda.compiler.launches import KernelLaunch
 from aicf.dialects.types import element_named
 from aicf.runtime.plan_from_ir import code_units, read_module
 from tests.backends.cuda import simulator, tile_simulator
-from tests.backends.cuda.attention_simulator import _words
+from tests.backends.cuda.attention_simulator import shared_words
+from tests.backends.cuda.fragments import held, in_order, operands
 from tests.backends.cuda.simulator import INTEGERS, Here, Meeting, Memory
+from tests.backends.cuda.tile_simulator import copy_piece
 
 Array = NDArray[Any]
 _I32 = INTEGERS["i32"]
@@ -82,57 +85,31 @@ def _bytes(word: int, dtype: Any) -> Array:
 
 
 def _loaded(here: Here, address: int, count: int) -> list[int]:
-    words, place = _words(here, address)
+    words, place = shared_words(here, address)
     assert place % (4 * count) == 0, f"{4 * count} bytes are not aligned"
     return [words.get(place + 4 * number, 0xA5A5A5A5) for number in range(count)]
 
 
 def _product(here: Here, a_type: str, b_type: str) -> Callable[..., Meeting]:
     """All products of a warp's tile (mma.sync.m16n8k32), by the lanes that hold their elements."""
-    made: list[tuple[Mapping[int, Any], Array]] = []
+
+    def of_warp(brought: Mapping[int, Any]) -> list[list[int]]:
+        sums, a, b = zip(*in_order(brought), strict=True)
+        left, right = operands(a, b, (_TYPES[a_type], _TYPES[b_type]), np.int64)
+        return (np.array(sums, np.int64) + held(left @ right)).astype(np.int32).tolist()
 
     def multiply(sums: Sequence[int], a: Sequence[int], b: Sequence[int]) -> Meeting:
         lane = here.thread.number % 32
-
-        def answer(brought: Mapping[int, Any]) -> tuple[int, ...]:
-            if not made or made[0][0] is not brought:
-                lanes = [brought[number] for number in sorted(brought)]
-                made[:] = [(brought, _tile(lanes, _TYPES[a_type], _TYPES[b_type]))]
-            tile, (group, pair) = made[0][1], (lane // 4, 2 * (lane % 4))
-            found: list[int] = []
-            for row, column in itertools.product(range(0, tile.shape[0], 16), range(0, tile.shape[1], 8)):
-                for down, along in ((0, 0), (0, 1), (8, 0), (8, 1)):
-                    product = int(tile[row + group + down, column + pair + along])
-                    found.append(_I32(sums[len(found)] + product))
-            return tuple(found)
-
-        return Meeting(here.thread.warp, (a, b), answer)
+        return Meeting(here.thread.warp, (sums, a, b), lambda found: tuple(found[lane]), of_warp)
 
     return multiply
-
-
-def _tile(lanes: Sequence[tuple[Sequence[int], Sequence[int]]], a_type: Any, b_type: Any) -> Array:
-    """The product of what the lanes hold: four neighbours along k in each register."""
-    a, b = (np.array([lane[side] for lane in lanes], np.uint32) for side in (0, 1))
-    left = np.zeros((a.shape[1] // 4 * 16, 32), np.int64)
-    right = np.zeros((32, b.shape[1] // 2 * 8), np.int64)
-    for lane in range(32):
-        group, first = lane // 4, 4 * (lane % 4)
-        for number, word in enumerate(a[lane]):
-            tile, part = divmod(number, 4)
-            row, column = 16 * tile + group + 8 * (part % 2), first + 16 * (part // 2)
-            left[row, column : column + 4] = _bytes(word, a_type)
-        for number, word in enumerate(b[lane]):
-            tile, part = divmod(number, 2)
-            right[first + 16 * part : first + 16 * part + 4, 8 * tile + group] = _bytes(word, b_type)
-    return left @ right
 
 
 def _sums(here: Here) -> dict[str, Any]:
     """Sums of a warp's tile on their way to shared memory, of this block or of others of the cluster."""
 
     def store(address: int, values: Sequence[int]) -> None:
-        words, place = _words(here, address)
+        words, place = shared_words(here, address)
         for number, value in enumerate(values):
             words[place + 4 * number] = value & 0xFFFFFFFF
 
@@ -155,14 +132,7 @@ def _sums(here: Here) -> dict[str, Any]:
 
 
 def _copies(memory: Memory, here: Here) -> dict[str, Any]:
-    def piece(width: int, target: int, source: int, size: int) -> None:
-        """Copies `size` bytes and fills up with zeros."""
-        assert 0 <= size <= width and target % width == 0, "no piece"
-        assert size == 0 or source % width == 0, "no piece"
-        words, place = _words(here, target)
-        found = bytes(memory.load(source + i, "u8", 1) for i in range(size)).ljust(width, b"\0")
-        for i in range(0, width, 4):
-            words[place + i] = int.from_bytes(found[i : i + 4], "little")
+    piece = partial(copy_piece, memory, here)
 
     def rows(width: int, target: int, source: int, count: int, to: int, along: int) -> None:
         for i in range(count):
@@ -175,7 +145,7 @@ def _copies(memory: Memory, here: Here) -> dict[str, Any]:
             piece(width, target + i * to, source + i * along, size if i * step < left else 0)
 
     def single(width: int) -> Callable[[int, int, int], None]:
-        return lambda target, source, size: piece(width, target, source, size)
+        return partial(piece, width)
 
     return {
         **{f"copy_async{width}_or_zero": single(width) for width in (4, 8, 16)},

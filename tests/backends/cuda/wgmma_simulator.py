@@ -4,6 +4,7 @@ their bytes, and products of 8-bit integers out of swizzled lines in shared memo
 from __future__ import annotations
 
 import itertools
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,11 +16,11 @@ from numpy.typing import NDArray
 from aicf.backends.cuda.compiler.launches import KernelLaunch
 from aicf.backends.cuda.runtime.device_program import TensorMap
 from tests.backends.cuda import integer_simulator, simulator
-from tests.backends.cuda.attention_simulator import _words
-from tests.backends.cuda.simulator import INTEGERS, Here, Meeting, Memory, Wait
+from tests.backends.cuda.attention_simulator import shared_words
+from tests.backends.cuda.fragments import held, in_order
+from tests.backends.cuda.simulator import Here, Meeting, Memory, Wait
 
 Array = NDArray[Any]
-_I32 = INTEGERS["i32"]
 _TYPES = {"i8": np.int8, "u8": np.uint8}
 _LINE = 128
 """Bytes of a line in shared memory, whose units of 16 bytes are permuted within 8 lines."""
@@ -85,11 +86,11 @@ def _copies(maps: Mapping[int, TensorMap], memory: Memory, here: Here) -> dict[s
     barriers: dict[tuple[int, int], _Barrier] = {}
 
     def barrier(address: int) -> _Barrier:
-        words, place = _words(here, address)
+        words, place = shared_words(here, address)
         return barriers[id(words), place]
 
     def init(address: int, count: int) -> None:
-        words, place = _words(here, address)
+        words, place = shared_words(here, address)
         barriers[id(words), place] = _Barrier(count, count)
 
     def wait(address: int, parity: int) -> Wait:
@@ -137,8 +138,8 @@ def _copies(maps: Mapping[int, TensorMap], memory: Memory, here: Here) -> dict[s
 
 def _put(words: dict[int, int], address: int, line: bytes) -> None:
     """A line, its units of 16 bytes at their places."""
-    for byte in range(0, len(line), 4):
-        words[_swizzled(address + byte)] = int.from_bytes(line[byte : byte + 4], "little")
+    for number, word in enumerate(struct.unpack(f"<{len(line) // 4}I", line)):
+        words[_swizzled(address + 4 * number)] = word
 
 
 def _swizzled(address: int) -> int:
@@ -160,10 +161,10 @@ def _line(
 ) -> bytes:
     inside = all(0 <= at < size for at, size in zip(place, tensor.sizes[1:], strict=True))
     start = address + sum(at * step for at, step in zip(place, tensor.strides, strict=True))
-    return bytes(
-        memory.load(start + first + i, "u8", 1) if inside and 0 <= first + i < tensor.sizes[0] else 0
-        for i in range(length)
-    )
+    before = min(max(0, -first), length)
+    count = max(0, min(length, tensor.sizes[0] - first) - before) if inside else 0
+    found = memory.load_bytes(start + first + before, count)
+    return (bytes(before) + found).ljust(length, b"\0")
 
 
 def _windows(
@@ -192,7 +193,6 @@ def _windows(
 
 def _product(here: Here, n: int, a_type: Any, b_type: Any) -> Callable[..., Meeting]:
     """64 x n sums of a warpgroup, each thread its own, worked out once for all of them."""
-    made: list[tuple[Mapping[int, Any], Array]] = []
 
     def multiply(sums: Sequence[int], a: int, b: int, keep: int) -> Meeting:
         assert keep == 1
@@ -200,18 +200,16 @@ def _product(here: Here, n: int, a_type: Any, b_type: Any) -> Callable[..., Meet
         words = thread.shared.words
         first = thread.number // 128 * 128
 
-        def answer(brought: Mapping[int, Any]) -> tuple[int, ...]:
-            if not made or made[0][0] is not brought:
-                left, right = _lines(words, a, 64, a_type), _lines(words, b, n, b_type)
-                made[:] = [(brought, left @ right.T)]
-            tile, (warp, lane) = made[0][1], divmod(thread.number - first, 32)
-            found: list[int] = []
-            for index, total in enumerate(sums):
-                row = 16 * warp + lane // 4 + 8 * (index % 4 // 2)
-                found.append(_I32(total + int(tile[row, index // 4 * 8 + lane % 4 * 2 + index % 2])))
-            return tuple(found)
+        def of_group(brought: Mapping[int, Any]) -> list[list[int]]:
+            left, right = _lines(words, a, 64, a_type), _lines(words, b, n, b_type)
+            # Each warp holds 16 rows.
+            products = np.concatenate([held(rows) for rows in np.split(left @ right.T, 4)])
+            return (np.array(in_order(brought), np.int64) + products).astype(np.int32).tolist()
 
-        return Meeting(thread.block[first : first + 128], None, answer)
+        def answer(found: list[list[int]]) -> tuple[int, ...]:
+            return tuple(found[thread.number - first])
+
+        return Meeting(thread.block[first : first + 128], sums, answer, of_group)
 
     return multiply
 
@@ -220,8 +218,10 @@ def _lines(words: Mapping[int, int], descriptor: int, lines: int, dtype: Any) ->
     """32 bytes of each line that a descriptor names."""
     assert descriptor >> 62 == 1 and descriptor >> 32 & 0x3FFF == 1024 >> 4, "no 128-byte swizzle"
     start = (descriptor & 0x3FFF) << 4
+    assert start % _LINE + 32 <= _LINE, "32 bytes are of two lines"
     found = [
-        [words[_swizzled(start + line * _LINE + byte)] for byte in range(0, 32, 4)] for line in range(lines)
+        [words[first + byte ^ (first >> 7 & 7) << 4] for byte in range(0, 32, 4)]
+        for first in range(start, start + lines * _LINE, _LINE)
     ]
     return np.array(found, np.uint32).view(dtype).astype(np.int64)
 
@@ -230,12 +230,11 @@ def _store_matrices(here: Here, address: int, *values: int) -> Meeting:
     """Four matrices of 8 x 8 halves (stmatrix)."""
     words, lane = here.thread.shared.words, here.thread.number % 32
 
-    def answer(brought: Mapping[int, int]) -> None:
-        rows = [brought[number] for number in sorted(brought)]
+    def answer(rows: Sequence[int]) -> None:
         for matrix, value in enumerate(values):
             words[rows[8 * matrix + lane // 4] + 4 * (lane % 4)] = value
 
-    return Meeting(here.thread.warp, address, answer)
+    return Meeting(here.thread.warp, address, answer, in_order)
 
 
 def _store_half(here: Here, address: int, value: int) -> None:
@@ -245,6 +244,6 @@ def _store_half(here: Here, address: int, value: int) -> None:
 
 
 def _store_two(here: Here, address: int, *values: int) -> None:
-    words, place = _words(here, address)
+    words, place = shared_words(here, address)
     for number, value in enumerate(values):
         words[place + 4 * number] = value & 0xFFFFFFFF
