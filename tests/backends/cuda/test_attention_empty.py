@@ -212,7 +212,7 @@ def test_zeros_keep_to_the_registers() -> None:
     gradient = with_zeros(backward(Sizes((2, 3), 300, 200, 64, 64), "bf16", None, row))
     codes = [
         launched_wgmma(with_zeros(guarded(500, 500, 128, "f16", True)), WgmmaSpec(2, 128, 2, 1)).code,
-        launched_wgmma(with_zeros(guarded(500, 500, 128, "f16", False)), WgmmaSpec(2, 128, 2, 1)).code,
+        launched_wgmma(with_zeros(guarded(500, 500, 64, "f16", False)), WgmmaSpec(2, 128, 2, 1)).code,
         tensor_cores(AttentionSpec(64, 128, 2, 4, 1))(
             with_zeros(guarded(200, 300, 64, "bf16", True, 100))
         ).code,
