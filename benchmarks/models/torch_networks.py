@@ -203,11 +203,22 @@ def resnet(small: bool, batch: int = 1) -> Network:
     return Network(module, {"pixel_values": torch.randn(batch, 3, image, image)}, "logits")
 
 
+def _drop_repeated_blocks(network: Any) -> None:
+    """Leaves of the residual blocks in a row one: the others are like it."""
+    kept: list[Any] = []
+    for block in network.layer:
+        if not (kept and block.use_residual and kept[-1].use_residual):
+            kept.append(block)
+    network.layer = nn.ModuleList(kept)
+
+
 def mobilenet(small: bool, batch: int = 1) -> Network:
     """MobileNetV2."""
     image = 32 if small else 224
     config = tf.MobileNetV2Config(image_size=image, depth_multiplier=0.25 if small else 1.0, num_labels=10)
     module = tf.MobileNetV2ForImageClassification(config)
+    if small:
+        _drop_repeated_blocks(module.mobilenet_v2)
     for parameter in module.parameters():
         if parameter.dim() == 4:  # its own are so small that nothing arrives at the end
             nn.init.kaiming_normal_(parameter)
@@ -234,7 +245,7 @@ def swin(small: bool, batch: int = 1) -> Network:
             image_size=32,
             patch_size=4,
             embed_dim=16,
-            depths=[2, 2],
+            depths=[2, 1],
             num_heads=[2, 4],
             window_size=4,
             num_labels=10,

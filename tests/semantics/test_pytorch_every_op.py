@@ -19,7 +19,7 @@ def test_every_row_has_a_peer() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_meaning(row: Row, data: st.DataObject) -> None:
     dtype = data.draw(st.sampled_from([dtype for dtype in TYPES if dtype in row.dtypes]))
