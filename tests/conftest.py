@@ -4,6 +4,8 @@ import gc
 import os
 from importlib.util import find_spec
 
+import pytest
+
 # Before NumPy is imported: its threads wait by spinning, which takes the cores from the other processes of the tests.
 # To train the classifier of the digits took 13.5 s of CPU with two threads, and takes 0.7 s with one.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -14,6 +16,14 @@ if find_spec("hypothesis") is not None:  # the GPU tests do without it
     # No test asserts a time: how long inputs take to make says how busy the machine is.
     settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("untimed")
+
+
+@pytest.fixture(scope="module")
+def few_objects() -> None:
+    """For files whose tests ask for sweeps of the collector: what earlier files left is set apart, a second for each
+    sweep."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_finish() -> None:
