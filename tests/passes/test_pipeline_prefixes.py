@@ -41,7 +41,7 @@ PLACED = ("plan-memory", "plan-capture")
 PHASE_ENDS = ("lower-logical", "generate-kernels", "lower-to-emit", "plan-capture")
 """Passes after which every op of the module is verified, too."""
 
-ORDERS = 3
+ORDERS = 2
 GRAPHS, CHUNK = 500, 20
 WHOLE = 4
 """Of each so many graphs, one is verified as a whole after each phase and goes through text: that takes a third of the
