@@ -30,4 +30,4 @@ def pytest_collection_finish() -> None:
     """Collections of cycles are a fifth of the time of the tests: IR is cycles, and every sweep walks what pytest and
     the modules hold as well. That is set apart, and the rest is swept less often."""
     gc.freeze()
-    gc.set_threshold(100_000, 10, 10)
+    gc.set_threshold(500_000, 10, 10)
