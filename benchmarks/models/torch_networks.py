@@ -145,12 +145,12 @@ def t5(small: bool, batch: int = 1, length: int = 64) -> Network:
 
 
 def vit(small: bool, batch: int = 1) -> Network:
-    """ViT-base."""
+    """ViT-base; small, it has one layer, for BERT's are like it."""
     width, layers, heads = _size(small, 768, 12, 12)
     image, patch = (32, 8) if small else (224, 16)
     config = tf.ViTConfig(
         hidden_size=width,
-        num_hidden_layers=layers,
+        num_hidden_layers=1 if small else layers,
         num_attention_heads=heads,
         intermediate_size=4 * width,
         image_size=image,
@@ -161,8 +161,9 @@ def vit(small: bool, batch: int = 1) -> Network:
 
 
 def whisper(small: bool, batch: int = 1) -> Network:
-    """Whisper-base, encoder and decoder."""
+    """Whisper-base, encoder and decoder; small, each has one layer, where those of T5 have two."""
     width, layers, heads = _size(small, 512, 6, 8)
+    layers = 1 if small else layers
     frames, length = (20, 6) if small else (1500, 32)
     config = tf.WhisperConfig(
         vocab_size=100 if small else 51865,
