@@ -64,8 +64,8 @@ PROGRAMS: Mapping[str, Make] = {
             concat_programs.dense,
         )
     },
-    **{f"random {seed}": (lambda seed=seed: random_program(seed).module) for seed in range(8)},
-    **{f"convnet {seed}": (lambda seed=seed: random_convnet(seed).module()) for seed in range(3)},
+    **{f"random {seed}": (lambda seed=seed: random_program(seed).module) for seed in range(4)},
+    **{f"convnet {seed}": (lambda seed=seed: random_convnet(seed).module()) for seed in range(2)},
     "residual net": lambda: _residual_net(training=False),
     "random numbers": lambda: random_numbers("f32").module(),
 }
