@@ -9,7 +9,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready-$(shell cksum < pyproject.toml | tr ' ' '-')
 PEERS_READY := $(READY)-peers
 
-.PHONY: test lint demo test-peers test-gpu sanitize-gpu docs clean
+.PHONY: test lint demo test-peers types-pytorch test-gpu sanitize-gpu docs clean
+
+# Hundreds of processes of the tests read the bytecode that the first one writes.
+unexport PYTHONDONTWRITEBYTECODE
 
 # A file of tests stays in one process, which makes what the file shares once. In the order of their names the long
 # files come first and the small ones last, so that the processes end together.
@@ -31,12 +34,18 @@ demo: $(READY)
 	$(BIN)/python examples/digits/train.py
 	$(BIN)/python examples/inference_basic.py
 
-# Pyright passes where it finds no file, so its statistics must name some.
+# The types are checked beside the tests, as in `test`. Only files that name the marker are collected: the others are
+# 15,000 tests.
 test-peers: $(PEERS_READY)
+	@said=$$(mktemp); status=0; $(MAKE) --no-print-directory types-pytorch >"$$said" 2>&1 & types=$$!; \
+	$(BIN)/python -m pytest $(PARALLEL) -m peers $$(grep -rl --include='test_*.py' peers tests | sort) || status=1; \
+	wait $$types || status=1; cat "$$said"; rm -f "$$said"; exit $$status
+
+# Pyright passes where it finds no file, so its statistics must name some.
+types-pytorch: $(PEERS_READY)
 	@said=$$(mktemp); status=0; $(BIN)/pyright --pythonpath $(BIN)/python --project aicf/pytorch --stats >"$$said" || status=1; \
 	grep -q 'files checked: [1-9]' "$$said" || { echo "make: pyright found no file in aicf/pytorch" >&2; status=1; }; \
 	sed '/^Completed in/,$$d' "$$said"; rm -f "$$said"; exit $$status
-	$(BIN)/python -m pytest $(PARALLEL) -m peers
 
 # With AICF_GPU_ARTIFACTS=DIR from `python -m tests.gpu.prepare DIR`, nothing is compiled on the machine with the GPU.
 test-gpu: $(READY)
@@ -55,8 +64,9 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
+# Without bytecode, which Python writes for what is imported: most of PyTorch and of the others never is.
 $(PEERS_READY): $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,bench,examples]'
+	$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --editable '.[dev,bench,examples]'
 	@touch $@
 
 clean:

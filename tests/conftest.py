@@ -4,6 +4,8 @@ import gc
 import os
 from importlib.util import find_spec
 
+import pytest
+
 # Before NumPy is imported: its threads wait by spinning, which takes the cores from the other processes of the tests.
 # To train the classifier of the digits took 13.5 s of CPU with two threads, and takes 0.7 s with one.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -16,8 +18,16 @@ if find_spec("hypothesis") is not None:  # the GPU tests do without it
     settings.load_profile("untimed")
 
 
+@pytest.fixture(scope="module")
+def few_objects() -> None:
+    """For files whose tests ask for sweeps of the collector: what earlier files left is set apart, a second for each
+    sweep."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_collection_finish() -> None:
     """Collections of cycles are a fifth of the time of the tests: IR is cycles, and every sweep walks what pytest and
     the modules hold as well. That is set apart, and the rest is swept less often."""
     gc.freeze()
-    gc.set_threshold(100_000, 10, 10)
+    gc.set_threshold(500_000, 10, 10)

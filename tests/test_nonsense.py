@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace, TracebackType
 from typing import Any
@@ -372,9 +373,11 @@ def _of_tuning() -> Iterator[tuple[str, Entry]]:
 
     def quiet(text: str) -> None: ...
 
+    @cache
     def prepared() -> cases.Prepared:
         return plan.prepare(TEXT, options, 1, quiet)
 
+    @cache
     def device() -> measure.Device:
         return devices.open_device(prepared().setting)
 

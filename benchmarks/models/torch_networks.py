@@ -147,12 +147,12 @@ def t5(small: bool, batch: int = 1, length: int = 64) -> Network:
 
 
 def vit(small: bool, batch: int = 1) -> Network:
-    """ViT-base."""
+    """ViT-base; small, it has one layer, for BERT's are like it."""
     width, layers, heads = _size(small, 768, 12, 12)
     image, patch = (32, 8) if small else (224, 16)
     config = tf.ViTConfig(
         hidden_size=width,
-        num_hidden_layers=layers,
+        num_hidden_layers=1 if small else layers,
         num_attention_heads=heads,
         intermediate_size=4 * width,
         image_size=image,
@@ -163,8 +163,9 @@ def vit(small: bool, batch: int = 1) -> Network:
 
 
 def whisper(small: bool, batch: int = 1) -> Network:
-    """Whisper-base, encoder and decoder."""
+    """Whisper-base, encoder and decoder; small, each has one layer, where those of T5 have two."""
     width, layers, heads = _size(small, 512, 6, 8)
+    layers = 1 if small else layers
     frames, length = (20, 6) if small else (1500, 32)
     config = tf.WhisperConfig(
         vocab_size=100 if small else 51865,
@@ -212,11 +213,22 @@ def resnet_classifier(small: bool, batch: int = 1) -> Network:
     return replace(network, targets={"labels": labels}, is_training=True)
 
 
+def _drop_repeated_blocks(network: Any) -> None:
+    """Leaves of the residual blocks in a row one: the others are like it."""
+    kept: list[Any] = []
+    for block in network.layer:
+        if not (kept and block.use_residual and kept[-1].use_residual):
+            kept.append(block)
+    network.layer = nn.ModuleList(kept)
+
+
 def mobilenet(small: bool, batch: int = 1) -> Network:
     """MobileNetV2."""
     image = 32 if small else 224
     config = tf.MobileNetV2Config(image_size=image, depth_multiplier=0.25 if small else 1.0, num_labels=10)
     module = tf.MobileNetV2ForImageClassification(config)
+    if small:
+        _drop_repeated_blocks(module.mobilenet_v2)
     for parameter in module.parameters():
         if parameter.dim() == 4:  # its own are so small that nothing arrives at the end
             nn.init.kaiming_normal_(parameter)
@@ -243,7 +255,7 @@ def swin(small: bool, batch: int = 1) -> Network:
             image_size=32,
             patch_size=4,
             embed_dim=16,
-            depths=[2, 2],
+            depths=[2, 1],
             num_heads=[2, 4],
             window_size=4,
             num_labels=10,

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "benchmarks" / "conformance"
 RESULT = ROOT / "benchmarks" / "results" / "onnx_conformance.json"
 BF16_ONE = np.ones(1, ml_dtypes.bfloat16)
-SAMPLE = 23
+SAMPLE = 47
 """One node case in so many is run again."""
 PAGE = ROOT / "docs" / "onnx-support.md"
 

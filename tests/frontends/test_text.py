@@ -16,6 +16,8 @@ from xdsl.ir import Operation
 from aicf.errors import InvalidIR
 from aicf.frontends.text import location_of, make_context, parse_module
 
+pytestmark = pytest.mark.usefixtures("few_objects")
+
 PROGRAM = """\
 func.func @f(%x: tensor<2x3xf32> {logical.name = "x", logical.role = "input"})
     -> (tensor<2x3xf32> {logical.name = "y"}) {

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_damaged_programs_are_refused_or_run():
-    count = 80
+    count = 50
     command = [sys.executable, "-W", "error", "-m", "tests.fuzz.emit_programs", "--seed", "5"]
     command += ["--count", str(count), "--names", "encoder", "normed", "running_sums f32"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=400, check=False)

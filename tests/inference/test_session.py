@@ -34,6 +34,7 @@ from tests.inference.models import (
     scores,
 )
 
+pytestmark = pytest.mark.usefixtures("few_objects")
 THREADS = 8
 ROOT = Path(__file__).parents[2]
 

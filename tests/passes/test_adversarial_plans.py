@@ -28,13 +28,13 @@ from tests.support.plan_mutations import Mutation, Original, mutations, put_buff
 from tests.support.race_simulator import find_race
 from tests.support.random_graphs import random_program
 
-RACY = 1000
-"""Racy plans a program; there are eight programs."""
+RACY = 500
+"""Racy plans a program; there are nine programs."""
 
 SEVERAL = 3
 """Most damages at a time."""
 
-DRAWS = 10000
+DRAWS = 5000
 """Most damaged plans a program, with those that come again."""
 
 

@@ -21,7 +21,7 @@ from tests.passes.test_raise_emit import compiled, stripped
 from tests.support.fused_graphs import FAMILIES, fused_program
 
 TARGET = "reference:typed"
-SEEDS = 12
+SEEDS = 6
 
 
 def kinds_of(module: ModuleOp) -> set[str]:

@@ -64,8 +64,8 @@ PROGRAMS: Mapping[str, Make] = {
             concat_programs.dense,
         )
     },
-    **{f"random {seed}": (lambda seed=seed: random_program(seed).module) for seed in range(8)},
-    **{f"convnet {seed}": (lambda seed=seed: random_convnet(seed).module()) for seed in range(3)},
+    **{f"random {seed}": (lambda seed=seed: random_program(seed).module) for seed in range(4)},
+    **{f"convnet {seed}": (lambda seed=seed: random_convnet(seed).module()) for seed in range(2)},
     "residual net": lambda: _residual_net(training=False),
     "random numbers": lambda: random_numbers("f32").module(),
 }
@@ -74,7 +74,7 @@ STEPS: Mapping[str, Make] = {
     "regression": lambda: meta_programs.regression_program().module(),
     "dropout": lambda: meta_programs.dropout_program().module(),
     "mlp": lambda: training_graphs.mlp()[0],
-    "encoder": lambda: training_graphs.encoder()[0],
+    "encoder": lambda: training_graphs.encoder(layers=1)[0],
     "attention": lambda: training_graphs.attention()[0],
     "batch norms": lambda: _residual_net(training=True),
     "updates": lambda: parse_module(UpdateProgram([Tensor((40, 8)), Tensor((8,))], history=8).text()),

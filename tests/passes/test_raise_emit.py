@@ -19,7 +19,7 @@ from tests.support.random_graphs import RandomProgram, random_program
 from tests.support.random_training import random_training_program
 
 TARGET = "cpu:x86-64-v3"
-CHUNK = 20
+CHUNK = 12
 FOUND = (87, 262, 523)
 """Seeds beyond those drawn that were no fixpoint once: a reshape that a group gives and another reads first, an output
 that is a parameter, and a group that took in what follows from coordinates."""

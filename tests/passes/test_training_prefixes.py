@@ -29,7 +29,7 @@ from tests.support.op_coverage import OF_TRAINING
 from tests.support.random_graphs import RandomProgram
 from tests.support.random_training import random_training_program
 
-GRAPHS, CHUNK = 60, 10
+GRAPHS, CHUNK = 30, 10
 WHOLE = 4
 """Of each so many steps, one is verified as a whole after each phase, runs in other orders and goes through text."""
 

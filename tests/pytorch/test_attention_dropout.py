@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
@@ -277,7 +278,7 @@ def test_a_budget_computes_no_attention_again() -> None:
 
 
 @pytest.mark.parametrize("gradients", ["aicf", "pytorch"])
-def test_a_model_of_transformers(gradients: str) -> None:
+def test_a_model_of_transformers(gradients: str, tmp_path: Path) -> None:
     """At a rate of 1 nothing is left to chance: the steps are those of eager mode."""
     transformers = pytest.importorskip("transformers")
 
@@ -298,7 +299,9 @@ def test_a_model_of_transformers(gradients: str) -> None:
     def trained(rate: float, seed: int, our: bool = True) -> list[Tensor]:
         ours = model(rate)
         optimizer = torch.optim.SGD(ours.parameters(), 0.1)
-        step = aicf.pytorch.train_step(ours, None, optimizer, options={"gradients": gradients})
+        # The same program again comes from the folder.
+        options = {"gradients": gradients, "cache_dir": tmp_path}
+        step = aicf.pytorch.train_step(ours, None, optimizer, options=options)
         ids = torch.randint(0, 50, (2, 12), generator=torch.Generator().manual_seed(5))
         torch.manual_seed(seed)
         for _ in range(2):

@@ -71,8 +71,9 @@ def test_inference(name: str) -> None:
     _assert_whole()
 
 
-@pytest.mark.parametrize("name", [*NETWORKS, *torch_networks.FINE_TUNED])
+@pytest.mark.parametrize("name", [*(NETWORKS.keys() - {"bert"}), *torch_networks.FINE_TUNED])
 def test_gradients(name: str) -> None:
+    """The encoder of BERT is that of the classifier."""
     network = _wide(name)
     theirs = copy.deepcopy(network.module)
     expected = network.loss(theirs)
@@ -88,8 +89,7 @@ def _loss_of(network: Any) -> Any:
     return lambda result, _: torch_networks.weighted_square(network.result(lambda **_: result))
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("name", ["gpt2", "resnet", "vit"])
+@pytest.mark.parametrize(("name", "optimizer"), [("gpt2", "adamw"), ("resnet", "sgd"), ("vit", "sgd")])
 def test_three_steps(name: str, optimizer: str) -> None:
     network = _wide(name, batch=2)
     network.module.train()

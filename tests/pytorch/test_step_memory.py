@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import cache
 from typing import Any
 
 import pytest
@@ -35,6 +36,7 @@ def _step(model: nn.Module, **options: Any) -> aicf.pytorch.TrainStep:
     )
 
 
+@cache
 def _trained(budget: float) -> tuple[dict[str, Tensor], aicf.pytorch.TrainStep]:
     model = _network()
     step = _step(model, memory_budget=budget)

@@ -110,7 +110,7 @@ def _words(rows: int, length: int) -> tuple[Tensor, Tensor]:
 
 def test_two_sizes_that_change(exports: list[bool]) -> None:
     pair = _Pair(_Words(), F.cross_entropy)
-    for rows, length in ((4, 6), (3, 6), (5, 6), (6, 6), (6, 9), (4, 12), (7, 2)):
+    for rows, length in ((4, 6), (3, 6), (5, 6), (6, 9), (4, 12)):
         pair.check(*_words(rows, length))
     assert exports == [False, False, True, True]
 
@@ -120,10 +120,9 @@ def test_a_symbolic_trace_gives_the_same_program() -> None:
     step = _Pair(_Words(), F.cross_entropy).step
     for rows, length in shapes:
         step(*_words(rows, length))
-    for (rows, length), found in zip(shapes[2:], step.executables[2:], strict=True):
-        alone = _Pair(_Words(), F.cross_entropy).step
-        alone(*_words(rows, length))
-        assert found.ir("logical") == alone.executables[0].ir("logical")
+    alone = _Pair(_Words(), F.cross_entropy).step
+    alone(*_words(*shapes[-1]))
+    assert step.executables[-1].ir("logical") == alone.executables[0].ir("logical")
 
 
 class _Branch(nn.Module):

@@ -16,6 +16,7 @@ from aicf.errors import InputMismatch
 from aicf.runtime import Executable
 from tests.runtime.support import ADD_RELU, BUCKETS, COUNTER, add_relu, executable, random, scale
 
+pytestmark = pytest.mark.usefixtures("few_objects")
 RNG = np.random.default_rng(7)
 B = random(RNG, 6)
 W = random(RNG, 2)

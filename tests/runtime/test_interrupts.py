@@ -18,6 +18,7 @@ from aicf.runtime.memory import Ledger
 from aicf.uninterrupted import uninterrupted
 from tests.support.processes import interruptible
 
+pytestmark = pytest.mark.usefixtures("few_objects")
 ROOT = Path(__file__).parents[2]
 
 

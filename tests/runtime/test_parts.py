@@ -31,6 +31,7 @@ from aicf.runtime.tensors import ELEMENT_NAMES, element_name, numpy_dtype
 from aicf.runtime.threads import ThreadTeam
 from tests.runtime.support import ADD_RELU, COUNTER, add_relu, executable, random
 
+pytestmark = pytest.mark.usefixtures("few_objects")
 RNG = np.random.default_rng(11)
 
 

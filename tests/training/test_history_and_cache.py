@@ -18,7 +18,7 @@ SGD = aicf.optimizers.SGD(0.1, momentum=0.9)
 
 
 def make(**options: object) -> aicf.TrainStep:
-    return aicf.train_step(classifier(), "cross_entropy", SGD, seed=1, target="reference", **options)  # pyright: ignore[reportArgumentType]
+    return aicf.train_step(classifier(), "cross_entropy", SGD, seed=1, target="cpu", **options)  # pyright: ignore[reportArgumentType]
 
 
 def test_losses_go_on_over_checkpoints(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ Parameters are f64 and linears compute in f32, so that there are casts, and roun
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -93,10 +94,16 @@ def check_same(graph: Graph, weights: Mapping[str, Array], together: list[str], 
         np.testing.assert_allclose(found[name], array, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
+@cache
+def trained_attention(groups: int = 2) -> dict[str, Array]:
+    """The weights of attention after training, which several tests compare with."""
+    return trained(*attention(groups=groups))[0]
+
+
 @pytest.mark.parametrize("groups", [2, 1])
 def test_attention_trains_as_in_f64(groups: int) -> None:
     check_same(*attention(groups=groups), ["q.merged"])
-    found, _ = trained(*attention(groups=groups))
+    found = trained_attention(groups)
     exact, none = trained(*attention("f64", groups=groups))
     assert none == []
     for name, array in exact.items():
@@ -135,9 +142,8 @@ def test_parts_of_a_batch_share_what_lies_side_by_side() -> None:
 def test_what_lies_side_by_side_may_be_computed_again(saved: list[str]) -> None:
     """The casts of all weights, or what attention reads of the one result."""
     graph, weights = attention()
-    kept, _ = trained(graph, weights)
     again, _ = trained(graph, weights, policy={"saves": dict.fromkeys(saved, "recompute")})
-    for name, array in kept.items():
+    for name, array in trained_attention().items():
         np.testing.assert_allclose(again[name], array, rtol=1e-5, atol=1e-6, err_msg=name)
 
 

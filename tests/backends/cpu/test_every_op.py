@@ -29,7 +29,7 @@ def has_types_of_the_target(use: Use) -> bool:
 
 
 @pytest.mark.parametrize(("family", "dtype"), FAMILY_TYPES)
-@settings(max_examples=3, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(max_examples=2, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(data=st.data())
 def test_same_answer(family: str, dtype: str, data: st.DataObject) -> None:
     rows = [row for row in FAMILIES[family] if dtype in row.dtypes]

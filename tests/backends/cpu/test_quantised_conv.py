@@ -184,8 +184,7 @@ def test_quads_of_any_number_of_channels(channels: int, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("taps", [3, 5])
-@pytest.mark.parametrize("dtype", ["u8", "i8"])
+@pytest.mark.parametrize(("dtype", "taps"), [("u8", 3), ("i8", 5)])
 def test_depthwise_reads_channels_where_they_lie(dtype: str, taps: int, level: str) -> None:
     rng = np.random.default_rng(taps)
     least = int(np.iinfo(NUMPY[dtype]).min)

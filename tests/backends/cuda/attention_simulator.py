@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from aicf.backends.cuda.compiler.launches import KernelLaunch
 from tests.backends.cuda import simulator
+from tests.backends.cuda.fragments import held, in_order, operands
 from tests.backends.cuda.simulator import Here, Meeting, Memory
 
 Array = NDArray[Any]
@@ -45,7 +46,7 @@ def names(memory: Memory, here: Here) -> Mapping[str, Any]:
     return {**ARITHMETIC, **_shared_names(memory, here), **_lane_names(here)}
 
 
-def _words(here: Here, address: int) -> tuple[dict[int, int], int]:
+def shared_words(here: Here, address: int) -> tuple[dict[int, int], int]:
     """Shared memory in words of 32 bits, and the place of one."""
     rank, offset = divmod(int(address), 1 << _RANK)
     assert offset % 4 == 0, "4 bytes are not aligned"
@@ -53,51 +54,56 @@ def _words(here: Here, address: int) -> tuple[dict[int, int], int]:
     return (thread.cluster[rank - 1] if rank else thread.shared).words, offset
 
 
-def _bits(value: Any) -> int:
-    return int(np.array(value, np.float32).view(np.uint32))
+def bits(values: Sequence[Any], dtype: Any = np.float32) -> list[int]:
+    """The words of numbers of a type of 4 or 8 bytes."""
+    return np.array(values, dtype).view(np.uint32).tolist()
 
 
-def _float(word: int) -> Any:
-    return np.array(word, np.uint32).view(np.float32)[()]
+def numbers(words: Sequence[int], dtype: Any = np.float32) -> tuple[Any, ...]:
+    """The numbers of such a type that words are."""
+    return tuple(np.array(words, np.uint32).view(dtype))
+
+
+def _integers(words: Sequence[int]) -> list[int]:
+    return [int(word) for word in words]
 
 
 def _shared_names(memory: Memory, here: Here) -> dict[str, Any]:
-    def store(convert: Callable[[Any], int]) -> Callable[..., None]:
+    def store(convert: Callable[[Sequence[Any]], Sequence[int]]) -> Callable[..., None]:
         def words(address: int, *values: Any) -> None:
-            target, offset = _words(here, address)
-            for number, value in enumerate(values):
-                target[offset + 4 * number] = convert(value)
+            target, offset = shared_words(here, address)
+            for number, word in enumerate(convert(values)):
+                target[offset + 4 * number] = word
 
         return words
 
-    def load(convert: Callable[[int], Any], count: int) -> Callable[[int], Any]:
+    def load(convert: Callable[[Sequence[int]], Sequence[Any]], count: int) -> Callable[[int], Any]:
         def words(address: int) -> Any:
-            source, offset = _words(here, address)
+            source, offset = shared_words(here, address)
             assert offset % (4 * count) == 0, f"{4 * count} bytes are not aligned"
             # What nothing was written to may be read, but not used: it is NaN.
-            found = tuple(convert(source.get(offset + 4 * number, _NAN)) for number in range(count))
-            return found if count > 1 else found[0]
+            found = convert([source.get(offset + 4 * number, _NAN) for number in range(count)])
+            return tuple(found) if count > 1 else found[0]
 
         return words
 
     def copy(to: int, source: int, size: int = 16) -> None:
-        store(int)(to, *(memory.load(source, "u32", 4) if size else (0, 0, 0, 0)))
+        store(_integers)(to, *(memory.load(source, "u32", 4) if size else (0, 0, 0, 0)))
 
     def load_or_zero(address: int, there: int) -> Any:
         return memory.load(address, "u32", 4) if there else (0, 0, 0, 0)
 
-    f32, u32 = _bits, int
     return {
         "shared_base": lambda array: 0,
         "map_shared": lambda address, rank: address + ((rank + 1) << _RANK),
-        "store_shared_f32": store(f32),
-        "store_shared_f32x2": store(f32),
-        "store_cluster_f32x2": store(f32),
-        "store_shared_u32": store(u32),
-        "load_shared_f32": load(_float, 1),
-        "load_shared_f32x2": load(_float, 2),
-        "load_shared_f32x4": load(_float, 4),
-        "load_shared_u32x4": load(int, 4),
+        "store_shared_f32": store(bits),
+        "store_shared_f32x2": store(bits),
+        "store_cluster_f32x2": store(bits),
+        "store_shared_u32": store(_integers),
+        "load_shared_f32": load(numbers, 1),
+        "load_shared_f32x2": load(numbers, 2),
+        "load_shared_f32x4": load(numbers, 4),
+        "load_shared_u32x4": load(_integers, 4),
         "load_u32x4_or_zero": load_or_zero,
         "copy_async16": copy,
         "copy_async16_or_zero": copy,
@@ -113,14 +119,13 @@ def _lane_names(here: Here) -> dict[str, Any]:
 
     def matrices(transposed: bool) -> Callable[[int], Meeting]:
         def load(address: int) -> Meeting:
-            words, _ = _words(here, 0)
+            words, _ = shared_words(here, 0)
             lane = here.thread.number % 32
 
-            def answer(brought: Mapping[int, int]) -> tuple[int, ...]:
-                rows = [brought[number] for number in sorted(brought)]
+            def answer(rows: Sequence[int]) -> tuple[int, ...]:
                 return tuple(pair(words, rows[8 * each : 8 * each + 8], lane) for each in range(4))
 
-            return Meeting(here.thread.warp, address, answer)
+            return Meeting(here.thread.warp, address, answer, in_order)
 
         def pair(words: Mapping[int, int], rows: Sequence[int], lane: int) -> int:
             if not transposed:
@@ -134,27 +139,15 @@ def _lane_names(here: Here) -> dict[str, Any]:
         return load
 
     def product(dtype: str) -> Callable[..., Meeting]:
-        last: tuple[Mapping[int, Any] | None, Array] = None, np.empty(0)
-
         def of_warp(brought: Mapping[int, Any]) -> Array:
-            """The product of what a warp brought, which all of its lanes ask for one after the other."""
-            nonlocal last
-            if last[0] is not brought:
-                a, b = _operands([brought[number][1] for number in sorted(brought)], dtype)
-                last = brought, a @ b
-            return last[1]
+            lanes = in_order(brought)
+            a, b = ([words[part] for _, words in lanes] for part in (slice(0, 4), slice(4, 6)))
+            left, right = operands(a, b, (_TYPES[dtype],) * 2, np.float64)
+            return (np.array([sums for sums, _ in lanes]) + held(left @ right)).astype(np.float32)
 
         def multiply(sums: Sequence[Any], *words: int) -> Meeting:
-            group, pair = here.thread.number % 32 // 4, 2 * (here.thread.number % 4)
-
-            def answer(brought: Mapping[int, Any]) -> tuple[Any, ...]:
-                found = of_warp(brought)
-                coordinates = ((group, pair), (group, pair + 1), (group + 8, pair), (group + 8, pair + 1))
-                return tuple(
-                    np.float32(value + found[at]) for value, at in zip(sums, coordinates, strict=True)
-                )
-
-            return Meeting(here.thread.warp, (sums, words), answer)
+            lane = here.thread.number % 32
+            return Meeting(here.thread.warp, (sums, words), lambda found: tuple(found[lane]), of_warp)
 
         return multiply
 
@@ -164,19 +157,3 @@ def _lane_names(here: Here) -> dict[str, Any]:
         "mma_f16": product("f16"),
         "mma_bf16": product("bf16"),
     }
-
-
-_GROUPS, _PAIRS = np.arange(32)[:, None] // 4, np.arange(32)[:, None] % 4 * 2
-_ROWS, _COLUMNS = _GROUPS + np.array([0, 8, 0, 8]), _PAIRS + np.array([0, 0, 8, 8])
-_DEPTHS = _PAIRS + np.array([0, 8])
-"""Where the first of each pair of elements that a lane holds lies in the left operand, and in the right one."""
-
-
-def _operands(words: Sequence[Sequence[int]], dtype: str) -> tuple[Array, Array]:
-    """The left operand [16, 16] and the right one [16, 8] of what the 32 lanes hold."""
-    pairs = np.array(words, np.uint32).view(_TYPES[dtype]).astype(np.float64).reshape(32, 6, 2)
-    a, b = np.empty((16, 16)), np.empty((16, 8))
-    for number in range(2):
-        a[_ROWS, _COLUMNS + number] = pairs[:, :4, number]
-        b[_DEPTHS + number, _GROUPS] = pairs[:, 4:, number]
-    return a, b

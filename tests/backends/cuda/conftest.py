@@ -16,7 +16,8 @@ from tests.backends.cuda.fake_driver import FakeDriver
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
     """A driver with one H100 and nothing on it. What a test leaves in cycles is given back at its end; what was there
-    before is set apart, or that sweep would walk all that earlier tests and the modules hold."""
+    before is set apart for good, or each later sweep would walk all that earlier tests and the modules hold."""
+    gc.collect()
     gc.freeze()
     driver = FakeDriver()
     monkeypatch.setattr(driver_module, "open_driver", lambda: driver)
@@ -25,4 +26,3 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
     driver.broken = 0
     runtime.shutdown()
     gc.collect()
-    gc.unfreeze()

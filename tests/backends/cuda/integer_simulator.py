@@ -3,8 +3,8 @@ and copies of any number of bytes."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,10 @@ from aicf.backends.cuda.compiler.launches import KernelLaunch
 from aicf.dialects.types import element_named
 from aicf.runtime.plan_from_ir import code_units, read_module
 from tests.backends.cuda import simulator, tile_simulator
-from tests.backends.cuda.attention_simulator import _words
+from tests.backends.cuda.attention_simulator import shared_words
+from tests.backends.cuda.fragments import held, in_order, operands
 from tests.backends.cuda.simulator import BYTE_PAIRS, BYTE_TYPES, INTEGERS, Here, Meeting, Memory
+from tests.backends.cuda.tile_simulator import copy_piece
 
 Array = NDArray[Any]
 _I32 = INTEGERS["i32"]
@@ -76,11 +78,11 @@ def names(memory: Memory, here: Here) -> Mapping[str, Any]:
     }
 
 
-def added(total: Any, product: Any) -> Any:
-    """A sum of i32 that wraps around, or of f32."""
-    if isinstance(product, np.floating):
-        return np.float32(np.float64(total) + product)
-    return _I32(total + int(product))
+def added(sums: Sequence[Sequence[Any]], products: Array) -> Sequence[Sequence[Any]]:
+    """Sums of i32 that wrap around, or of f32: [lanes, sums of a lane]."""
+    if np.issubdtype(products.dtype, np.floating):
+        return list((np.array(sums, np.float64) + products).astype(np.float32))
+    return (np.array(sums, np.int64) + products).astype(np.int32).tolist()
 
 
 def widest(dtype: Any) -> Any:
@@ -98,57 +100,32 @@ def _bytes(word: int, dtype: Any) -> Array:
 
 
 def _loaded(here: Here, address: int, count: int) -> list[int]:
-    words, place = _words(here, address)
+    words, place = shared_words(here, address)
     assert place % (4 * count) == 0, f"{4 * count} bytes are not aligned"
     return [words.get(place + 4 * number, 0xA5A5A5A5) for number in range(count)]
 
 
 def _product(here: Here, a_type: str, b_type: str) -> Callable[..., Meeting]:
     """All products of a warp's tile (mma.sync.m16n8k32), by the lanes that hold their elements."""
-    made: list[tuple[Mapping[int, Any], Array]] = []
+    types = (BYTE_TYPES[a_type], BYTE_TYPES[b_type])
+
+    def of_warp(brought: Mapping[int, Any]) -> Sequence[Sequence[Any]]:
+        sums, a, b = zip(*in_order(brought), strict=True)
+        left, right = operands(a, b, types, widest(types[0]))
+        return added(sums, held(left @ right))
 
     def multiply(sums: Sequence[Any], a: Sequence[int], b: Sequence[int]) -> Meeting:
         lane = here.thread.number % 32
-
-        def answer(brought: Mapping[int, Any]) -> tuple[Any, ...]:
-            if not made or made[0][0] is not brought:
-                lanes = [brought[number] for number in sorted(brought)]
-                made[:] = [(brought, _tile(lanes, BYTE_TYPES[a_type], BYTE_TYPES[b_type]))]
-            tile, (group, pair) = made[0][1], (lane // 4, 2 * (lane % 4))
-            found: list[Any] = []
-            for row, column in itertools.product(range(0, tile.shape[0], 16), range(0, tile.shape[1], 8)):
-                for down, along in ((0, 0), (0, 1), (8, 0), (8, 1)):
-                    product = tile[row + group + down, column + pair + along]
-                    found.append(added(sums[len(found)], product))
-            return tuple(found)
-
-        return Meeting(here.thread.warp, (a, b), answer)
+        return Meeting(here.thread.warp, (sums, a, b), lambda found: tuple(found[lane]), of_warp)
 
     return multiply
-
-
-def _tile(lanes: Sequence[tuple[Sequence[int], Sequence[int]]], a_type: Any, b_type: Any) -> Array:
-    """The product of what the lanes hold: four neighbours along k in each register."""
-    a, b = (np.array([lane[side] for lane in lanes], np.uint32) for side in (0, 1))
-    left = np.zeros((a.shape[1] // 4 * 16, 32), widest(a_type))
-    right = np.zeros((32, b.shape[1] // 2 * 8), widest(b_type))
-    for lane in range(32):
-        group, first = lane // 4, 4 * (lane % 4)
-        for number, word in enumerate(a[lane]):
-            tile, part = divmod(number, 4)
-            row, column = 16 * tile + group + 8 * (part % 2), first + 16 * (part // 2)
-            left[row, column : column + 4] = _bytes(word, a_type)
-        for number, word in enumerate(b[lane]):
-            tile, part = divmod(number, 2)
-            right[first + 16 * part : first + 16 * part + 4, 8 * tile + group] = _bytes(word, b_type)
-    return left @ right
 
 
 def _sums(here: Here) -> dict[str, Any]:
     """Sums of a warp's tile on their way to shared memory, of this block or of others of the cluster."""
 
     def store(address: int, values: Sequence[int]) -> None:
-        words, place = _words(here, address)
+        words, place = shared_words(here, address)
         for number, value in enumerate(values):
             words[place + 4 * number] = word_of(value)
 
@@ -171,14 +148,7 @@ def _sums(here: Here) -> dict[str, Any]:
 
 
 def _copies(memory: Memory, here: Here) -> dict[str, Any]:
-    def piece(width: int, target: int, source: int, size: int) -> None:
-        """Copies `size` bytes and fills up with zeros."""
-        assert 0 <= size <= width and target % width == 0, "no piece"
-        assert size == 0 or source % width == 0, "no piece"
-        words, place = _words(here, target)
-        found = bytes(memory.load(source + i, "u8", 1) for i in range(size)).ljust(width, b"\0")
-        for i in range(0, width, 4):
-            words[place + i] = int.from_bytes(found[i : i + 4], "little")
+    piece = partial(copy_piece, memory, here)
 
     def rows(width: int, target: int, source: int, count: int, to: int, along: int) -> None:
         for i in range(count):
@@ -191,7 +161,7 @@ def _copies(memory: Memory, here: Here) -> dict[str, Any]:
             piece(width, target + i * to, source + i * along, size if i * step < left else 0)
 
     def single(width: int) -> Callable[[int, int, int], None]:
-        return lambda target, source, size: piece(width, target, source, size)
+        return partial(piece, width)
 
     return {
         **{f"copy_async{width}_or_zero": single(width) for width in (4, 8, 16)},

@@ -14,8 +14,9 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import Any
+from functools import cache, cached_property
+from types import CodeType, SimpleNamespace
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -30,6 +31,7 @@ _WORDS = {
     **{"f32": "<f4", "f64": "<f8", "u8": "<u1", "u16": "<u2", "u32": "<u4", "u64": "<u8"},
     **{"i8": "<i1", "i16": "<i2", "i32": "<i4", "i64": "<i8"},
 }
+_DTYPES = {kind: np.dtype(name) for kind, name in _WORDS.items()}
 
 
 def _integer(bits: int, signed: bool) -> Callable[[Any], int]:
@@ -60,46 +62,58 @@ class Memory:
         self.buffers[base][: raw.size] = raw
         self.written[base][: raw.size] = True
 
-    def _resolve(self, address: int, size: int) -> tuple[int, slice]:
+    def _resolve(self, address: int, size: int, alignment: int) -> tuple[int, slice]:
         base, offset = (address >> _SPACE) - 1, address & ((1 << _SPACE) - 1)
         assert 0 <= base < len(self.buffers) and offset + size <= self.buffers[base].size, (
             "outside of its buffer"
         )
-        assert offset % size == 0, f"{size} bytes at {offset} are not aligned"
+        assert offset % alignment == 0, f"{size} bytes at {offset} are not aligned"
         return base, slice(offset, offset + size)
+
+    def _read(self, address: int, size: int, alignment: int) -> np.ndarray:
+        base, offset = self._resolve(address, size, alignment)
+        assert b"\0" not in self.written[base][offset].tobytes(), "read before anything was written"
+        return self.buffers[base][offset]
 
     def load(self, address: int, kind: str, count: int) -> Any:
         """One word or a tuple of them."""
-        dtype = np.dtype(_WORDS[kind])
-        base, offset = self._resolve(address, dtype.itemsize * count)
-        assert self.written[base][offset].all(), "read before anything was written"
-        values = self.buffers[base][offset].view(dtype)
-        words = tuple(value if kind[0] == "f" else int(value) for value in values)
-        return words[0] if count == 1 else words
+        dtype = _DTYPES[kind]
+        size = dtype.itemsize * count
+        values = self._read(address, size, size).view(dtype)
+        if count == 1:
+            return values[0] if kind[0] == "f" else int(values[0])
+        return tuple(values if kind[0] == "f" else values.tolist())
+
+    def load_bytes(self, address: int, count: int) -> bytes:
+        """Bytes at any address."""
+        return self._read(address, count, 1).tobytes() if count else b""
 
     def store(self, address: int, kind: str, values: Sequence[Any]) -> None:
         """One word or several."""
-        dtype = np.dtype(_WORDS[kind])
-        base, offset = self._resolve(address, dtype.itemsize * len(values))
+        dtype = _DTYPES[kind]
+        size = dtype.itemsize * len(values)
+        base, offset = self._resolve(address, size, size)
         if dtype.kind in "iu":
             values = [INTEGERS[kind](value) for value in values]
         self.buffers[base][offset] = np.array(values, dtype).view(np.uint8)
         self.written[base][offset] = True
 
 
-@dataclass(frozen=True)
-class Meeting:
+class Meeting(NamedTuple):
     """Where a thread waits for others.
 
     Args:
         threads: All that come, by their numbers in the cluster.
         value: What this one brings.
-        answer: What it is told, given what the threads bring by their numbers in the block.
+        answer: What it is told, given what `work` gives.
+        work: What all of them need, given what they bring by their numbers in the block: worked out once, by the
+            last that comes.
     """
 
     threads: range
     value: Any = None
-    answer: Callable[[Mapping[int, Any]], Any] = lambda brought: None
+    answer: Callable[[Any], Any] = lambda found: None
+    work: Callable[[Mapping[int, Any]], Any] = lambda brought: brought
 
 
 @dataclass(frozen=True)
@@ -141,12 +155,19 @@ class _GivesWay(ast.NodeTransformer):
 
 def _function(text: str, name: str, namespace: dict[str, Any]) -> Callable[..., Any]:
     """The one function of a text, as a generator of the meetings that a thread comes to."""
+    code, function = _generator(text, name)
+    exec(code, namespace)
+    return namespace[function]
+
+
+@cache
+def _generator(text: str, name: str) -> tuple[CodeType, str]:
+    """What defines it, and its name."""
     tree = _GivesWay().visit(ast.parse(text))
     (function,) = tree.body
     function.body += ast.parse("if False:\n    yield").body  # a generator also if there are none
     ast.fix_missing_locations(tree)
-    exec(compile(tree, name, "exec"), namespace)
-    return namespace[function.name]
+    return compile(tree, name, "exec"), function.name
 
 
 @dataclass
@@ -169,12 +190,12 @@ class _Thread:
     arrays: Iterator[int] = field(default_factory=itertools.count)
     cluster: Sequence[_Shared] = ()
 
-    @property
+    @cached_property
     def block(self) -> range:
         """The threads of its block, by their numbers in the cluster."""
         return range(self.rank * self.threads, (self.rank + 1) * self.threads)
 
-    @property
+    @cached_property
     def warp(self) -> range:
         """Those of its warp."""
         first = self.number // 32 * 32
@@ -215,7 +236,8 @@ def _run_threads(
         met[own] = meeting
         if len(met) == len(meeting.threads):
             brought = {threads[each].number: other.value for each, other in met.items()}
-            told |= {each: other.answer(brought) for each, other in met.items()}
+            found = meeting.work(brought)
+            told |= {each: other.answer(found) for each, other in met.items()}
             ready += order.sample(list(met), len(met))
             del waiting[meeting.threads]
     late = [*alone, *(own for met in waiting.values() for own in met)]
@@ -406,11 +428,11 @@ def _shuffle(here: Here, value: Any, source: int) -> Meeting:
 
 def _ballot(here: Here, vote: bool) -> Meeting:
     """The lanes of the warp that vote for it, as bits."""
-    return Meeting(
-        here.thread.warp,
-        bool(vote),
-        lambda brought: sum(1 << number % 32 for number, v in brought.items() if v),
-    )
+
+    def votes(brought: Mapping[int, Any]) -> int:
+        return sum(1 << number % 32 for number, v in brought.items() if v)
+
+    return Meeting(here.thread.warp, bool(vote), lambda found: found, votes)
 
 
 def _match(here: Here, value: int) -> Meeting:
@@ -448,14 +470,22 @@ def _philox(counter: int, key: int) -> list[int]:
     return [int(word) for word in philox_word(seed, offset, np.arange(4))]
 
 
+@cache
+def _widened(dtype: Any) -> np.ndarray:
+    """The f32 number of each word of a type of 16 bits."""
+    return np.arange(1 << 16, dtype=np.uint16).view(dtype).astype(np.float32)
+
+
 def _half(dtype: Any) -> dict[str, Callable[..., Any]]:
     name = "f16" if dtype is np.float16 else "bf16"
 
     def narrow(x: Any) -> int:
         return int(np.array(x, np.float32).astype(dtype).view(np.uint16))
 
+    wide = _widened(dtype)
+
     def widen(word: int) -> Any:
-        return np.array(word, np.uint16).view(dtype).astype(np.float32)[()]
+        return wide[word]
 
     def unpack(word: int) -> tuple[Any, Any]:
         return widen(word & 0xFFFF), widen(word >> 16)
@@ -566,7 +596,7 @@ def _namespace(memory: Memory, here: Here) -> dict[str, Any]:
         atomic=SimpleNamespace(add=_add),
         shared=SimpleNamespace(array=lambda size, dtype: _shared_array(here, size)),
         selp=lambda condition, a, b: a if condition else b,
-        fma=lambda a, b, c: type(a)(f64(a) * f64(b) + f64(c)),
+        fma=lambda a, b, c: type(a)(float(a) * float(b) + float(c)),
         libdevice=libdevice,
     )
     names: dict[str, Any] = {

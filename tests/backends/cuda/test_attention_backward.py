@@ -234,14 +234,11 @@ FULL_MASK = matrix((1, 3, 300, 200), "f32", strides=(0, 60000, 200, 1))
         (backward(Sizes((2, 3), 512, 512, 64, 64), "bf16"), Spec(1, 1, 64), "sm_90a"),
         (backward(Sizes((2, 3), 300, 200, 64, 64), "f16", 7, FULL_MASK), Spec(1, 1, 64), "sm_90a"),
         (backward(Sizes((2, 3), 300, 200, 64, 64), "bf16", 7), Spec(2, 1, 32), "sm_90a"),
-        (backward(Sizes((2, 3), 512, 512, 64, 64), "bf16"), Spec(1, 1, 32), "sm_90a"),
-        (backward(Sizes((2, 3), 300, 200, 64, 64), "f16", 7, FULL_MASK), Spec(1, 1, 32), "sm_90a"),
         (backward(Sizes((2, 3), 300, 200, 64, 64), "f16", 7), Spec(1, 1, 32), "sm_80"),
-        (backward(Sizes((2, 3), 512, 512, 128, 128), "bf16"), Spec(1, 1, 32), "sm_90a"),
         (backward(Sizes((2, 3), 300, 200, 128, 128), "f16", 7, FULL_MASK), Spec(1, 1, 32), "sm_90a"),
         (backward(Sizes((2, 3), 300, 200, 32, 32), "f16", 7, FULL_MASK), Spec(2, 2, 32), "sm_90a"),
     ],
-    ids=["plain", "masked", "two-tiles", "short", "short-masked", "ampere", "wide", "wide-masked", "narrow"],
+    ids=["plain", "masked", "two-tiles", "ampere", "wide-masked", "narrow"],
 )
 def test_compiled_code_multiplies_on_tensor_cores(work: Workload, spec: Spec, arch: str) -> None:
     """The intended products and loads, no spills, no atomics; griddepcontrol from sm_90 on."""
@@ -280,8 +277,8 @@ def simulated(work: Workload, spec: Spec, ins: Sequence[Array]) -> list[Array]:
     return found
 
 
-def assert_gradients(work: Workload, spec: Spec, ins: Sequence[Array]) -> None:
-    """The simulated results against the definition."""
+def assert_gradients(work: Workload, spec: Spec, ins: Sequence[Array]) -> list[Array]:
+    """Holds the simulated results, which it gives, to the definition."""
     is_causal = work.attrs["causal"] == BoolAttr.from_bool(True)
     past, scale = work.attrs["past"], work.attrs["scale"]
     assert isinstance(past, IntegerAttr) and isinstance(scale, FloatAttr)
@@ -289,8 +286,10 @@ def assert_gradients(work: Workload, spec: Spec, ins: Sequence[Array]) -> None:
     q, k, v, g = ins[:4]
     wanted = gradients(q, k, v, g, mask, past.value.data if is_causal else None, scale.value.data)
     within = WITHIN[work.results[0].dtype]
-    for found, right in zip(simulated(work, spec, ins), wanted, strict=True):
+    results = simulated(work, spec, ins)
+    for found, right in zip(results, wanted, strict=True):
         np.testing.assert_allclose(found.astype(np.float64), right, atol=within * np.abs(right).max())
+    return results
 
 
 def random_operands(work: Workload, seed: int = 0) -> list[Array]:

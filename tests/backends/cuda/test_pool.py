@@ -84,12 +84,15 @@ def variants_of(work: Workload, target: TargetAttr) -> list[Mapping[str, Attribu
 
 @pytest.mark.parametrize("seed", range(40))
 def test_drawn_poolings(seed: int) -> None:
-    """In four layouts, one of which differs between the operand and the result; with gaps, and from an odd address."""
+    """In two of four layouts, one of which differs between the operand and the result; with gaps, and from an odd
+    address."""
     drawn = drawn_pool(seed)
     x, rank = drawn.values(seed), len(drawn.shape)
     graph = pooling(drawn.op, drawn.shape, drawn.dtype, **drawn.windows)
     last, rows, turned = channels(rank), planes(rank), list(reversed(range(rank)))
-    for number, (lies, result) in enumerate([(last, last), (rows, rows), (rows, last), (turned, turned)]):
+    layouts = [(last, last), (rows, rows), (rows, last), (turned, turned)]
+    for number in (seed % 2, 2 + seed // 2 % 2):
+        lies, result = layouts[number]
         own, target = work_of(graph, lies, result, gap=seed % 4 * 2, offset=seed % 3)
         assert KERNEL.legal(own, target) is None
         variants = variants_of(own, target)

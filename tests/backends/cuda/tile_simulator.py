@@ -3,8 +3,8 @@ of whole tiles of a warp or of a thread."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Mapping, Sequence
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.backends.cuda import attention_simulator
+from tests.backends.cuda.attention_simulator import bits, numbers, shared_words
+from tests.backends.cuda.fragments import held, in_order, operands
 from tests.backends.cuda.simulator import Here, Meeting, Memory
 
 Array = NDArray[Any]
-Words = Callable[[int], tuple[dict[int, int], int]]
-"""From a shared address to the words of a block, and the place of one."""
 
 
 def names(memory: Memory, here: Here) -> Mapping[str, Any]:
@@ -37,18 +37,21 @@ def names(memory: Memory, here: Here) -> Mapping[str, Any]:
     return {**attention_simulator.names(memory, here), **own}
 
 
-def _words(here: Here, address: int) -> tuple[dict[int, int], int]:
-    return attention_simulator._words(here, address)
+def copy_piece(memory: Memory, here: Here, width: int, target: int, source: int, size: int) -> None:
+    """Copies `size` bytes to shared memory and fills up with zeros, to `width` bytes."""
+    assert 0 <= size <= width and target % width == 0, "no piece"
+    assert size == 0 or source % width == 0, "no piece"
+    words, place = shared_words(here, target)
+    found = memory.load_bytes(source, size).ljust(width, b"\0")
+    for number, word in enumerate(struct.unpack(f"<{width // 4}I", found)):
+        words[place + 4 * number] = word
 
 
 def _copies(memory: Memory, here: Here) -> dict[str, Any]:
     def copy(width: int) -> Callable[[int, int, int], None]:
         def piece(target: int, source: int, size: int) -> None:
-            assert 0 <= size <= width and target % width == 0 and source % width == 0, "no piece"
-            words, place = _words(here, target)
-            found = [memory.load(source + 2 * i, "u16", 1) if 2 * i < size else 0 for i in range(width // 2)]
-            for i in range(0, width // 2, 2):
-                words[place + 2 * i] = found[i] | found[i + 1] << 16
+            assert source % width == 0, "no piece"
+            copy_piece(memory, here, width, target, source, size)
 
         return piece
 
@@ -63,11 +66,9 @@ def _copies(memory: Memory, here: Here) -> dict[str, Any]:
 
 
 def _multiply_add(sums: Sequence[Any], a: Sequence[Any], b: Sequence[Any]) -> tuple[Any, ...]:
-    kind = type(sums[0])
-    pairs = itertools.product(a, b)
-    return tuple(
-        kind(np.float64(x) * np.float64(y) + total) for total, (x, y) in zip(sums, pairs, strict=True)
-    )
+    """Products in f64, which are exact for f32, and one rounding of each sum."""
+    products = np.multiply.outer(np.array(a, np.float64), np.array(b, np.float64)).ravel()
+    return tuple((products + np.array(sums, np.float64)).astype(type(sums[0])))
 
 
 def _groups(here: Here, kind: str) -> dict[str, Any]:
@@ -76,21 +77,18 @@ def _groups(here: Here, kind: str) -> dict[str, Any]:
     wide = dtype.itemsize // 4
 
     def load(address: int, groups: int, step: int) -> tuple[Any, ...]:
-        words, place = _words(here, address)
-        found: list[Any] = []
-        for element in (
-            place + group * step + i * dtype.itemsize for group in range(groups) for i in range(4)
-        ):
-            found.append(np.array([words[element + 4 * i] for i in range(wide)], np.uint32).view(dtype)[0])
-        return tuple(found)
+        words, place = shared_words(here, address)
+        starts = range(place, place + groups * step, step) if step else [place] * groups
+        return numbers([words[start + byte] for start in starts for byte in range(0, 16 * wide, 4)], dtype)
 
     def store(address: int, sums: Sequence[Any], columns: int, row_bytes: int) -> None:
-        words, place = _words(here, address)
-        for number, value in enumerate(sums):
+        words, place = shared_words(here, address)
+        found = iter(bits(sums, dtype))
+        for number in range(len(sums)):
             row, column = divmod(number, columns)
             own = (row // 4 * 16 + row % 4) * row_bytes + (column // 4 * 32 + column % 4) * dtype.itemsize
-            for i, word in enumerate(np.array([value], dtype).view(np.uint32)):
-                words[place + own + 4 * i] = int(word)
+            for byte in range(0, dtype.itemsize, 4):
+                words[place + own + byte] = next(found)
 
     return {
         f"zeros_{kind}": lambda count: (dtype.type(0),) * count,
@@ -102,17 +100,14 @@ def _groups(here: Here, kind: str) -> dict[str, Any]:
 
 def _matrices(here: Here) -> Callable[[int, int, int], Meeting]:
     def load(address: int, count: int, step: int) -> Meeting:
-        words, _ = _words(here, 0)
-        lane = here.thread.number % 32
+        words, _ = shared_words(here, 0)
+        matrix_row, column = divmod(here.thread.number % 32, 4)
 
-        def answer(brought: Mapping[int, int]) -> tuple[int, ...]:
-            rows = [brought[number] for number in sorted(brought)]
-            places = ((i, matrix) for i in range(count) for matrix in range(4))
-            return tuple(
-                words[rows[8 * matrix + lane // 4] + i * step + 4 * (lane % 4)] for i, matrix in places
-            )
+        def answer(rows: Sequence[int]) -> tuple[int, ...]:
+            own = [rows[8 * matrix + matrix_row] + 4 * column for matrix in range(4)]
+            return tuple(words[place + i * step] for i in range(count) for place in own)
 
-        return Meeting(here.thread.warp, address, answer)
+        return Meeting(here.thread.warp, address, answer, in_order)
 
     return load
 
@@ -121,7 +116,7 @@ def _transposed_matrices(here: Here) -> Callable[[int, Sequence[int]], Meeting]:
     """Matrices of 8 x 8 halves whose columns are handed out, four at each offset of a lane."""
 
     def load(address: int, offsets: Sequence[int]) -> Meeting:
-        words, _ = _words(here, 0)
+        words, _ = shared_words(here, 0)
         column, first = divmod(here.thread.number % 32, 4)
 
         def half(row: int) -> int:
@@ -141,7 +136,7 @@ def _load_words(
     here: Here, address: int, offsets: Sequence[int], count: int, side_by_side: int, deeper: int
 ) -> tuple[int, ...]:
     """Words of groups of 8 neighbours, each group a second time some bytes on."""
-    words, place = _words(here, address)
+    words, place = shared_words(here, address)
     groups = (
         (group, skip)
         for first in range(0, count, side_by_side)
@@ -153,28 +148,35 @@ def _load_words(
 
 
 def _stores(here: Here) -> dict[str, Any]:
-    def store(address: int, values: Sequence[Any]) -> None:
-        words, place = _words(here, address)
-        for number, value in enumerate(values):
-            words[place + 4 * number] = int(np.array(value, np.float32).view(np.uint32))
+    def pairs(sums: Sequence[Any], wide: int) -> Iterator[tuple[int, int, int, list[int]]]:
+        """The words of every two neighbours, with the tile of 16 rows and that of 8 columns, and whether they are of
+        the lower rows."""
+        found = bits(sums)
+        for first in range(0, len(found), 2):
+            tile, lower = divmod(first, 4)
+            yield tile // wide, tile % wide, lower // 2, found[first : first + 2]
+
+    def put(address: int, two: list[int]) -> None:
+        words, place = shared_words(here, address)
+        words[place], words[place + 4] = two
 
     def store_sums(address: int, sums: Sequence[Any], wide: int, step: int) -> None:
-        for first in range(0, len(sums), 2):
-            tile, lower = divmod(first, 4)
-            offset = (tile // wide * 16 + lower * 4) * step + tile % wide * 32
-            store(address + offset, sums[first : first + 2])
+        for down, along, lower, two in pairs(sums, wide):
+            put(address + (16 * down + 8 * lower) * step + 32 * along, two)
 
     def push_sums(targets: Sequence[int], sums: Sequence[Any], wide: int) -> None:
-        for first in range(0, len(sums), 2):
-            tile, lower = divmod(first, 4)
-            store(targets[tile // wide * 2 + lower // 2] + tile % wide * 32, sums[first : first + 2])
+        for down, along, lower, two in pairs(sums, wide):
+            put(targets[2 * down + lower] + 32 * along, two)
+
+    def store_words(address: int, *words: int) -> None:
+        target, place = shared_words(here, address)
+        for number, word in enumerate(words):
+            target[place + 4 * number] = word
 
     return {
         "store_sums": store_sums,
         "push_sums": push_sums,
-        "store_shared_u32x4": lambda address, *words: _words(here, address)[0].update(
-            {_words(here, address)[1] + 4 * number: word for number, word in enumerate(words)}
-        ),
+        "store_shared_u32x4": store_words,
         "bits_to_f32": lambda word: np.array(word, np.uint32).view(np.float32)[()],
     }
 
@@ -184,49 +186,19 @@ def _rounded(word: int) -> int:
     return (word + 0x1000) & 0xFFFFE000
 
 
-def _product(here: Here, name: str) -> Callable[..., Meeting]:
-    """All products of a warp's tile, by the lanes that hold their elements; worked out once for all of them."""
-    made: list[tuple[Mapping[int, Any], Array]] = []
-
-    def multiply(sums: Sequence[Any], a: Sequence[int], b: Sequence[int]) -> Meeting:
-        lane = here.thread.number % 32
-
-        def answer(brought: Mapping[int, Any]) -> tuple[Any, ...]:
-            if not made or made[0][0] is not brought:
-                lanes = [brought[number] for number in sorted(brought)]
-                made[:] = [(brought, _tile(lanes, name))]
-            tiles = made[0][1].astype(np.float64)
-            group, pair = lane // 4, 2 * (lane % 4)
-            found: list[Any] = []
-            for row in range(0, tiles.shape[0], 16):
-                for column in range(0, tiles.shape[1], 8):
-                    for down, along in ((0, 0), (0, 1), (8, 0), (8, 1)):
-                        product = tiles[row + group + down, column + pair + along]
-                        found.append(np.float32(sums[len(found)] + product))
-            return tuple(found)
-
-        return Meeting(here.thread.warp, (a, b), answer)
-
-    return multiply
-
-
 _TYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32}
 
 
-def _tile(lanes: Sequence[tuple[Sequence[int], Sequence[int]]], name: str) -> Array:
-    """The product of what the lanes hold: registers of A for each 16 rows, then columns of B for each 8 columns."""
-    wide = 4 // np.dtype(_TYPES[name]).itemsize
-    a, b = (np.array([lane[side] for lane in lanes], np.uint32) for side in (0, 1))
-    left = np.zeros((a.shape[1] // 4 * 16, 8 * wide))
-    right = np.zeros((8 * wide, b.shape[1] // 2 * 8))
-    for lane in range(32):
-        group, first = lane // 4, wide * (lane % 4)
-        for number, word in enumerate(a[lane]):
-            tile, part = divmod(number, 4)
-            row, column = 16 * tile + group + 8 * (part % 2), first + 4 * wide * (part // 2)
-            left[row, column : column + wide] = word.reshape(1).view(_TYPES[name])
-        for number, word in enumerate(b[lane]):
-            tile, part = divmod(number, 2)
-            row = first + 4 * wide * part
-            right[row : row + wide, 8 * tile + group] = word.reshape(1).view(_TYPES[name])
-    return left @ right
+def _product(here: Here, name: str) -> Callable[..., Meeting]:
+    """All products of a warp's tile, by the lanes that hold their elements."""
+
+    def of_warp(brought: Mapping[int, Any]) -> Array:
+        sums, a, b = zip(*in_order(brought), strict=True)
+        left, right = operands(a, b, (_TYPES[name],) * 2, np.float64)
+        return (np.array(sums, np.float64) + held(left @ right)).astype(np.float32)
+
+    def multiply(sums: Sequence[Any], a: Sequence[int], b: Sequence[int]) -> Meeting:
+        lane = here.thread.number % 32
+        return Meeting(here.thread.warp, (sums, a, b), lambda found: tuple(found[lane]), of_warp)
+
+    return multiply

@@ -4,6 +4,7 @@ their bytes, and products of operands of 8 bits out of swizzled lines in shared 
 from __future__ import annotations
 
 import itertools
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +18,8 @@ from aicf.backends.cuda.compiler.launches import KernelLaunch
 from aicf.backends.cuda.runtime.device_program import TensorMap
 from aicf.backends.cuda.target import ELEMENT_BYTES
 from tests.backends.cuda import integer_simulator, simulator
-from tests.backends.cuda.attention_simulator import _words
+from tests.backends.cuda.attention_simulator import shared_words
+from tests.backends.cuda.fragments import held, in_order
 from tests.backends.cuda.integer_simulator import added, widest, word_of
 from tests.backends.cuda.simulator import BYTE_PAIRS, BYTE_TYPES, Here, Meeting, Memory, Wait
 
@@ -88,11 +90,11 @@ def _copies(maps: Mapping[int, TensorMap], memory: Memory, here: Here) -> dict[s
     barriers: dict[tuple[int, int], _Barrier] = {}
 
     def barrier(address: int) -> _Barrier:
-        words, place = _words(here, address)
+        words, place = shared_words(here, address)
         return barriers[id(words), place]
 
     def init(address: int, count: int) -> None:
-        words, place = _words(here, address)
+        words, place = shared_words(here, address)
         barriers[id(words), place] = _Barrier(count, count)
 
     def wait(address: int, parity: int) -> Wait:
@@ -140,8 +142,8 @@ def _copies(maps: Mapping[int, TensorMap], memory: Memory, here: Here) -> dict[s
 
 def _put(words: dict[int, int], address: int, line: bytes) -> None:
     """A line, its units of 16 bytes at their places."""
-    for byte in range(0, len(line), 4):
-        words[_swizzled(address + byte)] = int.from_bytes(line[byte : byte + 4], "little")
+    for number, word in enumerate(struct.unpack(f"<{len(line) // 4}I", line)):
+        words[_swizzled(address + 4 * number)] = word
 
 
 def _swizzled(address: int) -> int:
@@ -164,12 +166,10 @@ def _line(
     inside = all(0 <= at < size for at, size in zip(place, tensor.sizes[1:], strict=True))
     start = address + sum(at * step for at, step in zip(place, tensor.strides, strict=True))
     size = ELEMENT_BYTES[tensor.dtype]
-    return b"".join(
-        memory.load(start + (first + i) * size, f"u{8 * size}", 1).to_bytes(size, "little")
-        if inside and 0 <= first + i < tensor.sizes[0]
-        else bytes(size)
-        for i in range(length)
-    )
+    before = min(max(0, -first), length)
+    count = max(0, min(length, tensor.sizes[0] - first) - before) if inside else 0
+    found = memory.load_bytes(start + size * (first + before), size * count)
+    return (bytes(size * before) + found).ljust(size * length, b"\0")
 
 
 def _windows(
@@ -217,8 +217,7 @@ def _product_across(here: Here, n: int, dtype: str) -> Callable[..., Meeting]:
 def _warpgroup(
     here: Here, multiplied: Callable[[Mapping[int, int], int, int], Array]
 ) -> Callable[..., Meeting]:
-    """The sums of a warpgroup, each thread its own, worked out once for all of them."""
-    made: list[tuple[Mapping[int, Any], Array]] = []
+    """64 x n sums of a warpgroup, each thread its own, worked out once for all of them."""
 
     def multiply(sums: Sequence[Any], a: int, b: int, keep: int) -> Meeting:
         assert keep == 1
@@ -226,17 +225,15 @@ def _warpgroup(
         words = thread.shared.words
         first = thread.number // 128 * 128
 
-        def answer(brought: Mapping[int, Any]) -> tuple[Any, ...]:
-            if not made or made[0][0] is not brought:
-                made[:] = [(brought, multiplied(words, a, b))]
-            tile, (warp, lane) = made[0][1], divmod(thread.number - first, 32)
-            found: list[Any] = []
-            for index, total in enumerate(sums):
-                row = 16 * warp + lane // 4 + 8 * (index % 4 // 2)
-                found.append(added(total, tile[row, index // 4 * 8 + lane % 4 * 2 + index % 2]))
-            return tuple(found)
+        def of_group(brought: Mapping[int, Any]) -> Sequence[Sequence[Any]]:
+            # Each warp holds 16 rows.
+            products = np.concatenate([held(rows) for rows in np.split(multiplied(words, a, b), 4)])
+            return added(in_order(brought), products)
 
-        return Meeting(thread.block[first : first + 128], None, answer)
+        def answer(found: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
+            return tuple(found[thread.number - first])
+
+        return Meeting(thread.block[first : first + 128], sums, answer, of_group)
 
     return multiply
 
@@ -244,8 +241,10 @@ def _warpgroup(
 def _lines(words: Mapping[int, int], descriptor: int, lines: int, dtype: Any) -> Array:
     """32 bytes of each line that a descriptor names."""
     start = _start(descriptor)
+    assert start % _LINE + 32 <= _LINE, "32 bytes are of two lines"
     found = [
-        [words[_swizzled(start + line * _LINE + byte)] for byte in range(0, 32, 4)] for line in range(lines)
+        [words[first + byte ^ (first >> 7 & 7) << 4] for byte in range(0, 32, 4)]
+        for first in range(start, start + lines * _LINE, _LINE)
     ]
     return np.array(found, np.uint32).view(dtype).astype(widest(dtype))
 
@@ -272,12 +271,11 @@ def _store_matrices(here: Here, address: int, *values: int) -> Meeting:
     """Four matrices of 8 x 8 halves (stmatrix)."""
     words, lane = here.thread.shared.words, here.thread.number % 32
 
-    def answer(brought: Mapping[int, int]) -> None:
-        rows = [brought[number] for number in sorted(brought)]
+    def answer(rows: Sequence[int]) -> None:
         for matrix, value in enumerate(values):
             words[rows[8 * matrix + lane // 4] + 4 * (lane % 4)] = value
 
-    return Meeting(here.thread.warp, address, answer)
+    return Meeting(here.thread.warp, address, answer, in_order)
 
 
 def _store_half(here: Here, address: int, value: int) -> None:
@@ -287,6 +285,6 @@ def _store_half(here: Here, address: int, value: int) -> None:
 
 
 def _store_two(here: Here, address: int, *values: Any) -> None:
-    words, place = _words(here, address)
+    words, place = shared_words(here, address)
     for number, value in enumerate(values):
         words[place + 4 * number] = word_of(value)

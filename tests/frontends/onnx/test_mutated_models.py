@@ -23,8 +23,8 @@ from aicf.sources import read_model
 
 pytestmark = pytest.mark.peers
 
-CASES = 700
-"""Of each model: 2,100 in all."""
+CASES = 350
+"""Of each model: 1,050 in all."""
 IDLE_FROM = 256
 """Bytes from which on what makes no difference is left alone."""
 

@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,8 @@ pytestmark = pytest.mark.peers
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "examples" / "models"
 WITHIN = 1e-4
-BATCH = 64
+BATCH, OF_EACH_ENDING = 64, 64
+"""Files that are looked at together, and those of one ending."""
 
 
 @pytest.fixture(autouse=True)
@@ -72,15 +75,20 @@ def test_speech_is_found_where_onnxruntime_finds_it(name: str) -> None:
 
 
 def files_of_this_repository() -> list[Path]:
-    """All that git keeps."""
+    """Of what git keeps, some of each ending, drawn at random."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True)
     paths = [ROOT / name for name in listed.stdout.split("\0") if name]
-    return [path for path in paths if path.is_file()]
+    by_ending = defaultdict[str, list[Path]](list)
+    for path in filter(Path.is_file, paths):
+        by_ending[path.suffix].append(path)
+    draw = random.Random(0)
+    return [path for each in by_ending.values() for path in draw.sample(each, min(len(each), OF_EACH_ENDING))]
 
 
 def test_files_have_the_types_that_onnxruntime_gives_them() -> None:
-    """Labels and scores of every file. The model's norms take the mean of squares less the square of the mean over an
-    outer axis, which cancels digits, with ONNX Runtime as here: of ten thousand scores one may be up to 3e-4 apart."""
+    """Labels and scores of files of many types. The model's norms take the mean of squares less the square of the mean
+    over an outer axis, which cancels digits, with ONNX Runtime as here: of ten thousand scores one may be up to 3e-4
+    apart."""
     from file_types import detector
     from magika import Magika
 

@@ -44,7 +44,8 @@ def test_where_elements_lie(mode: str, coordinates: str) -> None:
     options = {"mode": mode, "coordinate_transformation_mode": coordinates, "extrapolation_value": 2.5}
     resize(floats(0, 1, 2, 5, 6), sizes=[1, 2, 7, 4], roi=roi, **options)
     resize(floats(1, 1, 2, 5, 6), scales=[1, 1, 0.6, 2.3], roi=roi, **options)
-    resize(floats(2, 1, 2, 5, 6), sizes=[1, 2, 1, 1], roi=roi, **options)
+    if mode == "linear":  # where the one element lies follows from the coordinates alone
+        resize(floats(2, 1, 2, 5, 6), sizes=[1, 2, 1, 1], roi=roi, **options)
 
 
 @pytest.mark.parametrize("mode", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
