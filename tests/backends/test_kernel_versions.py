@@ -89,6 +89,14 @@ _CONV_MMA = (
     f"{_CUDA_CONV} tile tile_group warps stages blocks_per_sm split_k split_through sum_grid sum_block "
     + "workspace_bytes"
 )
+_WEIGHT_GRAD = (
+    f"{_LAUNCH} {_WINDOWS} groups parts sum_grid sum_block may_alias workspace_bytes combination_order"
+)
+_WEIGHT_GRAD_MMA = f"{_WEIGHT_GRAD} tile tile_group warps stages blocks_per_sm split_k split_through"
+_GEMM_MMA = (
+    f"{_CUDA_GEMM} tile tile_group warps stages blocks_per_sm split_k split_through sum_grid sum_block "
+    "workspace_bytes"
+)
 _CUDA_ATTENTION = f"{_LAUNCH} scale causal past nan_as_zero empty_as_zero combination_order fixed_addresses"
 
 RECORDS: Mapping[str, tuple[int, str]] = {
@@ -139,27 +147,17 @@ RECORDS: Mapping[str, tuple[int, str]] = {
     "cuda.gemm_wgmma": (1, _WGMMA),
     "cuda.gemm_wgmma_tf32": (1, f"{_WGMMA} math"),
     "cuda.gemm_wgmma_int8": (1, f"{_WGMMA} math layouts"),
+    "cuda.gemm_wgmma_fp8": (1, f"{_WGMMA} math"),
+    "cuda.gemm_mma_fp8": (1, f"{_GEMM_MMA} math"),
     "cuda.gemm_norm": (1, _WGMMA),
-    "cuda.gemm_mma": (
-        1,
-        f"{_CUDA_GEMM} tile tile_group warps stages blocks_per_sm split_k split_through sum_grid sum_block "
-        "workspace_bytes",
-    ),
-    "cuda.gemm_mma_tf32": (
-        1,
-        f"{_CUDA_GEMM} math tile tile_group warps stages blocks_per_sm split_k split_through sum_grid sum_block "
-        "workspace_bytes",
-    ),
+    "cuda.gemm_mma": (1, _GEMM_MMA),
+    "cuda.gemm_mma_tf32": (1, f"{_GEMM_MMA} math"),
     "cuda.conv_mma_int8": (1, f"{_CONV_MMA} math padding_value"),
     "cuda.conv_wgmma_int8": (
         1,
         f"{_CUDA_CONV} math padding_value tile cluster_shape ring split_k workspace_bytes",
     ),
-    "cuda.gemm_mma_int8": (
-        1,
-        f"{_CUDA_GEMM} math layouts tile tile_group warps stages blocks_per_sm split_k split_through sum_grid "
-        "sum_block workspace_bytes",
-    ),
+    "cuda.gemm_mma_int8": (1, f"{_GEMM_MMA} math layouts"),
     "cuda.gemm_simt": (1, f"{_CUDA_GEMM} tile thread_tile depth tile_group stages blocks_per_sm split_k"),
     "cuda.gemv": (
         1,
@@ -197,6 +195,14 @@ RECORDS: Mapping[str, tuple[int, str]] = {
         1,
         f"{_LAUNCHES} strategy vector lanes threads unroll splits late blocks_per_sm combination_order",
     ),
+    "cuda.weight_grad_wgmma": (1, f"{_WEIGHT_GRAD} tile cluster_shape ring split_k"),
+    "cuda.weight_grad_mma": (1, _WEIGHT_GRAD_MMA),
+    "cuda.weight_grad_mma_tf32": (1, f"{_WEIGHT_GRAD_MMA} math"),
+    "cuda.weight_grad_simt": (
+        1,
+        f"{_WEIGHT_GRAD} tile thread_tile depth tile_group stages blocks_per_sm split_k",
+    ),
+    "cuda.weight_grad_depthwise": (1, f"{_WEIGHT_GRAD} rows pixels vector lanes threads"),
     "cuda.multi_tensor": (1, f"{_LAUNCH} vectors unroll may_alias"),
 }
 """Kernel to its version and the entries that its records may have, beside `version` and `determinism`."""
@@ -219,6 +225,10 @@ PROGRAMS = (
     "pooling-f32",
     "depthwise-mobile",
     "windows-wide",
+    "weight_grad-layer1",
+    "weight_grad-mobile",
+    "fp8-e4m3",
+    "fp8wg-deep",
 )
 """Cases of the GPU's table; together with the fused programs they have work for every kernel of either backend."""
 
@@ -281,7 +291,7 @@ def _records() -> Iterator[tuple[str, Mapping[str, Attribute]]]:
     for name in ON_CPU:
         yield from _offered(CASES[name].make().module, "cpu:x86-64-v4", {})
     yield from _offered(CASES["windows-split"].make().module, "cuda:sm_90a", {})
-    for name in ("simt-dense-f32", "convolutions-f32", "convolve-tf32-last"):
+    for name in ("simt-dense-f32", "convolutions-f32", "convolve-tf32-last", "weight_grad-tf32"):
         yield from _offered(CASES[name].make().module, "cuda:sm_90a", {"tf32": True})
     yield from _offered(parse_module(TILES), "cpu:x86-64-v4", {})
     yield from _offered(parse_module(QUADS), "cpu:x86-64-v4+avx512vnni", {})
