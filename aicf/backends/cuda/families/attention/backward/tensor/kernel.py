@@ -9,21 +9,23 @@ from xdsl.ir import Attribute
 
 from aicf.backends.common.record import integer
 from aicf.backends.common.workload import Workload
-from aicf.backends.cuda.families.attention.backward.schedule import (
-    CODEC,
-    GRADIENT,
+from aicf.backends.cuda.families.attention.backward.problem import (
     KIND,
     BackwardProblem,
+    problem_of,
+    types_reason,
+)
+from aicf.backends.cuda.families.attention.backward.tensor.schedule import (
+    CODEC,
     Phase,
     Spec,
     phases,
     predicted_us,
-    problem_of,
     ranked_specs,
     spec_reason,
     workspace_bytes,
 )
-from aicf.backends.cuda.families.attention.problem import HALVES, common_reason, common_record
+from aicf.backends.cuda.families.attention.problem import common_reason, common_record
 from aicf.backends.cuda.families.records import CudaKernel, Shape, integers
 from aicf.backends.cuda.target import arch_named
 from aicf.dialects.emit_types import TargetAttr
@@ -43,7 +45,7 @@ class AttentionBackwardKernel(CudaKernel[Spec]):
         problem, arch = problem_of(work), arch_named(target.arch.data)
         reason = (
             common_reason(work, problem.attention)
-            or _types_reason(work, problem)
+            or types_reason(work, problem)
             or _rows_reason(work, problem)
         )
         if reason is None and not self._ranked(work, target):
@@ -90,22 +92,6 @@ class AttentionBackwardKernel(CudaKernel[Spec]):
 
 def _shape(phase: Phase, count: int) -> Shape:
     return Shape((phase.blocks * count, 1, 1), (phase.threads, 1, 1), shared_bytes=phase.shared_bytes)
-
-
-def _types_reason(work: Workload, problem: BackwardProblem) -> str | None:
-    """Why element types, attributes or the shapes of gradients have no code."""
-    attention = problem.attention
-    if attention.dtype not in HALVES:
-        return f"tensor cores multiply f16 and bf16 here, not {attention.dtype}: cast it"
-    types = {each.dtype for each in (work.operands[GRADIENT], *work.results)}
-    if types != {attention.dtype}:
-        return f"gradients are {', '.join(sorted(types))} where queries are {attention.dtype}: cast them"
-    if attention.nan_as_zero:
-        return "there is no gradient here of probabilities that are 0 where they would be NaN"
-    batches = {each.shape[:-2] for each in (work.operands[GRADIENT], *work.results)}
-    if batches != {attention.batch}:
-        return "the gradients have other batch sizes than the queries"
-    return None
 
 
 def _rows_reason(work: Workload, problem: BackwardProblem) -> str | None:

@@ -13,17 +13,19 @@ from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in
 from aicf.backends.cuda.compiler.specializer import part, stage
 from aicf.backends.cuda.families.attention import template as parts
-from aicf.backends.cuda.families.attention.backward import template
-from aicf.backends.cuda.families.attention.backward.schedule import (
+from aicf.backends.cuda.families.attention.backward.problem import (
     GRADIENT,
     MASK,
-    STATE_BYTES,
     BackwardProblem,
+    problem_of_launch,
+)
+from aicf.backends.cuda.families.attention.backward.tensor import template
+from aicf.backends.cuda.families.attention.backward.tensor.schedule import (
+    STATE_BYTES,
     Phase,
     Spec,
     padded_queries,
     phases,
-    problem_of_launch,
     read_spec,
 )
 from aicf.backends.cuda.families.attention.codegen import LOADS
