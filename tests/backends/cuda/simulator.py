@@ -115,6 +115,12 @@ _MEETINGS = {
     *("load_matrix_x4", "load_matrix_x4_transposed", "load_matrices", "product"),
     *("mma_tile_f16", "mma_tile_bf16", "mma_tile_tf32"),
     *(f"wgmma_{n}_{a}_{b}" for n in (64, 128, 192, 256) for a in ("i8", "u8") for b in ("i8", "u8")),
+    *(
+        f"wgmma_{name}"
+        for n in (64, 128)
+        for dtype in ("f16", "bf16")
+        for name in (f"{n}_{dtype}", f"{n}_{dtype}_11", f"of_ready_{n}_{dtype}")
+    ),
     "store_matrix_x4",
     *("mma_tile_i8_i8", "mma_tile_i8_u8", "mma_tile_u8_i8", "mma_tile_u8_u8"),
 }

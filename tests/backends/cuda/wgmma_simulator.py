@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from aicf.backends.cuda.compiler.launches import KernelLaunch
 from aicf.backends.cuda.runtime.device_program import TensorMap
+from aicf.backends.cuda.target import ELEMENT_BYTES
 from tests.backends.cuda import integer_simulator, simulator
 from tests.backends.cuda.attention_simulator import _words
 from tests.backends.cuda.simulator import INTEGERS, Here, Meeting, Memory, Wait
@@ -46,13 +47,22 @@ class _Barrier:
 
 def run(launches: Sequence[KernelLaunch], memory: Memory) -> None:
     """Runs launches that may hold such a product."""
+    run_with(_names, launches, memory)
+
+
+def run_with(
+    names: Callable[[Mapping[int, TensorMap], Memory, Here], Mapping[str, Any]],
+    launches: Sequence[KernelLaunch],
+    memory: Memory,
+) -> None:
+    """Runs launches whose code may use `names` of their tensor maps by address."""
     for launch in launches:
         maps = {
             simulator._argument(argument, memory): argument
             for argument in launch.arguments
             if isinstance(argument, TensorMap)
         }
-        simulator.run([launch], memory, partial(_names, maps))
+        simulator.run([launch], memory, partial(names, maps))
 
 
 def _names(maps: Mapping[int, TensorMap], memory: Memory, here: Here) -> Mapping[str, Any]:
@@ -71,17 +81,18 @@ def _names(maps: Mapping[int, TensorMap], memory: Memory, here: Here) -> Mapping
         **{f"wgmma_result_{n}_i32": lambda sums: sums for n in sizes},
         "rotated": lambda values, count: (*values[count:], *values[:count]),
         "cluster_rank": lambda: here.thread.rank,
-        "store_matrix_x4": partial(_store_matrices, here),
+        "store_matrix_x4": partial(store_matrices, here),
         "store_shared_u16": partial(_store_half, here),
         "store_cluster_i32x2": partial(_store_two, here),
-        **_copies(maps, memory, here),
+        **copies(maps, memory, here),
     }
 
 
 # Copies and barriers
 
 
-def _copies(maps: Mapping[int, TensorMap], memory: Memory, here: Here) -> dict[str, Any]:
+def copies(maps: Mapping[int, TensorMap], memory: Memory, here: Here) -> dict[str, Any]:
+    """Bulk tensor copies, and barriers that count threads and bytes."""
     barriers: dict[tuple[int, int], _Barrier] = {}
 
     def barrier(address: int) -> _Barrier:
@@ -138,15 +149,16 @@ def _copies(maps: Mapping[int, TensorMap], memory: Memory, here: Here) -> dict[s
 def _put(words: dict[int, int], address: int, line: bytes) -> None:
     """A line, its units of 16 bytes at their places."""
     for byte in range(0, len(line), 4):
-        words[_swizzled(address + byte)] = int.from_bytes(line[byte : byte + 4], "little")
+        words[swizzled(address + byte)] = int.from_bytes(line[byte : byte + 4], "little")
 
 
-def _swizzled(address: int) -> int:
+def swizzled(address: int) -> int:
+    """Where 128-byte swizzle puts a byte: units of 16 bytes are permuted within 8 lines."""
     return address ^ (address >> 7 & 7) << 4
 
 
 def _box(memory: Memory, address: int, tensor: TensorMap, starts: Sequence[int]) -> list[bytes]:
-    """The lines of a box of bytes, zeros where it reaches out of the tensor."""
+    """The lines of a box, zeros where it reaches out of the tensor."""
     inner, *others = tensor.box
     lines: list[bytes] = []
     for index in itertools.product(*map(range, reversed(others))):
@@ -158,11 +170,14 @@ def _box(memory: Memory, address: int, tensor: TensorMap, starts: Sequence[int])
 def _line(
     memory: Memory, address: int, tensor: TensorMap, first: int, place: Sequence[int], length: int
 ) -> bytes:
+    """Elements from number `first` on, as bytes."""
     inside = all(0 <= at < size for at, size in zip(place, tensor.sizes[1:], strict=True))
     start = address + sum(at * step for at, step in zip(place, tensor.strides, strict=True))
+    element = ELEMENT_BYTES[tensor.dtype]
+    begin, end = first * element, tensor.sizes[0] * element
     return bytes(
-        memory.load(start + first + i, "u8", 1) if inside and 0 <= first + i < tensor.sizes[0] else 0
-        for i in range(length)
+        memory.load(start + i, "u8", 1) if inside and 0 <= i < end else 0
+        for i in range(begin, begin + length * element)
     )
 
 
@@ -221,12 +236,12 @@ def _lines(words: Mapping[int, int], descriptor: int, lines: int, dtype: Any) ->
     assert descriptor >> 62 == 1 and descriptor >> 32 & 0x3FFF == 1024 >> 4, "no 128-byte swizzle"
     start = (descriptor & 0x3FFF) << 4
     found = [
-        [words[_swizzled(start + line * _LINE + byte)] for byte in range(0, 32, 4)] for line in range(lines)
+        [words[swizzled(start + line * _LINE + byte)] for byte in range(0, 32, 4)] for line in range(lines)
     ]
     return np.array(found, np.uint32).view(dtype).astype(np.int64)
 
 
-def _store_matrices(here: Here, address: int, *values: int) -> Meeting:
+def store_matrices(here: Here, address: int, *values: int) -> Meeting:
     """Four matrices of 8 x 8 halves (stmatrix)."""
     words, lane = here.thread.shared.words, here.thread.number % 32
 

@@ -15,6 +15,7 @@ from aicf.backends.cuda.families.attention.problem import (
     HALVES,
     AttentionProblem,
     Rows,
+    bulk_copy_reason,
     problem_of_operands,
     rows_of,
 )
@@ -74,4 +75,30 @@ def types_reason(work: Workload, problem: BackwardProblem) -> str | None:
     batches = {each.shape[:-2] for each in (work.operands[GRADIENT], *work.results)}
     if batches != {attention.batch}:
         return "the gradients have other batch sizes than the queries"
+    return None
+
+
+def bulk_reason(problem: BackwardProblem) -> str | None:
+    """Why bulk tensor copies do not read the operands, or wide stores do not write the results."""
+    attention = problem.attention
+    for name, rows, count in (
+        ("queries", attention.q, attention.m),
+        ("keys", attention.k, attention.n),
+        ("values", attention.v, attention.n),
+        ("gradient", attention.result, attention.m),
+    ):
+        if rows.row == 0 and count > 1:
+            return f"the rows of the {name} are one: copy them apart"
+        if (reason := bulk_copy_reason(rows, count, attention.batch)) is not None:
+            return f"{reason} of the {name}: copy them first"
+    for name, rows, count in (
+        ("queries", problem.queries, attention.m),
+        ("keys", problem.keys, attention.n),
+        ("values", problem.values, attention.n),
+    ):
+        if not rows.moves_in_eights(count, attention.batch):
+            return (
+                f"rows of the gradient for the {name} are not neighbours that start at multiples of 16 bytes: "
+                "use cuda.attention_backward"
+            )
     return None
