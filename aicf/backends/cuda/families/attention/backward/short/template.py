@@ -55,10 +55,15 @@ def attention_backward(q_map, k_map, v_map, g_map, queries, keys, values, mask):
         masks = u64(mask + offset)
     own = u32(shared + u32(group * 8192))
 
-    splice(FETCH_MASK, 0, row)
+    if MASKED:
+        splice(FETCH_MASK, 0, row)
     barrier_wait(arrived, u32(0))
     splice(SCORES, own, u32(shared + u32(KEYS_AT)), D)
-    splice(ADD_MASK)
+    if MASKED:
+        splice(ADD_MASK)
+    elif not FOLDED:
+        for s in unrolled(SCORE):
+            score[s] = score[s] * f32(SCALE)
     splice(HIDE, 0, row)
     splice(SOFTMAX)
     splice(PUT_WEIGHTS)
@@ -113,9 +118,6 @@ def scores_of(left, right, size):
 def softmax():
     """Probabilities in pairs, rounded, in place of scores. Four maxima and two sums of a row side by side, since each
     chain waits for itself. Rows past the last query have none: they add nothing to gradients for keys and values."""
-    if not FOLDED and not MASKED:
-        for s in unrolled(SCORE):
-            score[s] = score[s] * f32(SCALE)
     for h in unrolled(2):
         best = registers(4, f32(NEGATIVE_INFINITY))
         for s in unrolled(h * 2, SCORE, 4):
