@@ -13,6 +13,7 @@ from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in
 from aicf.backends.cuda.compiler.specializer import Constant, Snippet, part, stage
 from aicf.backends.cuda.families.attention import template as parts
+from aicf.backends.cuda.families.attention.backward import template as between
 from aicf.backends.cuda.families.attention.backward.problem import (
     GRADIENT,
     MASK,
@@ -21,7 +22,6 @@ from aicf.backends.cuda.families.attention.backward.problem import (
 )
 from aicf.backends.cuda.families.attention.backward.short import template
 from aicf.backends.cuda.families.attention.backward.short.schedule import Spec, layout_of, read_spec
-from aicf.backends.cuda.families.attention.backward.tensor import template as two_launches
 from aicf.backends.cuda.families.attention.codegen import bulk_copy, bulk_map, descriptor
 from aicf.backends.cuda.families.attention.problem import AttentionProblem, Rows, read_scale
 from aicf.backends.cuda.families.attention.wgmma import template as forward
@@ -116,7 +116,7 @@ def _parts(problem: AttentionProblem, spec: Spec) -> dict[str, Constant | Snippe
         "OFFSET": part(parts.offset),
         "OF_TRANSPOSED": part(template.of_transposed),
         "OF_WEIGHTS": part(template.of_weights),
-        "POWER": part(two_launches.power),
+        "POWER": part(between.power),
         "PUT_WEIGHTS": part(template.put_weights),
         "SCORES": part(template.scores_of),
         "SCORES_READY": Snippet((), (), f"wgmma_start_{n}({score})"),

@@ -112,11 +112,11 @@ def spec_reason(problem: AttentionProblem, spec: Spec, arch: GpuArch) -> str | N
 
 def specs(problem: AttentionProblem, arch: GpuArch) -> Iterator[Spec]:
     """The variants that make sense: the least tile with room for a head, most blocks first."""
-    tile = next((tile for tile in TILES if tile >= max(problem.m, problem.n)), None)
-    for blocks in (4, 2, 1) if tile is not None else ():
-        spec = Spec(tile, blocks)
-        if spec_reason(problem, spec, arch) is None:
-            yield spec
+    for tile in [tile for tile in TILES if tile >= max(problem.m, problem.n)][:1]:
+        for blocks in (4, 2, 1):
+            spec = Spec(tile, blocks)
+            if spec_reason(problem, spec, arch) is None:
+                yield spec
 
 
 # Cost prior: it orders the variants; measurements replace it.

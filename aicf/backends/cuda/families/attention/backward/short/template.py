@@ -13,7 +13,7 @@ reads its left operand transposed.
 Blocks of one multiprocessor fill each other's gaps: one multiplies or waits for memory while another is at its softmax.
 
 `attention_backward` is the kernel; the other functions are parts that it splices in. Every part sees the names of the
-kernel. Parts that are not here are those of `cuda.attention_wgmma` (the mask) and `cuda.attention_backward` (POWER).
+kernel. Parts that are not here are those of `cuda.attention_wgmma` (the mask) and of all these gradients (POWER).
 """
 
 from __future__ import annotations

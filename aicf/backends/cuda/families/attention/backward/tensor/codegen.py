@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import e, log2
 from typing import Any
 
-from aicf.backends.base import BufferRef, Launch
+from aicf.backends.base import Launch
 from aicf.backends.common.record import read_integer
 from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in
 from aicf.backends.cuda.compiler.specializer import part, stage
-from aicf.backends.cuda.families.attention import template as parts
+from aicf.backends.cuda.families.attention.backward.codegen import (
+    Matrices,
+    common_parts,
+    matrices_of,
+    problem_constants,
+)
 from aicf.backends.cuda.families.attention.backward.problem import (
-    GRADIENT,
     MASK,
     BackwardProblem,
     problem_of_launch,
@@ -28,29 +30,12 @@ from aicf.backends.cuda.families.attention.backward.tensor.schedule import (
     phases,
     read_spec,
 )
-from aicf.backends.cuda.families.attention.codegen import LOADS
-from aicf.backends.cuda.families.attention.problem import AttentionProblem, Rows, read_scale
+from aicf.backends.cuda.families.attention.problem import Rows, read_scale
 from aicf.backends.cuda.families.attention.tensor import template as forward
 from aicf.backends.cuda.families.records import Shape, is_programmatic, read_shape, read_triple
-from aicf.backends.cuda.target import ELEMENT_BYTES
 
 PARAMETERS = ("ptr",) * 8
 """Held rows, streamed rows and results, two of each; the workspace; the mask."""
-
-
-@dataclass(frozen=True)
-class Matrices:
-    """What one launch reads and writes, in pairs, see `template.py`.
-
-    Args:
-        held, streamed, results: Where they lie.
-        refs: The operands, in the order of the parameters.
-    """
-
-    held: tuple[Rows, Rows]
-    streamed: tuple[Rows, Rows]
-    results: tuple[Rows, Rows]
-    refs: tuple[BufferRef, ...]
 
 
 def emit(launch: Launch) -> Sequence[KernelLaunch]:
@@ -71,9 +56,9 @@ def _second_shape(launch: Launch) -> Shape:
 def _launched(
     launch: Launch, problem: BackwardProblem, spec: Spec, phase: Phase, shape: Shape
 ) -> KernelLaunch:
-    matrices = _matrices(launch, problem, phase)
+    matrices = matrices_of(launch, problem, phase.is_rows)
     constants = {
-        **_problem_constants(problem.attention, phase, matrices, read_scale(launch.record)),
+        **problem_constants(problem.attention, phase.is_rows, matrices, read_scale(launch.record)),
         **_method_constants(phase, matrices),
         **_parts(),
         "PROGRAMMATIC": is_programmatic(launch.record),
@@ -87,66 +72,6 @@ def _launched(
     mask = launch.ins[MASK] if problem.attention.mask is not None else launch.ins[0]
     arguments = (*matrices.refs, launch.ws[0], mask)
     return launch_in(shape, code, tuple(map(address_of, arguments)))
-
-
-def _matrices(launch: Launch, problem: BackwardProblem, phase: Phase) -> Matrices:
-    attention = problem.attention
-    of_queries, of_keys = (attention.q, attention.result), (attention.k, attention.v)
-    q, k, v, g = launch.ins[: GRADIENT + 1]
-    dq, dk, dv = launch.outs
-    if phase.is_rows:
-        # There is no second result; its parameter still needs a value.
-        return Matrices(of_queries, of_keys, (problem.queries, problem.queries), (q, g, k, v, dq, dq))
-    return Matrices(of_keys, of_queries, (problem.keys, problem.values), (k, v, q, g, dk, dv))
-
-
-def _problem_constants(
-    problem: AttentionProblem, phase: Phase, matrices: Matrices, scale: float
-) -> dict[str, Any]:
-    """What the template knows of the problem."""
-    mask, mask_dtype = problem.mask if problem.mask is not None else (problem.q, problem.dtype)
-    along = (mask.row, mask.column) if phase.is_rows else (mask.column, mask.row)
-    size = ELEMENT_BYTES[mask_dtype]
-    return {
-        "ROWS": phase.is_rows,
-        "BATCH": problem.batch[::-1],
-        "COUNT": problem.count,
-        "HELD": phase.held,
-        "STREAMED": phase.streamed,
-        "D": problem.d,
-        "DV": problem.dv,
-        "DTYPE": problem.dtype,
-        **_strides("HELD", matrices.held),
-        **_strides("STREAMED", matrices.streamed),
-        **_strides("RESULT", matrices.results),
-        **{
-            f"WIDE{number}": rows.moves_in_eights(phase.held, problem.batch)
-            for number, rows in enumerate(matrices.results, 1)
-        },
-        "MASKED": problem.mask is not None,
-        "MASK_BATCH": tuple(stride * size for stride in reversed(mask.batch)),
-        "MASK_HELD": along[0] * size,
-        "MASK_STREAMED": along[1] * size,
-        "LOAD_MASK": LOADS[mask_dtype],
-        # Only a factor above 0 may be left out of the maximum, and only if nothing is added; what a query does not see
-        # is -inf with any such factor.
-        "FOLDED": problem.mask is None and scale > 0,
-        "SCALE": scale if problem.mask is not None else scale * log2(e),
-        "LOG2_E": log2(e),
-        "SLOPE": scale,
-        "CAUSAL": problem.past is not None,
-        "PAST": problem.past or 0,
-        "EMPTY_AS_ZERO": problem.empty_as_zero,
-    }
-
-
-def _strides(name: str, pair: tuple[Rows, Rows]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for number, rows in enumerate(pair, 1):
-        found[f"{name}{number}_BATCH"] = tuple(stride * 2 for stride in reversed(rows.batch))
-        found[f"{name}{number}_ROW"] = rows.row * 2
-        found[f"{name}{number}_COLUMN"] = rows.column * 2
-    return found
 
 
 def _method_constants(phase: Phase, matrices: Matrices) -> dict[str, Any]:
@@ -210,12 +135,9 @@ def _copy(rows: int, matrix: Rows, elements: int, count: int) -> dict[str, int |
 
 def _parts() -> dict[str, Any]:
     """The parts of the template."""
-    own = (
-        *("block_of", "tiles_seen", "fetch", "multiply", "scale_and_hide", "power", "sum_up", "merge_lanes"),
-        *("weigh_rows", "weigh_columns", "accumulate", "store"),
-    )
+    own = ("fetch", "multiply", "accumulate", "store")
     return {
-        "OFFSET": part(parts.offset),
         "COPY_ROWS": part(forward.copy_rows),
         **{name.upper(): part(getattr(template, name)) for name in own},
+        **common_parts(),
     }
