@@ -8,12 +8,14 @@ from math import e, log2
 from typing import Any
 
 from aicf.backends.base import BufferRef, Launch
+from aicf.backends.common.record import read_integer
 from aicf.backends.cuda.compiler.specializer import part
 from aicf.backends.cuda.families.attention import template as parts
 from aicf.backends.cuda.families.attention.backward import template
 from aicf.backends.cuda.families.attention.backward.problem import GRADIENT, BackwardProblem
 from aicf.backends.cuda.families.attention.codegen import LOADS
 from aicf.backends.cuda.families.attention.problem import AttentionProblem, Rows
+from aicf.backends.cuda.families.records import Shape, read_triple
 from aicf.backends.cuda.target import ELEMENT_BYTES
 
 
@@ -30,6 +32,12 @@ class Matrices:
     streamed: tuple[Rows, Rows]
     results: tuple[Rows, Rows]
     refs: tuple[BufferRef, ...]
+
+
+def keys_shape(launch: Launch) -> Shape:
+    """The second launch that a record states. Raises RecordError if it lacks a part of it."""
+    grid, block = (read_triple(launch.record, f"keys_{name}") for name in ("grid", "block"))
+    return Shape(grid, block, shared_bytes=read_integer(launch.record, "keys_shared_bytes"))
 
 
 def matrices_of(launch: Launch, problem: BackwardProblem, is_rows: bool) -> Matrices:

@@ -78,25 +78,27 @@ def types_reason(work: Workload, problem: BackwardProblem) -> str | None:
     return None
 
 
-def bulk_reason(problem: BackwardProblem) -> str | None:
-    """Why bulk tensor copies do not read the operands, or wide stores do not write the results."""
+def bulk_reason(problem: BackwardProblem, fixed: bool = False) -> str | None:
+    """Why bulk tensor copies do not read the operands, or wide stores do not write the results. With `fixed` the sizes
+    of batch and queries do not count: strides are judged as if there were several of each."""
     attention = problem.attention
+    batch, m = (tuple(2 for _ in attention.batch), 2) if fixed else (attention.batch, attention.m)
     for name, rows, count in (
-        ("queries", attention.q, attention.m),
+        ("queries", attention.q, m),
         ("keys", attention.k, attention.n),
         ("values", attention.v, attention.n),
-        ("gradient", attention.result, attention.m),
+        ("gradient", attention.result, m),
     ):
         if rows.row == 0 and count > 1:
             return f"the rows of the {name} are one: copy them apart"
-        if (reason := bulk_copy_reason(rows, count, attention.batch)) is not None:
+        if (reason := bulk_copy_reason(rows, count, batch)) is not None:
             return f"{reason} of the {name}: copy them first"
     for name, rows, count in (
-        ("queries", problem.queries, attention.m),
+        ("queries", problem.queries, m),
         ("keys", problem.keys, attention.n),
         ("values", problem.values, attention.n),
     ):
-        if not rows.moves_in_eights(count, attention.batch):
+        if not rows.moves_in_eights(count, batch):
             return (
                 f"rows of the gradient for the {name} are not neighbours that start at multiples of 16 bytes: "
                 "use cuda.attention_backward"

@@ -3,17 +3,11 @@ code generator."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from xdsl.ir import Attribute
 
 from aicf.backends.common.workload import Workload
-from aicf.backends.cuda.families.attention.backward.problem import (
-    KIND,
-    bulk_reason,
-    problem_of,
-    types_reason,
-)
+from aicf.backends.cuda.families.attention.backward.descriptor import BackwardKernel, hopper_reason
+from aicf.backends.cuda.families.attention.backward.problem import BackwardProblem, bulk_reason, problem_of
 from aicf.backends.cuda.families.attention.backward.short.schedule import (
     CODEC,
     TILES,
@@ -23,51 +17,30 @@ from aicf.backends.cuda.families.attention.backward.short.schedule import (
     ranked_specs,
     spec_reason,
 )
-from aicf.backends.cuda.families.attention.problem import AttentionProblem, common_reason, common_record
-from aicf.backends.cuda.families.records import CudaKernel, Shape
-from aicf.backends.cuda.target import arch_named
+from aicf.backends.cuda.families.attention.problem import AttentionProblem, common_record
+from aicf.backends.cuda.families.records import Shape
+from aicf.backends.cuda.target import GpuArch, arch_named
 from aicf.dialects.emit_types import TargetAttr
 
 
-class ShortAttentionBackwardKernel(CudaKernel[Spec]):
+class ShortAttentionBackwardKernel(BackwardKernel[Spec]):
     """The gradients of attention for f16 and bf16 where a block has all queries and keys of a head, see
     `template.py`."""
 
     id = "cuda.attention_backward_short"
     library = "flash_v3"
     version = 1
-    kinds = frozenset({KIND})
     simplicity = 3
     codec = CODEC
+    ranked = staticmethod(ranked_specs)
+    us = staticmethod(predicted_us)
+    reason = staticmethod(spec_reason)
 
-    def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        problem, arch = problem_of(work), arch_named(target.arch.data)
-        if not (arch.has_tma and arch.has_wgmma):
-            return f"warpgroup products and bulk tensor copies need sm_90a, the target is {arch.name}"
-        reason = (
-            common_reason(work, problem.attention)
-            or types_reason(work, problem)
-            or _sizes_reason(work, problem.attention)
-            or bulk_reason(problem)
-        )
-        if reason is None and not ranked_specs(problem.attention, arch):
-            return f"no tiling fits the registers and shared memory of {arch.name}"
-        return reason
+    def arch_reason(self, arch: GpuArch) -> str | None:
+        return hopper_reason(arch)
 
-    def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        arch = arch_named(target.arch.data)
-        return predicted_us(problem_of(work).attention, self.schedule(work, target), arch)
-
-    def schedule(self, work: Workload, target: TargetAttr) -> Spec:
-        """See `Kernel`: the spec that the prior prefers."""
-        return self._ranked(work, target)[0]
-
-    def variants(self, work: Workload, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
-        """See `Kernel`: the records of all specs, by the prior the cheapest first."""
-        return [self.record_of(work, target, spec) for spec in self._ranked(work, target)]
-
-    def schedule_reason(self, work: Workload, target: TargetAttr, schedule: Spec) -> str | None:
-        return spec_reason(problem_of(work).attention, schedule, arch_named(target.arch.data))
+    def operands_reason(self, work: Workload, problem: BackwardProblem) -> str | None:
+        return _sizes_reason(work, problem.attention) or bulk_reason(problem)
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: Spec) -> dict[str, Attribute]:
         problem, arch = problem_of(work).attention, arch_named(target.arch.data)
@@ -75,9 +48,6 @@ class ShortAttentionBackwardKernel(CudaKernel[Spec]):
         shape = Shape((problem.count, 1, 1), (schedule.threads, 1, 1), shared_bytes=shared)
         order = "keys of a lane in order, then lanes by halving; in products keys and queries in order"
         return common_record(work, arch, shape, order) | CODEC.entries(schedule)
-
-    def _ranked(self, work: Workload, target: TargetAttr) -> Sequence[Spec]:
-        return ranked_specs(problem_of(work).attention, arch_named(target.arch.data))
 
 
 def _sizes_reason(work: Workload, problem: AttentionProblem) -> str | None:

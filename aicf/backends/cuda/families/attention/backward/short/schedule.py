@@ -152,6 +152,9 @@ def predicted_us(problem: AttentionProblem, spec: Spec, arch: GpuArch) -> float:
     return _START_US + max(us, moved / _MEMORY_BYTES)
 
 
-def ranked_specs(problem: AttentionProblem, arch: GpuArch) -> tuple[Spec, ...]:
-    """All `specs`, by the prior the cheapest first, equals in their order."""
+def ranked_specs(problem: AttentionProblem, arch: GpuArch, fixed: bool = False) -> tuple[Spec, ...]:
+    """All `specs`, by the prior the cheapest first, equals in their order. With `fixed` none: a head that is not short
+    has another order of sums."""
+    if fixed:
+        return ()
     return tuple(sorted(specs(problem, arch), key=lambda spec: round(predicted_us(problem, spec, arch), 3)))

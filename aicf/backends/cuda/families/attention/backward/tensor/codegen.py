@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from aicf.backends.base import Launch
-from aicf.backends.common.record import read_integer
 from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in
 from aicf.backends.cuda.compiler.specializer import part, stage
 from aicf.backends.cuda.families.attention.backward.codegen import (
     Matrices,
     common_parts,
+    keys_shape,
     matrices_of,
     problem_constants,
 )
@@ -32,7 +32,7 @@ from aicf.backends.cuda.families.attention.backward.tensor.schedule import (
 )
 from aicf.backends.cuda.families.attention.problem import Rows, read_scale
 from aicf.backends.cuda.families.attention.tensor import template as forward
-from aicf.backends.cuda.families.records import Shape, is_programmatic, read_shape, read_triple
+from aicf.backends.cuda.families.records import Shape, is_programmatic, read_shape
 
 PARAMETERS = ("ptr",) * 8
 """Held rows, streamed rows and results, two of each; the workspace; the mask."""
@@ -41,16 +41,11 @@ PARAMETERS = ("ptr",) * 8
 def emit(launch: Launch) -> Sequence[KernelLaunch]:
     """The two launches of an instruction. Raises RecordError if its record lacks an entry."""
     problem, spec = problem_of_launch(launch), read_spec(launch.record)
-    shapes = (read_shape(launch.record), _second_shape(launch))
+    shapes = (read_shape(launch.record), keys_shape(launch))
     return [
         _launched(launch, problem, spec, phase, shape)
         for phase, shape in zip(phases(problem.attention, spec), shapes, strict=True)
     ]
-
-
-def _second_shape(launch: Launch) -> Shape:
-    grid, block = (read_triple(launch.record, f"keys_{name}") for name in ("grid", "block"))
-    return Shape(grid, block, shared_bytes=read_integer(launch.record, "keys_shared_bytes"))
 
 
 def _launched(

@@ -3,18 +3,11 @@ generator."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from xdsl.ir import Attribute
 
-from aicf.backends.common.record import integer
 from aicf.backends.common.workload import Workload
-from aicf.backends.cuda.families.attention.backward.problem import (
-    KIND,
-    BackwardProblem,
-    problem_of,
-    types_reason,
-)
+from aicf.backends.cuda.families.attention.backward.descriptor import BackwardKernel, record_of_two
+from aicf.backends.cuda.families.attention.backward.problem import BackwardProblem, problem_of
 from aicf.backends.cuda.families.attention.backward.tensor.schedule import (
     CODEC,
     Phase,
@@ -25,47 +18,25 @@ from aicf.backends.cuda.families.attention.backward.tensor.schedule import (
     spec_reason,
     workspace_bytes,
 )
-from aicf.backends.cuda.families.attention.problem import common_reason, common_record
-from aicf.backends.cuda.families.records import CudaKernel, Shape, integers
+from aicf.backends.cuda.families.records import Shape
 from aicf.backends.cuda.target import arch_named
 from aicf.dialects.emit_types import TargetAttr
 
 
-class AttentionBackwardKernel(CudaKernel[Spec]):
+class AttentionBackwardKernel(BackwardKernel[Spec]):
     """The gradients of attention for f16 and bf16, see `template.py`."""
 
     id = "cuda.attention_backward"
     library = "flash_v2"
     version = 2
-    kinds = frozenset({KIND})
     simplicity = 2
     codec = CODEC
+    ranked = staticmethod(ranked_specs)
+    us = staticmethod(predicted_us)
+    reason = staticmethod(spec_reason)
 
-    def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        problem, arch = problem_of(work), arch_named(target.arch.data)
-        reason = (
-            common_reason(work, problem.attention)
-            or types_reason(work, problem)
-            or _rows_reason(work, problem)
-        )
-        if reason is None and not self._ranked(work, target):
-            return f"no tiling fits the registers and shared memory of {arch.name}"
-        return reason
-
-    def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        arch = arch_named(target.arch.data)
-        return predicted_us(problem_of(work).attention, self.schedule(work, target), arch)
-
-    def schedule(self, work: Workload, target: TargetAttr) -> Spec:
-        """See `Kernel`: the spec that the prior prefers."""
-        return self._ranked(work, target)[0]
-
-    def variants(self, work: Workload, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
-        """See `Kernel`: the records of all specs, by the prior the cheapest first."""
-        return [self.record_of(work, target, spec) for spec in self._ranked(work, target)]
-
-    def schedule_reason(self, work: Workload, target: TargetAttr, schedule: Spec) -> str | None:
-        return spec_reason(problem_of(work).attention, schedule, arch_named(target.arch.data))
+    def operands_reason(self, work: Workload, problem: BackwardProblem) -> str | None:
+        return _rows_reason(work, problem)
 
     def fixed_order(self, work: Workload, target: TargetAttr) -> str:
         """See `Kernel`: a warp has whole rows of scores, and hidden tiles add zeros."""
@@ -77,17 +48,8 @@ class AttentionBackwardKernel(CudaKernel[Spec]):
         order = (
             "keys of a lane in tiles, in order, then lanes by halving; for keys and values queries in order"
         )
-        return {
-            **common_record(work, arch, rows, order),
-            **CODEC.entries(schedule),
-            "keys_grid": integers(columns.grid),
-            "keys_block": integers(columns.block),
-            "keys_shared_bytes": integer(columns.shared_bytes),
-            "workspace_bytes": integer(workspace_bytes(problem, schedule)),
-        }
-
-    def _ranked(self, work: Workload, target: TargetAttr) -> Sequence[Spec]:
-        return ranked_specs(problem_of(work).attention, arch_named(target.arch.data), work.batch_invariant)
+        workspace = workspace_bytes(problem, schedule)
+        return record_of_two(work, arch, (rows, columns), order, workspace) | CODEC.entries(schedule)
 
 
 def _shape(phase: Phase, count: int) -> Shape:
