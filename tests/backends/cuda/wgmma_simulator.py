@@ -107,24 +107,25 @@ def copies(maps: Mapping[int, TensorMap], memory: Memory, here: Here) -> dict[st
         own = barrier(address)
         return Wait(lambda: own.phase != parity)
 
-    def deliver(target: int, own: int, lines: Sequence[bytes], mask: int | None) -> None:
+    def deliver(tensor: TensorMap, target: int, own: int, lines: Sequence[bytes], mask: int | None) -> None:
+        lies = swizzled if tensor.swizzle else int
         ranks = [here.thread.rank] if mask is None else [rank for rank in range(16) if mask >> rank & 1]
         for rank in ranks:
             words = here.thread.cluster[rank].words
             for number, line in enumerate(lines):
-                _put(words, target + number * _LINE, line)
+                _put(words, target + number * len(line), line, lies)
             barriers[id(words), own].change(more=-sum(map(len, lines)))
 
     def tiles(multicast: bool, target: int, address: int, own: int, *rest: int) -> None:
         tensor = maps[address]
         *starts, mask = rest if multicast else (*rest, None)
-        deliver(target, own, _box(memory, address, tensor, starts), mask)
+        deliver(tensor, target, own, _box(memory, address, tensor, starts), mask)
 
     def windows(multicast: bool, rank: int, target: int, address: int, own: int, *rest: int) -> None:
         tensor, dims = maps[address], rank - 2
         starts, taps = rest[:rank], rest[rank : rank + dims]
         lines = _windows(memory, address, tensor, starts, taps)
-        deliver(target, own, lines, rest[-1] if multicast else None)
+        deliver(tensor, target, own, lines, rest[-1] if multicast else None)
 
     named = {
         f"copy_tensor_{rank}d{'_multicast' * multicast}": partial(tiles, multicast)
@@ -146,10 +147,10 @@ def copies(maps: Mapping[int, TensorMap], memory: Memory, here: Here) -> dict[st
     }
 
 
-def _put(words: dict[int, int], address: int, line: bytes) -> None:
-    """A line, its units of 16 bytes at their places."""
+def _put(words: dict[int, int], address: int, line: bytes, lies: Callable[[int], int]) -> None:
+    """A line, each word where it `lies`."""
     for byte in range(0, len(line), 4):
-        words[swizzled(address + byte)] = int.from_bytes(line[byte : byte + 4], "little")
+        words[lies(address + byte)] = int.from_bytes(line[byte : byte + 4], "little")
 
 
 def swizzled(address: int) -> int:

@@ -219,12 +219,12 @@ def store(first, size, result, batch, row_bytes, count, factor):
                     total[first + 32 * chunk + 8 * pair + 2 * f] * f32(factor),
                     total[first + 32 * chunk + 8 * pair + 2 * f + 1] * f32(factor),
                 )
-            store_matrix_x4(u32(u32(put ^ u32(pair << 5)) + u32(VALUES_AT)), *packed[0:4])
+            store_matrix_x4(u32(u32(put ^ u32(pair << 5)) + u32(STAGING_AT)), *packed[0:4])
         cuda.syncwarp()
         for part in unrolled(4):
-            v = load_shared_u32x4(u32(u32(get ^ u32((part & 1) << 6)) + u32(VALUES_AT + part * 512)))
+            v = load_shared_u32x4(u32(u32(get ^ u32((part & 1) << 6)) + u32(STAGING_AT + part * 512)))
             line = i32(row + 4 * part + (lane >> 3))
-            if count % TILE == 0 or line < count:
+            if count % BLOCK == 0 or line < count:
                 there = u64(to + u64(line) * u64(row_bytes) + u64(chunk * 128 + (lane & 7) * 16))
                 store_u32x4(there, v[0], v[1], v[2], v[3])
         cuda.syncwarp()
