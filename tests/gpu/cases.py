@@ -844,6 +844,29 @@ _GRADIENTS = {
         "two-tiles": AttentionGradients("f16", 257, 300, 64),
         "two-tiles-causal": AttentionGradients("bf16", 300, 257, 64, 0),
     },
+    "attention_backward_wgmma": {
+        "64": AttentionGradients("bf16", 64, 64, 64),
+        "100": AttentionGradients("f16", 100, 100, 64),
+        "257": AttentionGradients("f16", 257, 257, 64),
+        "512": AttentionGradients("bf16", 512, 512, 64, 0),
+        "tall": AttentionGradients("f16", 300, 77, 64),
+        "wide": AttentionGradients("bf16", 77, 300, 64),
+        "causal": AttentionGradients("bf16", 257, 257, 64, 0),
+        "causal-tall": AttentionGradients("f16", 300, 100, 64, 0),
+        "past": AttentionGradients("f16", 100, 228, 64, 128),
+        "hidden-keys": AttentionGradients("bf16", 100, 257, 64, 3),
+        "padding": AttentionGradients("bf16", 128, 200, 64, None, (2, 1, 1, 200)),
+        "mask": AttentionGradients("f16", 100, 257, 64, None, (1, 3, 100, 257)),
+        "mask-causal": AttentionGradients("bf16", 257, 257, 64, 0, (1, 3, 257, 257)),
+        "zeros": AttentionGradients("bf16", 128, 200, 64, None, (2, 1, 128, 200), 3),
+        "zeros-causal": AttentionGradients("f16", 100, 257, 64, 157, (100, 257), 4),
+        "all-zeros": AttentionGradients("bf16", 100, 100, 64, None, (100, 100), 1),
+        "d128": AttentionGradients("bf16", 257, 257, 128),
+        "d128-past": AttentionGradients("f16", 100, 257, 128, 31),
+        "d128-mask-causal": AttentionGradients("bf16", 100, 200, 128, 100, (1, 3, 100, 200)),
+        "groups": AttentionGradients("bf16", 257, 300, 64, 43),
+        "groups-mask": AttentionGradients("f16", 300, 257, 64, None, (2, 1, 1, 257)),
+    },
     "attention_backward_short": {
         "64": AttentionGradients("bf16", 64, 64, 64),
         "100": AttentionGradients("f16", 100, 100, 64),
@@ -876,6 +899,8 @@ _BACKWARD_VARIANTS: dict[str, dict[str, object]] = {
     "two-tiles": {"query_tiles": 2, "tile": 32},
     "two-tiles-causal": {"query_tiles": 2, "tile": 32},
     "one-block": {"blocks_per_sm": 1},
+    "groups": {"query_groups": 2, "key_groups": 2, "stages": 3},
+    "groups-mask": {"query_groups": 2, "key_groups": 2, "stages": 2},
 }
 
 

@@ -60,7 +60,7 @@ GPT2 = backward(Sizes((8, 12), 512, 512, 64, 64), "bf16", 0)
         (backward(Sizes((2, 3), 300, 200, 64, 64), "f16", 3, FULL_MASK, scale=-0.3), None),
         (replace(PLAIN, batch_invariant=True), None),
         (backward(Sizes((2,), 9, 9, 96, 64)), "no panels of 64"),
-        (backward(Sizes((2,), 9, 9, 128, 128)), "no tiling fits the registers"),
+        (backward(Sizes((2,), 9, 300, 128, 128), "bf16", mask=matrix((2, 1, 300), "f32")), None),
         (backward(Sizes((2,), 9, 9, 64, 64), "f32"), "tensor cores multiply f16 and bf16"),
         (with_operand(PLAIN, 3, strides=(19200, 6400, 0, 1)), "the rows of the gradient are one"),
         (with_operand(PLAIN, 1, strides=(15360, 5120, 1, 80)), "of the keys"),
@@ -90,7 +90,7 @@ def test_records_are_read_again_and_edited_ones_are_judged() -> None:
         assert spec_reason(problem, spec, ARCH) is None
         for phase in phases(problem, spec):
             assert phase.registers * phase.threads * phase.blocks_per_sm <= 65536
-            assert phase.shared_bytes <= ARCH.shared_bytes
+            assert (phase.shared_bytes + 1024) * phase.blocks_per_sm <= ARCH.shared_bytes + 1024
     for entry, value, reason in (
         ("key_groups", 3, "'key_groups' is 3, legal: 1, 2"),
         ("stages", 4, "'stages' is 4, legal: 2, 3"),
@@ -116,8 +116,9 @@ def test_sums_have_one_order_whatever_the_batch() -> None:
     [
         (GPT2, Spec(1, 1, 2)),
         (backward(Sizes((2, 3), 300, 200, 64, 64), "f16", 7, FULL_MASK), Spec(2, 2, 3)),
+        (backward(Sizes((2, 3), 300, 200, 128, 128), "f16", 7, FULL_MASK), Spec(1, 1, 2)),
     ],
-    ids=["gpt2", "masked"],
+    ids=["gpt2", "masked", "wide-masked"],
 )
 def test_compiled_code_multiplies_by_warpgroups(work: Workload, spec: Spec) -> None:
     """The intended products, bulk copies, no spills and no atomics, and registers for all blocks of a
@@ -177,8 +178,9 @@ def assert_gradients(work: Workload, spec: Spec, ins: Sequence[Array]) -> None:
         (backward(Sizes((2,), 50, 140, 64, 64), mask=matrix((2, 1, 140), "bf16")), Spec(1, 1, 3)),
         (backward(Sizes((1,), 133, 140, 64, 64), "bf16", 5, matrix((133, 140), "f32")), Spec(2, 1, 2)),
         (backward(Sizes((1,), 33, 40, 64, 64), mask=matrix((1, 33, 1), "bf16")), Spec(1, 1, 2)),
+        (backward(Sizes((1,), 70, 100, 128, 64), "f16", 31), Spec(1, 1, 2)),
     ],
-    ids=["plain", "negative", "hidden-keys", "causal-tall", "padding", "masked-causal", "row-mask"],
+    ids=["plain", "negative", "hidden-keys", "causal-tall", "padding", "masked-causal", "row-mask", "wide"],
 )
 def test_gradients_are_those_of_the_definition(work: Workload, spec: Spec) -> None:
     """One warpgroup and two, rings that go around, tiles that are not full or left out, keys that no query sees."""

@@ -84,12 +84,14 @@ class Phase:
     @property
     def registers(self) -> int:
         """Of a thread, about: scores and D, these in pairs to be multiplied, results, and the rest."""
-        return TILE + TILE // 4 * (1 if self.is_rows else 2) + self.total + _OTHER_REGISTERS
+        states, weights = (_STATE_REGISTERS, 1) if self.is_rows else (0, 2)
+        return TILE + TILE // 4 * weights + self.total + states + _OTHER_REGISTERS
 
     @property
     def blocks_per_sm(self) -> int:
-        """Blocks for which the compiler must leave registers, all of them if there is no room for two."""
-        return max(1, 65536 // (self.threads * self.registers))
+        """Blocks that share a multiprocessor: the compiler must leave registers for as many as have shared memory."""
+        by_registers = 65536 // (self.threads * self.registers)
+        return max(1, min(by_registers, _SHARED_BYTES // (self.shared_bytes + 1024)))
 
     # Shared memory, in bytes from a multiple of 1024. Results pass through the room of the first held rows.
 
@@ -129,8 +131,10 @@ class Phase:
         return 1024 + self.barriers + 8 * (1 + self.stages)
 
 
-_OTHER_REGISTERS = 40
-"""Beside those of the matrices: addresses, the mask, maxima and sums."""
+_SHARED_BYTES = 228 << 10
+"""Of a multiprocessor with warpgroup products; each block takes 1024 more than it asks for."""
+_STATE_REGISTERS, _OTHER_REGISTERS = 8, 8
+"""Beside those of the matrices: maxima and sums; addresses, for which the compiler finds most room in the matrices."""
 
 
 def phases(problem: AttentionProblem, spec: Spec) -> tuple[Phase, Phase]:
@@ -182,6 +186,8 @@ _PRODUCT_CLOCKS, _SCORE_CLOCKS = 1 / 2048, 0.06
 """A multiplication; an exponential and the arithmetic about it."""
 _MASK_CLOCKS = (0.023, 0.076)
 """More for a score to which a mask is added: with one row for all queries, and with a row for each."""
+_WAITING = 0.5
+"""What one warpgroup by itself waits for what nothing hides, to all that it does."""
 _PRODUCTS = (5, 4)
 """Of each launch, with the scores of the first one, which takes them twice."""
 
@@ -206,11 +212,10 @@ def _scores(problem: AttentionProblem) -> int:
 
 def _idle(phase: Phase, count: int, arch: GpuArch) -> float:
     """What it takes in place of 1 because multiprocessors are not full all the time."""
-    resident = min(phase.blocks_per_sm, max(1, arch.shared_bytes // (phase.shared_bytes + 1024)))
-    rounds = phase.blocks * count / (arch.multiprocessors * resident)
-    # Blocks drift apart, so a last round is rarely a whole one. One warpgroup alone hides nothing.
-    alone = 1.5 if resident * phase.groups == 1 else 1.0
-    return alone * (max(1.0, rounds) + ceil(rounds)) / 2 / rounds
+    rounds = phase.blocks * count / (arch.multiprocessors * phase.blocks_per_sm)
+    # Blocks drift apart, so a last round is rarely a whole one. Warpgroups hide each other's softmax.
+    waiting = 1 + _WAITING / (phase.blocks_per_sm * phase.groups)
+    return waiting * (max(1.0, rounds) + ceil(rounds)) / 2 / rounds
 
 
 @lru_cache(maxsize=1024)
