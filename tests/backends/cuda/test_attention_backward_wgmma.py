@@ -3,12 +3,11 @@ compiled code contains, and its text on a simulated GPU against float64 NumPy.""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from xdsl.dialects.builtin import BoolAttr, FloatAttr, IntegerAttr, i64
+from xdsl.dialects.builtin import BoolAttr, IntegerAttr, i64
 
 from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.attention.backward.problem import problem_of
@@ -24,16 +23,13 @@ from aicf.backends.cuda.families.attention.backward.wgmma.schedule import (
 )
 from aicf.backends.cuda.target import ARCHES
 from aicf.dialects.emit_types import TargetAttr
-from tests.backends.cuda import halves_simulator
+from tests.backends.cuda.backward_launches import assert_gradients, simulated, with_a_row_of_none
 from tests.backends.cuda.gemm_launches import compiled, launch_of
 from tests.backends.cuda.sass import ATOMICS, SPILLS, instructions, starting
-from tests.backends.cuda.simulator import Memory
 from tests.backends.cuda.test_attention_backward import (
-    DTYPES,
     FULL_MASK,
     PLAIN,
     TARGET,
-    WITHIN,
     Sizes,
     backward,
     matrix,
@@ -41,7 +37,6 @@ from tests.backends.cuda.test_attention_backward import (
     with_operand,
     with_result,
 )
-from tests.support.attention_gradients import Array, gradients
 from tests.support.record_checks import record_reason
 
 ARCH = ARCHES["sm_90a"]
@@ -139,35 +134,6 @@ def test_compiled_code_multiplies_by_warpgroups(work: Workload, spec: Spec) -> N
 # Meaning
 
 
-def simulated(work: Workload, spec: Spec, ins: Sequence[Array]) -> list[Array]:
-    """The results of the launches on a simulated GPU."""
-    record = KERNEL.record_of(work, TARGET, spec)
-    workspace = record["workspace_bytes"]
-    assert isinstance(workspace, IntegerAttr)
-    sizes = [2 * int(np.prod(each.shape)) for each in work.results]
-    memory = Memory([*(each.nbytes for each in ins), *sizes, workspace.value.data])
-    for base, each in enumerate(ins):
-        memory.fill(base, each)
-    halves_simulator.run(emit(launch_of(work, KERNEL.id, record)), memory)
-    found: list[Array] = []
-    for base, each in enumerate(work.results, len(ins)):
-        assert memory.written[base].all()
-        found.append(memory.buffers[base].view(DTYPES[each.dtype]).reshape(each.shape))
-    return found
-
-
-def assert_gradients(work: Workload, spec: Spec, ins: Sequence[Array]) -> None:
-    """The simulated results against the definition."""
-    is_causal = work.attrs["causal"] == BoolAttr.from_bool(True)
-    past, scale = work.attrs["past"], work.attrs["scale"]
-    assert isinstance(past, IntegerAttr) and isinstance(scale, FloatAttr)
-    mask = ins[4] if len(ins) > 4 else None
-    wanted = gradients(*ins[:4], mask, past.value.data if is_causal else None, scale.value.data)
-    within = WITHIN[work.results[0].dtype]
-    for found, right in zip(simulated(work, spec, ins), wanted, strict=True):
-        np.testing.assert_allclose(found.astype(np.float64), right, atol=within * np.abs(right).max())
-
-
 @pytest.mark.parametrize(
     ("work", "spec"),
     [
@@ -185,16 +151,15 @@ def assert_gradients(work: Workload, spec: Spec, ins: Sequence[Array]) -> None:
 def test_gradients_are_those_of_the_definition(work: Workload, spec: Spec) -> None:
     """One warpgroup and two, rings that go around, tiles that are not full or left out, keys that no query sees."""
     assert KERNEL.legal(work, TARGET) is None
-    assert_gradients(work, spec, random_operands(work))
+    ins = random_operands(work)
+    assert_gradients(work, ins, simulated(KERNEL, emit, work, spec, ins))
 
 
 def test_rows_without_a_key_give_zeros_where_the_program_says_so() -> None:
     """They add nothing to gradients for keys and values; without the word, those are NaN."""
-    work = backward(Sizes((1,), 20, 70, 64, 64), mask=matrix((20, 70), "f32"))
-    ins = random_operands(work)
-    ins[4][3] = -np.inf
+    work, ins = with_a_row_of_none(70)
     zeros = replace(work, attrs={**work.attrs, "empty_as_zero": BoolAttr.from_bool(True)})
-    assert_gradients(zeros, Spec(1, 1, 2), ins)
-    of_queries, of_keys, of_values = simulated(work, Spec(1, 1, 2), ins)
+    assert_gradients(zeros, ins, simulated(KERNEL, emit, zeros, Spec(1, 1, 2), ins))
+    of_queries, of_keys, of_values = simulated(KERNEL, emit, work, Spec(1, 1, 2), ins)
     assert np.isnan(of_queries[0, 3].astype(np.float32)).all()
     assert np.isnan(of_keys.astype(np.float32)).all() and np.isnan(of_values.astype(np.float32)).all()
