@@ -45,7 +45,8 @@ def tiles_seen(first):
 
 
 def scale_and_hide(tile, chunk, width):
-    """Scales scores where the exponential does not, adds the mask, and makes those -inf that a query does not see."""
+    """Scales scores where the exponential does not, adds the mask, and makes those -inf that a query does not see.
+    Where it is GUARDED, tiles in which all rows of this warp see everything are left alone."""
     column = i32(tile * i32(TILE) + i32(pair) + i32(chunk))
     if MASKED:
         for r in unrolled(ROW_TILES * 2):
@@ -68,7 +69,7 @@ def scale_and_hide(tile, chunk, width):
     elif not FOLDED:
         for s in unrolled(ROW_TILES * width):
             score[s] = score[s] * f32(SCALE)
-    if ROWS and STREAMED % TILE != 0:
+    if ROWS and STREAMED % TILE != 0 and (not GUARDED or tile == i32(TILES - 1)):
         left = i32(i32(STREAMED) - column)
         for s in unrolled(0, width, 4):
             for c in unrolled(2):
@@ -76,7 +77,14 @@ def scale_and_hide(tile, chunk, width):
                     score[r // 2 * width + s + r % 2 * 2 + c] = cuda.selp(
                         i32(s * 2 + c) < left, score[r // 2 * width + s + r % 2 * 2 + c], NEGATIVE_INFINITY
                     )
-    if CAUSAL:
+    if CAUSAL and (
+        not GUARDED
+        or (
+            i32(tile * i32(TILE) + i32(TILE - 1)) > i32(first + i32(warp_row) + i32(PAST))
+            if ROWS
+            else i32(tile * i32(TILE)) < i32(first + i32(warp_row) + i32(16 * ROW_TILES - 1 - PAST))
+        )
+    ):
         for r in unrolled(ROW_TILES * 2):
             # Past the last key of a query, before the first query of a key.
             bound = i32(i32(own + i32(r * 8 + (PAST if ROWS else -PAST))) - column)

@@ -83,6 +83,7 @@ def _method_constants(phase: Phase, matrices: Matrices) -> dict[str, Any]:
     width, is_kept = phase.chunk
     first_width = FIRST_WIDTH if phase.row_tiles == 1 else width
     return {
+        "GUARDED": False,
         "THREADS": phase.threads,
         "ROW_TILES": phase.row_tiles,
         "BLOCK": phase.block,

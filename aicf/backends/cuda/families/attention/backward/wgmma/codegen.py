@@ -116,6 +116,7 @@ def _method_constants(problem: AttentionProblem, phase: Phase) -> dict[str, Any]
         "BLOCK": phase.block,
         "BLOCKS": phase.blocks,
         "FIRST_WIDTH": TILE // 2,
+        "GUARDED": True,
         "HELD_BYTES": phase.tiles,
         "HELD2_AT": phase.held2,
         "LAST_STATE": padded_queries(problem),

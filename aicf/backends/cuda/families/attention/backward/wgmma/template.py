@@ -27,14 +27,14 @@ def attention_backward(
     thread = i32(cuda.threadIdx.x)
     group = i32(cuda.shfl_sync(ALL_LANES, thread, 0)) >> 7  # known to be the same in a warp
     lane = thread & 31
-    local = i32((thread >> 5) * 16)
+    warp_row = i32((thread >> 5) * 16)
     pair = u32(u32(lane & 3) * u32(2))
     shared = u32((shared_base(cuda.shared.array(0, u8)) + u32(1023)) & u32(0xFFFFFC00))
     arrived = u32(shared + u32(BARRIERS_AT))
     first, number = splice(BLOCK_OF)
     begin, end = splice(TILES_SEEN, first)
     index = i32(number)
-    row = i32(first + local)
+    row = i32(first + warp_row)
     own = i32(row + (lane >> 2))
     if thread == 0:
         for s in unrolled(1 + STAGES):
@@ -120,7 +120,7 @@ def attention_backward(
         total[D // 2 : TOTAL] = splice(RESULT2_DONE_0)
     cuda.syncthreads()  # none reads the held rows any more
 
-    lines = u32(shared + u32(local * 128))
+    lines = u32(shared + u32(warp_row * 128))
     put = u32(lines + u32(((lane & 7) + ((lane >> 3) & 1) * 8) * 128) + u32(((lane >> 4) ^ (lane & 7)) << 4))
     get = u32(lines + u32((lane >> 3) * 128) + u32(((lane & 7) ^ (lane >> 3)) << 4))
     splice(STORE, 0, D, result1, RESULT1_BATCH, RESULT1_ROW, HELD, SLOPE)
