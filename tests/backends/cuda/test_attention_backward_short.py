@@ -56,7 +56,6 @@ BERT = backward(Sizes((32, 12), 128, 128, 64, 64), "bf16", mask=matrix((32, 1, 1
         (backward(Sizes((2,), 128, 129, 64, 64)), "128 queries and 129 keys: a block has up to 128"),
         (backward(Sizes((2,), 9, 9, 96, 64)), "no panels of 64"),
         (backward(Sizes((2,), 9, 9, 64, 64), "f32"), "tensor cores multiply f16 and bf16"),
-        (replace(PLAIN, batch_invariant=True), "may not depend on the number of queries"),
         (with_operand(PLAIN, 3, strides=(19200, 6400, 0, 1)), "the rows of the gradient are one"),
         (with_operand(PLAIN, 1, strides=(15360, 5120, 1, 80)), "of the keys"),
         (with_operand(PLAIN, 2, offset=4), "of the values"),
@@ -68,6 +67,11 @@ def test_legality_names_the_operand_and_the_way_out(work: Workload, reason: str 
     found = KERNEL.legal(work, TARGET)
     assert found is None if reason is None else found is not None and reason in found
     assert "sm_90a" in str(KERNEL.legal(work, TargetAttr("cuda", "sm_90", {})))
+
+
+def test_no_order_is_given_whatever_the_batch() -> None:
+    """Whether the kernel is legal depends on the number of queries."""
+    assert KERNEL.fixed_order(replace(PLAIN, batch_invariant=True), TARGET) is None
 
 
 def test_short_sequences_are_predicted_to_gain() -> None:

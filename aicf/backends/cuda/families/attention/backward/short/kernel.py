@@ -40,7 +40,7 @@ class ShortAttentionBackwardKernel(BackwardKernel[Spec]):
         return hopper_reason(arch)
 
     def operands_reason(self, work: Workload, problem: BackwardProblem) -> str | None:
-        return _sizes_reason(work, problem.attention) or bulk_reason(problem)
+        return _sizes_reason(problem.attention) or bulk_reason(problem)
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: Spec) -> dict[str, Attribute]:
         problem, arch = problem_of(work).attention, arch_named(target.arch.data)
@@ -50,7 +50,7 @@ class ShortAttentionBackwardKernel(BackwardKernel[Spec]):
         return common_record(work, arch, shape, order) | CODEC.entries(schedule)
 
 
-def _sizes_reason(work: Workload, problem: AttentionProblem) -> str | None:
+def _sizes_reason(problem: AttentionProblem) -> str | None:
     """Why sizes have no code here."""
     if max(problem.m, problem.n) > TILES[-1]:
         return (
@@ -61,8 +61,6 @@ def _sizes_reason(work: Workload, problem: AttentionProblem) -> str | None:
         return (
             f"queries and values of {problem.d} and {problem.dv} elements are no panels of 64: 64 or 128 each"
         )
-    if work.batch_invariant:
-        return "the order of sums may not depend on the number of queries: use cuda.attention_backward"
     return None
 
 

@@ -153,8 +153,6 @@ def predicted_us(problem: AttentionProblem, spec: Spec, arch: GpuArch) -> float:
 
 
 def ranked_specs(problem: AttentionProblem, arch: GpuArch, fixed: bool = False) -> tuple[Spec, ...]:
-    """All `specs`, by the prior the cheapest first, equals in their order. With `fixed` none: a head that is not short
-    has another order of sums."""
-    if fixed:
-        return ()
+    """All `specs`, by the prior the cheapest first, equals in their order. All combine sums in one order, whether it is
+    `fixed` or not; the kernel gives no order, as longer sequences have another."""
     return tuple(sorted(specs(problem, arch), key=lambda spec: round(predicted_us(problem, spec, arch), 3)))
