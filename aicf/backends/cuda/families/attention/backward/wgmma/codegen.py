@@ -161,13 +161,12 @@ def _products(problem: AttentionProblem) -> dict[str, Any]:
     """The instructions on registers: products, and what starts and ends them."""
     width, d, dv, dtype = TILE // 2, problem.d, problem.dv, problem.dtype
     found: dict[str, Any] = {}
-    for name, first in (("SCORES", 0), ("GRADIENT", width)):
+    for name, first, ends in (("SCORES", 0, "older"), ("GRADIENT", width, "result")):
         score = f"score[{first}:{first + width}]"
         found |= {
             f"{name}_READY": Snippet((), (), f"wgmma_start_{TILE}({score})"),
             f"{name}_PRODUCT": Snippet(("a", "b", "keep"), (), f"wgmma_{TILE}_{dtype}({score}, a, b, keep)"),
-            f"{name}_DONE_1": Snippet((), (), f"wgmma_older_{TILE}({score})"),
-            f"{name}_DONE_0": Snippet((), (), f"wgmma_result_{TILE}({score})"),
+            f"{name}_DONE": Snippet((), (), f"wgmma_{ends}_{TILE}({score})"),
         }
     for number, first, size in ((1, 0, d), (2, d // 2, dv)):
         total = f"total[{first}:{first + size // 2}]"
@@ -177,7 +176,6 @@ def _products(problem: AttentionProblem) -> dict[str, Any]:
             f"WEIGHTS{number}_READY": Snippet((), (), f"wgmma_ready_{TILE}({weight})"),
             f"RESULT{number}_READY": Snippet((), (), f"wgmma_start_{size}({total})"),
             f"RESULT{number}_PRODUCT": Snippet(("w0", "w1", "w2", "w3", "b"), (), product),
-            f"RESULT{number}_DONE_1": Snippet((), (), f"wgmma_older_{size}({total})"),
-            f"RESULT{number}_DONE_0": Snippet((), (), f"wgmma_result_{size}({total})"),
+            f"RESULT{number}_DONE": Snippet((), (), f"wgmma_result_{size}({total})"),
         }
     return found

@@ -51,6 +51,7 @@ class Phase:
         d, dv: Elements of a query or key, and of a value.
         groups: Warpgroups of a block.
         stages: Tiles in flight.
+        has_full_mask: Whether there is a mask with a row for each query.
     """
 
     is_rows: bool
@@ -60,6 +61,7 @@ class Phase:
     dv: int
     groups: int
     stages: int
+    has_full_mask: bool
 
     @property
     def threads(self) -> int:
@@ -85,7 +87,8 @@ class Phase:
     def registers(self) -> int:
         """Of a thread, about: scores and D, these in pairs to be multiplied, results, and the rest."""
         states, weights = (_STATE_REGISTERS, 1) if self.is_rows else (0, 2)
-        return TILE + TILE // 4 * weights + self.total + states + _OTHER_REGISTERS
+        mask = _MASK_REGISTERS if self.has_full_mask else 0
+        return TILE + TILE // 4 * weights + self.total + states + mask + _OTHER_REGISTERS
 
     @property
     def blocks_per_sm(self) -> int:
@@ -133,16 +136,18 @@ class Phase:
 
 _SHARED_BYTES = 228 << 10
 """Of a multiprocessor with warpgroup products; each block takes 1024 more than it asks for."""
-_STATE_REGISTERS, _OTHER_REGISTERS = 8, 8
-"""Beside those of the matrices: maxima and sums; addresses, for which the compiler finds most room in the matrices."""
+_STATE_REGISTERS, _MASK_REGISTERS, _OTHER_REGISTERS = 8, 8, 8
+"""Beside those of the matrices: maxima and sums; lines of a mask; addresses, for which the compiler finds most room in
+the matrices."""
 
 
 def phases(problem: AttentionProblem, spec: Spec) -> tuple[Phase, Phase]:
     """The two launches, in order."""
     m, n, d, dv = problem.m, problem.n, problem.d, problem.dv
+    has_full_mask = problem.mask is not None and problem.mask[0].row != 0
     return (
-        Phase(True, m, n, d, dv, spec.query_groups, spec.stages),
-        Phase(False, n, m, d, dv, spec.key_groups, spec.stages),
+        Phase(True, m, n, d, dv, spec.query_groups, spec.stages, has_full_mask),
+        Phase(False, n, m, d, dv, spec.key_groups, spec.stages, has_full_mask),
     )
 
 

@@ -7,8 +7,8 @@ over the queries, whose states the first has left in the workspace.
 
 Every warpgroup has 64 of the held rows; the warpgroups of a block share the tiles, which one thread has copied in bulk
 into a ring of STAGES. Scores and D are products of held and streamed rows in shared memory; P and the gradient of the
-scores stay in registers, two to a register, as the left operands of the last products. These are still under way while
-the next tile's scores are multiplied; blocks of one multiprocessor fill the gaps that are left.
+scores stay in registers, two to a register, as the left operands of the last products. D is multiplied while scores are
+scaled and hidden; blocks of one multiprocessor fill the gaps that are left.
 
 `attention_backward` is the kernel; the other functions are parts that it splices in. Every part sees the names of the
 kernel. What happens between the products is `../template.py`; STORE is that of `cuda.attention_backward_short`.
@@ -79,10 +79,10 @@ def attention_backward(
         weighted = registers(2, f32(0.0))
         for step in range(count):
             splice(MULTIPLY)
-            score[0:WIDTH] = splice(SCORES_DONE_1)
+            score[0:WIDTH] = splice(SCORES_DONE)
             splice(REFILL, step)
             splice(SCALE_AND_HIDE, i32(begin + step), 0, WIDTH)
-            score[WIDTH : 2 * WIDTH] = splice(GRADIENT_DONE_0)
+            score[WIDTH : 2 * WIDTH] = splice(GRADIENT_DONE)
             splice(SUM_UP)
             before = stage
             stage = u32(stage + u32(1))
@@ -93,14 +93,10 @@ def attention_backward(
 
     for step in range(count if ROWS else i32(0), steps):
         splice(MULTIPLY)
-        # The last tile's products are done before these, too.
-        total[0 : D // 2] = splice(RESULT1_DONE_1)
-        if not ROWS:
-            total[D // 2 : TOTAL] = splice(RESULT2_DONE_1)
-        score[0:WIDTH] = splice(SCORES_DONE_1)
+        score[0:WIDTH] = splice(SCORES_DONE)
         splice(REFILL, step)
         splice(SCALE_AND_HIDE, i32(begin + step) - (count if ROWS else i32(0)), 0, WIDTH)
-        score[WIDTH : 2 * WIDTH] = splice(GRADIENT_DONE_0)
+        score[WIDTH : 2 * WIDTH] = splice(GRADIENT_DONE)
         if ROWS:
             splice(WEIGH_ROWS)
         else:
@@ -110,14 +106,15 @@ def attention_backward(
             )
         splice(PACK_WEIGHTS)
         splice(ACCUMULATE)
+        # Products that are under way from one round of the loop to the next make the compiler wait for each one.
+        total[0 : D // 2] = splice(RESULT1_DONE)
+        if not ROWS:
+            total[D // 2 : TOTAL] = splice(RESULT2_DONE)
         before = stage
         stage = u32(stage + u32(1))
         if stage == u32(STAGES):
             stage = u32(0)
             phase = u32(phase ^ u32(1))
-    total[0 : D // 2] = splice(RESULT1_DONE_0)
-    if not ROWS:
-        total[D // 2 : TOTAL] = splice(RESULT2_DONE_0)
     cuda.syncthreads()  # none reads the held rows any more
 
     lines = u32(shared + u32(warp_row * 128))
