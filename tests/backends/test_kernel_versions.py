@@ -171,6 +171,11 @@ RECORDS: Mapping[str, tuple[int, str]] = {
         2,
         f"{_CUDA_ATTENTION} keys_grid keys_block keys_shared_bytes workspace_bytes query_tiles key_tiles tile",
     ),
+    "cuda.attention_backward_short": (1, f"{_CUDA_ATTENTION} tile blocks_per_sm"),
+    "cuda.attention_backward_wgmma": (
+        1,
+        f"{_CUDA_ATTENTION} keys_grid keys_block keys_shared_bytes workspace_bytes query_groups key_groups stages",
+    ),
     "cuda.generated": (
         1,
         f"{_LAUNCHES} strategy vector lanes threads unroll splits late blocks_per_sm may_alias combination_order",

@@ -74,7 +74,6 @@ WGMMA, MMA, SIMT, GEMV = "cuda.gemm_wgmma", "cuda.gemm_mma", "cuda.gemm_simt", "
 GEMM_NORM = "cuda.gemm_norm"
 ATTENTION, ATTENTION_SIMT, LIBRARY = "cuda.attention", "cuda.attention_simt", "cuda.cublaslt"
 ATTENTION_WGMMA, ATTENTION_STEP = "cuda.attention_wgmma", "cuda.attention_step"
-ATTENTION_BACKWARD = "cuda.attention_backward"
 CONV_WGMMA, CONV_SIMT = "cuda.conv_wgmma", "cuda.conv_simt"
 CONV_MMA_INT8, CONV_WGMMA_INT8 = "cuda.conv_mma_int8", "cuda.conv_wgmma_int8"
 CONV_MMA, CONV_MMA_TF32 = "cuda.conv_mma", "cuda.conv_mma_tf32"
@@ -915,9 +914,8 @@ class AttentionGradients:
         return np.where(is_hidden[:, None], np.array(-np.inf, mask.dtype), mask)
 
 
-ATTENTION_GRADIENTS = {
-    f"attention_backward-{name}": made
-    for name, made in {
+_GRADIENTS = {
+    "attention_backward": {
         "64": AttentionGradients("bf16", 64, 64, 64),
         "100": AttentionGradients("f16", 100, 100, 64),
         "128": AttentionGradients("bf16", 128, 128, 64),
@@ -946,26 +944,79 @@ ATTENTION_GRADIENTS = {
         "tiles-32": AttentionGradients("bf16", 257, 300, 64, 43),
         "two-tiles": AttentionGradients("f16", 257, 300, 64),
         "two-tiles-causal": AttentionGradients("bf16", 300, 257, 64, 0),
-    }.items()
+    },
+    "attention_backward_wgmma": {
+        "64": AttentionGradients("bf16", 64, 64, 64),
+        "100": AttentionGradients("f16", 100, 100, 64),
+        "257": AttentionGradients("f16", 257, 257, 64),
+        "512": AttentionGradients("bf16", 512, 512, 64, 0),
+        "tall": AttentionGradients("f16", 300, 77, 64),
+        "wide": AttentionGradients("bf16", 77, 300, 64),
+        "causal": AttentionGradients("bf16", 257, 257, 64, 0),
+        "causal-tall": AttentionGradients("f16", 300, 100, 64, 0),
+        "past": AttentionGradients("f16", 100, 228, 64, 128),
+        "hidden-keys": AttentionGradients("bf16", 100, 257, 64, 3),
+        "padding": AttentionGradients("bf16", 128, 200, 64, None, (2, 1, 1, 200)),
+        "mask": AttentionGradients("f16", 100, 257, 64, None, (1, 3, 100, 257)),
+        "mask-causal": AttentionGradients("bf16", 257, 257, 64, 0, (1, 3, 257, 257)),
+        "zeros": AttentionGradients("bf16", 128, 200, 64, None, (2, 1, 128, 200), 3),
+        "zeros-causal": AttentionGradients("f16", 100, 257, 64, 157, (100, 257), 4),
+        "all-zeros": AttentionGradients("bf16", 100, 100, 64, None, (100, 100), 1),
+        "d128": AttentionGradients("bf16", 257, 257, 128),
+        "d128-past": AttentionGradients("f16", 100, 257, 128, 31),
+        "d128-mask-causal": AttentionGradients("bf16", 100, 200, 128, 100, (1, 3, 100, 200)),
+        "groups": AttentionGradients("bf16", 257, 300, 64, 43),
+        "groups-mask": AttentionGradients("f16", 300, 257, 64, None, (2, 1, 1, 257)),
+    },
+    "attention_backward_short": {
+        "64": AttentionGradients("bf16", 64, 64, 64),
+        "100": AttentionGradients("f16", 100, 100, 64),
+        "128": AttentionGradients("bf16", 128, 128, 64),
+        "tall": AttentionGradients("f16", 128, 33, 64),
+        "wide": AttentionGradients("bf16", 20, 128, 64),
+        "one-block": AttentionGradients("bf16", 128, 128, 64),
+        "causal": AttentionGradients("bf16", 128, 128, 64, 0),
+        "past": AttentionGradients("f16", 60, 100, 64, 40),
+        "hidden-keys": AttentionGradients("bf16", 50, 128, 64, 3),
+        "padding": AttentionGradients("bf16", 128, 128, 64, None, (2, 1, 1, 128)),
+        "padding-odd": AttentionGradients("f16", 128, 99, 64, None, (2, 1, 1, 99)),
+        "mask": AttentionGradients("f16", 100, 77, 64, None, (1, 3, 100, 77)),
+        "mask-causal": AttentionGradients("bf16", 128, 128, 64, 0, (1, 3, 128, 128)),
+        "zeros": AttentionGradients("bf16", 128, 100, 64, None, (2, 1, 128, 100), 3),
+        "zeros-causal": AttentionGradients("f16", 50, 64, 64, 14, (50, 64), 4),
+        "all-zeros": AttentionGradients("bf16", 100, 100, 64, None, (100, 100), 1),
+        "d128-64": AttentionGradients("f16", 64, 64, 128),
+        "d128-100": AttentionGradients("bf16", 100, 100, 128, 0),
+        "d128-mask": AttentionGradients("f16", 128, 128, 128, None, (1, 3, 128, 128)),
+    },
 }
-"""By case; looked at by `test_attention_backward`."""
+ATTENTION_GRADIENTS = {
+    f"{kernel}-{name}": made for kernel, cases in _GRADIENTS.items() for name, made in cases.items()
+}
+"""By case, whose name begins with that of the kernel; looked at by `test_attention_backward`."""
 
 _BACKWARD_VARIANTS: dict[str, dict[str, object]] = {
     "tiles-32": {"query_tiles": 1, "tile": 32},
     "two-tiles": {"query_tiles": 2, "tile": 32},
     "two-tiles-causal": {"query_tiles": 2, "tile": 32},
+    "one-block": {"blocks_per_sm": 1},
+    "groups": {"query_groups": 2, "key_groups": 2, "stages": 3},
+    "groups-mask": {"query_groups": 2, "key_groups": 2, "stages": 2},
 }
 
 
+def gradients_kernel(name: str) -> str:
+    """The kernel that a case of `ATTENTION_GRADIENTS` runs."""
+    return f"cuda.{name.partition('-')[0]}"
+
+
 def _attention_gradients() -> dict[str, Case]:
-    return {
-        name: Case(
-            partial(made.program, name),
-            (ATTENTION_BACKWARD,),
-            variant=_BACKWARD_VARIANTS.get(name.partition("-")[2]),
-        )
-        for name, made in ATTENTION_GRADIENTS.items()
-    }
+    cases: dict[str, Case] = {}
+    for name, made in ATTENTION_GRADIENTS.items():
+        kernel, variant = gradients_kernel(name), _BACKWARD_VARIANTS.get(name.partition("-")[2])
+        policy = {} if variant else {"kernels": {"attention_backward": kernel}}
+        cases[name] = Case(partial(made.program, name), (kernel,), policy, variant)
+    return cases
 
 
 def _attention_steps() -> dict[str, Case]:

@@ -138,6 +138,12 @@ _MEETINGS = {
     *("mma_tile_f16", "mma_tile_bf16", "mma_tile_tf32"),
     *(f"wgmma_{n}_{a}_{b}" for n in (64, 128, 192, 256) for a, b in BYTE_PAIRS),
     *(f"wgmma_{n}_{halves}_11" for n in (64, 128, 192, 256) for halves in ("f16", "bf16")),
+    *(
+        f"wgmma_{name}"
+        for n in (64, 128)
+        for dtype in ("f16", "bf16")
+        for name in (f"{n}_{dtype}", f"{n}_{dtype}_11", f"of_ready_{n}_{dtype}")
+    ),
     "store_matrix_x4",
     *(f"mma_tile_{a}_{b}" for a, b in BYTE_PAIRS),
 }

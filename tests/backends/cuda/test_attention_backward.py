@@ -15,13 +15,13 @@ from xdsl.ir import Attribute, Block
 
 from aicf.backends.common.workload import OperandInfo, Workload
 from aicf.backends.cuda.compiler.launches import KernelLaunch
-from aicf.backends.cuda.families.attention.backward import schedule
-from aicf.backends.cuda.families.attention.backward.codegen import emit
-from aicf.backends.cuda.families.attention.backward.kernel import AttentionBackwardKernel
-from aicf.backends.cuda.families.attention.backward.schedule import (
+from aicf.backends.cuda.families.attention.backward.problem import KIND, problem_of
+from aicf.backends.cuda.families.attention.backward.tensor import schedule
+from aicf.backends.cuda.families.attention.backward.tensor.codegen import emit
+from aicf.backends.cuda.families.attention.backward.tensor.kernel import AttentionBackwardKernel
+from aicf.backends.cuda.families.attention.backward.tensor.schedule import (
     Spec,
     phases,
-    problem_of,
     ranked_specs,
     read_spec,
     spec_reason,
@@ -81,7 +81,7 @@ def backward(
     q, g = (matrix((*sizes.batch, sizes.m, size), dtype) for size in (sizes.d, sizes.dv))
     k, v = (matrix((*sizes.batch, sizes.n, size), dtype) for size in (sizes.d, sizes.dv))
     operands = (q, k, v, g) if mask is None else (q, k, v, g, mask)
-    return Workload("gradients", schedule.KIND, attrs, operands, (q, k, v), Block(), None)
+    return Workload("gradients", KIND, attrs, operands, (q, k, v), Block(), None)
 
 
 def with_operand(work: Workload, number: int, **changes: object) -> Workload:

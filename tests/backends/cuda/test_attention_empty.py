@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import BoolAttr
 from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.compiler.specializer import part, registers, splice, stage, unrolled
 from aicf.backends.cuda.compiler.toolchain import compile_kernels
-from aicf.backends.cuda.families.attention.backward.schedule import Spec
+from aicf.backends.cuda.families.attention.backward.tensor.schedule import Spec
 from aicf.backends.cuda.families.attention.decode.kernel import Spec as StepSpec
 from aicf.backends.cuda.families.attention.tensor.schedule import AttentionSpec
 from aicf.backends.cuda.families.attention.wgmma import template as attention_wgmma

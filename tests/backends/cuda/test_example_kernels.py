@@ -56,6 +56,8 @@ REQUIRED: dict[str, tuple[tuple[str, ...], ...]] = {
     "cuda.attention_wgmma": (("HGMMA",), ("UTMALDG",)),
     "cuda.attention_step": (("LDG",), ("FFMA", "HFMA2"), ("SHFL",)),
     "cuda.attention_backward": (("HMMA.16816.F32",), ("LDGSTS",), ("LDSM.16.M88",), ("LDSM.16.MT88",)),
+    "cuda.attention_backward_short": (("HGMMA",), ("UTMALDG",), ("STSM",)),
+    "cuda.attention_backward_wgmma": (("HGMMA",), ("UTMALDG",), ("STSM",)),
     "cuda.last_update": (),
     "cuda.scatter_sorted": (),
     "cuda.topk": (),

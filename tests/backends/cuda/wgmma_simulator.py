@@ -50,13 +50,22 @@ class _Barrier:
 
 def run(launches: Sequence[KernelLaunch], memory: Memory) -> None:
     """Runs launches that may hold such a product."""
+    run_with(_names, launches, memory)
+
+
+def run_with(
+    names: Callable[[Mapping[int, TensorMap], Memory, Here], Mapping[str, Any]],
+    launches: Sequence[KernelLaunch],
+    memory: Memory,
+) -> None:
+    """Runs launches whose code may use `names` of their tensor maps by address."""
     for launch in launches:
         maps = {
             simulator._argument(argument, memory): argument
             for argument in launch.arguments
             if isinstance(argument, TensorMap)
         }
-        simulator.run([launch], memory, partial(_names, maps))
+        simulator.run([launch], memory, partial(names, maps))
 
 
 def _names(maps: Mapping[int, TensorMap], memory: Memory, here: Here) -> Mapping[str, Any]:
@@ -76,17 +85,18 @@ def _names(maps: Mapping[int, TensorMap], memory: Memory, here: Here) -> Mapping
         **{f"wgmma_result_{n}{sums}": lambda sums: sums for n in sizes for sums in ("", "_i32")},
         "rotated": lambda values, count: (*values[count:], *values[:count]),
         "cluster_rank": lambda: here.thread.rank,
-        "store_matrix_x4": partial(_store_matrices, here),
+        "store_matrix_x4": partial(store_matrices, here),
         "store_shared_u16": partial(_store_half, here),
         **dict.fromkeys(("store_cluster_i32x2", "store_cluster_f32x2"), partial(_store_two, here)),
-        **_copies(maps, memory, here),
+        **copies(maps, memory, here),
     }
 
 
 # Copies and barriers
 
 
-def _copies(maps: Mapping[int, TensorMap], memory: Memory, here: Here) -> dict[str, Any]:
+def copies(maps: Mapping[int, TensorMap], memory: Memory, here: Here) -> dict[str, Any]:
+    """Bulk tensor copies, and barriers that count threads and bytes."""
     barriers: dict[tuple[int, int], _Barrier] = {}
 
     def barrier(address: int) -> _Barrier:
@@ -101,24 +111,25 @@ def _copies(maps: Mapping[int, TensorMap], memory: Memory, here: Here) -> dict[s
         own = barrier(address)
         return Wait(lambda: own.phase != parity)
 
-    def deliver(target: int, own: int, lines: Sequence[bytes], mask: int | None) -> None:
+    def deliver(tensor: TensorMap, target: int, own: int, lines: Sequence[bytes], mask: int | None) -> None:
+        lies = swizzled if tensor.swizzle else int
         ranks = [here.thread.rank] if mask is None else [rank for rank in range(16) if mask >> rank & 1]
         for rank in ranks:
             words = here.thread.cluster[rank].words
             for number, line in enumerate(lines):
-                _put(words, target + number * _LINE, line)
+                _put(words, target + number * len(line), line, lies)
             barriers[id(words), own].change(more=-sum(map(len, lines)))
 
     def tiles(multicast: bool, target: int, address: int, own: int, *rest: int) -> None:
         tensor = maps[address]
         *starts, mask = rest if multicast else (*rest, None)
-        deliver(target, own, _box(memory, address, tensor, starts), mask)
+        deliver(tensor, target, own, _box(memory, address, tensor, starts), mask)
 
     def windows(multicast: bool, rank: int, target: int, address: int, own: int, *rest: int) -> None:
         tensor, dims = maps[address], rank - 2
         starts, taps = rest[:rank], rest[rank : rank + dims]
         lines = _windows(memory, address, tensor, starts, taps)
-        deliver(target, own, lines, rest[-1] if multicast else None)
+        deliver(tensor, target, own, lines, rest[-1] if multicast else None)
 
     named = {
         f"copy_tensor_{rank}d{'_multicast' * multicast}": partial(tiles, multicast)
@@ -140,13 +151,14 @@ def _copies(maps: Mapping[int, TensorMap], memory: Memory, here: Here) -> dict[s
     }
 
 
-def _put(words: dict[int, int], address: int, line: bytes) -> None:
-    """A line, its units of 16 bytes at their places."""
+def _put(words: dict[int, int], address: int, line: bytes, lies: Callable[[int], int]) -> None:
+    """A line, each word where it `lies`."""
     for number, word in enumerate(struct.unpack(f"<{len(line) // 4}I", line)):
-        words[_swizzled(address + 4 * number)] = word
+        words[lies(address + 4 * number)] = word
 
 
-def _swizzled(address: int) -> int:
+def swizzled(address: int) -> int:
+    """Where 128-byte swizzle puts a byte: units of 16 bytes are permuted within 8 lines."""
     return address ^ (address >> 7 & 7) << 4
 
 
@@ -163,6 +175,7 @@ def _box(memory: Memory, address: int, tensor: TensorMap, starts: Sequence[int])
 def _line(
     memory: Memory, address: int, tensor: TensorMap, first: int, place: Sequence[int], length: int
 ) -> bytes:
+    """Elements from number `first` on, as bytes."""
     inside = all(0 <= at < size for at, size in zip(place, tensor.sizes[1:], strict=True))
     start = address + sum(at * step for at, step in zip(place, tensor.strides, strict=True))
     size = ELEMENT_BYTES[tensor.dtype]
@@ -254,7 +267,7 @@ def _across(words: Mapping[int, int], descriptor: int, columns: int, dtype: str)
     start, leading = _start(descriptor), (descriptor >> 16 & 0x3FFF) << 4
     found = [
         [
-            words[_swizzled(start + column // 64 * leading + line * _LINE + column % 64 * 2)]
+            words[swizzled(start + column // 64 * leading + line * _LINE + column % 64 * 2)]
             for column in range(0, columns, 2)
         ]
         for line in range(16)
@@ -267,7 +280,7 @@ def _start(descriptor: int) -> int:
     return (descriptor & 0x3FFF) << 4
 
 
-def _store_matrices(here: Here, address: int, *values: int) -> Meeting:
+def store_matrices(here: Here, address: int, *values: int) -> Meeting:
     """Four matrices of 8 x 8 halves (stmatrix)."""
     words, lane = here.thread.shared.words, here.thread.number % 32
 

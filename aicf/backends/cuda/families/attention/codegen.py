@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
-from aicf.backends.base import Launch
+from aicf.backends.base import BufferRef, Launch
 from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in
 from aicf.backends.cuda.compiler.specializer import Snippet, part
 from aicf.backends.cuda.families.attention import template
 from aicf.backends.cuda.families.attention.problem import AttentionProblem, Rows
 from aicf.backends.cuda.families.records import read_shape
+from aicf.backends.cuda.runtime.device_program import TensorMap
 from aicf.backends.cuda.target import ELEMENT_BYTES
 
 PARAMETERS = ("ptr", "ptr", "ptr", "ptr", "ptr")
@@ -77,3 +79,46 @@ LOADS = {
     "bf16": Snippet(("at",), (), "bf16_to_f32(load_u16(at))"),
 }
 """One element in global memory as f32, by type."""
+
+
+# Bulk tensor copies
+
+
+def _copied_batch(rows: Rows, problem: AttentionProblem) -> list[int]:
+    """The batch dims that a matrix has, innermost first; it is the same along all others."""
+    dims = range(len(problem.batch))
+    return [dim for dim in reversed(dims) if rows.batch[dim] != 0 and problem.batch[dim] > 1]
+
+
+def bulk_map(
+    ref: BufferRef, rows: Rows, problem: AttentionProblem, count: int, size: int, box: int
+) -> TensorMap:
+    """The tensor map of a matrix with `count` rows of `size`, for copies of `box` rows of 64."""
+    dims = _copied_batch(rows, problem)
+    row = rows.row if count > 1 else size
+    return TensorMap(
+        ref.base,
+        ref.offset,
+        ref.dtype,
+        (size, count, *(problem.batch[dim] for dim in dims)),
+        (2 * row, *(2 * rows.batch[dim] for dim in dims)),
+        (64, box, *(1 for _ in dims)),
+        swizzle=128,
+        l2_promotion=256,
+        interleave=0,
+        out_of_bounds="zeros",
+    )
+
+
+def bulk_copy(map_: str, rows: Rows, problem: AttentionProblem, size: int, count: int) -> Snippet:
+    """Copies `count` rows to shared memory, in panels of 64 elements."""
+    dims = _copied_batch(rows, problem)
+    index = "".join(
+        f", i32(index // {prod(problem.batch[dim + 1 :])} % {problem.batch[dim]})" for dim in dims
+    )
+    body = [
+        f"copy_tensor_{2 + len(dims)}d(u32(at + u32({panel * count * 128})), {map_}, ready, "
+        f"i32({64 * panel}), i32(row){index})"
+        for panel in range(size // 64)
+    ]
+    return Snippet(("at", "ready", "row", "index"), tuple(body))

@@ -152,6 +152,11 @@ def mask_clocks(problem: AttentionProblem, clocks: tuple[float, float]) -> float
     return 0.0 if problem.mask is None else clocks[problem.mask[0].row != 0]
 
 
+def mask_rows(mask: Rows) -> int:
+    """Rows of a mask that a lane holds of a tile: those of its two queries, or the one that all share."""
+    return 1 if mask.row == 0 else 2
+
+
 # Legality and records
 
 
@@ -171,6 +176,15 @@ def common_reason(work: Workload, problem: AttentionProblem) -> str | None:
         return (
             f"a mask of {problem.mask[1]} is not added on cuda, only one of {', '.join(MASK_TYPES)}: cast it"
         )
+    return None
+
+
+def bulk_copy_reason(rows: Rows, count: int, batch: tuple[int, ...]) -> str | None:
+    """Why bulk tensor copies do not read a matrix."""
+    if not rows.moves_in_eights(count, batch):
+        return "bulk tensor copies need rows of neighbours that start at multiples of 16 bytes"
+    if sum(step != 0 and size > 1 for step, size in zip(rows.batch, batch, strict=True)) > 3:
+        return "bulk tensor copies have at most three batch dims"
     return None
 
 

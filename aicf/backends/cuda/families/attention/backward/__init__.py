@@ -1,1 +1,1 @@
-"""The gradients of attention for queries, keys and values, on tensor cores from Ampere on."""
+"""The gradients of attention for queries, keys and values."""

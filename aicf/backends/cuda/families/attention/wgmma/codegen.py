@@ -6,16 +6,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from math import e, log2, prod
+from math import e, log2
 
-from aicf.backends.base import BufferRef, Launch
+from aicf.backends.base import Launch
 from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in
 from aicf.backends.cuda.compiler.specializer import Constant, Snippet, constants_of, part, stage
-from aicf.backends.cuda.families.attention.codegen import descriptor
+from aicf.backends.cuda.families.attention.codegen import bulk_copy, bulk_map, descriptor
 from aicf.backends.cuda.families.attention.problem import (
     AttentionProblem,
-    Rows,
+    mask_rows,
     problem_of_launch,
     read_scale,
 )
@@ -25,12 +25,10 @@ from aicf.backends.cuda.families.attention.wgmma.kernel import (
     LINE_BYTES,
     Spec,
     layout_of,
-    mask_rows,
     read_spec,
     units_of,
 )
 from aicf.backends.cuda.families.records import read_shape
-from aicf.backends.cuda.runtime.device_program import TensorMap
 from aicf.backends.cuda.target import ELEMENT_BYTES
 
 PARAMETERS = ("ptr", "ptr", "ptr", "ptr", "ptr")
@@ -41,7 +39,7 @@ def emit(launch: Launch) -> Sequence[KernelLaunch]:
     """The one launch of an instruction. Raises RecordError if its record lacks an entry."""
     problem, spec, shape = problem_of_launch(launch), read_spec(launch.record), read_shape(launch.record)
     constants = _constants(problem, spec, read_scale(launch.record), shape.grid[0])
-    constants |= _parts(problem, spec) | _mask_constants(problem, spec)
+    constants |= _parts(problem, spec) | mask_constants(problem, spec.block_n)
     fewer, more = spec.registers
     names = {
         "FEWER_REGISTERS": f"fewer_registers_{fewer}",
@@ -53,9 +51,9 @@ def emit(launch: Launch) -> Sequence[KernelLaunch]:
     code = KernelCode("attention_wgmma", text, PARAMETERS, spec.threads, spec.blocks_per_sm)
     q, k, v = launch.ins[:3]
     arguments = (
-        _map(q, problem.q, problem, problem.m, problem.d, spec.block_m),
-        _map(k, problem.k, problem, problem.n, problem.d, spec.block_n),
-        _map(v, problem.v, problem, problem.n, problem.dv, spec.block_n),
+        bulk_map(q, problem.q, problem, problem.m, problem.d, spec.block_m),
+        bulk_map(k, problem.k, problem, problem.n, problem.d, spec.block_n),
+        bulk_map(v, problem.v, problem, problem.n, problem.dv, spec.block_n),
         address_of(launch.outs[0]),
         # Without a mask its parameter is not read; it still needs a value.
         address_of(launch.ins[3] if problem.mask is not None else launch.outs[0]),
@@ -104,9 +102,9 @@ def _constants(
     }
 
 
-def _mask_constants(problem: AttentionProblem, spec: Spec) -> dict[str, Constant | Snippet]:
-    """What the template knows of the mask: bytes between its elements, how many rows and words a lane holds of it, and
-    how two neighbours are loaded and taken apart again."""
+def mask_constants(problem: AttentionProblem, width: int) -> dict[str, Constant | Snippet]:
+    """What the template knows of the mask of a tile of `width` keys: bytes between its elements, how many rows and
+    words a lane holds of it, and how two neighbours are loaded and taken apart again."""
     if problem.mask is None:
         nothing = {"ADD_MASK": Snippet((), ()), "FETCH_MASK": Snippet(("tile", "row"), ())}
         return {"MASKED": False, "BIAS": 0, **nothing}
@@ -118,7 +116,7 @@ def _mask_constants(problem: AttentionProblem, spec: Spec) -> dict[str, Constant
         "MASKED": True,
         "ADD_MASK": part(template.add_mask),
         "ADD_PAIR": part(template.add_pair),
-        "BIAS": held * spec.block_n // 8 * words,
+        "BIAS": held * width // 8 * words,
         "FETCH_MASK": part(template.fetch_mask),
         "LOAD_PAIR": part(template.load_pair),
         "LOG2_E": log2(e),
@@ -157,9 +155,9 @@ def _parts(problem: AttentionProblem, spec: Spec) -> dict[str, Constant | Snippe
     of_weights = f"wgmma_of_ready_{dv}_{dtype}({total}, w0, w1, w2, w3, b)"
     return {
         "AWAIT": part(template.await_stage),
-        "COPY_K": _copy("k_map", problem.k, problem, problem.d, spec.block_n),
-        "COPY_Q": _copy("q_map", problem.q, problem, problem.d, spec.block_m),
-        "COPY_V": _copy("v_map", problem.v, problem, problem.dv, spec.block_n),
+        "COPY_K": bulk_copy("k_map", problem.k, problem, problem.d, spec.block_n),
+        "COPY_Q": bulk_copy("q_map", problem.q, problem, problem.d, spec.block_m),
+        "COPY_V": bulk_copy("v_map", problem.v, problem, problem.dv, spec.block_n),
         "HIDE": part(template.hide),
         "MY_TURN": part(template.my_turn),
         "OFFSET": part(offset),
@@ -182,41 +180,3 @@ def _parts(problem: AttentionProblem, spec: Spec) -> dict[str, Constant | Snippe
         "WEIGHTS_READY": Snippet((), (), f"wgmma_ready_{n}({weight})"),
         "YOUR_TURN": part(template.your_turn),
     }
-
-
-def _copied_batch(rows: Rows, problem: AttentionProblem) -> list[int]:
-    """The batch dims that a matrix has, innermost first; it is the same along all others."""
-    dims = range(len(problem.batch))
-    return [dim for dim in reversed(dims) if rows.batch[dim] != 0 and problem.batch[dim] > 1]
-
-
-def _map(ref: BufferRef, rows: Rows, problem: AttentionProblem, count: int, size: int, box: int) -> TensorMap:
-    """The tensor map of a matrix with `count` rows of `size`, for copies of `box` rows of 64."""
-    dims = _copied_batch(rows, problem)
-    row = rows.row if count > 1 else size
-    return TensorMap(
-        ref.base,
-        ref.offset,
-        ref.dtype,
-        (size, count, *(problem.batch[dim] for dim in dims)),
-        (2 * row, *(2 * rows.batch[dim] for dim in dims)),
-        (64, box, *(1 for _ in dims)),
-        swizzle=128,
-        l2_promotion=256,
-        interleave=0,
-        out_of_bounds="zeros",
-    )
-
-
-def _copy(map_: str, rows: Rows, problem: AttentionProblem, size: int, count: int) -> Snippet:
-    """Copies `count` rows to shared memory, in panels of 64 elements."""
-    dims = _copied_batch(rows, problem)
-    index = "".join(
-        f", i32(index // {prod(problem.batch[dim + 1 :])} % {problem.batch[dim]})" for dim in dims
-    )
-    body = [
-        f"copy_tensor_{2 + len(dims)}d(u32(at + u32({panel * count * 128})), {map_}, ready, "
-        f"i32({64 * panel}), i32(row){index})"
-        for panel in range(size // 64)
-    ]
-    return Snippet(("at", "ready", "row", "index"), tuple(body))

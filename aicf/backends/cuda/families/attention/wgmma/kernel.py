@@ -14,7 +14,7 @@ from aicf.backends.common.record import Entry, OneOf, RecordCodec
 from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.attention.problem import (
     AttentionProblem,
-    Rows,
+    bulk_copy_reason,
     common_record,
     mask_clocks,
     problem_of,
@@ -94,11 +94,6 @@ def layout_of(problem: AttentionProblem, spec: Spec) -> Layout:
 
 _OTHER_REGISTERS = 32
 """Beside those of the matrices: addresses, maxima and sums."""
-
-
-def mask_rows(mask: Rows) -> int:
-    """Rows of a mask that a lane holds of a tile: those of its two queries, or the one that all share."""
-    return 1 if mask.row == 0 else 2
 
 
 def mask_registers(problem: AttentionProblem, spec: Spec) -> int:
@@ -249,17 +244,8 @@ def _shape_reason(problem: AttentionProblem, scale: float, fixed: bool) -> str |
         ("keys", problem.k, problem.n),
         ("values", problem.v, problem.n),
     ):
-        if (reason := _copy_reason(rows, count, batch)) is not None:
+        if (reason := bulk_copy_reason(rows, count, batch)) is not None:
             return f"{reason} of the {name}: copy them first"
-    return None
-
-
-def _copy_reason(rows: Rows, count: int, batch: tuple[int, ...]) -> str | None:
-    """Why bulk tensor copies do not read a matrix."""
-    if not rows.moves_in_eights(count, batch):
-        return "bulk tensor copies need rows of neighbours that start at multiples of 16 bytes"
-    if sum(step != 0 and size > 1 for step, size in zip(rows.batch, batch, strict=True)) > 3:
-        return "bulk tensor copies have at most three batch dims"
     return None
 
 

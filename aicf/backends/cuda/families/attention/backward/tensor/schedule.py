@@ -1,67 +1,20 @@
-"""What an instruction of kind `attention_backward` asks for, and the decisions of `cuda.attention_backward`: its tiles,
-where everything lies in shared memory, and what that is predicted to take. Plain data.
+"""The decisions of `cuda.attention_backward`: its tiles, where everything lies in shared memory, and what that is
+predicted to take. Plain data.
 
 No code generator is imported here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
 from typing import Annotated
 
-from aicf.backends.base import BufferRef, Launch
-from aicf.backends.common.record import Entry, OneOf, Record, RecordCodec
-from aicf.backends.common.workload import OperandInfo, Workload
-from aicf.backends.cuda.families.attention.problem import (
-    AttentionProblem,
-    Rows,
-    mask_clocks,
-    problem_of_operands,
-    rows_of,
-)
+from aicf.backends.common.record import Entry, OneOf, RecordCodec
+from aicf.backends.cuda.families.attention.problem import AttentionProblem, mask_clocks
 from aicf.backends.cuda.target import GpuArch
-
-KIND = "attention_backward"
-GRADIENT, MASK = 3, 4
-"""Operands after queries, keys and values: the gradient of the result, and the mask if there is one."""
-
-
-@dataclass(frozen=True)
-class BackwardProblem:
-    """The gradients of an attention.
-
-    Args:
-        attention: Of which attention; its result lies as the gradient does that is given.
-        queries, keys, values: Where the gradients for them lie.
-    """
-
-    attention: AttentionProblem
-    queries: Rows
-    keys: Rows
-    values: Rows
-
-
-Operands = Sequence[OperandInfo] | Sequence[BufferRef]
-
-
-def problem_of(work: Workload) -> BackwardProblem:
-    """The problem of a work of kind `attention_backward`. Raises RecordError if it lacks an attribute."""
-    return _problem(work.operands, work.results, work.attrs)
-
-
-def problem_of_launch(launch: Launch) -> BackwardProblem:
-    """The problem of an instruction of this kind. Raises RecordError if its record lacks an entry."""
-    return _problem(launch.ins, launch.outs, launch.record)
-
-
-def _problem(ins: Operands, outs: Operands, entries: Record) -> BackwardProblem:
-    attention = problem_of_operands((*ins[:GRADIENT], *ins[MASK:]), ins[GRADIENT], entries)
-    queries, keys, values = map(rows_of, outs)
-    return BackwardProblem(attention, queries, keys, values)
-
 
 # Decisions
 

@@ -1,0 +1,1 @@
+"""The gradients of attention by warpgroup products on Hopper, in two launches."""

@@ -1,0 +1,139 @@
+"""What attention takes of Hopper beside the rest of the simulated GPU: products of warpgroups of f16 and bf16, out of
+swizzled lines in shared memory or with the left operand in registers."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from aicf.backends.cuda.compiler.launches import KernelLaunch
+from aicf.backends.cuda.runtime.device_program import TensorMap
+from tests.backends.cuda import attention_simulator, wgmma_simulator
+from tests.backends.cuda.simulator import Here, Meeting, Memory
+from tests.backends.cuda.wgmma_simulator import swizzled
+
+Array = NDArray[Any]
+_TYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
+_LINE, _DEPTH = 128, 16
+"""Bytes of a line in shared memory; elements along K of one product."""
+
+
+def run(launches: Sequence[KernelLaunch], memory: Memory) -> None:
+    """Runs launches that may hold such products."""
+    wgmma_simulator.run_with(_names, launches, memory)
+
+
+def _names(maps: Mapping[int, TensorMap], memory: Memory, here: Here) -> Mapping[str, Any]:
+    products: dict[str, Any] = {}
+    for n, (name, dtype) in itertools.product((64, 128), _TYPES.items()):
+        products[f"wgmma_{n}_{name}"] = _of_shared(here, n, dtype, along_k)
+        products[f"wgmma_{n}_{name}_11"] = _of_shared(here, n, dtype, along_n)
+        products[f"wgmma_of_ready_{n}_{name}"] = _of_registers(here, n, dtype)
+        products |= {f"wgmma_{step}_{n}": lambda held: held for step in ("start", "older", "result", "ready")}
+    return {
+        **attention_simulator.names(memory, here),
+        **products,
+        "bits_to_f32": lambda word: np.array(word, np.uint32).view(np.float32)[()],
+        **dict.fromkeys(("wgmma_commit", "fence_async_proxy", "fence_barrier_init"), lambda: None),
+        "store_matrix_x4": lambda address, *values: wgmma_simulator.store_matrices(here, address, *values),
+        **wgmma_simulator.copies(maps, memory, here),
+    }
+
+
+# Operands in shared memory, [lines along M or N, 16 along K]
+
+
+def along_k(words: Mapping[int, int], descriptor: int, lines: int, dtype: Any) -> Array:
+    """32 bytes of each line."""
+    start = _start(descriptor)
+    return _halves([_bytes(words, start + line * _LINE, 32) for line in range(lines)], dtype)
+
+
+def along_n(words: Mapping[int, int], descriptor: int, lines: int, dtype: Any) -> Array:
+    """16 lines of each panel of 64 elements along N."""
+    start, leading = _start(descriptor), (descriptor >> 16 & 0x3FFF) << 4
+    panels = [
+        _halves([_bytes(words, start + panel * leading + k * _LINE, _LINE) for k in range(_DEPTH)], dtype)
+        for panel in range(lines // 64)
+    ]
+    return np.concatenate(panels, axis=1).T
+
+
+def _start(descriptor: int) -> int:
+    assert descriptor >> 62 == 1 and descriptor >> 32 & 0x3FFF == 1024 >> 4, "no 128-byte swizzle"
+    return (descriptor & 0x3FFF) << 4
+
+
+def _bytes(words: Mapping[int, int], start: int, count: int) -> list[int]:
+    return [words[swizzled(start + byte)] for byte in range(0, count, 4)]
+
+
+def _halves(words: Sequence[Sequence[int]], dtype: Any) -> Array:
+    return np.array(words, np.uint32).view(dtype).astype(np.float64)
+
+
+# Products
+
+_INDEX = np.arange(64)
+
+
+def _places(number: int, n: int) -> tuple[Array, Array]:
+    """Row and column of each sum that a thread of a warpgroup holds."""
+    warp, lane = divmod(number, 32)
+    index = _INDEX[: n // 2]
+    return 16 * warp + lane // 4 + 8 * (index % 4 // 2), index // 4 * 8 + lane % 4 * 2 + index % 2
+
+
+def _of_shared(here: Here, n: int, dtype: Any, lies: Callable[..., Array]) -> Callable[..., Meeting]:
+    made: list[Any] = []
+
+    def multiply(sums: Sequence[Any], a: int, b: int, keep: int) -> Meeting:
+        thread, first = here.thread, here.thread.number // 128 * 128
+
+        def answer(brought: Mapping[int, Any]) -> tuple[Any, ...]:
+            if not made or made[0] is not brought:
+                words = thread.shared.words
+                made[:] = [brought, lies(words, a, 64, dtype) @ lies(words, b, n, dtype).T]
+            return _added(sums if keep else [0.0] * len(sums), made[1], thread.number - first, n)
+
+        return Meeting(thread.block[first : first + 128], None, answer)
+
+    return multiply
+
+
+def _of_registers(here: Here, n: int, dtype: Any) -> Callable[..., Meeting]:
+    made: list[Any] = []
+
+    def multiply(sums: Sequence[Any], w0: int, w1: int, w2: int, w3: int, b: int) -> Meeting:
+        thread, first = here.thread, here.thread.number // 128 * 128
+
+        def answer(brought: Mapping[int, Any]) -> tuple[Any, ...]:
+            if not made or made[0] is not brought:
+                right = along_n(thread.shared.words, b, n, dtype)
+                made[:] = [brought, _left([brought[number] for number in sorted(brought)], dtype) @ right.T]
+            return _added(sums, made[1], thread.number - first, n)
+
+        return Meeting(thread.block[first : first + 128], (w0, w1, w2, w3), answer)
+
+    return multiply
+
+
+def _added(sums: Sequence[Any], tile: Array, number: int, n: int) -> tuple[Any, ...]:
+    return tuple((np.array(sums, np.float64) + tile[_places(number, n)]).astype(np.float32))
+
+
+def _left(words: Sequence[Sequence[int]], dtype: Any) -> Array:
+    """The left operand [64, 16] of what 128 threads hold: pairs of two rows, then those 8 further along K."""
+    pairs = np.array(words, np.uint32).view(dtype).astype(np.float64).reshape(128, 4, 2)
+    number = np.arange(128)[:, None]
+    rows = number // 32 * 16 + number % 32 // 4 + np.array([0, 8, 0, 8])
+    depths = number % 4 * 2 + np.array([0, 0, 8, 8])
+    left = np.empty((64, _DEPTH))
+    for each in range(2):
+        left[rows, depths + each] = pairs[:, :, each]
+    return left
