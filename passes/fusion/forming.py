@@ -28,7 +28,7 @@ from aicf.passes.fusion.why_not_fusible import why_no_kind
 from aicf.passes.fusion.workload_templates import WorkTemplate
 from aicf.passes.support.identity import copied_id, derived_id, op_id, part_of, sources
 from aicf.passes.support.policy import policy_of, with_stems, without_bucket
-from aicf.policies.kernel_policy import KernelPolicy
+from aicf.policies.kernel_policy import ATTENTION, AUTO, MATH, KernelPolicy
 
 
 @dataclass
@@ -200,8 +200,11 @@ class FusionContext:
         return known.named(plan.id, plan.body)
 
     def is_wanted(self, plan: Outline, kind: str) -> bool:
-        """Whether the policy asks for the group, whatever it costs: by its ops, or by a kernel for it or its kind."""
+        """Whether the policy asks for the group, whatever it costs: by its ops, or by a kernel for it or its kind, or
+        by whose kernels run attention."""
         keys = (plan.id, without_bucket(plan.id), kind)
+        if kind == ATTENTION and self.policy.attention not in (AUTO, MATH):
+            return True
         return self.are_listed(plan.members) or any(key in self.policy.kernels for key in keys)
 
     def why_not_pinned(self, plan: Outline) -> str | None:

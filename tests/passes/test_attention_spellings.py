@@ -148,3 +148,21 @@ def test_exported_to_onnx(batch: int, taken: str) -> None:
     x = np.random.default_rng(9).standard_normal((batch, TOKENS, D)).astype(np.float32)
     wanted = expected("timm", batch, {"x": x, "w": weights["w"].T, "b": weights["b"]})
     np.testing.assert_allclose(exe(x), wanted, 1e-5, 1e-5)
+
+
+def wide_heads(policy: str, size: int = 256) -> list[str]:
+    """The kinds of the instructions of an attention of f16 whose heads fit no kernel of tensor cores."""
+    graph = Graph("wide")
+    q, k, v = (graph.input(name, (1, 1, 1024, size), "f16") for name in "qkv")
+    graph.output(graph.attention(q, k, v), "y")
+    module = graph.module().clone()
+    AicfInferencePass("cuda:sm_90a", policy).apply(make_context(), module)
+    return kinds_of(module)
+
+
+@pytest.mark.parametrize("policy", ["{attention: simt}", "{kernels: {attention: cuda.attention_simt}}"])
+def test_wide_heads_are_one_instruction_where_the_policy_asks_for_it(policy: str) -> None:
+    """Without tensor cores it is predicted to take longer than two products that have them and a softmax."""
+    assert "attention" not in wide_heads("") and len(wide_heads("")) >= 3
+    assert wide_heads(policy) == ["attention"]
+    assert wide_heads("", 128) == ["attention"]
