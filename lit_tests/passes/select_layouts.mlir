@@ -89,8 +89,8 @@ func.func @block(
 // LAST-NEXT: logical.conv %[[JOINED]]
 // LAST: func.return
 func.func @groups(
-    %x : tensor<1x8x8x8xf32> {logical.name = "x", logical.role = "input"},
-    %w : tensor<8x8x3x3xf32> {logical.name = "w", logical.role = "param"}) -> (tensor<1x8x4x4xf32> {logical.name = "y"}) {
+    %x : tensor<1x8x8x8xf32> {logical.name = "split_x", logical.role = "input"},
+    %w : tensor<8x8x3x3xf32> {logical.name = "split_w", logical.role = "param"}) -> (tensor<1x8x4x4xf32> {logical.name = "split_y"}) {
   %before = logical.conv %x, %w {strides = [1, 1], low = [0, 0], high = [0, 0], dilations = [1, 1], groups = 1} : (tensor<1x8x8x8xf32>, tensor<8x8x3x3xf32>) -> tensor<1x8x6x6xf32>
   %split = logical.reshape %before : tensor<1x8x6x6xf32> -> tensor<1x4x2x6x6xf32>
   %e = logical.exp %split : tensor<1x4x2x6x6xf32>

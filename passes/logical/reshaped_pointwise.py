@@ -25,6 +25,7 @@ from aicf.dialects.logical import (
     ReshapeOp,
 )
 from aicf.dialects.types import tensor_info
+from aicf.passes.bodies.matching import is_iota_like
 from aicf.passes.support.identity import derived_id, op_id, replace_with_op, set_identity, sources
 
 
@@ -37,6 +38,8 @@ class ReshapeAfterPointwise(RewritePattern):
         producer = op.operand.owner
         if not isinstance(producer, Operation) or not _has(producer, Elementwise, Reduction, Contraction):
             return
+        if is_iota_like(op.operand):
+            return  # what is made of coordinates is reshaped where they are, see `iotas.py`
         region = _region_of(op)
         if region is None:
             return

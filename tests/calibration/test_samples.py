@@ -148,7 +148,11 @@ def test_files_that_hold_something_else(tmp_path: Path):
 
 
 ARGUMENTS: list[tuple[dict[str, Any], type[AicfError], str]] = [
-    ({"to": "int4"}, PolicyError, "to: 'int4' is not legal; did you mean 'int8'? legal: int8, bf16, f16"),
+    (
+        {"to": "int4"},
+        PolicyError,
+        "to: 'int4' is not legal; did you mean 'int8'? legal: int8, fp8, bf16, f16",
+    ),
     ({"method": "mean"}, PolicyError, "method: 'mean' is not legal; "),
     ({"activations": "signed"}, PolicyError, "activations: 'signed' is not legal; "),
     ({"percentile": 20}, PolicyError, "percentile: 20 is no number from 50 to 100"),
@@ -158,9 +162,9 @@ ARGUMENTS: list[tuple[dict[str, Any], type[AicfError], str]] = [
     (
         {"to": "bf16", "smooth": 0.5},
         PolicyError,
-        "smooth: only integers have ranges, and the model becomes bf16",
+        "smooth: only numbers of 8 bits have ranges, and the model becomes bf16",
     ),
-    ({"to": "f16", "method": "entropy"}, PolicyError, "method: only integers have ranges"),
+    ({"to": "f16", "method": "entropy"}, PolicyError, "method: only numbers of 8 bits have ranges"),
     ({"keep": "top1"}, PolicyError, "keep: 'top1' has no '='; write a metric and a loss, top1=0.5%"),
     ({"keep": "top5=1%"}, PolicyError, "keep.metric: 'top5' is not known; legal: top1, error"),
     (

@@ -62,7 +62,7 @@ def test_what_was_measured_survives_and_is_not_measured_again(
 ):
     model, table = tmp_path / "two.mlir", tmp_path / "tuning.json"
     model.write_text(TWO_PRODUCTS)
-    arguments = ["tune", str(model), "-o", str(table), "--variants", "4"]
+    arguments = ["tune", str(model), "-o", str(table), "--variants", "12"]
     process = subprocess.Popen([sys.executable, "-c", COMMAND, *arguments], stderr=subprocess.PIPE)
     wait_for(table.exists)
     workers = children_of(process.pid)

@@ -203,7 +203,9 @@ def test_what_is_refused_has_a_reason() -> None:
     long = replace(own, attrs={**own.attrs, "dilation_0": integer(1 << 29)})
     assert "places or more along a dimension" in str(KERNEL.legal(long, target))
     integers = replace(own, results=(replace(own.results[0], dtype="i32"),))
-    assert KERNEL.legal(integers, target) == "what follows reads and gives f64, f32, f16, bf16"
+    assert (
+        KERNEL.legal(integers, target) == "what follows reads and gives f64, f32, f16, bf16, f8E4M3FN, f8E5M2"
+    )
 
 
 # Records and costs

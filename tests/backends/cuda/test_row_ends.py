@@ -226,13 +226,16 @@ def test_rows_that_differ_in_alignment_are_read_by_element() -> None:
 
 
 def test_one_sweep_is_for_sums_of_exponentials_in_f32() -> None:
-    """It takes less: rows are read once less. Other sums, other types and parts of rows are read as before."""
+    """It takes less: rows are read once less. Other sums, other types and parts of rows are read as before, and few rows
+    that fit into the registers of clusters once."""
     nest, spec = chosen(softmax(4096, 65536), [(65536, 1)] * 2, ["f32"] * 2)
     assert spec.strategy == ONLINE and spec.sweeps(nest) == 2
     two = replace(spec, strategy=ROWS)
     assert two.sweeps(nest) == 3 and cost_us(nest, spec, ARCH) < cost_us(nest, two, ARCH)
     assert replace(spec, splits=2).problem(nest) == "strategy 'online_rows' does not split"
     nest, spec = chosen(softmax(8, 65536), [(65536, 1)] * 2, ["f32"] * 2)
+    assert spec.strategy == "resident" and spec.cluster > 1 and spec.sweeps(nest) == 1
+    nest, spec = chosen(softmax(8, 1048576), [(1048576, 1)] * 2, ["f32"] * 2)
     assert spec.strategy == ROWS and spec.splits > 1
     nest, spec = chosen(softmax(4096, 65536, "f64"), [(65536, 1)] * 2, ["f64"] * 2)
     assert spec.strategy == ROWS
