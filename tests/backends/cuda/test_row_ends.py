@@ -226,8 +226,8 @@ def test_rows_that_differ_in_alignment_are_read_by_element() -> None:
 
 
 def test_one_sweep_is_for_sums_of_exponentials_in_f32() -> None:
-    """It takes less: rows are read once less. Other sums, other types and parts of rows are read as before, and few rows
-    that fit into the registers of clusters once."""
+    """It takes less: rows are read once less. Other sums, other types and parts of rows are read as before, and few
+    rows that fit into the registers of clusters once."""
     nest, spec = chosen(softmax(4096, 65536), [(65536, 1)] * 2, ["f32"] * 2)
     assert spec.strategy == ONLINE and spec.sweeps(nest) == 2
     two = replace(spec, strategy=ROWS)
