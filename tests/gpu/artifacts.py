@@ -25,7 +25,8 @@ from aicf.dialects.json_values import json_value
 from aicf.frontends.text import make_context
 from aicf.policies.tuning_table import Header, MeasuredWorkload, Row, Timing, TuningTable
 from aicf.tuning.candidates import Candidate, candidates, grouped
-from tests.gpu.cases import CASES, ROOT, TARGET, Case
+from tests.gpu.case_table.case import ROOT, TARGET, Case
+from tests.gpu.cases import CASES
 
 FOLDER = "AICF_GPU_ARTIFACTS"
 """Environment variable: the folder of artifacts; unset, cases are compiled when they are tested."""

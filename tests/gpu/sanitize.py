@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from tests.gpu.artifacts import environment
-from tests.gpu.cases import CASES, ROOT
+from tests.gpu.case_table.case import ROOT
+from tests.gpu.cases import CASES
 from tests.gpu.controls import CHECKED_BY, CONTROLS
 
 SANITIZER = os.environ.get("COMPUTE_SANITIZER", "compute-sanitizer")

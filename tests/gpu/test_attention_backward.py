@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.gpu.cases import ATTENTION_GRADIENTS, gradients_kernel
+from tests.gpu.case_table.attention import ATTENTION_GRADIENTS, gradients_kernel
 from tests.gpu.harness import POISONS, bits, instance, poison, program, results
 from tests.support.attention_gradients import gradients
 

@@ -8,7 +8,8 @@ import pytest
 
 from aicf import runtime
 from tests.gpu.artifacts import obtained
-from tests.gpu.cases import BATCHES, CASES, IN_BATCHES, STATELESS
+from tests.gpu.case_table.models import BATCHES, IN_BATCHES
+from tests.gpu.cases import CASES, STATELESS
 from tests.gpu.harness import POISONS, assert_right, bits, instance, poison, program, results
 
 pytestmark = pytest.mark.gpu

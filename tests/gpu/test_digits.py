@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.gpu.artifacts import digits_folder, environment
-from tests.gpu.cases import ROOT
+from tests.gpu.case_table.case import ROOT
 
 pytestmark = pytest.mark.gpu
 

@@ -11,7 +11,7 @@ import pytest
 import aicf
 from aicf.compiled import CompiledModel
 from tests.gpu.artifacts import obtained
-from tests.gpu.cases import METAS
+from tests.gpu.case_table.training import METAS
 from tests.gpu.harness import program
 from tests.support.meta_programs import regression_batch
 

@@ -17,7 +17,9 @@ from aicf.compiled import CompiledModel
 from aicf.errors import AicfError, BackendUnavailable, CaptureError
 from aicf.runtime import Profiler
 from tests.gpu.artifacts import changed, obtained, with_module
-from tests.gpu.cases import ROOT, STEP, TOKEN, UPDATES
+from tests.gpu.case_table.case import ROOT
+from tests.gpu.case_table.training import STEP, UPDATES
+from tests.gpu.cases import TOKEN
 from tests.gpu.controls import ASTRAY, CONTROLS
 from tests.gpu.harness import assert_right, bits, executable, instance, program
 

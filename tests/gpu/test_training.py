@@ -14,7 +14,7 @@ import aicf
 from aicf.compiled import CompiledModel
 from aicf.runtime.capture_plan import ARENA
 from tests.gpu.artifacts import environment, obtained
-from tests.gpu.cases import ROOT, TARGET
+from tests.gpu.case_table.case import ROOT, TARGET
 from tests.gpu.harness import program
 from tests.gpu.programs import Array
 from tests.gpu.training import TRAININGS
