@@ -16,7 +16,7 @@
 // ONE: emit.decision "select-layouts" ["first"] choice "channels_last for 1 of 2 instructions" because "the policy says so of each"
 // INVARIANT: emit.decision "select-layouts" ["c"] choice "row_major for 1 of 1 instruction" because "predicted times depend on the batch, the policy wants results that do not"
 // REFUSED: error: layouts.second: 'fc' cannot run with it channels_last: strides cannot express the views through which it is read or written; say row_major, or leave it out
-// UNKNOWN: error: layouts.frist: no group of that name has results that may lie either way; did you mean 'first'? these have: c, first, second
+// UNKNOWN: error: layouts.frist: no group of that name has results that may lie either way; did you mean 'first'? these have: before, c, first, second
 // CUDA: emit.decision "select-layouts" ["c", "y.copy"] choice "channels_last for 1 of 1 instruction" because "the policy says so of all; 1 transpose saved: 'y.copy'"
 
 // What is given back in the other order is computed in that order: no copy is left.

@@ -23,7 +23,9 @@ from .programs import TARGET, TWO_PRODUCTS, FakeDevice, fresh_kernels
 __all__ = ["fresh_kernels"]
 
 COMMAND = """
+import signal
 from sys import argv
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what runs in the background without it
 from aicf.tools.aicf_cli import main
 from aicf.tuning import growing_table
 growing_table.WRITE_AFTER_S = 0.0
@@ -62,7 +64,7 @@ def test_what_was_measured_survives_and_is_not_measured_again(
 ):
     model, table = tmp_path / "two.mlir", tmp_path / "tuning.json"
     model.write_text(TWO_PRODUCTS)
-    arguments = ["tune", str(model), "-o", str(table), "--variants", "12"]
+    arguments = ["tune", str(model), "-o", str(table), "--variants", "4"]
     process = subprocess.Popen([sys.executable, "-c", COMMAND, *arguments], stderr=subprocess.PIPE)
     wait_for(table.exists)
     workers = children_of(process.pid)
