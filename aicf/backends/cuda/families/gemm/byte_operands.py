@@ -50,7 +50,7 @@ class ByteOperands:
 
 
 SHORT_SUMS = (
-    "tensor cores keep some 14 bits of a sum of products of floats of 8 bits, "
+    "tensor cores keep fewer bits than f32 has of a sum of products of floats of 8 bits, "
     "and the policy wants strict rounding (rounding)"
 )
 """Why a kernel does not multiply floats of 8 bits as they are. Multiplied as halves, their sums are those of f32."""
