@@ -228,7 +228,10 @@ def test_products_without_a_kernel_are_those_of_f32() -> None:
 
 def test_strict_rounding_needs_whole_sums() -> None:
     """Those of halves are: warps of Hopper and of older GPUs multiply them."""
-    strict, reason = replace(floats(256, 256, 256), rounding="strict"), "keep fewer bits than f32 has of a sum"
+    strict, reason = (
+        replace(floats(256, 256, 256), rounding="strict"),
+        "keep fewer bits than f32 has of a sum",
+    )
     assert reason in str(WGMMA.legal(strict, TARGET)) and MMA.legal(strict, TARGET) is None
     assert reason in str(MMA.legal(strict, TargetAttr("cuda", "sm_89")))
     assert MMA.legal(strict, TargetAttr("cuda", "sm_80")) is None
