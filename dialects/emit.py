@@ -3,8 +3,8 @@
 `emit.group` outlines logical ops while kernels are chosen; `emit.program` is the buffer program that the runtime
 captures; `emit.body` keeps what an instruction means; `emit.ledger` keeps why. One `emit.resolved` is one instruction.
 The ops are in `emit_groups`, `emit_program`, `emit_buffers`, `emit_instruction`, `emit_kernels`, `emit_access_ops`,
-`emit_scalar_ops`, `emit_scan` and `emit_ledger`, types and attributes in `emit_types`; this module is the dialect and
-the one place to import from.
+`emit_scalar_ops`, `emit_scan`, `emit_accumulate` and `emit_ledger`, types and attributes in `emit_types`; this module
+is the dialect and the one place to import from.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from aicf.dialects.emit_buffers import BIND_ROLES, BINDINGS, BindOp, SlotOp, Vie
 from aicf.dialects.emit_groups import BodyOp, GroupOp
 from aicf.dialects.emit_instruction import ResolvedOp, emit_resolved
 from aicf.dialects.emit_kernels import (
+    AccumulateOp,
     BitcastOp,
     CastOp,
     DivIntOp,
@@ -40,6 +41,7 @@ __all__ = [
     "BIND_ROLES",
     "PHASES",
     "PREPARE",
+    "AccumulateOp",
     "BindOp",
     "BitcastOp",
     "BodyOp",

@@ -47,6 +47,7 @@ from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator, Pure, Sym
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.emit_access_ops import IndexOp, LoadOp, is_memory, memory_of
+from aicf.dialects.emit_accumulate import AccumulateOp, accumulates_of, verify_accumulate
 from aicf.dialects.emit_scalar_ops import (
     SCALAR_OPS,
     BitcastOp,
@@ -66,6 +67,7 @@ from aicf.dialects.traits import StridedOperands
 __all__ = [
     "REDUCTIONS",
     "SCALAR_OPS",
+    "AccumulateOp",
     "BitcastOp",
     "CastOp",
     "DivIntOp",
@@ -81,6 +83,7 @@ __all__ = [
     "SigmoidOp",
     "StoreOp",
     "YieldOp",
+    "accumulates_of",
     "memory_of",
     "scans_of",
 ]
@@ -225,7 +228,7 @@ class KernelOp(IRDLOperation):
 
     Block argument i is the element of operand i at the iteration point (`ins[i]` maps the point to its index);
     `emit.store v, o` writes output o at the index that `outs[o]` gives. For a GEMM epilogue operand 0 is the
-    accumulator. Every output is stored exactly once per point of its map.
+    accumulator. Every output is stored exactly once per point of its map, or made by `emit.accumulate`.
 
     An operand that is read at computed indices is `indexed` in the list of maps and a memref among the arguments: it
     has no element at the point, only `emit.load` reads it, and no output may overwrite it.
@@ -331,13 +334,14 @@ class KernelOp(IRDLOperation):
     def sweeps_reduce_space(self, phase: PhaseOp) -> bool:
         """Whether `phase` visits every reduce point.
 
-        It does if it reduces, stores an output that has the reduce dims, or yields a value that varies over them.
+        It does if it reduces or accumulates, stores an output that has the reduce dims, or yields a value that varies
+        over them.
         """
         return self._sweeps(phase, self.varying_values())
 
     def _sweeps(self, phase: PhaseOp, varying: set[SSAValue]) -> bool:
         return any(
-            isinstance(op, ReduceOp)
+            isinstance(op, ReduceOp | AccumulateOp)
             or (isinstance(op, StoreOp) and self.writes_reduce_space(op.output.value.data))
             or (isinstance(op, YieldOp) and any(value in varying for value in op.operands))
             for op in phase.body.block.ops
@@ -372,13 +376,17 @@ class KernelOp(IRDLOperation):
                 self._verify_op(inner)
             verify_scans(op.body.block.ops, len(self.reduce))
         stores = [op for phase in self.phases for op in phase.body.block.ops if isinstance(op, StoreOp)]
-        stored = sorted(op.output.value.data for op in stores)
+        sums = [op for phase in self.phases for op in accumulates_of(phase.body.block.ops)]
+        stored = sorted(op.output.value.data for op in (*stores, *sums))
         if not self.outs:
             raise VerifyException("emit.kernel has no outputs")
         if stored != list(range(len(self.outs))):
             raise VerifyException(
                 f"emit.kernel: outputs 0..{len(self.outs) - 1} are stored once each, but emit.store names {stored}"
             )
+        for op in sums:
+            out_map = self.out_maps[op.output.value.data]
+            verify_accumulate(op, len(self.parallel), self.reduce_sizes, out_map, REDUCTIONS)
         self._verify_sweeps(stores)
 
     def _verify_op(self, op: Operation) -> None:
@@ -388,6 +396,8 @@ class KernelOp(IRDLOperation):
                     raise VerifyException("emit.reduce in a kernel without reduce dims")
             case StoreOp():
                 scalar_element(op.value.type)
+            case AccumulateOp():
+                pass  # checked with its output
             case IndexOp():
                 self._verify_index(op)
             case ScanOp():

@@ -13,7 +13,7 @@
 // CHECK: emit.decision "fuse-multi-output" ["max", "shifted", "exp", "all", "quotient"] choice "one kernel for 5 ops, 3 results"
 // CHECK: emit.decision "fuse-multi-output" ["first"] choice "not fused" because "no other instruction can be fused with it" rejected {last = "it also reads 'product', which reads the first: fused, they would wait for '{{.*}}', and it for them"}
 // CHECK: emit.decision "fuse-multi-output" ["f0", "f1", "f2", "f3"] choice "one kernel for 4 ops, 4 results" {{.*}} rejected {f4 = "fused, they have 5 results with other consumers, more than 4; {{.*}}"}
-// CHECK: emit.decision "fuse-multi-output" ["across"] choice "not fused" {{.*}} rejected {down = "cpu.generated: it is not one set of loops over all elements (reductions over different axes)"}
+// CHECK: emit.decision "fuse-multi-output" ["across"] choice "not fused" {{.*}} rejected {down = "cpu.generated: sums of columns beside sums of rows have no code on cpu"}
 // CHECK: emit.decision "fuse-multi-output" ["gradient"] choice "not fused" {{.*}} rejected {bias = "predicted {{.*}} us fused and {{.*}} us unfused; {{.*}}"}
 // CHECK: emit.decision "fuse-multi-output" ["near"] choice "not fused" {{.*}} rejected {late = "its results would be kept in memory while 'far.product' runs, 512 bytes more; {{.*}}"}
 // OFF: emit.decision "fuse-multi-output" ["sum"{{.*}}] choice "not fused" {{.*}} = "fusion into several results is off by policy (fusion: elementwise, multi_output, epilogue)"

@@ -15,9 +15,18 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, Region
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from aicf.dialects import logical
-from aicf.dialects.emit_kernels import KernelOp, PhaseOp, ReduceOp, ScanOp, StoreOp, YieldOp
+from aicf.dialects.emit_kernels import (
+    AccumulateOp,
+    KernelOp,
+    PhaseOp,
+    ReduceOp,
+    ScanOp,
+    StoreOp,
+    YieldOp,
+)
 from aicf.dialects.traits import Expensive, PrimitiveReduction
 from aicf.dialects.types import element_of, tensor_info
+from aicf.passes.bodies.column_sums import ColumnSum, column_sums, combine_of, sum_behind
 from aicf.passes.bodies.convolutions import Convolution, convolution_of
 from aicf.passes.bodies.indexed_reads import (
     border_of,
@@ -85,7 +94,8 @@ def _code(block: Block, products: Products | None, symbol: str) -> KernelOp:
         if (update := body_update(block)) is not None:
             return _update_code(update, block, symbol)
         ops = tuple(op for op in block.ops if not isinstance(op, YieldOp))
-        return _Writer(_Indexing(Piece(tuple(block.args), ops, tuple(yielded(block)))), symbol).write()
+        piece = Piece(tuple(block.args), ops, tuple(yielded(block)))
+        return _Writer(_Indexing(piece, may_accumulate=True), symbol).write()
     wanted = normed_value(products) if products.reduces else None
     codes = [
         _Writer(_Indexing(epilogue_piece(products, number)), symbol, wanted).write()
@@ -148,13 +158,23 @@ def _shape(value: SSAValue) -> tuple[int, ...]:
 
 
 class _Indexing:
-    """The full iteration space of a piece of a body and the index of each value."""
+    """The full iteration space of a piece of a body and the index of each value.
 
-    def __init__(self, piece: Piece):
+    Args:
+        may_accumulate: Whether its kernel may combine over its parallel space (`emit.accumulate`).
+    """
+
+    def __init__(self, piece: Piece, *, may_accumulate: bool = False):
         self.arguments = piece.arguments
         self.ops = tuple(op for op in piece.ops if not is_border(op))
         self.outputs = piece.outputs
-        self.reductions = [op for op in self.ops if op.has_trait(PrimitiveReduction)]
+        reductions = [op for op in self.ops if op.has_trait(PrimitiveReduction)]
+        sums = column_sums(reductions, self.outputs) if may_accumulate else []
+        self.sums: dict[Operation, ColumnSum] = {each.op: each for each in sums}
+        """The reductions over the parallel space."""
+        between = {op for each in self.sums.values() for op in each.between}
+        self.ops = tuple(op for op in self.ops if op not in between)
+        self.reductions = [op for op in reductions if op not in self.sums]
         self.scans = [op for op in self.ops if isinstance(op, logical.CumsumOp) and not _is_one_step(op)]
         self.scanned = self._scanned_values()
         self.memory = self._memory()
@@ -217,14 +237,27 @@ class _Indexing:
                 self._forward_result(value)
 
     def _is_reduction(self, value: SSAValue) -> bool:
-        return isinstance(value, OpResult) and value.op in self.reductions
+        return isinstance(value, OpResult) and (value.op in self.reductions or value.op in self.sums)
+
+    def sum_behind(self, output: SSAValue) -> ColumnSum | None:
+        """The reduction over the parallel space that an output is, None if it is none."""
+        return sum_behind(output, list(self.sums.values()))
+
+    def operands_of(self, op: Operation) -> Sequence[SSAValue]:
+        """What an op reads of the values that have an index: a sum of columns what its rows were before they were
+        merged."""
+        return (self.sums[op].operand,) if op in self.sums else operands_of(op)
 
     def _forward_result(self, value: OpResult) -> None:
         op = value.op
-        if op in self.reductions:
+        if op in self.sums and self.sums[op].between:
+            own = tuple(i for dim, i in enumerate(self.identity) if dim not in self.sums[op].axes)
+            self.index[value] = (None,) * (len(_shape(value)) - len(own)) + own
+        elif self._is_reduction(value):
+            axes = self.sums[op].axes if op in self.sums else self.axes
             keep = len(_shape(value)) == len(self.shape)
-            dims = [None if dim in self.axes else i for dim, i in enumerate(self.identity)]
-            self.index[value] = tuple(i for dim, i in enumerate(dims) if keep or dim not in self.axes)
+            dims = [None if dim in axes else i for dim, i in enumerate(self.identity)]
+            self.index[value] = tuple(i for dim, i in enumerate(dims) if keep or dim not in axes)
         elif isinstance(op, logical.ReshapeOp) and (source := self.index.get(op.operands[0])) is not None:
             self.index[value] = _without_units(source, op.operands[0], value)
         elif op.has_trait(logical.Elementwise):
@@ -237,7 +270,7 @@ class _Indexing:
         for output in self.outputs:
             if (index := self.index.get(output)) is None:
                 raise NoCode("a result that neither has the shape of the loops nor is reduced from it")
-            if not self._is_written_once(index):
+            if self.sum_behind(output) is None and not self._is_written_once(index):
                 raise NoCode("a result with one element for several iterations of the loops")
         for op in reversed(self.ops):
             self._backward_op(op)
@@ -257,7 +290,7 @@ class _Indexing:
         if reads_elements(op):
             self._backward_read(border_of(op) or op, index)
             return
-        for operand in op.operands:
+        for operand in self.operands_of(op):
             self._agree(operand, self._operand_index(op, operand, index), op)
 
     def _backward_read(self, op: Operation, index: Index) -> None:
@@ -266,7 +299,7 @@ class _Indexing:
                 self._agree(operand, tuple(index[dim] for dim in dims), op)
 
     def _operand_index(self, op: Operation, operand: SSAValue, index: Index) -> Index:
-        if op in self.reductions:
+        if op in self.reductions or op in self.sums:
             return self.identity
         if isinstance(op, logical.BroadcastOp):
             sizes = _shape(operand)
@@ -368,8 +401,8 @@ class _Writer:
     def _assign_levels(self) -> None:
         """The first phase in which each value can be known."""
         for op in self.indexing.ops:
-            operands = [self.levels.get(operand, 0) for operand in operands_of(op)]
-            after = 1 if op.has_trait(PrimitiveReduction) else 0
+            operands = [self.levels.get(operand, 0) for operand in self.indexing.operands_of(op)]
+            after = 1 if op in self.indexing.reductions else 0
             self.levels[op.results[0]] = max(operands, default=0) + after
 
     def _needs(self) -> dict[int, list[SSAValue]]:
@@ -381,8 +414,13 @@ class _Writer:
         needs = {level: needs.get(level, []) for level in range(last + 1)}
         self._place_stores(needs)
         for level, numbers in self.stored.items():
-            needs[level].extend(self.indexing.outputs[number] for number in numbers)
+            needs[level].extend(self._made(self.indexing.outputs[number]) for number in numbers)
         return needs
+
+    def _made(self, output: SSAValue) -> SSAValue:
+        """What a phase makes for an output: the sum of columns that it is, or itself."""
+        found = self.indexing.sum_behind(output)
+        return output if found is None else found.result
 
     def _place_stores(self, needs: dict[int, list[SSAValue]]) -> None:
         """Notes which phase stores each output: the last one that computes or reads it, so that none does so only to
@@ -397,7 +435,7 @@ class _Writer:
                 readers = (at for at, values in roots.items() if any(self._reads(v, output) for v in values))
                 level = max(readers, default=self.levels.get(output, 0))
             level_of[number] = level
-            roots[level].append(output)
+            roots[level].append(self._made(output))
         self.stored = {level: [n for n in range(len(outputs)) if level_of[n] == level] for level in needs}
 
     def _phase(self, level: int, needs: dict[int, list[SSAValue]]) -> PhaseOp:
@@ -408,17 +446,22 @@ class _Writer:
         combined: dict[tuple[str, SSAValue], SSAValue] = {}
         twins: list[tuple[SSAValue, SSAValue]] = []
         for value in needs[level]:
-            primitive = value.op.get_trait(PrimitiveReduction) if isinstance(value, OpResult) else None
-            if primitive is not None and self.levels[value] == level + 1:
+            op = value.op if isinstance(value, OpResult) else None
+            if op in self.indexing.reductions and self.levels[value] == level + 1:
                 operand = self._compute(_op_of(value).operands[0], body, local)
-                if (twin := combined.setdefault((primitive.combine, operand), value)) is not value:
+                if (twin := combined.setdefault((combine_of(_op_of(value)), operand), value)) is not value:
                     twins.append((value, twin))
                     continue
-                reduce = ReduceOp(primitive.combine, operand)
+                reduce = ReduceOp(combine_of(_op_of(value)), operand)
                 body.add_op(reduce)
                 yields.append((value, reduce.result))
         for number in self.stored[level]:
-            body.add_op(StoreOp(self._compute(self.indexing.outputs[number], body, local), number))
+            output = self.indexing.outputs[number]
+            if (found := self.indexing.sum_behind(output)) is not None:
+                operand = self._compute(found.operand, body, local)
+                body.add_op(AccumulateOp(found.combine, operand, number))
+            else:
+                body.add_op(StoreOp(self._compute(output, body, local), number))
         arguments = set[SSAValue](self.arguments.values())
         by_scalar = {scalar: value for value, scalar in yields}
         for value, scalar in local.items():
@@ -451,7 +494,9 @@ class _Writer:
         """Whether computing `root` needs `value`, not counting what is kept already."""
         if root is value:
             return True
-        stack = [*operands_of(root.op)] if isinstance(root, OpResult) and not self._is_available(root) else []
+        if not isinstance(root, OpResult) or self._is_available(root):
+            return False
+        stack = [*self.indexing.operands_of(root.op)]
         seen: set[SSAValue] = set()
         while stack:
             current = stack.pop()

@@ -40,6 +40,17 @@ def test_the_groups_form_and_come_back(name: str) -> None:
         assert stripped(module) == first, f"{name} on {target}"
 
 
+def test_sums_of_columns_come_back() -> None:
+    """Enough rows for one instruction, in which rows and columns are summed."""
+    module = built("norm_gradients", 4096, 768, "f32").module()
+    compiled(module, TARGETS[1])
+    assert results_of(module) == [5]
+    first = stripped(module)
+    RaiseEmitPass().apply(make_context(), module)
+    compiled(module, start="lowered")
+    assert stripped(module) == first
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_an_extracted_policy_gives_the_program_again(name: str) -> None:
     """Applied to the model, not to what was raised; and where several results are off, every instruction has one."""

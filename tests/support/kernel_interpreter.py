@@ -15,6 +15,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from aicf.dialects.emit_access_ops import IndexOp, LoadOp
+from aicf.dialects.emit_accumulate import AccumulateOp
 from aicf.dialects.emit_kernels import KernelOp, PhaseOp, ReduceOp, StoreOp, YieldOp
 from aicf.dialects.emit_scan import ScanOp
 from aicf.dialects.emit_updates import is_update, program_phases, scalar_phase, update_of
@@ -133,6 +134,9 @@ class _Run:
             elif isinstance(op, StoreOp):
                 number = op.output.value.data
                 outputs[number].store(self._index(self.code.out_maps[number]), self.values[op.value])
+            elif isinstance(op, AccumulateOp):
+                number = op.output.value.data
+                outputs[number].store(self._index(self.code.out_maps[number]), self._accumulate(op))
             else:
                 self.values[op.results[0]] = self._compute(op)
 
@@ -169,6 +173,14 @@ class _Run:
         value = self._swept(self.values[op.value])
         axes = tuple(range(len(self.code.parallel_sizes), value.ndim))
         return _COMBINE[op.combine.data](value, axis=axes, keepdims=True).astype(value.dtype)
+
+    def _accumulate(self, op: AccumulateOp) -> Array:
+        rows = self.sizes[: len(self.code.parallel_sizes)]
+        value = self._swept(self.values[op.value])
+        value = np.broadcast_to(value, (*rows, *value.shape[len(rows) :]))
+        return _COMBINE[op.combine.data](value, axis=tuple(range(len(rows))), keepdims=True).astype(
+            value.dtype
+        )
 
     def _scan(self, op: ScanOp) -> Array:
         value = self._swept(self.values[op.value])

@@ -75,6 +75,22 @@ def columns(g: Graph, rows: int, columns: int, dtype: str) -> None:
     g.output(g.reduce_sum(gradient, [0]), "dbias")
 
 
+def norm_gradients(g: Graph, rows: int, columns: int, dtype: str) -> None:
+    """Gradients of a norm of rows: of its operand, scale and shift, and of the bias of the product before it, which
+    sees narrowed rows of one dim more."""
+    x, upstream = _read(g, rows, columns, dtype, "x", "upstream")
+    scale = g.param("scale", (columns,), dtype)
+    scaled = upstream * scale
+    mean, along = (g.reduce_mean(each, [1], keepdims=True) for each in (scaled, scaled * x))
+    gradient = scaled - mean - x * along
+    narrow = g.cast(gradient, "bf16" if dtype != "bf16" else "f16")
+    g.output(gradient, "dx")
+    g.output(narrow, "dproduct")
+    g.output(g.reduce_sum(upstream * x, [0]), "dscale")
+    g.output(g.reduce_sum(upstream, [0]), "dshift")
+    g.output(g.reduce_sum(g.reshape(narrow, (1, rows, columns)), [0, 1], keepdims=True), "dbias")
+
+
 def loss(g: Graph, rows: int, columns: int, dtype: str) -> None:
     """A mean over everything, and the gradient of what it is the mean of."""
     prediction, target = _read(g, rows, columns, dtype, "prediction", "target")
@@ -117,8 +133,13 @@ PROGRAMS: Mapping[str, tuple[Make, tuple[int, ...], tuple[int, ...]]] = {
 """Each maker, and how many results its instructions have on a CPU and on a GPU, of 512 rows of 1024 in f32."""
 
 
+SUMS_OF_COLUMNS: Mapping[str, Make] = {"norm_gradients": norm_gradients}
+"""Those with sums of rows and of columns, which one instruction makes on a GPU alone."""
+
+
 def built(name: str, rows: int, columns: int, dtype: str) -> Graph:
     """The program of that name."""
     graph = Graph(name)
-    PROGRAMS[name][0](graph, rows, columns, dtype)
+    make = SUMS_OF_COLUMNS[name] if name in SUMS_OF_COLUMNS else PROGRAMS[name][0]
+    make(graph, rows, columns, dtype)
     return graph

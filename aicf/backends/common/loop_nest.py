@@ -15,6 +15,7 @@ from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineDimExpr, AffineExpr, AffineMap
 
 from aicf.dialects.emit_kernels import (
+    AccumulateOp,
     IndexOp,
     KernelOp,
     LoadOp,
@@ -24,6 +25,7 @@ from aicf.dialects.emit_kernels import (
     ScanOp,
     StoreOp,
     YieldOp,
+    accumulates_of,
 )
 from aicf.dialects.types import element_of
 
@@ -131,6 +133,8 @@ def uncoded_reason(
         return "an operand is not indexed by sums of the loop dims"
     for phase in code.phases:
         for op in phase.body.block.ops:
+            if isinstance(op, AccumulateOp) and AccumulateOp not in structure:
+                return f"sums of columns beside sums of rows have no code on {device}"
             if type(op) not in scalar_ops and not isinstance(op, structure):
                 return f"scalar op {op.name} has no code on {device}"
     return None
@@ -184,10 +188,12 @@ def nest_of(kernel: KernelOp, strides: Sequence[Sequence[int]], dtypes: Sequence
 
 
 def _memory_order(kernel: KernelOp, accesses: Sequence[Access]) -> list[int]:
-    """The dims of a kernel, far steps first: the parallel ones as the first output lies, then the reduced ones as the
-    first operand does that has all of them. Scans need theirs in the order of the kernel."""
+    """The dims of a kernel, far steps first: the parallel ones as the first output lies that moves along them, then the
+    reduced ones as the first operand does that has all of them. Scans need theirs in the order of the kernel."""
     count, sizes = len(kernel.parallel_sizes), kernel.reduce_sizes
-    steps = accesses[len(kernel.in_maps)].strides if kernel.out_maps else (0,) * count
+    summed = {op.output.value.data for op in accumulate_ops(kernel)}
+    stored = [number for number in range(len(kernel.out_maps)) if number not in summed]
+    steps = accesses[len(kernel.in_maps) + stored[0]].strides if stored else (0,) * count
     parallel = sorted(range(count), key=lambda dim: -abs(steps[dim]))
     reduced = list(range(count, count + len(sizes)))
     if len(sizes) > 1 and not any(
@@ -203,6 +209,11 @@ def _memory_order(kernel: KernelOp, accesses: Sequence[Access]) -> list[int]:
 def load_ops(kernel: KernelOp) -> list[LoadOp]:
     """Where a kernel reads at computed indices."""
     return [op for phase in kernel.phases for op in phase.body.block.ops if isinstance(op, LoadOp)]
+
+
+def accumulate_ops(kernel: KernelOp) -> list[AccumulateOp]:
+    """Where a kernel combines over its parallel space."""
+    return [op for phase in kernel.phases for op in accumulates_of(phase.body.block.ops)]
 
 
 def index_ops(kernel: KernelOp) -> list[IndexOp]:
@@ -265,7 +276,7 @@ def element_types(kernel: KernelOp) -> set[str]:
         operand
         for phase in kernel.phases
         for op in phase.body.block.ops
-        if isinstance(op, StoreOp | ReduceOp | YieldOp)
+        if isinstance(op, StoreOp | ReduceOp | AccumulateOp | YieldOp)
         for operand in op.operands
     ]
 

@@ -953,6 +953,55 @@ emit.kernel @k parallel [-4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] o
 
 // -----
 
+// Columns are combined in a way that reductions have.
+// CHECK: error: emit.kernel: emit.accumulate combines by one of sum, max, min, prod, got 'mean'
+emit.kernel @k parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d1)>] {
+^bb0(%x : f32):
+  emit.phase {
+    emit.accumulate "mean" %x, 0 : f32
+    emit.yield
+  }
+}
+
+// -----
+
+// Without rows there is nothing to combine.
+// CHECK: error: emit.kernel: emit.accumulate combines over rows: its kernel has parallel and reduce dims
+emit.kernel @k parallel [8] reduce [] ins [affine_map<(d0) -> (d0)>] outs [affine_map<(d0) -> (d0)>] {
+^bb0(%x : f32):
+  emit.phase {
+    emit.accumulate "sum" %x, 0 : f32
+    emit.yield
+  }
+}
+
+// -----
+
+// A sum of columns has one element for each of them.
+// CHECK: error: emit.kernel: emit.accumulate: output 0 follows the reduce dims and no other, but its map is (d0, d1) -> (d0, d1)
+emit.kernel @k parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d0, d1)>] {
+^bb0(%x : f32):
+  emit.phase {
+    emit.accumulate "sum" %x, 0 : f32
+    emit.yield
+  }
+}
+
+// -----
+
+// An output is stored or combined, not both.
+// CHECK: error: emit.kernel: outputs 0..0 are stored once each, but emit.store names [0, 0]
+emit.kernel @k parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d1)>] {
+^bb0(%x : f32):
+  emit.phase {
+    emit.accumulate "sum" %x, 0 : f32
+    emit.store %x, 0 : f32
+    emit.yield
+  }
+}
+
+// -----
+
 // A map takes the dims of the iteration space.
 // CHECK: error: emit.kernel: map (d0) -> (d0) must take the 2 dims of the iteration space
 emit.kernel @k parallel [4] reduce [8] ins [affine_map<(d0) -> (d0)>] outs [affine_map<(d0, d1) -> (d0)>] {

@@ -243,6 +243,25 @@ emit.kernel @scans parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>
   }
 }
 
+// Sums of columns beside sums of rows: outputs that follow the reduce dims alone, made of what each point computes.
+// CHECK-LABEL: emit.kernel @columns
+emit.kernel @columns parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d1)>, affine_map<(d0, d1) -> (d0)>, affine_map<(d0, d1) -> (d1)>] {
+^bb0(%x : f32):
+  // CHECK: emit.accumulate "sum" %x, 0 : f32 attributes {aicf.note = "kept"}
+  %m = emit.phase -> f32 {
+    emit.accumulate "sum" %x, 0 : f32 attributes {aicf.note = "kept"}
+    %m = emit.reduce "max" %x : f32
+    emit.yield %m : f32
+  }
+  // CHECK: emit.accumulate "min" %{{.*}}, 2 : f32
+  emit.phase {
+    %c = arith.subf %x, %m : f32
+    emit.store %m, 1 : f32
+    emit.accumulate "min" %c, 2 : f32
+    emit.yield
+  }
+}
+
 // The ledger and its entries; keys and nested strings are any text.
 // CHECK-LABEL: emit.ledger attributes {aicf.note = "kept"} {
 emit.ledger attributes {aicf.note = "kept"} {

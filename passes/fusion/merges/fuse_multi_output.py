@@ -32,11 +32,14 @@ from aicf.passes.support.works_on import GROUPS
 from aicf.policies.kernel_policy import BATCH_INVARIANT
 
 _RESULTS = 4
-"""Most results of a group. A backward pass has up to three of one reading (of the input, a scale, a shift) and keeps
-one value; with more, each thread writes in so many places that what it saves of one read is lost again."""
+"""Most results of a group with an element for each point. With more, each thread writes in so many places that what it
+saves of one read is lost again. Sums of rows and of columns are no such results."""
 
 _OPERANDS = 16
 """Most operands of a group with several results: an address and a vector of each are in registers at once."""
+
+_NEGLIGIBLE = 1000
+"""How many times the bytes that are kept longer those that a group reads must be, for memory not to count."""
 
 _WINDOW = 64
 """How many ops after a group are searched for others. Farther on, what is kept for them costs more memory than a read,
@@ -200,7 +203,7 @@ class _Joiner:
         against = (
             self._against_policy(merge, listed),
             self._against_order(merge),
-            None if listed else _against_size(merge),
+            None if listed else self._against_size(merge),
             None if listed else _against_memory(merge),
         )
         return next((reason for reason in against if reason is not None), None) or self._against_kernels(
@@ -231,6 +234,16 @@ class _Joiner:
             f"it also reads '{name_of(through)}', which reads the first: fused, they would wait for "
             f"'{name_of(through)}', and it for them"
         )
+
+    def _against_size(self, merge: Merge) -> str | None:
+        points = max(self._points(merge.first), self._points(merge.second))
+        if (count := sum(tensor_info(value.type).elements == points for value in merge.results)) > _RESULTS:
+            return f"fused, they have {count} results with other consumers, more than {_RESULTS}; {LIST_THEM}"
+        if (count := len(merge.operands)) > _OPERANDS:
+            return f"fused into several results, they read {count} values, more than {_OPERANDS}; {LIST_THEM}"
+        if (count := len(merge.members)) > MEMBER_LIMIT:
+            return f"fused, they are {count} ops, more than {MEMBER_LIMIT}; {LIST_THEM}"
+        return None
 
     def _against_kernels(self, merge: Merge, listed: bool) -> str | None:
         """The reasons of the kernels, or that the two groups are predicted to take less time."""
@@ -286,20 +299,11 @@ class _Joiner:
         record_decision(self.context.module, name, subjects, choice, because, refused, cost)
 
 
-def _against_size(merge: Merge) -> str | None:
-    if (count := len(merge.results)) > _RESULTS:
-        return f"fused, they have {count} results with other consumers, more than {_RESULTS}; {LIST_THEM}"
-    if (count := len(merge.operands)) > _OPERANDS:
-        return f"fused into several results, they read {count} values, more than {_OPERANDS}; {LIST_THEM}"
-    if (count := len(merge.members)) > MEMBER_LIMIT:
-        return f"fused, they are {count} ops, more than {MEMBER_LIMIT}; {LIST_THEM}"
-    return None
-
-
 def _against_memory(merge: Merge) -> str | None:
     """That the second group would run long before it is due: what it gives would be kept while products run.
 
-    So no group of a training step's forward part takes in what the backward part computes of the same values.
+    So no group of a training step's forward part takes in what the backward part computes of the same values. Sums of
+    columns are next to nothing beside what they are sums of.
     """
     between = next(
         (op for op in merge.late if any(isinstance(inner, logical.MatmulOp) for inner in op.walk())), None
@@ -315,7 +319,7 @@ def _against_memory(merge: Merge) -> str | None:
     more = _arena_bytes(held) - _arena_bytes(freed)
     return (
         f"its results would be kept in memory while '{name_of(between)}' runs, {more} bytes more; {LIST_THEM}"
-        if more > 0
+        if more * _NEGLIGIBLE > _bytes(merge.operands)
         else None
     )
 

@@ -32,14 +32,17 @@ from tests.support.random_graphs import random_program
 
 def multi_output_cases() -> dict[str, Case]:
     """One kernel with several results, of the whole space and of one element a row: pointwise, rows in registers, rows
-    that are read again, columns, running sums."""
+    that are read again, columns, running sums; sums of columns beside rows of a warp and of a block."""
     shapes = {"f32": (64, 1024), "f16": (33, 100), "bf16": (3, 40000)}
+    sums = {"f32": (4096, 768), "f16": (16388, 332), "bf16": (2048, 4096), "f64": (5000, 77)}
+    names = ("activation", "softmax_and_sum", "largest", "columns", "loss", "running")
+    table = {(name, dtype): shape for name in names for dtype, shape in shapes.items()}
+    table |= {("norm_gradients", dtype): shape for dtype, shape in sums.items()}
     return {
         f"multi-{name}-{dtype}": Case(
             program_of(f"multi-{name}-{dtype}", partial(several, name, *shape, dtype)), (GENERATED,), depth=4
         )
-        for name in ("activation", "softmax_and_sum", "largest", "columns", "loss", "running")
-        for dtype, shape in shapes.items()
+        for (name, dtype), shape in table.items()
     }
 
 

@@ -11,17 +11,17 @@ from aicf.backends.cuda.codegen.scalar import REGISTERS, combine_text, dtype_of,
 from aicf.backends.cuda.families.loops.schedule import GeneratedSpec
 from aicf.backends.cuda.families.records import Rounding
 from aicf.backends.cuda.target import SHORT_INTEGERS
-from aicf.dialects.emit_kernels import ReduceOp, ScanOp
+from aicf.dialects.emit_kernels import AccumulateOp, ReduceOp, ScanOp
 
 WARP = 32
 
 
-def partial_dtype(op: ReduceOp | ScanOp) -> str:
+def partial_dtype(op: ReduceOp | ScanOp | AccumulateOp) -> str:
     """Element type of partial results: a register's, so that short integers wrap once, at the end; i1 as i32."""
     return {"bool": "i32"}.get(register := REGISTERS[dtype_of(op.value)], register)
 
 
-def widened(name: str, op: ReduceOp) -> str:
+def widened(name: str, op: ReduceOp | AccumulateOp) -> str:
     """A value as it is combined."""
     return f"cuda.selp({name}, i32(1), i32(0))" if dtype_of(op.value) == "i1" else name
 
@@ -38,7 +38,7 @@ def tree(how: str, dtype: str, names: Sequence[str]) -> str:
 # Across threads
 
 
-def finished(op: ReduceOp, name: str, rounding: Rounding) -> str:
+def finished(op: ReduceOp | AccumulateOp, name: str, rounding: Rounding) -> str:
     """A combined partial result in the type that later phases see."""
     if dtype_of(op.value) == "i1":
         return f"({name} != i32(0))"

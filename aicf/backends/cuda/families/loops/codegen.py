@@ -14,15 +14,17 @@ from aicf.backends.cuda.codegen.combine import exchanged_bytes
 from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in
 from aicf.backends.cuda.compiler.specializer import constants_of, stage
+from aicf.backends.cuda.families.loops import template_column_sums as column_sums_template
 from aicf.backends.cuda.families.loops import template_pointwise as pointwise_template
 from aicf.backends.cuda.families.loops import template_rows as rows_template
 from aicf.backends.cuda.families.loops import template_scans as scans_template
 from aicf.backends.cuda.families.loops import template_tiles as tiles_template
+from aicf.backends.cuda.families.loops.column_sums import SumCode
 from aicf.backends.cuda.families.loops.kernel import read_shapes, read_spec
 from aicf.backends.cuda.families.loops.online import OnlineCode
 from aicf.backends.cuda.families.loops.phases import PhaseCode
 from aicf.backends.cuda.families.loops.scans import ScanCode, totals_of
-from aicf.backends.cuda.families.loops.schedule import TILE, GeneratedSpec, partial_bytes
+from aicf.backends.cuda.families.loops.schedule import SUM_COLUMNS, TILE, GeneratedSpec, partial_bytes
 from aicf.backends.cuda.families.loops.tiles import TileCode
 from aicf.backends.cuda.families.records import Rounding, Shape, is_programmatic, read_rounding
 
@@ -201,6 +203,38 @@ def _sweep(made: _Maker) -> list[KernelLaunch]:
     ]
 
 
+def _column_sums(made: _Maker) -> list[KernelLaunch]:
+    """The walk over rows, and what combines its parts."""
+    spec, nest, code = made.spec, made.nest, made.code
+    assert isinstance(code, SumCode)
+    sums = range(len(code.sums))
+    common = {"PARTS": spec.splits, "REDUCE": nest.reduce_size, "BOARDS": len(sums)}
+    walk = {
+        **_phase_constants(code),
+        "CHUNKS": spec.unroll,
+        "POINTS": nest.parallel_size,
+        "SUMS": len(sums) * spec.vector,
+        "SUM_START": code.sum_start(),
+        "BOARD": code.board(),
+        "PUT": code.put(),
+        "WRITE": code.write(),
+    }
+    combine = {
+        "COLUMNS": SUM_COLUMNS,
+        "GROUPS": -(-nest.reduce_size // SUM_COLUMNS),
+        "TOGETHER": 8,
+        "FIRST": tuple(map(code.first, sums)),
+        "READ": tuple(map(code.read, sums)),
+        "ADD": tuple(map(code.add, sums)),
+        "FINISH": tuple(map(code.finish, sums)),
+    }
+    first, second = made.shapes
+    return [
+        made.launch(column_sums_template.walk, {**common, **walk}, first),
+        made.launch(column_sums_template.combine, {**common, **combine}, second),
+    ]
+
+
 def _tiles(made: _Maker) -> list[KernelLaunch]:
     nest, spec, code = made.nest, made.spec, made.code
     assert isinstance(code, TileCode)
@@ -281,6 +315,7 @@ def _scan_snippets(code: ScanCode) -> dict[str, Any]:
 _STRATEGIES: Mapping[str, Callable[[_Maker], list[KernelLaunch]]] = {
     "pointwise": _pointwise,
     "resident": _resident,
+    "column_sums": _column_sums,
     "rows": _sweep,
     "online_rows": _sweep,
     "columns": _sweep,
@@ -292,6 +327,7 @@ _STRATEGIES: Mapping[str, Callable[[_Maker], list[KernelLaunch]]] = {
 
 _CODES: Mapping[str, type[PhaseCode]] = {
     "tiles": TileCode,
+    "column_sums": SumCode,
     "online_rows": OnlineCode,
     "scan_rows": ScanCode,
     "scan_columns": ScanCode,

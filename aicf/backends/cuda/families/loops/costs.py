@@ -7,7 +7,13 @@ from math import prod
 from xdsl.dialects.builtin import MemRefType
 
 from aicf.backends.common.loop_nest import LoopNest, load_ops
-from aicf.backends.cuda.families.loops.schedule import GeneratedSpec, access_bytes, block_bytes, scan_ops
+from aicf.backends.cuda.families.loops.schedule import (
+    GeneratedSpec,
+    access_bytes,
+    block_bytes,
+    partial_bytes,
+    scan_ops,
+)
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
 from aicf.dialects.emit_kernels import LoadOp, ReduceOp
 from aicf.dialects.types import element_of
@@ -41,7 +47,7 @@ def cost_us(nest: LoopNest, spec: GeneratedSpec, arch: GpuArch) -> float:
     rows (1.4) and 1.5 for 1024 (2.0, for they read what is still in L2); 180 for 16384 rows of 4096 in f32 (183).
     """
     sweeps = spec.sweeps(nest)
-    launches = 1 if spec.splits == 1 else max(len(nest.kernel.phases), len(spec.launches(nest)))
+    launches = _launches(nest, spec)
     narrow = min(1.0, 0.4 + 0.15 * spec.vector * min(ELEMENT_BYTES[a.dtype] for a in nest.accesses))
     bandwidth = arch.bandwidth_gbs * narrow * 1e3
     read = sum(access_bytes(nest, number) * _sectors(nest, spec, number) for number in range(nest.inputs))
@@ -51,6 +57,8 @@ def cost_us(nest: LoopNest, spec: GeneratedSpec, arch: GpuArch) -> float:
     points = prod(dim.size for dim in nest.dims)
     read += sum(_loaded(op, points) for op in load_ops(nest.kernel))
     written = sum(_written(nest, spec, number) for number in range(nest.inputs, len(nest.accesses)))
+    if spec.strategy == "column_sums":
+        written += 2 * partial_bytes(nest, spec)
     waits = max(1, sweeps) * _rounds(nest, spec) * _LATENCY_US
     if spec.cluster > 1:
         meetings = sum(
@@ -59,6 +67,12 @@ def cost_us(nest: LoopNest, spec: GeneratedSpec, arch: GpuArch) -> float:
         waits = max(waits, block_bytes(nest, spec) / _BLOCK_GBS / 1e3) + _MEETING_US * meetings
     handed_over = _HANDOVER_US * (launches - 1)
     return start_us(arch) * launches + handed_over + max(read / bandwidth, waits) + written / bandwidth
+
+
+def _launches(nest: LoopNest, spec: GeneratedSpec) -> int:
+    if spec.strategy == "column_sums":
+        return 2
+    return 1 if spec.splits == 1 else max(len(nest.kernel.phases), len(spec.launches(nest)))
 
 
 def start_us(arch: GpuArch) -> float:
@@ -103,6 +117,9 @@ def _written(nest: LoopNest, spec: GeneratedSpec, number: int) -> int:
 
 def _rounds(nest: LoopNest, spec: GeneratedSpec) -> int:
     """How often a thread loads and waits in one sweep."""
+    if spec.strategy == "column_sums":
+        rows = -(-nest.parallel_size // (spec.splits * (spec.threads // spec.lanes)))
+        return rows + 1  # and what the second launch reads
     if not spec.reads_again and spec.strategy not in ("columns", "scan_rows", "scan_columns"):
         return 1
     together = spec.lanes * spec.unroll * (spec.vector if spec.by_rows else 1)

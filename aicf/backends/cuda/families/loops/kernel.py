@@ -10,11 +10,18 @@ from typing import cast
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute
 
-from aicf.backends.common.loop_nest import LoopNest, nest_of, overwritable, uncoded_reason, value_types
+from aicf.backends.common.loop_nest import (
+    LoopNest,
+    accumulate_ops,
+    nest_of,
+    overwritable,
+    uncoded_reason,
+    value_types,
+)
 from aicf.backends.common.record import Record, RecordCodec, Whole, integer, read_list
 from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.loops.costs import cost_us
-from aicf.backends.cuda.families.loops.schedule import GeneratedSpec, choose, partial_bytes
+from aicf.backends.cuda.families.loops.schedule import GeneratedSpec, choose, holds_sums, partial_bytes
 from aicf.backends.cuda.families.records import (
     CLUSTER_BLOCKS,
     ONE,
@@ -25,7 +32,18 @@ from aicf.backends.cuda.families.records import (
     start_entries,
 )
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch, arch_named
-from aicf.dialects.emit_kernels import SCALAR_OPS, KernelOp, ReduceOp, scans_of
+from aicf.dialects.emit_kernels import (
+    SCALAR_OPS,
+    AccumulateOp,
+    IndexOp,
+    KernelOp,
+    LoadOp,
+    ReduceOp,
+    ScanOp,
+    StoreOp,
+    YieldOp,
+    scans_of,
+)
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.emit_updates import is_update
 
@@ -48,9 +66,13 @@ def _unsupported(dtype: str) -> str:
     )
 
 
+_STRUCTURE = (YieldOp, StoreOp, ReduceOp, AccumulateOp, ScanOp, IndexOp, LoadOp)
+"""What phases hold besides scalar ops."""
+
+
 def code_reason(code: KernelOp) -> str | None:
     """Why the scalar program has no code here, in a user's words; None if it has."""
-    if (reason := uncoded_reason(code, "cuda", SCALAR_OPS)) is not None:
+    if (reason := uncoded_reason(code, "cuda", SCALAR_OPS, _STRUCTURE)) is not None:
         return reason
     unknown = value_types(code) - set(ELEMENT_BYTES)
     return _unsupported(sorted(unknown)[0]) if unknown else _scan_reason(code)
@@ -61,7 +83,7 @@ def _scan_reason(code: KernelOp) -> str | None:
     ops = [op for phase in code.phases for op in phase.body.block.ops]
     if not scans_of(ops):
         return None
-    if len(code.phases) > 1 or any(isinstance(op, ReduceOp) for op in ops):
+    if len(code.phases) > 1 or any(isinstance(op, ReduceOp | AccumulateOp) for op in ops):
         return "a running sum and a reduction in one kernel have no code on cuda"
     if not all(code.writes_reduce_space(output) for output in range(len(code.out_maps))):
         return "a running sum beside an output of one element a row has no code on cuda"
@@ -84,7 +106,17 @@ class GeneratedKernel(CudaKernel[GeneratedSpec]):
             return "it is not one set of loops over all elements"
         if is_update(work.code):
             return "it updates several tensors, each of which has loops of its own"
-        return code_reason(work.code)
+        return code_reason(work.code) or self._sums_reason(work, target)
+
+    def _sums_reason(self, work: Workload, target: TargetAttr) -> str | None:
+        """Why sums of columns are none of what rows of this length leave room for."""
+        assert work.code is not None
+        if not accumulate_ops(work.code):
+            return None
+        nest, spec = _decide(work, target)
+        if holds_sums(nest, spec) and spec.problem(nest) is None:
+            return None
+        return f"rows of {nest.reduce_size} elements leave no registers for the sums of their columns"
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
         nest, spec = _decide(work, target)
@@ -99,7 +131,7 @@ class GeneratedKernel(CudaKernel[GeneratedSpec]):
         entries = loops_record(nest, schedule, work.rounding, arch_named(target.arch.data))
         if workspace := partial_bytes(nest, schedule):
             entries["workspace_bytes"] = integer(workspace)
-        if schedule.splits == 1:
+        if schedule.splits == 1 or schedule.strategy == "column_sums":
             entries["may_alias"] = _may_alias(work, work.code)
         return entries
 
@@ -112,7 +144,10 @@ class GeneratedKernel(CudaKernel[GeneratedSpec]):
             return f"{arch.name} has no clusters"
         return schedule.problem(_nest(work))
 
-    def fixed_order(self, work: Workload, target: TargetAttr) -> str:
+    def fixed_order(self, work: Workload, target: TargetAttr) -> str | None:
+        assert work.code is not None
+        if accumulate_ops(work.code):
+            return None
         nest, spec = _decide(work, target)
         return spec.combination_order(nest)
 

@@ -137,7 +137,7 @@ class PhaseCode:
         self.totals_at.append(slot)
 
     def _kept_results(self, phase: PhaseOp) -> list[OpResult]:
-        if self.spec.strategy != "resident":
+        if not self.spec.holds_rows:
             return []
         return [result for result in phase.results if result.uses and not self.is_uniform(result)]
 
@@ -338,10 +338,11 @@ class PhaseCode:
         def needs(value: SSAValue) -> Sequence[SSAValue]:
             return () if value in stored or self.is_uniform(value) else reads(value)
 
-        values = reached(self._cell_roots(phase), needs)
+        values = reached(self.cell_roots(phase), needs)
         return [value for value in values if self.is_uniform(value) and not _is_constant(value)]
 
-    def _cell_roots(self, number: int) -> list[SSAValue]:
+    def cell_roots(self, number: int) -> list[SSAValue]:
+        """What a phase computes for its cells."""
         phase = self.kernel.phases[number]
         roots = [op.value for op in _reductions(phase)]
         roots += [op.value for op in self._stores(phase, of_cells=True)]
@@ -374,7 +375,7 @@ class PhaseCode:
 
     def sweeps(self, phase: int) -> bool:
         """Whether the phase has cells to visit."""
-        return bool(self._cell_roots(phase))
+        return bool(self.cell_roots(phase))
 
     def known_to(self, phase: int) -> int:
         """Where the registers of `known` end that the reductions of a phase give."""
@@ -427,16 +428,17 @@ class PhaseCode:
         return max(1, len(self.reductions(phase)) * self.uniform_lanes)
 
     def sweep(self, number: int) -> Snippet:
-        """Parameters point, cell, valid, inside, x, before, total; the result is (total, kept values).
+        """Parameters `sweep_parameters`; the result is (total, kept values, and what `beside_totals` gives).
 
         valid: whether the cell is one of the reduce space, inside: whether the point is one of the parallel space.
         """
         phase = self.kernel.phases[number]
         lines: list[str] = []
         value = self.values(
-            self._cell_roots(number), self.cell_sources(self.boundary(number)), self.spec.vector, lines
+            self.cell_roots(number), self.cell_sources(self.boundary(number)), self.spec.vector, lines
         )
         totals = self._accumulated(phase, value, lines)
+        beside = self.beside_totals(phase, value, lines)
         kept = [name for result in self._kept_results(phase) for name in value(_yielded(phase, result))]
         stores = self._stores(phase, of_cells=True)
         if stores:
@@ -444,8 +446,16 @@ class PhaseCode:
             for op in stores:
                 stored += self._store(op.output.value.data, value(op.value), lines)
             lines += ["if valid:", "    if inside:", *(f"        {line}" for line in stored)]
-        parameters = ("point", "cell", "valid", "inside", "x", "before", "total")
-        return Snippet(parameters, tuple(lines or ["pass"]), f"({packed(totals)}, {packed(kept)})")
+        results = ", ".join(map(packed, (totals, kept, *beside)))
+        return Snippet(self.sweep_parameters, tuple(lines or ["pass"]), f"({results})")
+
+    sweep_parameters: tuple[str, ...] = ("point", "cell", "valid", "inside", "x", "before", "total")
+
+    def beside_totals(
+        self, phase: PhaseOp, value: Callable[[SSAValue], list[str]], lines: list[str]
+    ) -> list[list[str]]:
+        """More registers that a sweep gives; adds what computes them."""
+        return []
 
     def kept_count(self, phase: int) -> int:
         """Registers that the kept values of a phase take in a cell."""

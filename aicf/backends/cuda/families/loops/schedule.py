@@ -6,12 +6,14 @@
     online_rows the same, where one phase takes a maximum and the sum of exponentials below it
     columns     the reduced dims are not the contiguous ones: a thread owns neighbouring points
     tiles       pointwise, where an operand is contiguous along another dim than the result: through shared memory
+    column_sums rows in registers, whose columns are combined too: blocks walk over rows with what they have of each
     scan_rows, scan_columns     prefix sums along the contiguous dim, or along another
     scan_chain  prefix sums along few long rows: each tile is a part, and a block waits for what those before it give
 
 With `splits` > 1 each row or column is cut into parts, and every phase is a launch of its own: blocks write partial
 results to the workspace, and the next launch combines them in ascending order. Before a scan, a launch computes the
-totals of its parts; before a chain, one clears the workspace. With `cluster` > 1 the parts of a row or column are
+totals of its parts; before a chain, one clears the workspace. Column sums are `splits` parts, one for each block that
+walks, and a second launch combines them. With `cluster` > 1 the parts of a row or column are
 blocks of one cluster, which combine their results through shared memory: all phases are one launch.
 """
 
@@ -22,17 +24,17 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Annotated
 
-from aicf.backends.common.loop_nest import LoopNest, index_ops, reduces_innermost
+from aicf.backends.common.loop_nest import LoopNest, accumulate_ops, index_ops, reduces_innermost
 from aicf.backends.common.record import Entry, OneOf, Whole, illegal, powers_of_two
 from aicf.backends.cuda.families.loops.ends import vector_with_ends
 from aicf.backends.cuda.families.loops.exponential_sums import exponential_sum_of
 from aicf.backends.cuda.families.records import CLUSTER_BLOCKS
 from aicf.backends.cuda.target import ELEMENT_BYTES, PIECE_BYTES, GpuArch
-from aicf.dialects.emit_kernels import ReduceOp, ScanOp, StoreOp, scans_of
+from aicf.dialects.emit_kernels import AccumulateOp, ReduceOp, ScanOp, StoreOp, scans_of
 from aicf.dialects.types import element_of
 
 STRATEGIES = (
-    *("pointwise", "resident", "rows", "online_rows", "columns", "tiles"),
+    *("pointwise", "resident", "column_sums", "rows", "online_rows", "columns", "tiles"),
     *("scan_rows", "scan_columns", "scan_chain"),
 )
 
@@ -64,7 +66,7 @@ class GeneratedSpec:
         threads: Of a block.
         lanes: Threads that share one row, or one vector of columns; 1 for pointwise.
         unroll: Vectors of a thread that are in flight together; all of its row if resident.
-        splits: Blocks that share one row or column.
+        splits: Blocks that share one row or column; those that walk over rows for sums of their columns.
         blocks_per_sm: Blocks that must fit on one multiprocessor: rows that are read again live from many blocks side
             by side, not from many registers.
         late: Whether operands that all rows share are loaded where they are used, not with the row: fewer registers.
@@ -107,9 +109,13 @@ class GeneratedSpec:
             or any(partial_size(op) > 4 for op in scan_ops(nest))
         ):
             return "a link of a chain is one tile, and what it gives fits a word with a flag"
-        if self.strategy == "resident" and (
-            self.lanes * self.vector * self.unroll * self.cluster < nest.reduce_size
-        ):
+        if (self.strategy == "column_sums") != bool(accumulate_ops(nest.kernel)):
+            return "column sums are for kernels that combine over their rows, and only for them"
+        if self.strategy == "column_sums" and self.splits < 2:
+            return "sums of columns come in two parts or more"
+        if self.strategy == "column_sums" and exchange_bytes(nest, self) > _EXCHANGE_BYTES:
+            return "what the rows of a block add up does not fit its shared memory"
+        if self.holds_rows and (self.lanes * self.vector * self.unroll * self.cluster < nest.reduce_size):
             return "the threads of a row do not hold it"
         if self.splits > 1 and self.strategy in ("pointwise", "resident", "online_rows", "tiles"):
             return f"strategy '{self.strategy}' does not split"
@@ -157,9 +163,14 @@ class GeneratedSpec:
         return phases - (self.strategy == "online_rows")
 
     @property
+    def holds_rows(self) -> bool:
+        """Whether rows stay in registers from phase to phase."""
+        return self.strategy in ("resident", "column_sums")
+
+    @property
     def by_rows(self) -> bool:
         """Whether the threads of a row share its reduce space in vectors."""
-        return self.reads_again or self.strategy in ("resident", "scan_rows", "scan_chain")
+        return self.reads_again or self.holds_rows or self.strategy in ("scan_rows", "scan_chain")
 
     def vector_dim(self, nest: LoopNest) -> int | None:
         """The dim of the nest along which vectors lie."""
@@ -186,6 +197,8 @@ class GeneratedSpec:
                 return prod(
                     -(-dim.size // TILE) if i in dims else dim.size for i, dim in enumerate(nest.dims)
                 )
+            case "column_sums":
+                return self.splits
             case "columns" | "scan_columns":
                 return -(-points * self.lanes // (self.vector * self.threads))
             case _:
@@ -211,6 +224,9 @@ class GeneratedSpec:
         if self.strategy == "scan_chain":
             clears = -(-self.exchanged_words(nest) * len(scan_ops(nest)) // self.threads)
             return [(clears, 1, 1), (self.blocks(nest), self.splits, 1)]
+        if self.strategy == "column_sums":
+            combining = len(accumulate_ops(nest.kernel)) * -(-nest.reduce_size // SUM_COLUMNS)
+            return [(self.splits, 1, 1), (combining, 1, 1)]
         return [(self.blocks(nest), splits * self.cluster, 1) for _, splits in self.launches(nest)]
 
     def combination_order(self, nest: LoopNest) -> str:
@@ -220,6 +236,13 @@ class GeneratedSpec:
         if scan_ops(nest):
             return self._scan_order()
         own = "a thread its elements ascending"
+        if self.strategy == "column_sums":
+            rows, lanes = self.threads // self.lanes, self.threads // SUM_COLUMNS
+            return (
+                f"{own}, then {self.lanes} threads by butterflies; columns: {rows} rows of a block each "
+                f"{self.splits * rows} apart, then those ascending, then {self.splits} parts strided over {lanes} "
+                "threads, those ascending"
+            )
         if self.has_ends(nest):
             own = "a thread its elements of whole vectors ascending, then one beside them"
         if self.strategy == "online_rows":
@@ -274,13 +297,20 @@ def partial_bytes(nest: LoopNest, spec: GeneratedSpec) -> int:
         return 0
     if spec.strategy == "scan_chain":
         return 8 * spec.exchanged_words(nest) * len(scan_ops(nest))
+    if spec.strategy == "column_sums":
+        return spec.splits * nest.reduce_size * sum(map(partial_size, accumulate_ops(nest.kernel)))
     ops = (*reduce_ops(nest), *scan_ops(nest))
     return sum(spec.splits * nest.parallel_size * partial_size(op) for op in ops)
 
 
-def partial_size(op: ReduceOp | ScanOp) -> int:
+def partial_size(op: ReduceOp | ScanOp | AccumulateOp) -> int:
     """Bytes of a partial result: a register's, i1 as i32."""
     return max(4, ELEMENT_BYTES[element_of(op.value.type).name])
+
+
+def exchange_bytes(nest: LoopNest, spec: GeneratedSpec) -> int:
+    """Shared memory in which the rows of a block add up a vector of columns of each thread."""
+    return spec.threads * spec.vector * sum(map(partial_size, accumulate_ops(nest.kernel)))
 
 
 # The choice
@@ -295,6 +325,8 @@ def choose(nest: LoopNest, offsets: Sequence[int], arch: GpuArch, fixed: bool = 
     """
     if not reduces(nest):
         return _pointwise(nest, offsets, arch)
+    if accumulate_ops(nest.kernel):
+        return _column_sums(nest, offsets, arch)
     rows = _contiguous_bytes(nest, nest.reduce_dims) >= _contiguous_bytes(nest, nest.parallel_dims)
     if scan_ops(nest):
         if fixed:
@@ -326,8 +358,10 @@ def access_bytes(nest: LoopNest, number: int) -> int:
 
 
 def _vector(nest: LoopNest, dim: int, offsets: Sequence[int], ragged: bool = False) -> int:
-    """Elements of a vector along `dim`: 16 bytes of the widest operand that is contiguous and aligned along it."""
-    contiguous = [n for n, stride in enumerate(nest.dims[dim].strides) if stride == 1]
+    """Elements of a vector along `dim`: 16 bytes of the widest operand that is contiguous and aligned along it. Sums of
+    columns are no such operands: they are written once."""
+    summed = {nest.inputs + op.output.value.data for op in accumulate_ops(nest.kernel)}
+    contiguous = [n for n, stride in enumerate(nest.dims[dim].strides) if stride == 1 and n not in summed]
     if not contiguous:
         return 1
     vector = PIECE_BYTES // max(ELEMENT_BYTES[nest.accesses[n].dtype] for n in contiguous)
@@ -464,6 +498,59 @@ def _resident(size: int, points: int, vector: int, held: int, arch: GpuArch) -> 
     return GeneratedSpec(
         "resident", vector, max(32, threads), lanes, chunks, 1, late=lanes > 32 and chunks * vector > 12
     )
+
+
+SUM_COLUMNS = 8
+"""Columns that a block of the second launch combines: 32 bytes of each part come together."""
+_EXCHANGE_BYTES = SHARED_BYTES - (8 << 10)
+"""Most shared memory for that of which `exchange_bytes` speaks; threads combine what rows have in some more."""
+_SUM_WORDS = {32: 176, 128: 64, 256: 64, 512: 64}
+"""For each number of threads that a row may have, the most registers of one for its elements and the sums of their
+columns: where a warp has a row nobody waits at barriers, which is worth fewer warps."""
+_OTHER_WORDS = 48
+"""Registers of a thread for the rest."""
+_SM_WORDS = 64 << 10
+"""Registers of a multiprocessor."""
+_SM_THREADS = 512
+"""Threads of a multiprocessor that walk over rows: enough to keep memory busy, and few parts to combine."""
+
+
+def _column_sums(nest: LoopNest, offsets: Sequence[int], arch: GpuArch) -> GeneratedSpec:
+    """As many blocks as are on the GPU together, each of which walks over rows: the fewer, the fewer parts."""
+    vector = _vector(nest, nest.reduce_dims[-1], offsets) if nest.reduce_dims else 1
+    spec = _walking(nest, vector, arch)
+    while spec.vector > 1 and exchange_bytes(nest, spec) > _EXCHANGE_BYTES:
+        spec = _walking(nest, spec.vector // 2, arch)
+    return spec
+
+
+def _walking(nest: LoopNest, vector: int, arch: GpuArch) -> GeneratedSpec:
+    """The same with vectors of so many elements."""
+    vectors, words = -(-nest.reduce_size // vector), vector * words_with_sums(nest)
+    fitting = (lanes for lanes, held in _SUM_WORDS.items() if -(-vectors // lanes) * words <= held)
+    lanes = min(next(fitting, max(_SUM_WORDS)), max(1, _power_of_two(vectors)))
+    chunks, threads = -(-vectors // lanes), max(128, lanes)
+    together = int(_SM_WORDS / (threads * (chunks * words + _OTHER_WORDS)))
+    blocks_per_sm = max(1, min(together, _SM_THREADS // threads))
+    rows = -(-nest.parallel_size // (threads // lanes))
+    splits = max(2, min(blocks_per_sm * arch.multiprocessors, rows))
+    return GeneratedSpec(
+        "column_sums", vector, threads, lanes, chunks, splits, blocks_per_sm=blocks_per_sm, late=True
+    )
+
+
+def words_with_sums(nest: LoopNest) -> float:
+    """Registers that an element of a row takes between two phases, with that of the next row and what is summed of its
+    column."""
+    moving = (n for n in _inputs_of_cells(nest) if nest_moves(nest, n))
+    ahead = sum(ELEMENT_BYTES[nest.accesses[number].dtype] for number in moving)
+    return element_words(nest) + (ahead + sum(map(partial_size, accumulate_ops(nest.kernel)))) / 4
+
+
+def holds_sums(nest: LoopNest, spec: GeneratedSpec) -> bool:
+    """Whether a thread has registers for its part of a row and the sums of its columns."""
+    held = _SUM_WORDS[32 if spec.lanes <= 32 else max(_SUM_WORDS)]
+    return spec.unroll * spec.vector * words_with_sums(nest) <= held
 
 
 def _row_of_cluster(size: int, vector: int, held: int, arch: GpuArch) -> GeneratedSpec | None:
