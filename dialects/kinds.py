@@ -80,6 +80,7 @@ KINDS: dict[str, Kind] = {
     "non_max_suppression": Kind(41, needs_code=False),
     "attention_backward": Kind(42, needs_code=False, family="attention"),
     "conv_weight_grad": Kind(43, needs_code=False, is_windowed=True, takes_tf32=True),
+    "gemm_sums": Kind(44, needs_code=False, family="matmul"),
 }
 """Append-only: a number, once given, never changes and is never used again."""
 
@@ -106,6 +107,9 @@ SCATTER_MODES = ("add", "max", "min", "mul")
 
 POOL_MODES = ("max", "avg")
 """Values of the `mode` field of a pooling, in the order of their packed code."""
+
+SUMMED = ("a", "b")
+"""Values of the `summed` field of a product beside which an operand is summed, in the order of their packed code."""
 
 CONV_DIMS = 3
 """Most dimensions of a window; attributes of those that a convolution has not are those of one element."""
@@ -208,6 +212,7 @@ SCHEMAS: dict[str, tuple[Field, ...]] = {
     "gemm_multi.v1": (*_TRANSPOSED, Field("products", "q")),
     "norm_gated.v1": _PROLOGUE,
     "gemm_norm.v1": _TRANSPOSED,
+    "gemm_sums.v1": (*_TRANSPOSED, Field("summed", "B", SUMMED)),
     "scatter_combine.v1": (Field("mode", "B", SCATTER_MODES),),
     "lstm.v1": (Field("reverse", "?"),),
     "non_max_suppression.v1": (Field("centred", "?"),),

@@ -19,9 +19,11 @@ from aicf.passes.bodies.attention import Attention, attention_of
 from aicf.passes.bodies.attention_backward import attention_backward_of
 from aicf.passes.bodies.convolutions import convolution_of
 from aicf.passes.bodies.matching import splat_number, spread_over
+from aicf.passes.bodies.operand_sums import OperandSum, operand_sum_of
 from aicf.passes.bodies.products import Products, has_kernel_order, products_of, prologue_piece
 from aicf.passes.bodies.updates import BodyUpdate, Chain, body_update, is_spread
 from aicf.passes.bodies.view_folding import yielded
+from aicf.passes.bodies.views import View
 
 Attrs = Mapping[str, Attribute]
 
@@ -123,6 +125,8 @@ def _goes_by_moments(chain: Chain) -> bool:
 def _products(block: Block, ops: Sequence[Operation]) -> tuple[str, Attrs]:
     """Kind of a body with matrix products."""
     matmuls = [op for op in ops if isinstance(op, logical.MatmulOp)]
+    if (found := _sum_beside(block)) is not None:
+        return "gemm_sums", {**_transposes(found.product), "summed": StringAttr(found.summed)}
     pointwise = not any(op.has_trait(logical.Reduction) for op in ops)
     if len(matmuls) == 1 and pointwise and is_contraction_of_arguments(matmuls[0]):
         return _contraction(matmuls[0], ops, len(yielded(block)))
@@ -135,6 +139,16 @@ def _products(block: Block, ops: Sequence[Operation]) -> tuple[str, Attrs]:
     elif (products := products_of(block, block.args)) is not None and has_kernel_order(products, block):
         return products.kind, _several(products)
     return "generated", {}
+
+
+def _sum_beside(block: Block) -> OperandSum | None:
+    """The product of a folded body with the sum of an operand, read as kernels of the kind expect."""
+    whole: dict[SSAValue, tuple[int, View]] = {
+        arg: (arg.index, View.whole(tensor_info(arg.type).shape)) for arg in block.args
+    }
+    found = operand_sum_of(block, whole)
+    is_plain = found is not None and is_contraction_of_arguments(found.product) and len(block.args) == 2
+    return found if is_plain else None
 
 
 def _attention(found: Attention) -> Attrs:

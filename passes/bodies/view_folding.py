@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from xdsl.dialects.builtin import DenseArrayBase, i64
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from aicf.dialects.emit import YieldOp
@@ -19,6 +20,7 @@ from aicf.dialects.traits import IndexedRead, MatrixKernels, PositionalOperands,
 from aicf.dialects.types import ElementType, tensor, tensor_info
 from aicf.passes.bodies.attention import attention_of
 from aicf.passes.bodies.attention_backward import AttentionBackward, attention_backward_of
+from aicf.passes.bodies.operand_sums import OperandSum, operand_sum_of
 from aicf.passes.bodies.products import Products, products_of
 from aicf.passes.bodies.views import View, is_view, view_after
 
@@ -64,6 +66,7 @@ class _Order:
         first: Operands that come first, each as the reader, and its index among the reader's operands.
         slots: The same operands to the slot that tells them apart: those in one slot share an argument.
         strided: Readers of arithmetic that take operands with any strides, 0 included, instead of index maps.
+        sums: Sums of what a product reads, to where it does: they read the same argument, as the matrix that it is.
         parts: Op to the part of the body it is of; an operand that two parts read is an argument of each.
         ops: All ops, in the order in which they ask for their arguments.
     """
@@ -72,6 +75,7 @@ class _Order:
     first: Sequence[tuple[Operation, int]] = ()
     slots: Mapping[tuple[Operation, int], int] = field(default_factory=dict[tuple[Operation, int], int])
     strided: frozenset[Operation] = frozenset()
+    sums: Mapping[Operation, SSAValue] = field(default_factory=dict[Operation, SSAValue])
     parts: Mapping[Operation, int] = field(default_factory=dict[Operation, int])
 
 
@@ -195,9 +199,12 @@ class _ViewFolder:
 
     def _clone(self, op: Operation, product_views: Mapping[SSAValue, tuple[SSAValue, View]]) -> None:
         read = [product_views[value][0] if value in product_views else value for value in op.operands]
+        read = [self.order.sums[op]] if op in self.order.sums else read
         operands = [self._operand(value, op, index) for index, value in enumerate(read)]
         clone = op.clone_without_regions(clone_operands=False)
         clone.operands = operands
+        if op in self.order.sums:
+            clone.properties["axes"] = DenseArrayBase.from_list(i64, [0])
         self.block.add_op(clone)
         for old, new in zip(op.results, clone.results, strict=True):
             self.values[old, 0] = new
@@ -227,12 +234,27 @@ def _order_of(
         return _Order(ops, first, slots, frozenset(strided))
     if (products := products_of(body, views)) is not None:
         return _order_of_products(ops, products, views)
+    if (found := operand_sum_of(body, _by_argument(views))) is not None:
+        return _order_of_operand_sum(ops, found)
     first = [
         (op, index) for op in ops if op.has_trait(PositionalOperands) for index in range(len(op.operands))
     ]
     slots = {(op, index): index + 1 for op, index in first}
     slots |= {(op, 0): _IN_MEMORY for op in ops if op.has_trait(IndexedRead)}
     return _Order(ops, first, slots)
+
+
+def _by_argument(views: Mapping[SSAValue, FoldedOperand]) -> dict[SSAValue, tuple[int, View]]:
+    return {value: (folded.argument, folded.view) for value, folded in views.items()}
+
+
+def _order_of_operand_sum(ops: Sequence[Operation], found: OperandSum) -> _Order:
+    """The operands of the product, one of which the sum reads as well."""
+    product, total = found.product, found.total
+    first: list[tuple[Operation, int]] = [(product, 0), (product, 1)]
+    slots: dict[tuple[Operation, int], int] = {(product, 0): 1, (product, 1): 2, (total, 0): found.index + 1}
+    sums: dict[Operation, SSAValue] = {total: product.operands[found.index]}
+    return _Order(ops, first, slots, frozenset({total}), sums)
 
 
 def _order_of_backward(ops: Sequence[Operation], backward: AttentionBackward) -> _Order:

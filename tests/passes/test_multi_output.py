@@ -40,11 +40,14 @@ def test_the_groups_form_and_come_back(name: str) -> None:
         assert stripped(module) == first, f"{name} on {target}"
 
 
-def test_sums_of_columns_come_back() -> None:
-    """Enough rows for one instruction, in which rows and columns are summed."""
-    module = built("norm_gradients", 4096, 768, "f32").module()
+@pytest.mark.parametrize(
+    ("name", "dtype", "results"), [("norm_gradients", "f32", [5]), ("linear_gradients", "bf16", [2, 2])]
+)
+def test_sums_of_columns_come_back(name: str, dtype: str, results: list[int]) -> None:
+    """Enough rows for one instruction that sums columns as well as rows, or multiplies."""
+    module = built(name, 4096, 768, dtype).module()
     compiled(module, TARGETS[1])
-    assert results_of(module) == [5]
+    assert results_of(module) == results
     first = stripped(module)
     RaiseEmitPass().apply(make_context(), module)
     compiled(module, start="lowered")

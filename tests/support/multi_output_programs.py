@@ -91,6 +91,17 @@ def norm_gradients(g: Graph, rows: int, columns: int, dtype: str) -> None:
     g.output(g.reduce_sum(g.reshape(narrow, (1, rows, columns)), [0, 1], keepdims=True), "dbias")
 
 
+def linear_gradients(g: Graph, rows: int, columns: int, dtype: str) -> None:
+    """Gradients of a linear layer's weight and bias, of rows that the bias sees as those of a batch; and the same of a
+    layer with its weight transposed."""
+    x, upstream = _read(g, rows, columns, dtype, "x", "upstream")
+    g.output(g.matmul(upstream, x, transpose_a=True), "dweight")
+    g.output(g.reduce_sum(g.reshape(upstream, (1, rows, columns)), [0, 1]), "dbias")
+    other = g.input("other", (rows, 2 * columns), dtype)
+    g.output(g.matmul(x, other, transpose_a=True), "dother")
+    g.output(g.reduce_sum(other, [0]), "dbias_of_other")
+
+
 def loss(g: Graph, rows: int, columns: int, dtype: str) -> None:
     """A mean over everything, and the gradient of what it is the mean of."""
     prediction, target = _read(g, rows, columns, dtype, "prediction", "target")
@@ -133,8 +144,11 @@ PROGRAMS: Mapping[str, tuple[Make, tuple[int, ...], tuple[int, ...]]] = {
 """Each maker, and how many results its instructions have on a CPU and on a GPU, of 512 rows of 1024 in f32."""
 
 
-SUMS_OF_COLUMNS: Mapping[str, Make] = {"norm_gradients": norm_gradients}
-"""Those with sums of rows and of columns, which one instruction makes on a GPU alone."""
+SUMS_OF_COLUMNS: Mapping[str, Make] = {
+    "norm_gradients": norm_gradients,
+    "linear_gradients": linear_gradients,
+}
+"""Those with sums of columns beside sums of rows or products, which one instruction makes on a GPU alone."""
 
 
 def built(name: str, rows: int, columns: int, dtype: str) -> Graph:

@@ -29,7 +29,7 @@ from aicf.passes.logical.saved_values import is_always_in_memory
 from aicf.passes.support.identity import op_id
 from aicf.passes.support.ledger import microseconds, record_decision
 from aicf.passes.support.works_on import GROUPS
-from aicf.policies.kernel_policy import BATCH_INVARIANT
+from aicf.policies.kernel_policy import BATCH_INVARIANT, is_meant
 
 _RESULTS = 4
 """Most results of a group with an element for each point. With more, each thread writes in so many places that what it
@@ -56,7 +56,8 @@ class FuseMultiOutputPass(ModulePass):
     of the whole space or one for each row. Groups stay two where a third reads the one and feeds the other.
 
     A product takes in one pointwise group that reads it where its own result is read elsewhere too: an activation whose
-    argument is kept for the backward pass.
+    argument is kept for the backward pass. A product and the sum of one of its operands are joined, whichever comes
+    first: the gradients of a weight and of the bias beside it.
     """
 
     name = "fuse-multi-output"
@@ -163,6 +164,7 @@ class _Joiner:
     def _candidates(self, group: GroupOp) -> Iterator[Merge]:
         if _is_product(group):
             yield from self._after_product(group)
+        yield from self._beside_product(group)
         if not self._points(group):
             return
         siblings: list[Merge] = []
@@ -186,6 +188,16 @@ class _Joiner:
                 merge = Merge(product, op, late, self.context)
                 if len(merge.results) == 2:
                     yield merge
+
+    def _beside_product(self, group: GroupOp) -> Iterator[Merge]:
+        """The product with each sum of one of its operands, or the sum with each such product."""
+        first_is_sum = _is_sum(group)
+        if not first_is_sum and not _is_product(group):
+            return
+        for op, reads, late in _later(group):
+            fits = _is_product(op) if first_is_sum else _is_sum(op)
+            if fits and not reads and not set(op.ins).isdisjoint(group.ins):
+                yield Merge(group, op, late, self.context)
 
     def _points(self, group: GroupOp) -> int:
         if group not in self.points:
@@ -247,8 +259,7 @@ class _Joiner:
 
     def _against_kernels(self, merge: Merge, listed: bool) -> str | None:
         """The reasons of the kernels, or that the two groups are predicted to take less time."""
-        kinds = None if self._points(merge.first) else ("gemm_epilogue",)
-        if (reason := refusal(merge.plan, self.context, kinds)) is not None:
+        if (reason := refusal(merge.plan, self.context, _kinds_of(merge))) is not None:
             return reason
         if (reason := self.context.profitability(merge.plan).no_code) is not None:
             return reason
@@ -258,20 +269,31 @@ class _Joiner:
             return NAMED.format(lost)
         whole = self.context.profitability(merge.plan).fused_us
         apart = sum(self._us(part) for part in merge.parts)
-        if not self._points(merge.first) and whole == self._us(merge.first) == self._us(merge.second):
+        if _product_of(merge) is not None and whole == self._us(merge.first) == self._us(merge.second):
             # So does `reference`, whose groups a policy takes to targets that have no such kernel.
             return f"predicted {whole:.3g} us for each and for both, which says nothing of what pays; {LIST_THEM}"
         if (pinned := self._kernel_of_kind(merge)) is not None:
             return f"the policy pins kernel {pinned} for products of its kind, and that cannot run them fused"
+        if (library := self._library_of_kind(merge)) is not None:
+            return f"the policy prefers {library} for products, and that cannot run them fused"
         return None if whole <= apart * SAME_TIME else slower(whole, apart)
 
     def _kernel_of_kind(self, merge: Merge) -> str | None:
-        """The kernel that the policy wants for products of the first group's kind, if it does not run the whole."""
-        if self._points(merge.first):
+        """The kernel that the policy wants for products of the kind of a part, if it does not run the whole."""
+        if (product := _product_of(merge)) is None:
             return None
-        kernel = self.context.policy.kernels.get(workload_of(merge.first).work.kind)
+        kernel = self.context.policy.kernels.get(workload_of(product).work.kind)
         legal = {each.id for each in self.context.profitability(merge.plan).legal}
         return None if kernel in legal else kernel
+
+    def _library_of_kind(self, merge: Merge) -> str | None:
+        """The library that the policy wants for products of the kind of a part, if it does not run the whole."""
+        if (product := _product_of(merge)) is None:
+            return None
+        library = self.context.policy.library_for(workload_of(product).work.kind)
+        legal = self.context.profitability(merge.plan).legal
+        runs = library is None or any(is_meant(library, kernel.library) for kernel in legal)
+        return None if runs else library
 
     def _named_by_policy(self, merge: Merge) -> str | None:
         """A part whose kernel the policy pins, and whose name the whole would not have."""
@@ -357,6 +379,25 @@ def _is_product(group: GroupOp) -> bool:
     if group.kernel is not None or any(op_id(op) is None for op in members(group)):
         return False
     return len(group.results) == 1 and workload_of(group).work.kind in ("gemm", "gemm_epilogue")
+
+
+def _is_sum(group: GroupOp) -> bool:
+    """Whether a group, none that came with a kernel, is one sum."""
+    if group.kernel is not None or any(op_id(op) is None for op in members(group)):
+        return False
+    return workload_of(group).work.kind == "reduce_sum"
+
+
+def _product_of(merge: Merge) -> GroupOp | None:
+    """The product among the parts, None if both are loops."""
+    return next((part for part in merge.parts if _is_product(part)), None)
+
+
+def _kinds_of(merge: Merge) -> tuple[str, ...] | None:
+    """What a product and something else may become; None for loops, whose kind says nothing."""
+    if _product_of(merge) is None:
+        return None
+    return ("gemm_sums",) if any(map(_is_sum, merge.parts)) else ("gemm_epilogue",)
 
 
 def _why(merge: Merge) -> str:

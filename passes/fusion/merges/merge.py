@@ -12,6 +12,7 @@ from functools import cached_property
 
 from xdsl.ir import Block, Operation, OpResult, Region, SSAValue
 
+from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp, YieldOp
 from aicf.dialects.logical import ID_ATTR, SRC_ATTR
 from aicf.passes.bodies.outlining import Outline, argument_hint, id_of, is_rematerializable, sources_of
@@ -134,8 +135,9 @@ class _Writer:
     """Writes the body of a merge, which follows from the ops alone and not from how they came together: another way
     to the same ops, as from a program that was raised, gives the same text.
 
-    Producers stand before their users; ops that could change places are ordered by their ids. An op that only feeds
-    members stands once, before its first user.
+    Producers stand before their users; ops that could change places are ordered by their ids, but products come first:
+    what they read are the first operands of an instruction. An op that only feeds members stands once, before its first
+    user.
     """
 
     def __init__(self, merge: Merge):
@@ -165,17 +167,17 @@ class _Writer:
         for op, needed in waits.items():
             for other in needed:
                 readers[other].append(op)
-        number = {op: index for index, op in enumerate(ops)}
-        ready = [(id_of(op), number[op]) for op in ops if not waits[op]]
+        rank = {op: (not op.has_trait(logical.Contraction), id_of(op), index) for index, op in enumerate(ops)}
+        ready = [rank[op] for op in ops if not waits[op]]
         heapq.heapify(ready)
         order: list[Operation] = []
         while ready:
-            op = ops[heapq.heappop(ready)[1]]
+            op = ops[heapq.heappop(ready)[-1]]
             order.append(op)
             for reader in readers[op]:
                 waits[reader].discard(op)
                 if not waits[reader]:
-                    heapq.heappush(ready, (id_of(reader), number[reader]))
+                    heapq.heappush(ready, rank[reader])
         return order
 
     def _members_read(self, op: Operation, inside: set[Operation]) -> set[Operation]:

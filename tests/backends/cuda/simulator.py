@@ -132,7 +132,7 @@ BYTE_PAIRS = [(a, b) for a, b in itertools.product(BYTE_TYPES, repeat=2) if a[0]
 """Those of A and B that go together."""
 
 _MEETINGS = {
-    *("syncthreads", "syncwarp", "cluster_wait", "barrier_wait"),
+    *("syncthreads", "syncwarp", "cluster_wait", "barrier_wait", "named_barrier"),
     *("shfl_xor_sync", "shfl_up_sync", "shfl_sync", "ballot_sync", "match_any_sync"),
     *("load_matrix_x4", "load_matrix_x4_transposed", "load_matrices", "load_matrices_transposed", "product"),
     *("mma_tile_f16", "mma_tile_bf16", "mma_tile_tf32"),

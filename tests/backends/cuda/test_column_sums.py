@@ -179,16 +179,15 @@ def test_what_they_cost() -> None:
     )
 
 
-@pytest.mark.parametrize(("columns", "dtype"), [(768, "f32"), (1024, "bf16"), (4096, "f32")])
-def test_machine_code(columns: int, dtype: str) -> None:
+@pytest.mark.parametrize("columns", [768, 4096])
+def test_machine_code(columns: int) -> None:
     """Two launches without atomics and without registers in memory; elements are loaded in whole vectors."""
-    shapes, types = shapes_of(4096, columns), types_of(dtype)
-    nest, spec = chosen_spec(norm_gradient(4096, columns, dtype), shapes, types)
+    shapes, types = shapes_of(4096, columns), types_of("f32")
+    nest, spec = chosen_spec(norm_gradient(4096, columns), shapes, types)
     workspace = [BufferRef(9, 0, (partial_bytes(nest, spec),), (1,), "i1")]
     launches = launches_of("k", nest, recorded(nest, spec), references(shapes, types), workspace)
     cubins = compile_kernels([launch.code for launch in launches], "sm_90a")
     assert len(cubins) == 2
     for cubin in cubins.values():
         assert not starting(instructions(cubin), ATOMICS + SPILLS)
-    loads = instructions(cubins[launches[0].code.symbol])
-    assert "LDG.E.128" in loads if dtype == "f32" else "LDG.E.64" in loads
+    assert "LDG.E.128" in instructions(cubins[launches[0].code.symbol])

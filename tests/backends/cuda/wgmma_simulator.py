@@ -87,12 +87,22 @@ def _names(maps: Mapping[int, TensorMap], memory: Memory, here: Here) -> Mapping
         "cluster_rank": lambda: here.thread.rank,
         "store_matrix_x4": partial(store_matrices, here),
         "store_shared_u16": partial(_store_half, here),
+        "store_shared_f32": partial(_store_two, here),
+        "load_shared_f32": lambda address: np.uint32(here.thread.shared.words[address]).view(np.float32),
+        "named_barrier": partial(_warpgroup_barrier, here),
         **dict.fromkeys(("store_cluster_i32x2", "store_cluster_f32x2"), partial(_store_two, here)),
         **copies(maps, memory, here),
     }
 
 
 # Copies and barriers
+
+
+def _warpgroup_barrier(here: Here, number: int, threads: int) -> Meeting:
+    """A barrier of the threads of one warpgroup, which no other has."""
+    first = here.thread.number // 128 * 128
+    assert threads == 128 and number == here.thread.number // 128
+    return Meeting(here.thread.block[first : first + 128])
 
 
 def copies(maps: Mapping[int, TensorMap], memory: Memory, here: Here) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from tests.gpu.case_table.case import (
     MMA,
     SIMT,
     WGMMA,
+    WGMMA_SUMS,
     Case,
     program_of,
 )
@@ -38,7 +39,18 @@ def multi_output_cases() -> dict[str, Case]:
     names = ("activation", "softmax_and_sum", "largest", "columns", "loss", "running")
     table = {(name, dtype): shape for name in names for dtype, shape in shapes.items()}
     table |= {("norm_gradients", dtype): shape for dtype, shape in sums.items()}
+    products = {"f16": (1000, 328), "bf16": (4096, 768)}
     return {
+        f"multi-linear_gradients-{dtype}": Case(
+            program_of(
+                f"multi-linear_gradients-{dtype}", partial(several, "linear_gradients", *shape, dtype)
+            ),
+            (WGMMA_SUMS,),
+            {"kernels": {"gemm_sums": WGMMA_SUMS}},
+            depth=4,
+        )
+        for dtype, shape in products.items()
+    } | {
         f"multi-{name}-{dtype}": Case(
             program_of(f"multi-{name}-{dtype}", partial(several, name, *shape, dtype)), (GENERATED,), depth=4
         )

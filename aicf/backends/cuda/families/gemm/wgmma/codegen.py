@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from math import prod
+from math import ceil, prod
 
 from aicf.backends.base import BufferRef, Launch
 from aicf.backends.cuda.codegen.scalar import (
@@ -24,7 +24,12 @@ from aicf.backends.cuda.families.gemm.byte_operands import stored_types
 from aicf.backends.cuda.families.gemm.problem import Access, operands_of
 from aicf.backends.cuda.families.gemm.tf32 import math_of
 from aicf.backends.cuda.families.gemm.wgmma import template
-from aicf.backends.cuda.families.gemm.wgmma.kernel import clusters_of, spec_of, task_of_launch
+from aicf.backends.cuda.families.gemm.wgmma.kernel import (
+    clusters_of,
+    product_of_launch,
+    spec_of,
+    task_of_launch,
+)
 from aicf.backends.cuda.families.gemm.wgmma.rows import Held, meetings, row_snippet
 from aicf.backends.cuda.families.gemm.wgmma.schedule import (
     CHUNK_BYTES,
@@ -57,6 +62,10 @@ def emit(launch: Launch) -> Sequence[KernelLaunch]:
         operands = len(launch.code.in_maps)
         point = point_snippet(launch.code, operands, (), launch.outs[: len(task.outputs)], rounding)
     source = kernel_source(task, spec, point, clusters_of(launch.record), rows, rounding)
+    sums: tuple[BufferRef, ...] = ()
+    if task.summed is not None:
+        launch, beside = product_of_launch(launch)
+        sums = (beside,)
     roles = operands_of(launch.kind, len(launch.ins), len(launch.outs))
     pointers = [
         address_of(ref)
@@ -67,6 +76,7 @@ def emit(launch: Launch) -> Sequence[KernelLaunch]:
         tensor_map(task, task.a, launch.ins[0], spec.tile_m // spec.a_sharers),
         *(tensor_map(task, task.b, launch.ins[index], b_lines(task, spec)) for index in roles.b),
         *pointers,
+        *map(address_of, sums),
     )
     name = launch.kernel.partition(".")[2]
     code = KernelCode(name, source, ("ptr",) * len(arguments), spec.threads, spec.blocks_per_sm)
@@ -110,6 +120,7 @@ def _names(task: Task, spec: Spec) -> dict[str, str]:
     for product in range(products):
         parameters += [*(f"in{product}_{extra}" for extra in range(len(task.extras))), f"out{product}"]
     parameters += [f"out{output}" for output in range(1, len(task.outputs))]
+    parameters += ["sums_out"] if task.summed is not None else []
     layout = f"_{int(not task.a.along_k)}{int(not task.b.along_k)}"
     fewer, more = registers(spec) or (0, 0)
     sums = task.problem.sums
@@ -128,6 +139,7 @@ def _names(task: Task, spec: Spec) -> dict[str, str]:
         "FEWER_REGISTERS": f"fewer_registers_{fewer}",
         "MORE_REGISTERS": f"more_registers_{more}",
         "PACK": f"pack_{task.output.dtype}",
+        "UNPACK": f"unpack_{task.problem.dtype}",
     }
 
 
@@ -179,6 +191,10 @@ def _constants(task: Task, spec: Spec, clusters: int) -> dict[str, Constant | Sn
         "STARTS_APART": spec.cluster > 1 and spec.sharers == 1,
         "STEP": clusters,
         "SUM_PARTS": task.problem.factors,
+        "SUMMED": "" if task.summed is None else task.summed[0],
+        "SUM_CHUNKS": 1
+        if task.summed is None or task.summed[0] == "a"
+        else ceil(width / 64 / spec.consumers),
         "SUMS": spec.sums,
         "TOGETHER": 4 if _is_inside(task, spec) else 1,
         "TOTALS_AT": spec.ring_bytes + spec.line_bytes(task),
@@ -224,6 +240,12 @@ def _parts(
         "LOOPED": point is not None and sum(map(len, point.body)) > _LONG_EPILOGUE,
         "STORE_ROW": part(row[task.store(split)]),
         "STORE_ELEMENT": _store_element(task),
+        "SUM_CHUNK": part(template.sum_chunk),
+        "SUM_DONE": part(template.sum_done),
+        "STORE_SUM": Snippet(
+            ("address", "value"), (store_text((task.summed or ("", "f32"))[1], "address", "value"),)
+        ),
+        "SUM_BYTES": ELEMENT_BYTES[(task.summed or ("", "f32"))[1]],
         "TWO_BYTES": _two_bytes(task.output.dtype),
         "FOUR_BYTES": _four_bytes(task.output.dtype),
         "OUT": _out(task, out),

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute, Operation
 
 from aicf.backends.base import BufferRef, Launch
-from aicf.backends.common.record import Record, RecordCodec, integer
+from aicf.backends.common.record import OneOf, Record, RecordCodec, integer, read_entry
 from aicf.backends.common.workload import OperandInfo, Workload
 from aicf.backends.cuda.families.conv.pack.kernel import weight_pack_record
 from aicf.backends.cuda.families.gemm.byte_operands import (
@@ -64,7 +65,10 @@ from aicf.backends.cuda.families.records import (
 from aicf.backends.cuda.target import FLOAT8, GpuArch, arch_named
 from aicf.dialects.emit_kernels import KernelOp, ReduceOp, SigmoidOp, StoreOp
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
+from aicf.dialects.kinds import SUMMED
 
+SUMS = "gemm_sums"
+"""The kind of products beside which an operand is summed."""
 FACTORS = ("f16", "bf16")
 VALUES = ("f32", "f16", "bf16", *FLOAT8)
 """Element types of what the epilogue reads and of the results."""
@@ -104,8 +108,25 @@ def task_of_work(work: Workload, problem: GemmProblem | None = None) -> Task:
     return _task(product, _roles(work), work.operands, work.results, early, work.code)
 
 
+def product_of(work: Workload) -> Workload:
+    """The product of a work that sums an operand, too, as a work of its own."""
+    product = next(result for result in work.results if len(result.shape) > 1)
+    return replace(work, kind="gemm", results=(product,))
+
+
+def product_of_launch(launch: Launch) -> tuple[Launch, BufferRef]:
+    """The product of an instruction that sums an operand, too, as one of its own; and where the sums go."""
+    product = next(ref for ref in launch.outs if len(ref.shape) > 1)
+    (sums,) = (ref for ref in launch.outs if ref is not product)
+    return replace(launch, kind="gemm", outs=(product,)), sums
+
+
 def task_of_launch(launch: Launch) -> Task:
     """What an instruction computes, as its record says."""
+    if launch.kind == SUMS:
+        product, sums = product_of_launch(launch)
+        summed = read_entry(launch.record, "summed", OneOf(SUMMED))
+        return replace(task_of_launch(product), summed=(summed, sums.dtype))
     roles = operands_of(launch.kind, len(launch.ins), len(launch.outs))
     early = bool(read_early(launch.record))
     return _task(problem_of_launch(launch), roles, launch.ins, launch.outs, early, launch.code)
@@ -240,6 +261,52 @@ class WgmmaKernel(CudaKernel[Spec]):
         return any(record[key] == integers((blocks, 1, 1)) for blocks in fewer)
 
 
+class WgmmaSumsKernel(WgmmaKernel):
+    """Products of f16 or bf16 beside which an operand is summed over K, as the gradient of a bias beside that of the
+    weight: blocks of the first column (or row) of tiles add up what they have in shared memory."""
+
+    id = "cuda.gemm_wgmma_sums"
+    kinds = frozenset({SUMS})
+
+    def legal(self, work: Workload, target: TargetAttr) -> str | None:
+        if (reason := super().legal(product_of(work), target)) is not None:
+            return reason
+        (sums,) = (result for result in work.results if len(result.shape) == 1)
+        if sums.dtype not in VALUES or sums.strides != (1,):
+            return f"sums are written side by side as {', '.join(VALUES)} here"
+        return _sums_reason(self.task(work))
+
+    def task(self, work: Workload) -> Task:
+        if work.kind != SUMS:
+            return super().task(work)
+        (sums,) = (result for result in work.results if len(result.shape) == 1)
+        return replace(super().task(product_of(work)), summed=(_summed(work), sums.dtype))
+
+    def problem_entries(self, work: Workload) -> Mapping[str, Attribute]:
+        return {**super().problem_entries(work), "summed": work.attrs["summed"]}
+
+    def record_of(self, work: Workload, target: TargetAttr, schedule: Spec) -> dict[str, Attribute]:
+        order = f"{combination_order(schedule)}; sums: every 16th k by a thread, 4 threads by butterflies, 4 warps"
+        return {**super().record_of(work, target, schedule), "combination_order": StringAttr(order)}
+
+
+def _summed(work: Workload) -> str:
+    summed = work.attrs["summed"]
+    assert isinstance(summed, StringAttr)
+    return summed.data
+
+
+def _sums_reason(task: Task) -> str | None:
+    """Why an operand is not summed beside the product, None if it is."""
+    assert task.summed is not None
+    tensor = task.a if task.summed[0] == "a" else task.b
+    if tensor.along_k:
+        return f"operand {task.summed[0].upper()} is summed here where its lines run across K"
+    if task.store(False) != "packed":
+        return "an operand is summed beside a product that is stored as lines of 16 bytes"
+    return None
+
+
 class WgmmaTf32Kernel(WgmmaKernel):
     """Products of f32 with any epilogue; the copies round operands to TF32."""
 
@@ -334,5 +401,5 @@ def ranked(task: Task, arch: str, fixed: bool = False) -> list[Spec]:
     return ranked_specs(task, arch_named(arch), fixed)
 
 
-KERNELS = (WgmmaKernel(), WgmmaTf32Kernel(), WgmmaIntegerKernel(), WgmmaFloat8Kernel())
+KERNELS = (WgmmaKernel(), WgmmaSumsKernel(), WgmmaTf32Kernel(), WgmmaIntegerKernel(), WgmmaFloat8Kernel())
 """The kernels of this family."""

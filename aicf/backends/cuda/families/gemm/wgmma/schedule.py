@@ -59,6 +59,7 @@ class Task:
         row_totals: Reductions of the rows by the epilogue; 0 if it is pointwise. With some, the blocks of a cluster
             lie side by side and have whole rows.
         a_elements: Elements of A in memory, of a convolution: its windows overlap. None for rows times K of them.
+        summed: Which operand, `a` or `b`, is summed over K beside the product, and the type of the sums.
     """
 
     problem: GemmProblem
@@ -69,6 +70,7 @@ class Task:
     more: tuple[Access, ...] = ()
     row_totals: int = 0
     a_elements: int | None = None
+    summed: tuple[str, str] | None = None
 
     @property
     def convolves(self) -> bool:
@@ -367,7 +369,7 @@ def spec_reason(spec: Spec, task: Task, arch: GpuArch) -> str | None:
         if spec.line_bytes(task) and spec.width(task) % 64:
             return f"{spec.width(task)} columns are not whole lines of results"
         return None
-    if task.more:
+    if task.more or task.summed:
         return "blocks that share a tile's K finish its rows with one result"
     if spec.sharers > 1 or spec.tile_m % spec.split_k:
         return f"{spec.split_k} blocks cannot share the {spec.tile_m} rows of a tile"
@@ -484,6 +486,9 @@ together, and nobody multiplies meanwhile."""
 _READ_US = 0.03
 """For every word that a thread of a row program reads after the product, in all waves but the last: few are under way
 at a time."""
+_SUM_US = 0.03
+"""For every stage that is summed on the way: most of it is hidden, as shared memory and warps wait for tensor cores.
+Reckoned from what they do, not measured."""
 _SWEEP_US, _MEET_US = 0.4, 0.7
 """For every total of a row: of 128 sums of every thread of a warpgroup, and of all blocks of the row meeting."""
 _SHARED_GBS = 95.0
@@ -528,6 +533,7 @@ def _busy_us(spec: Spec, task: Task, arch: GpuArch) -> float:
     per_store, per_function = _EPILOGUE_US
     stores = 1 if task.row_totals else len(task.outputs)  # those of row programs are in `_SWEEP_US`
     epilogue = (per_store * stores + per_function * task.functions) * spec.sums / (128 * spec.split_k)
+    wave += _SUM_US * spec.part_steps(task) * (task.summed is not None)
     wave += epilogue * (spec.consumers * together) ** _OVERLAP
     if task.row_totals:
         wave += task.row_totals * (_SWEEP_US * spec.sums / 128 + _MEET_US * (spec.cluster_n > 1))

@@ -1,5 +1,6 @@
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false, reportPrivateImportUsage=false
 # pyright: reportUndefinedVariable=false, reportCallIssue=false, reportArgumentType=false
+# ruff: noqa: SIM102
 # Names in capitals are constants and parts that codegen.py puts in.
 """The Hopper matrix product: one warpgroup copies tiles, one or two multiply them.
 
@@ -157,6 +158,9 @@ def consume():
         if SPLIT_K == 1:
             held = splice(HOLD, matrix, row + consumer * 64 + warp * 16, column, lane)
         acc = ZERO_SUMS(SUMS)
+        if SUMMED:
+            sums = registers(SUM_CHUNKS * 8, f32(0.0))
+            summing = column == 0 if SUMMED == "a" else row == 0
         for step in range(steps):
             barrier_wait(u32(full + u32(stage << 3)), phase)
             at = u32(shared + u32(stage * u32(STAGE_BYTES)))
@@ -167,7 +171,18 @@ def consume():
             for k in unrolled(4):
                 acc = MULTIPLY(acc, a + u64(k * A_STEP), b + u64(k * B_STEP), i32(1))
             wgmma_commit()
+            if SUMMED:
+                if summing:  # while the tensor cores are at it
+                    first = u32(at + u32(0 if SUMMED == "a" else A_BYTES) + u32(consumer * 8192))
+                    for i in unrolled(SUM_CHUNKS):
+                        if (consumer + i * CONSUMERS) * 64 < (TILE_M if SUMMED == "a" else TILE_N):
+                            sums[8 * i : 8 * i + 8] = splice(
+                                SUM_CHUNK, u32(first + u32(i * CONSUMERS * 8192)), sums[8 * i : 8 * i + 8]
+                            )
             wgmma_wait_1()
+            if SUMMED:
+                if summing:  # all warps have read the stage before one thread says so
+                    named_barrier(u32(group), u32(128))
             if step > 0:
                 splice(RELEASE, previous)
             previous = stage
@@ -177,10 +192,62 @@ def consume():
                 phase = u32(phase ^ u32(1))
         acc = SUMS_DONE(acc)
         splice(RELEASE, previous)
+        if SUMMED:
+            if summing:
+                for i in unrolled(SUM_CHUNKS):
+                    chunk = consumer + i * CONSUMERS
+                    if SUMMED == "a":
+                        splice(SUM_DONE, sums[0:8], row + chunk * 64, M)
+                    else:
+                        if chunk * 64 < TILE_N:
+                            splice(SUM_DONE, sums[8 * i : 8 * i + 8], column + chunk * 64, N)
         if SPLIT_K > 1:
             splice(STORE, acc, matrix, row, column)
         else:
             splice(STORE, acc, held, staging, matrix, row + consumer * 64 + warp * 16, column, lane)
+
+
+def sum_chunk(at, sums):
+    """Adds up a chunk of a stage, 64 lines of K with 64 elements each: a thread has eight neighbours of every 16th
+    line. In the swizzle, 16-byte unit u of line r lies at u ^ (r mod 8)."""
+    own = thread & 127
+    line = own >> 3
+    start = u32(at + u32(line * 128) + u32(((own & 7) ^ (line & 7)) << 4))
+    totals = registers(8, f32(0.0))
+    for j in unrolled(8):
+        totals[j] = sums[j]
+    for part in unrolled(4):
+        words = load_shared_u32x4(u32(start + u32(part * 2048)))
+        for pair in unrolled(4):
+            low, high = UNPACK(words[pair])
+            totals[2 * pair] = f32(totals[2 * pair] + low)
+            totals[2 * pair + 1] = f32(totals[2 * pair + 1] + high)
+    return (totals[0], totals[1], totals[2], totals[3], totals[4], totals[5], totals[6], totals[7])
+
+
+def sum_done(sums, index, size):
+    """Combines what the threads of a warpgroup have of 64 sums, those from `index` on of `size`, and stores them: the
+    four lines of a warp by butterflies, then the warps through what they have for lines of results, ascending."""
+    lane = thread & 31
+    barrier = u32(group)  # 1 or 2: one for each warpgroup that multiplies
+    boards = u32(shared + u32(LINES_AT) + u32((group - 1) * (4 * LINE_BYTES)))
+    totals = registers(8, f32(0.0))
+    for j in unrolled(8):
+        near = f32(sums[j] + cuda.shfl_xor_sync(ALL_LANES, sums[j], 8))
+        totals[j] = f32(near + cuda.shfl_xor_sync(ALL_LANES, near, 16))
+    if lane < 8:
+        own = u32(boards + u32(((thread >> 5) & 3) * LINE_BYTES) + u32(lane * 32))
+        for j in unrolled(8):
+            store_shared_f32(u32(own + u32(4 * j)), totals[j])
+    named_barrier(barrier, u32(128))
+    column = thread & 127
+    if column < 64 and index + column < size:
+        start = u32(boards + u32(column * 4))
+        total = load_shared_f32(start)
+        for warp in unrolled(1, 4):
+            total = f32(total + load_shared_f32(u32(start + u32(warp * LINE_BYTES))))
+        splice(STORE_SUM, sums_out + u64((index + column) * SUM_BYTES), total)
+    named_barrier(barrier, u32(128))
 
 
 def release(stage):
