@@ -151,6 +151,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.compiling": ANYTHING,
     "aicf.saved_program": ANYTHING,
     "aicf.diff": ANYTHING,
+    "aicf.engines": ANYTHING,
     "aicf.inference": ANYTHING,
     "aicf.explain": (*ARGUMENTS, "aicf.explain_precision", "aicf.pass_files", "aicf.runtime"),
     "aicf.explain_precision": ("aicf.explain",),

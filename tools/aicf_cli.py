@@ -22,6 +22,7 @@ from aicf.tools.cli.calibrate_command import calibrate_command
 from aicf.tools.cli.compile_command import compile_command
 from aicf.tools.cli.devices_command import devices_command
 from aicf.tools.cli.diff_command import diff_command
+from aicf.tools.cli.engines_command import engines_command
 from aicf.tools.cli.explain_command import explain_command
 from aicf.tools.cli.policy_command import apply_command, extract_command
 from aicf.tools.cli.run_command import run_command
@@ -44,6 +45,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "bench": bench_command,
     "tune": tune_command,
     "devices": devices_command,
+    "engines": engines_command,
 }
 POLICY_COMMANDS: dict[str, Callable[..., None]] = {
     "extract": extract_command,

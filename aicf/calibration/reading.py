@@ -12,7 +12,7 @@ from aicf.dialects.traits import TrainingOnly
 from aicf.errors import PolicyError
 from aicf.extensions import Extension
 from aicf.frontends.text import make_context
-from aicf.inference.interface import Interface
+from aicf.engines.interface import Interface
 from aicf.inference.models import exported_interface, interface_of
 from aicf.passes.onnx.values import parse_values
 from aicf.progress import Step

@@ -11,7 +11,7 @@ import numpy as np
 
 from aicf.arguments import mapping_from
 from aicf.errors import InputMismatch, quoted
-from aicf.inference.interface import Feeds, Interface
+from aicf.engines.interface import Feeds, Interface
 from aicf.passes.logical.specialize_shapes import parse_dims
 from aicf.runtime.tensors import Array
 

@@ -17,7 +17,7 @@ from aicf.extensions import Extension, Passes, flattened, source_stamp
 from aicf.frontends.text import verify_module
 from aicf.inference.cache import ProgramCache
 from aicf.inference.packing import ModelWeights
-from aicf.inference.report import Report
+from aicf.engines.report import Report
 from aicf.runtime.tensors import Array
 from aicf.sources import Dims, Model, Policy, Source, Tuning, dims_text, policy_text, tuning_text
 from aicf.training.batches import prediction_of, whole_shape
