@@ -146,6 +146,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.frontends": ("aicf.dialects", "aicf.torch_types"),
     "aicf.attribution": ("aicf.dialects", "aicf.frontends", "aicf.passes"),
     "aicf.calibration": ANYTHING,
+    "aicf.comparison": ANYTHING,
     "aicf.compiled": ANYTHING,
     "aicf.compiler": ANYTHING,
     "aicf.compiling": ANYTHING,

@@ -19,6 +19,7 @@ from aicf.errors import AicfError
 from aicf.tools.cli.any_text import print_any_text
 from aicf.tools.cli.bench_command import bench_command
 from aicf.tools.cli.calibrate_command import calibrate_command
+from aicf.tools.cli.compare_command import compare_command
 from aicf.tools.cli.compile_command import compile_command
 from aicf.tools.cli.devices_command import devices_command
 from aicf.tools.cli.diff_command import diff_command
@@ -43,6 +44,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "explain": explain_command,
     "diff": diff_command,
     "bench": bench_command,
+    "compare": compare_command,
     "tune": tune_command,
     "devices": devices_command,
     "engines": engines_command,

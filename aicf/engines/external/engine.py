@@ -44,7 +44,7 @@ class ExternalEngine(ABC):
         found = self.availability()
         if not found.is_available:
             raise BackendUnavailable(f"engine '{self.name}' cannot run here: {found}")
-        model = read_onnx_model(request.model, self.name)
+        model = read_onnx_model(request.model, f"engine '{self.name}'")
         with engine_errors(self.name, "read the model"):
             accepted = self.accept(model, request, found)
         return PreparedExternal(accepted, request, report, is_verified=self.is_verified)

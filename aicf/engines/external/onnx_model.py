@@ -53,15 +53,15 @@ class OnnxModel:
         return Interface(self.inputs, self.outputs, dims, linear=linear_sizes(self.inputs))
 
 
-def read_onnx_model(model: object, engine: str) -> OnnxModel:
-    """Reads a path, bytes or a `ModelProto`; `engine` is for messages.
+def read_onnx_model(model: object, taker: str) -> OnnxModel:
+    """Reads a path, bytes or a `ModelProto`; `taker` is who takes it, for messages.
 
     Raises:
         UnsupportedOp: it is another kind of model, or has inputs that AICF has no type for.
         InvalidIR: it cannot be read, or is no ONNX model.
         BackendUnavailable: package `onnx` is not installed.
     """
-    path = _path_of(model, engine)
+    path = _path_of(model, taker)
     try:
         from aicf.frontends.onnx.loading import load_model
     except ModuleNotFoundError as error:
@@ -81,7 +81,7 @@ def read_onnx_model(model: object, engine: str) -> OnnxModel:
         raise
 
 
-def _path_of(model: object, engine: str) -> Path | None:
+def _path_of(model: object, taker: str) -> Path | None:
     """The path of a file; None for a model in memory. Raises UnsupportedOp if it is no ONNX model."""
     if isinstance(model, bytes) or type(model).__name__ == "ModelProto":
         return None
@@ -93,7 +93,7 @@ def _path_of(model: object, engine: str) -> Path | None:
     else:
         what = f"a {type(model).__name__}"
     raise UnsupportedOp(
-        f"engine '{engine}' takes ONNX models (an .onnx file, its bytes or a ModelProto), not {what}; "
+        f"{taker} takes ONNX models (an .onnx file, its bytes or a ModelProto), not {what}; "
         "export the model to ONNX, or use engine='aicf'"
     )
 

@@ -16,12 +16,12 @@ from aicf.engines.external.onnx_model import OnnxModel
 from aicf.engines.onnxruntime.runner import OnnxRuntimeRunner
 from aicf.engines.record import Fingerprint
 from aicf.engines.request import Request
-from aicf.errors import EngineError, PolicyError, UnsupportedOp
+from aicf.errors import BackendUnavailable, EngineError, PolicyError, UnsupportedOp
 
 PACKAGE = Package("onnxruntime", "1.20", "2", "onnxruntime")
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 _PROVIDERS = {"cpu": CPU, "cuda": CUDA}
-_ORDINAL = re.compile(r"(cuda):(\d+)", re.IGNORECASE)
+_CUDA = re.compile(rf"(?:cuda(?::(\d+))?|{CUDA})", re.IGNORECASE)
 ELEMENTS = frozenset({"f64", "f32", "f16", "i64", "i32", "i16", "i8", "u8", "i1"})
 """Of inputs and outputs, by the names of AICF: those that NumPy has itself."""
 
@@ -43,16 +43,27 @@ class OnnxRuntimeEngine(ExternalEngine):
         """See `ExternalEngine`."""
         ort, _ = PACKAGE.find()
         check_elements(model, self.name)
-        ordinal = _ORDINAL.fullmatch(request.device) if isinstance(request.device, str) else None
-        number = "0" if ordinal is None else ordinal[2]
-        provider = self.device_of(request, {**_names(ort), **({ordinal[0]: CUDA} if ordinal else {})}, "cpu")
-        if provider not in ort.get_available_providers():
-            raise PolicyError(
-                f"device: package onnxruntime {found.version} has no {provider}; install onnxruntime-gpu in its place"
-            )
+        provider, number = self._provider(ort, request, found.version)
         if provider == CUDA and request.threads is not None:
             raise PolicyError("threads: they are for the CPU; leave it out on device 'cuda'")
         return OnnxRuntimeModel(model, ort, provider, number, threads_of(request))
+
+    def _provider(self, ort: Any, request: Request, version: str) -> tuple[str, str]:
+        """The provider for a device, and the number of the GPU.
+
+        Raises:
+            PolicyError: there is no such device.
+            BackendUnavailable: this package of ONNX Runtime has no provider for it.
+        """
+        found = _CUDA.fullmatch(request.device) if isinstance(request.device, str) else None
+        if found is None:
+            return self.device_of(request, _names(ort), "cpu"), "0"
+        if CUDA not in ort.get_available_providers():
+            raise BackendUnavailable(
+                f"device '{request.device}': package onnxruntime {version} has no {CUDA}; install onnxruntime-gpu in "
+                "its place"
+            )
+        return CUDA, found[1] or "0"
 
 
 def _names(ort: Any) -> dict[str, str]:
