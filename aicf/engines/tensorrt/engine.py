@@ -76,7 +76,7 @@ class TensorRtModel(ExternalModel):
         """See `ExternalModel`."""
         trt, log = self._trt, _log(self._trt)
         builder = trt.Builder(log)
-        network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
+        network = builder.create_network(self._flags())
         self._parse(network, log)
         config = builder.create_builder_config()
         if self.fingerprint.options["tf32"] == "off":
@@ -87,6 +87,11 @@ class TensorRtModel(ExternalModel):
         if plan is None:
             raise EngineError(f"engine 'tensorrt' built no plan: {log.worst()}; use engine='aicf'")
         return self.load(bytes(plan), sizes)
+
+    def _flags(self) -> int:
+        """Strongly typed, which all networks are from version 11 on."""
+        is_always_typed = int(self.fingerprint.version.partition(".")[0]) >= 11
+        return 0 if is_always_typed else 1 << int(self._trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
 
     def _parse(self, network: Any, log: Any) -> None:
         parser = self._trt.OnnxParser(network, log)

@@ -52,7 +52,11 @@ class TensorRtRunner(Runner):
             memory.activate()
             for name in self._inputs:
                 array = inputs[name]
-                context.set_input_shape(name, array.shape)
+                if not context.set_input_shape(name, array.shape):
+                    raise EngineError(
+                        f"engine 'tensorrt' has no plan for '{name}' of shape {list(array.shape)}; name its sizes in "
+                        "dims="
+                    )
                 address = memory.buffer(name, array.nbytes)
                 context.set_tensor_address(name, address)
                 memory.upload(address, array)
