@@ -19,8 +19,8 @@ import safetensors.numpy
 import aicf
 from aicf.backends.cpu.target import host_level
 from aicf.dataclass_json import to_json_value
+from aicf.engines import report
 from aicf.explain import WIDTH, microseconds
-from aicf.inference import report
 from aicf.tools.aicf_cli import main
 from tests.support.processes import interruptible
 from tests.support.training_graphs import mlp as training_mlp
@@ -424,6 +424,8 @@ COMMANDS = (
     "diff",
     "bench",
     "devices",
+    "engines",
+    "compare",
     "policy",
     "policy extract",
     "policy apply",
