@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from aicf.backends.native import LoadedCode
+from aicf.errors import InputMismatch, quoted
 from aicf.runtime.capture_plan import ARENA, CapturePlan
 from aicf.runtime.consts import read_const
 from aicf.runtime.graph_exec import GraphExec
@@ -111,6 +112,13 @@ class HostGraphExec(GraphExec):
                 self._table[port.index] = address(array)
         self._run = self._bind_entry()
         return self._run
+
+    def _replay_on(self, stream: object, n: int) -> None:
+        """See `GraphExec`."""
+        raise InputMismatch(
+            f"@{self.plan.name} runs on the processor, which has no queue {quoted(stream)}; "
+            "Stream().submit(graph_exec) runs it beside the caller"
+        )
 
     def _bind_entry(self) -> Callable[[], None]:
         """The call of the entry, with the metas that the executable writes around it."""
