@@ -33,6 +33,7 @@ from aicf.runtime.device_weights import DeviceWeights
 from aicf.runtime.executable import Executable
 from aicf.runtime.tensors import Array
 from aicf.summary import Summary, summarize
+from aicf.trace import Trace, traced
 from aicf.training.plateau import PlateauRule
 from aicf.value_names import ValueNames, value_names
 from aicf.weight_arrays import read_weights
@@ -251,6 +252,19 @@ class CompiledModel(Executable):
         from aicf.attribution import work_by_source
 
         return work_by_source(self.record.emit)
+
+    def trace(self, *inputs: Any, repeats: int = 3) -> Trace:
+        """What ran when, as a file for Perfetto: see `Trace`. State is left alone.
+
+        Args:
+            inputs: In order.
+            repeats: How often the program runs instruction by instruction, and then whole.
+
+        Raises:
+            InputMismatch: the inputs do not fit.
+            CaptureError: the code runs whole programs only.
+        """
+        return traced(self, self.explain(), self.record.locations, inputs, repeats)
 
     def value_names(self) -> ValueNames:
         """What `explain` answers for: inputs, outputs, weights, ops of the model and instructions."""

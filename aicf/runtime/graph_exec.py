@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -33,6 +34,19 @@ def check_runs(n: object) -> None:
         n, least=1
     ):  # an `int` is the common case, and told sooner
         raise InputMismatch(f"{quoted(n)} is no number of runs; give a whole one, 1 or more")
+
+
+@dataclass(frozen=True)
+class Span:
+    """One piece of work: an instruction by its number in launch order, on a thread or queue by name.
+
+    Times are microseconds from the start of the recording.
+    """
+
+    launch: int
+    track: str
+    start_us: float
+    duration_us: float
 
 
 class GraphExec(ABC):
@@ -175,6 +189,11 @@ class GraphExec(ABC):
 
         None if the code has no way to run single instructions. Inputs must be bound, see `replay`.
         """
+
+    @abstractmethod
+    def spans(self, repeats: int) -> list[Span] | None:
+        """Runs the program so often instruction by instruction; where and when each ran. None, and bound inputs, as of
+        `instruction_times`."""
 
     @abstractmethod
     def release(self) -> None:
