@@ -71,13 +71,19 @@ class SteadyModel(ExternalModel):
         self.fingerprint = fingerprint
 
     def build(self, sizes: Mapping[str, int]) -> Runner:
-        return Evaluator(self.model.data, sizes)
+        return Evaluator(contents(self.model), sizes)
 
     def load(self, plan: bytes, sizes: Mapping[str, int]) -> Runner:
         head, _, data = plan.partition(b"\n")
         if json.loads(head) != sizes:
             raise ValueError("a plan for other sizes")
         return Evaluator(data, sizes)
+
+
+def contents(model: OnnxModel) -> bytes:
+    """The model without its file."""
+    source = model.source
+    return source if isinstance(source, bytes) else onnx.load(source).SerializeToString()
 
 
 class Evaluator(Runner):
@@ -107,7 +113,7 @@ class Flaky(Steady):
 
 class FlakyModel(SteadyModel):
     def build(self, sizes: Mapping[str, int]) -> Runner:
-        return FlakyRunner(self.model.data, sizes)
+        return FlakyRunner(contents(self.model), sizes)
 
 
 class FlakyRunner(Evaluator):

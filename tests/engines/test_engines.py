@@ -357,6 +357,15 @@ def test_a_run_that_fails_is_told_in_one_line_and_the_next_goes_on() -> None:
             "use engine='aicf'"
         )
         assert_right(session.run([x])["y"], x)
+    with InferenceSession(mlp(), engine="flaky") as session:
+        binding = session.bind(x=x)
+        binding.run()
+        with pytest.raises(
+            EngineError, match="engine 'flaky' failed while it ran the model: the device was lost"
+        ):
+            binding.run()
+        binding.run()
+        assert_right(binding["y"], x)
 
 
 # Plans on disk
@@ -418,7 +427,7 @@ def test_weights_in_files_of_their_own_are_part_of_the_hash(tmp_path: Path) -> N
             digests.append(session.engine.fingerprint.model)
     assert digests[0] != digests[1]
     (tmp_path / "weights.bin").unlink()
-    with pytest.raises(aicf.InvalidIR, match=r"cannot read the weights in 'weights.bin'"):
+    with pytest.raises(aicf.InvalidIR, match=r"cannot read 'weights.bin' of the model"):
         InferenceSession(path, engine="steady")
 
 

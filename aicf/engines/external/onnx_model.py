@@ -33,7 +33,7 @@ class OnnxModel:
     Args:
         name: Of the file, else of the graph.
         path: Of the file; engines read it themselves, with the files of its weights. None for bytes.
-        data: What a file of the model holds.
+        data: What a file of the model would hold; empty if there is one.
         digest: SHA-256 of that and of the files of its weights.
         inputs, outputs: In order; sizes have names of AICF.
         own_names: By name of AICF, the name that a dimension has in the file; one without a name there is missing.
@@ -46,6 +46,11 @@ class OnnxModel:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     own_names: Mapping[str, str]
+
+    @property
+    def source(self) -> str | bytes:
+        """What engines read: the path of the file, or what one would hold."""
+        return self.data if self.path is None else str(self.path)
 
     def interface(self) -> Interface:
         """A new reader of calls."""
@@ -70,7 +75,7 @@ def read_onnx_model(model: object, taker: str) -> OnnxModel:
         ) from error
     try:
         proto = load_model(cast(Any, model) if path is None else path)
-        data = _data_of(model, path, proto)
+        data = b"" if path is not None else model if isinstance(model, bytes) else proto.SerializeToString()
         digest = _digest_of(data, proto, path)
         return OnnxModel(
             path.stem if path else proto.graph.name or "model", path, data, digest, *_interface_of(proto)
@@ -98,26 +103,24 @@ def _path_of(model: object, taker: str) -> Path | None:
     )
 
 
-def _data_of(model: object, path: Path | None, proto: onnx.ModelProto) -> bytes:
-    if path is not None:
-        return path.read_bytes()
-    return model if isinstance(model, bytes) else proto.SerializeToString()
-
-
 def _digest_of(data: bytes, proto: onnx.ModelProto, path: Path | None) -> str:
-    found = hashlib.sha256(data)
-    for name in sorted(set(_external_files(proto))):
-        if path is None:
+    """SHA-256 of the model and of the files of its weights, which lie beside it."""
+    names = sorted(set(_external_files(proto)))
+    if path is None:
+        if names:
             raise InvalidIR(
-                f"the weights are in a file, '{name}', and the model is in memory; give the path of the model"
+                f"the weights are in a file, '{names[0]}', and the model is in memory; give the path of the model"
             )
+        return hashlib.sha256(data).hexdigest()
+    found = hashlib.sha256()
+    for file in (path, *(path.parent / name for name in names)):
         try:
-            with (path.parent / name).open("rb") as stream:
+            with file.open("rb") as stream:
                 while chunk := stream.read(_CHUNK):
                     found.update(chunk)
         except OSError as error:
             raise InvalidIR(
-                f"cannot read the weights in '{name}': {error.strerror}; check the path"
+                f"cannot read '{file.name}' of the model: {error.strerror}; check the path"
             ) from error
     return found.hexdigest()
 

@@ -122,9 +122,8 @@ class OnnxRuntimeModel(ExternalModel):
                 options.add_free_dimension_override_by_name(self.model.own_names[name], size)
         if profile_prefix is not None:
             options.enable_profiling, options.profile_file_prefix = True, profile_prefix
-        source = self.model.data if self.model.path is None else str(self.model.path)
         given = {"device_id": self._number} if self._provider == CUDA else {}
-        session = ort.InferenceSession(source, options, providers=[(self._provider, given)])
+        session = ort.InferenceSession(self.model.source, options, providers=[(self._provider, given)])
         session.disable_fallback()
         if session.get_providers()[0] != self._provider:
             raise EngineError(

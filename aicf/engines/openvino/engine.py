@@ -111,8 +111,8 @@ class OpenVinoModel(ExternalModel):
         """See `ExternalModel`."""
 
         def compile_model(is_profiled: bool) -> Any:
-            source = io.BytesIO(self.model.data) if self.model.path is None else str(self.model.path)
-            model = self._core.read_model(source)
+            source = self.model.source
+            model = self._core.read_model(io.BytesIO(source) if isinstance(source, bytes) else source)
             if sizes:
                 model.reshape(
                     {

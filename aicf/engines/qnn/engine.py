@@ -107,7 +107,7 @@ class QnnModel(ExternalModel):
             raise UnsupportedOp(
                 f"engine 'qnn' needs fixed sizes, and dimension {nameless[0]} has no name in the file; give it one"
             )
-        source = self.model.data if self.model.path is None else str(self.model.path)
+        source = self.model.source
         if not self._keeps_plans:
             return OnnxRuntimeRunner(lambda prefix: self._session(source, sizes, prefix, None))
         with TemporaryDirectory() as folder:

@@ -95,8 +95,8 @@ class TensorRtModel(ExternalModel):
 
     def _parse(self, network: Any, log: Any) -> None:
         parser = self._trt.OnnxParser(network, log)
-        model = self.model
-        is_read = parser.parse(model.data) if model.path is None else parser.parse_from_file(str(model.path))
+        source = self.model.source
+        is_read = parser.parse(source) if isinstance(source, bytes) else parser.parse_from_file(source)
         if not is_read:
             errors = [parser.get_error(number).desc() for number in range(parser.num_errors)]
             raise EngineError(

@@ -45,8 +45,9 @@ class ReferenceModel(ExternalModel):
 
     def build(self, sizes: Mapping[str, int]) -> Runner:
         """See `ExternalModel`."""
-        source = str(self.model.path) if self.model.path else onnx.load_from_string(self.model.data)
-        return ReferenceRunner(ReferenceEvaluator(source))
+        source = self.model.source
+        model = onnx.load_from_string(source) if isinstance(source, bytes) else source
+        return ReferenceRunner(ReferenceEvaluator(model))
 
 
 class ReferenceRunner(Runner):
