@@ -20,6 +20,8 @@ from aicf import InferenceSession
 from aicf.engines.availability import Package
 from aicf.engines.record import Fingerprint
 from aicf.engines.registry import engine_names, get_engine
+from aicf.engines.report import Report
+from aicf.engines.request import Request
 from aicf.errors import (
     BackendUnavailable,
     EngineError,
@@ -119,6 +121,32 @@ def test_auto_follows_what_is_asked() -> None:
         PolicyError, match="steady: engine 'steady' decides for itself and cannot follow the kernel"
     ):
         InferenceSession(mlp(), engine="auto", device=DEVICE, kernel_policy={"tf32": True})
+
+
+@pytest.mark.parametrize(("name", "device"), [("aicf", "reference"), ("steady", None)])
+def test_a_prepared_model_opens_sessions(name: str, device: str | None) -> None:
+    """The contract without `InferenceSession`: equal requests have one fingerprint, and sessions end one by one."""
+    request, x = Request(mlp(), device=device, dims="batch=2"), rows(2, 24)
+    first, second = (get_engine(name).prepare(request, Report()) for _ in range(2))
+    assert first.fingerprint.key == second.fingerprint.key and first.fingerprint.engine == name
+    sessions = [first.session(), first.session()]
+    sessions[0].close()
+    assert_right(sessions[1].run([x])["y"], x)
+    assert sessions[1].record.fingerprint == first.fingerprint
+    sessions[1].close()
+
+
+@pytest.mark.parametrize(
+    "name", ["aicf", "onnxruntime", "openvino", "tensorrt", "qnn", "absent", "old", "steady"]
+)
+def test_every_engine_says_whether_it_can_run(name: str) -> None:
+    """And what to do if it cannot."""
+    engine = get_engine(name)
+    found = engine.availability()
+    assert engine.name == name and isinstance(engine.is_verified, bool)
+    assert found.is_available == bool(found.devices) == (not found.missing)
+    assert bool(found.missing) == bool(found.remedy)
+    assert str(found) == ("yes" if found.is_available else f"{found.missing}; {found.remedy}")
 
 
 # What is refused
