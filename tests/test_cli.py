@@ -199,6 +199,7 @@ def test_run_and_bench_take_no_options_of_a_compile_for_an_artifact(
     for command, option in (
         ("run", ["--device", "cpu"]),
         ("run", ["--cache", "c"]),
+        ("run", ["--engine", "openvino"]),
         ("bench", ["--dims", "N=1"]),
     ):
         assert main([command, artifact, *option]) == 1

@@ -496,6 +496,19 @@ def test_the_command_lists_what_is_here_and_what_is_missing(capsys: pytest.Captu
     assert not listed["old"]["available"] and listed["old"]["version"] == np.__version__
 
 
+def test_a_model_runs_by_the_engine_that_the_command_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, x = tmp_path / "model.onnx", rows(3, 24)
+    onnx.save(mlp(), path)
+    np.save(tmp_path / "x.npy", x)
+    asked = ["run", str(path), "--input", f"x={tmp_path / 'x.npy'}", "--output", str(tmp_path)]
+    assert main([*asked, "--engine", "steady"]) == 0
+    assert_right(np.load(tmp_path / "y.npy"), x)
+    assert main([*asked, "--engine", "absent"]) == 1
+    assert "error: engine 'absent' cannot run here: package no_such_engine" in capsys.readouterr().err
+
+
 def test_what_opens_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with (
         caplog.at_level(logging.INFO, "aicf.inference"),
