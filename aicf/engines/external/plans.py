@@ -87,12 +87,6 @@ class Plans:
         with self._lock:
             return dict(self._hashes)
 
-    @property
-    def all(self) -> tuple[tuple[Bucket, Runner], ...]:
-        """The plans that are there."""
-        with self._lock:
-            return tuple(self._runners.items())
-
     def label(self, bucket: Bucket) -> str:
         """Sizes in words."""
         if bucket == ANY:

@@ -77,13 +77,14 @@ class TensorRtModel(ExternalModel):
         trt, log = self._trt, _log(self._trt)
         builder = trt.Builder(log)
         network = builder.create_network(self._flags())
-        self._parse(network, log)
+        parser = self._parse(network, log)
         config = builder.create_builder_config()
         if self.fingerprint.options["tf32"] == "off":
             config.clear_flag(trt.BuilderFlag.TF32)
         if sizes:
             config.add_optimization_profile(self._profile(builder, sizes))
         plan = builder.build_serialized_network(network, config)
+        del parser  # the network reads the weights that it holds
         if plan is None:
             raise EngineError(f"engine 'tensorrt' built no plan: {log.worst()}; use engine='aicf'")
         return self.load(bytes(plan), sizes)
@@ -93,7 +94,8 @@ class TensorRtModel(ExternalModel):
         is_always_typed = int(self.fingerprint.version.partition(".")[0]) >= 11
         return 0 if is_always_typed else 1 << int(self._trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
 
-    def _parse(self, network: Any, log: Any) -> None:
+    def _parse(self, network: Any, log: Any) -> Any:
+        """Reads the model into a network; gives the parser."""
         parser = self._trt.OnnxParser(network, log)
         source = self.model.source
         is_read = parser.parse(source) if isinstance(source, bytes) else parser.parse_from_file(source)
@@ -102,6 +104,7 @@ class TensorRtModel(ExternalModel):
             raise EngineError(
                 f"engine 'tensorrt' does not read the model: {'; '.join(errors) or log.worst()}; use engine='aicf'"
             )
+        return parser
 
     def _profile(self, builder: Any, sizes: Mapping[str, int]) -> Any:
         """The one shape of each input that is not fixed in the file."""
