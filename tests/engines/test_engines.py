@@ -18,6 +18,7 @@ import pytest
 import aicf
 from aicf import InferenceSession
 from aicf.engines.availability import Package
+from aicf.engines.openvino.engine import _names
 from aicf.engines.record import Fingerprint
 from aicf.engines.registry import engine_names, get_engine
 from aicf.engines.report import Report
@@ -147,6 +148,15 @@ def test_every_engine_says_whether_it_can_run(name: str) -> None:
     assert found.is_available == bool(found.devices) == (not found.missing)
     assert bool(found.missing) == bool(found.remedy)
     assert str(found) == ("yes" if found.is_available else f"{found.missing}; {found.remedy}")
+
+
+def test_openvinos_devices_have_their_own_names_and_numbers() -> None:
+    """Of a machine with one processor, two GPUs and an NPU."""
+    found = dict(_names(("CPU", "GPU.0", "GPU.1", "NPU")))
+    assert found == {
+        **{"cpu": "CPU", "CPU": "CPU", "npu": "NPU", "NPU": "NPU"},
+        **{"gpu": "GPU.0", "gpu:0": "GPU.0", "GPU.0": "GPU.0", "gpu:1": "GPU.1", "GPU.1": "GPU.1"},
+    }
 
 
 # What is refused

@@ -49,7 +49,7 @@ class OpenVinoEngine(ExternalEngine):
         openvino, _ = PACKAGE.find()
         check_elements(model, self.name)
         core = openvino.Core()
-        device = self.device_of(request, dict(_names(found.devices)), found.devices[0].lower())
+        device = self.device_of(request, dict(_names(found.devices)), found.devices[0])
         kind = device.partition(".")[0]
         if kind != "CPU" and request.threads is not None:
             raise PolicyError(f"threads: they are for the CPU; leave it out on device '{device}'")
