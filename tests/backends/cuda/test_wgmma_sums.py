@@ -97,9 +97,11 @@ def test_what_it_costs() -> None:
 
 @pytest.mark.parametrize(("m", "n", "summed"), [(3072, 768, "a"), (768, 3072, "b")])
 def test_machine_code(m: int, n: int, summed: str) -> None:
-    """Vectors out of shared memory beside the products; no atomics, no registers in memory."""
+    """Vectors out of shared memory beside the products, which stay in flight: awaited once in the loop and once
+    after it. No atomics, no registers in memory."""
     job = gradient(m, n, 4096, summed)
     ((_, cubin),) = compiled(emit(launch_of(job, KERNEL.id, KERNEL.record(job, TARGET))))
     names = instructions(cubin)
     assert not starting(names, ATOMICS + SPILLS)
     assert starting(names, ("HGMMA",)) and "LDS.128" in names
+    assert names.count("WARPGROUP.DEPBAR.LE") == 2
