@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
 
+from aicf.backends.common.loop_nest import accumulate_ops
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_updates import is_update
@@ -269,7 +270,7 @@ class _Joiner:
             return NAMED.format(lost)
         whole = self.context.profitability(merge.plan).fused_us
         apart = sum(self._us(part) for part in merge.parts)
-        if _product_of(merge) is not None and whole == self._us(merge.first) == self._us(merge.second):
+        if self._is_for_some(merge) and whole == self._us(merge.first) == self._us(merge.second):
             # So does `reference`, whose groups a policy takes to targets that have no such kernel.
             return f"predicted {whole:.3g} us for each and for both, which says nothing of what pays; {LIST_THEM}"
         if (pinned := self._kernel_of_kind(merge)) is not None:
@@ -277,6 +278,12 @@ class _Joiner:
         if (library := self._library_of_kind(merge)) is not None:
             return f"the policy prefers {library} for products, and that cannot run them fused"
         return None if whole <= apart * SAME_TIME else slower(whole, apart)
+
+    def _is_for_some(self, merge: Merge) -> bool:
+        """Whether only some targets have kernels for what two groups would be: a product and something else, or sums of
+        columns beside sums of rows."""
+        code = self.context.work(merge.plan).work.code
+        return _product_of(merge) is not None or (code is not None and bool(accumulate_ops(code)))
 
     def _kernel_of_kind(self, merge: Merge) -> str | None:
         """The kernel that the policy wants for products of the kind of a part, if it does not run the whole."""
