@@ -427,6 +427,9 @@ COMMANDS = (
     "policy",
     "policy extract",
     "policy apply",
+    "policy merge",
+    "policy validate",
+    "policy schema",
 )
 
 

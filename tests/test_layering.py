@@ -165,6 +165,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.tools": ANYTHING,
     "aicf.training": ANYTHING,
     "aicf.tuning": ANYTHING,
+    "aicf.validating": ANYTHING,
     "aicf.torch_types": (),
     "aicf.tensor_bytes": ("aicf.dataclass_json", "aicf.runtime.tensors"),
     "aicf.weight_arrays": (*ARGUMENTS, "aicf.runtime.tensors"),

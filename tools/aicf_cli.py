@@ -23,7 +23,13 @@ from aicf.tools.cli.compile_command import compile_command
 from aicf.tools.cli.devices_command import devices_command
 from aicf.tools.cli.diff_command import diff_command
 from aicf.tools.cli.explain_command import explain_command
-from aicf.tools.cli.policy_command import apply_command, extract_command
+from aicf.tools.cli.policy_command import (
+    apply_command,
+    extract_command,
+    merge_command,
+    schema_command,
+    validate_command,
+)
 from aicf.tools.cli.run_command import run_command
 from aicf.tools.cli.tune_command import tune_command
 from aicf.tools.cli.version import print_version
@@ -48,6 +54,9 @@ COMMANDS: dict[str, Callable[..., None]] = {
 POLICY_COMMANDS: dict[str, Callable[..., None]] = {
     "extract": extract_command,
     "apply": apply_command,
+    "merge": merge_command,
+    "validate": validate_command,
+    "schema": schema_command,
 }
 
 

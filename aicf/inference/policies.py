@@ -12,7 +12,7 @@ from aicf.errors import PolicyError
 from aicf.inference.limits import Limits
 from aicf.policies.execution_policy import COMPILE, ExecutionPolicy
 from aicf.policies.kernel_policy import KernelPolicy
-from aicf.policies.policy import AnySection, Policy, resolve_policy
+from aicf.policies.policy import AnySection, Policy, PolicyLike, policy_from, resolve_policy
 from aicf.policies.precision_policy import PrecisionPolicy
 
 KernelPolicyLike: TypeAlias = KernelPolicy | Mapping[str, object] | str | Path | None
@@ -25,18 +25,24 @@ _SectionLike: TypeAlias = AnySection | Mapping[str, object] | str | Path | None
 
 
 def policies(
-    kernel: KernelPolicyLike, execution: ExecutionPolicyLike, precision: PrecisionPolicyLike = None
+    whole: PolicyLike | None,
+    kernel: KernelPolicyLike,
+    execution: ExecutionPolicyLike,
+    precision: PrecisionPolicyLike = None,
 ) -> Policy:
-    """All sections as one policy.
+    """The sections, and what the whole policy says beside them, as one policy.
 
     Raises:
-        PolicyError: one of them is not legal, or has another section.
+        PolicyError: one of them is not legal, or has another section, or the whole policy contradicts a section.
     """
-    return Policy(
-        _section(KernelPolicy, kernel),
-        _section(ExecutionPolicy, execution),
-        _section(PrecisionPolicy, precision),
-    )
+    found = Policy() if whole is None else policy_from(whole)
+    for name, section in (
+        ("kernel_policy=", _section(KernelPolicy, kernel)),
+        ("exec_policy=", _section(ExecutionPolicy, execution)),
+        ("precision_policy=", _section(PrecisionPolicy, precision)),
+    ):
+        found = found.merge(section, ("policy=", name))
+    return found
 
 
 def limits_of(policy: Policy) -> Limits:

@@ -36,7 +36,7 @@ from aicf.runtime.tensors import Array, describe
 if TYPE_CHECKING:
     from aicf.extensions import Extension, Passes
     from aicf.inference.policies import ExecutionPolicyLike, KernelPolicyLike, PrecisionPolicyLike
-    from aicf.policies.policy import Policy
+    from aicf.policies.policy import Policy, PolicyLike
     from aicf.sources import Dims, Model, Tuning, Values
     from aicf.weight_arrays import Weights
 
@@ -52,9 +52,10 @@ class InferenceSession:
         device: `cpu`, `cuda`, `cuda:0` or `reference`; None is the model's own, else `cpu`.
         engine: The backend that runs programs on the device, with a level if that matters (`cpu:x86-64-v3`); None is
             the device's own.
-        kernel_policy, exec_policy, precision_policy: What programs are compiled by; the execution policy also has the
-            limits of a session (`new_shapes`, `max_programs`, `max_bytes`). A policy of that section, plain values,
-            inline JSON or a path.
+        policy: What programs are compiled by, as of `aicf.compile`; its section `execution` also has the limits of a
+            session (`new_shapes`, `max_programs`, `max_bytes`).
+        kernel_policy, exec_policy, precision_policy: The same section by section: a policy of that section, plain
+            values, inline JSON or a path. What `policy` says of a section too must not contradict it.
         cache_dir: Folder of compiled programs, shared by all sessions and processes that name it; None keeps none.
         dims: Sizes of symbolic dimensions, `{"batch": [1, 8]}` or `"batch=1,8"`. If all dimensions are named, programs
             for all combinations are made now. Others are compiled on first use.
@@ -84,6 +85,7 @@ class InferenceSession:
         *,
         device: str | None = None,
         engine: str | None = None,
+        policy: PolicyLike | None = None,
         kernel_policy: KernelPolicyLike = None,
         exec_policy: ExecutionPolicyLike = None,
         precision_policy: PrecisionPolicyLike = None,
@@ -96,7 +98,7 @@ class InferenceSession:
         passes: Passes = (),
         training: bool = False,
     ) -> None:
-        policy, self._limits = _read_policies(kernel_policy, exec_policy, precision_policy)
+        wanted, self._limits = _read_policies(policy, kernel_policy, exec_policy, precision_policy)
         strict, training = (
             flag_from(strict, PolicyError, "strict"),
             flag_from(training, PolicyError, "training"),
@@ -107,7 +109,7 @@ class InferenceSession:
             weights,
             device,
             engine,
-            policy,
+            wanted,
             folder,
             dims,
             values,
@@ -376,14 +378,17 @@ def _read_passes(passes: Passes) -> Sequence[Extension]:
 
 
 def _read_policies(
-    kernel: KernelPolicyLike, execution: ExecutionPolicyLike, precision: PrecisionPolicyLike
+    whole: PolicyLike | None,
+    kernel: KernelPolicyLike,
+    execution: ExecutionPolicyLike,
+    precision: PrecisionPolicyLike,
 ) -> tuple[Policy | None, Limits]:
     """The policy of compiles, None if nothing is given, and the limits of the session."""
-    if kernel is None and execution is None and precision is None:
+    if whole is None and kernel is None and execution is None and precision is None:
         return None, Limits()
     from aicf.inference.policies import limits_of, policies
 
-    policy = policies(kernel, execution, precision)
+    policy = policies(whole, kernel, execution, precision)
     return policy, limits_of(policy)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -23,6 +23,7 @@ from aicf.tools.cli.arguments import (
     ArtifactOrModel,
     Dims,
     Json,
+    Policy,
     Target,
     Threads,
     Values,
@@ -98,6 +99,7 @@ def bench_command(
     target: Target = None,
     dims: Dims = None,
     values: Values = "",
+    policy: Policy = None,
     threads: Threads = 1,
     random_weights: Annotated[
         bool, typer.Option("--random-weights", help="Make weights up, for an .mlir file without any.")
@@ -106,10 +108,11 @@ def bench_command(
 ) -> None:
     """Time an artifact, or a model, on random inputs.
 
-    Whole calls, replays, and each instruction. Target, dims, values, threads and random weights are for models.
+    Whole calls, replays, and each instruction. Target, dims, values, policy, threads and random weights are for models.
     """
     if is_model(model):
-        compiled = _compiled(model, weights, random_weights, target, joined_dims(dims), values, threads)
+        options = {"dims": joined_dims(dims), "values": values, "policy": policy, "threads": threads}
+        compiled = _compiled(model, weights, random_weights, target, options)
     else:
         from aicf.compiled import load
 
@@ -117,6 +120,7 @@ def bench_command(
             target=target,
             dims=dims,
             values=values,
+            policy=policy,
             threads=None if threads == 1 else threads,
             random_weights=random_weights,
         )
@@ -136,17 +140,16 @@ def _compiled(
     weights: Path | None,
     random: bool,
     target: str | None,
-    dims: str,
-    values: str,
-    threads: int,
+    options: Mapping[str, Any],
 ) -> CompiledModel:
+    """The model, compiled for the target with other options of `aicf.compile`."""
     from aicf.compiler import compile
 
     if model.suffix in _WEIGHTED or weights is not None:
         if random:
             given = "--weights has" if weights is not None else f"{_WEIGHTED[model.suffix]} brings its own"
             raise PolicyError(f"--random-weights has no effect: {given} weights; leave it out")
-        return compile(model, weights, target, dims=dims, values=values, threads=threads)
+        return compile(model, weights, target, **options)
     from aicf.frontends.text import make_context
     from aicf.sources import read_model
     from aicf.tools.cli.random_weights import needed_weights, random_arrays
@@ -155,9 +158,7 @@ def _compiled(
     if source.is_emit:
         if random:
             raise PolicyError("--random-weights has no effect on an emit program; give --weights")
-        return compile(
-            source.module, None, target, dims=dims, values=values, threads=threads, name=source.name
-        )
+        return compile(source.module, None, target, **options, name=source.name)
     names = [name for name, _ in needed_weights(source.module)]
     if names and not random:
         raise InputMismatch(
@@ -166,7 +167,7 @@ def _compiled(
             location=str(model),
         )
     arrays = random_arrays(source.module, np.random.default_rng(1))
-    return compile(source.module, arrays, target, dims=dims, values=values, threads=threads, name=source.name)
+    return compile(source.module, arrays, target, **options, name=source.name)
 
 
 def _reject_options(**options: object) -> None:
