@@ -28,6 +28,7 @@ from aicf.errors import (
 
 if TYPE_CHECKING:
     from aicf import backends as backends
+    from aicf import bisection as bisection
     from aicf import calibration as calibration
     from aicf import dialects as dialects
     from aicf import frontends as frontends
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from aicf import tools as tools
     from aicf import training as training
     from aicf import tuning as tuning
+    from aicf.bisection import Bisection, bisect
     from aicf.calibration import Calibration, calibrate
     from aicf.compiled import CompiledModel, load
     from aicf.compiler import compile
@@ -57,6 +59,7 @@ __all__ = [
     "AicfError",
     "ArtifactError",
     "BackendUnavailable",
+    "Bisection",
     "Calibration",
     "CaptureError",
     "CompiledModel",
@@ -79,6 +82,7 @@ __all__ = [
     "UnsupportedOp",
     "Value",
     "at",
+    "bisect",
     "calibrate",
     "compile",
     "devices",
@@ -94,6 +98,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    **dict.fromkeys(("Bisection", "bisect"), "aicf.bisection"),
     **dict.fromkeys(("Calibration", "calibrate"), "aicf.calibration"),
     "CompiledModel": "aicf.compiled",
     "load": "aicf.compiled",
@@ -118,6 +123,7 @@ _HOMES = {
 
 _MODULES = (
     "backends",
+    "bisection",
     "calibration",
     "dialects",
     "frontends",

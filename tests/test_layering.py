@@ -128,6 +128,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "aicf.extras",
         "aicf.files",
     ),
+    "aicf.random_inputs": ("aicf.runtime",),
     "aicf.runtime": (
         *EMIT,
         "aicf.dialects.body_text",
@@ -145,6 +146,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     **PASSES,
     "aicf.frontends": ("aicf.dialects", "aicf.torch_types"),
     "aicf.attribution": ("aicf.dialects", "aicf.frontends", "aicf.passes"),
+    "aicf.bisection": ANYTHING,
     "aicf.calibration": ANYTHING,
     "aicf.compiled": ANYTHING,
     "aicf.compiler": ANYTHING,

@@ -18,6 +18,7 @@ from typer.main import get_command
 from aicf.errors import AicfError
 from aicf.tools.cli.any_text import print_any_text
 from aicf.tools.cli.bench_command import bench_command
+from aicf.tools.cli.bisect_command import bisect_command
 from aicf.tools.cli.calibrate_command import calibrate_command
 from aicf.tools.cli.compile_command import compile_command
 from aicf.tools.cli.devices_command import devices_command
@@ -47,6 +48,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "run": run_command,
     "explain": explain_command,
     "diff": diff_command,
+    "bisect": bisect_command,
     "bench": bench_command,
     "tune": tune_command,
     "devices": devices_command,

@@ -16,9 +16,9 @@ import typer
 from aicf.dataclass_json import to_json_value
 from aicf.errors import CaptureError, InputMismatch, PolicyError
 from aicf.explain import format_table, microseconds
-from aicf.runtime.graph import Bind
+from aicf.random_inputs import random_inputs
 from aicf.runtime.profiler import Profile, Profiler
-from aicf.runtime.tensors import Array, numpy_dtype
+from aicf.runtime.tensors import Array
 from aicf.tools.cli.arguments import (
     ArtifactOrModel,
     Dims,
@@ -178,24 +178,13 @@ def _reject_options(**options: object) -> None:
 
 
 def _bench(compiled: CompiledModel, program: str, repeats: int) -> Benched:
-    rng = np.random.default_rng(0)
-    inputs = [random_input(bind, rng) for bind in compiled.plan.by_name[program].graph.inputs]
+    inputs = list(random_inputs(compiled.plan.by_name[program], seed=0).values())
     timing = time_program(compiled, program, inputs, repeats)
     try:
         profile = Profiler(compiled).measure(*inputs, repeats=repeats)
     except CaptureError as error:
         return Benched(timing, (), error.message)
     return Benched(timing, tuple(_instructions(compiled, profile)), None)
-
-
-def random_input(bind: Bind, rng: np.random.Generator) -> Array:
-    """Data for one input: normal floats, small integers, either truth value."""
-    dtype = numpy_dtype(bind.dtype)
-    if dtype.kind == "b":
-        return rng.random(bind.shape) < 0.5
-    if dtype.kind in "iu":
-        return rng.integers(0, 100, bind.shape).astype(dtype)
-    return rng.standard_normal(bind.shape).astype(dtype)
 
 
 def time_program(compiled: CompiledModel, program: str, inputs: Sequence[Array], repeats: int) -> Timing:
