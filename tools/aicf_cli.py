@@ -31,6 +31,7 @@ from aicf.tools.cli.policy_command import (
     schema_command,
     validate_command,
 )
+from aicf.tools.cli.profile_command import profile_command
 from aicf.tools.cli.run_command import run_command
 from aicf.tools.cli.tune_command import tune_command
 from aicf.tools.cli.version import print_version
@@ -50,6 +51,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "diff": diff_command,
     "bisect": bisect_command,
     "bench": bench_command,
+    "profile": profile_command,
     "tune": tune_command,
     "devices": devices_command,
 }
