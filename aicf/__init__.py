@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from aicf import backends as backends
     from aicf import bisection as bisection
     from aicf import calibration as calibration
+    from aicf import certificates as certificates
     from aicf import dialects as dialects
     from aicf import frontends as frontends
     from aicf import inference as inference
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from aicf import tuning as tuning
     from aicf.bisection import Bisection, bisect
     from aicf.calibration import Calibration, calibrate
+    from aicf.certificates import Certificate, Verification, verify
     from aicf.compiled import CompiledModel, load
     from aicf.compiler import compile
     from aicf.extensions import at
@@ -62,6 +64,7 @@ __all__ = [
     "Bisection",
     "Calibration",
     "CaptureError",
+    "Certificate",
     "CompiledModel",
     "Executable",
     "ExecutionPolicy",
@@ -81,6 +84,7 @@ __all__ = [
     "TrainStep",
     "UnsupportedOp",
     "Value",
+    "Verification",
     "at",
     "bisect",
     "calibrate",
@@ -95,11 +99,13 @@ __all__ = [
     "shutdown",
     "train_step",
     "tune",
+    "verify",
 ]
 
 _HOMES = {
     **dict.fromkeys(("Bisection", "bisect"), "aicf.bisection"),
     **dict.fromkeys(("Calibration", "calibrate"), "aicf.calibration"),
+    **dict.fromkeys(("Certificate", "Verification", "verify"), "aicf.certificates"),
     "CompiledModel": "aicf.compiled",
     "load": "aicf.compiled",
     "compile": "aicf.compiler",
@@ -125,6 +131,7 @@ _MODULES = (
     "backends",
     "bisection",
     "calibration",
+    "certificates",
     "dialects",
     "frontends",
     "inference",

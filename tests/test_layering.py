@@ -148,6 +148,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.attribution": ("aicf.dialects", "aicf.frontends", "aicf.passes"),
     "aicf.bisection": ANYTHING,
     "aicf.calibration": ANYTHING,
+    "aicf.certificates": ANYTHING,
     "aicf.compiled": ANYTHING,
     "aicf.compiler": ANYTHING,
     "aicf.compiling": ANYTHING,

@@ -1,7 +1,7 @@
 """``aicf``: compile, run, explain and time models.
 
 This file puts the commands together and turns errors into one line on stderr and an exit status: 0 done, 1 an error in
-what was given (of `diff`, a difference), 2 usage, 130 Ctrl-C. What a command does is in ``aicf.tools.cli``.
+what was given (a difference, of `diff` and `verify`), 2 usage, 130 Ctrl-C. Commands are in ``aicf.tools.cli``.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from aicf.tools.cli.policy_command import (
 from aicf.tools.cli.profile_command import profile_command
 from aicf.tools.cli.run_command import run_command
 from aicf.tools.cli.tune_command import tune_command
+from aicf.tools.cli.verify_command import verify_command
 from aicf.tools.cli.version import print_version
 
 EXIT_ERROR, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
@@ -50,6 +51,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "explain": explain_command,
     "diff": diff_command,
     "bisect": bisect_command,
+    "verify": verify_command,
     "bench": bench_command,
     "profile": profile_command,
     "tune": tune_command,

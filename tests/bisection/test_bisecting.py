@@ -19,7 +19,7 @@ from aicf.bisection.wrong import error_of
 from aicf.compiled import CompiledModel
 from aicf.errors import ArtifactError, InputMismatch, PolicyError
 from aicf.tools.aicf_cli import main
-from tests.bisection.conftest import model, planted, program, save, weights
+from tests.support.faulty_programs import model, planted, program, save, weights
 
 pytestmark = pytest.mark.usefixtures("faulty")
 
@@ -56,7 +56,7 @@ def test_faults_that_hide_each_other_are_both_needed(tmp_path: Path) -> None:
         '#!/bin/sh\ngrep -aq \'kernel("faulty.wrong\' "$1" && grep -aq \'kernel("faulty.slow\' "$1" && exit 3\nexit 0\n'
     )
     script.chmod(0o755)
-    bad = planted({"fc1": "faulty.slow", "fc3": "faulty.wrong"})
+    bad = program(kernels={"fc1": "faulty.slow", "fc3": "faulty.wrong"})
     result = aicf.bisect(program(), bad, Script(str(script)))
     assert [after for _, _, after in found(result)] == ["faulty.slow", "faulty.wrong"]
     assert result.detail == "exit status 3" and result.effect == "the check fails"

@@ -20,9 +20,7 @@ def forms(folder: Path) -> list[Any]:
     BOTH.save(folder / "policy.yaml")
     return [
         BOTH,
-        "{rounding: strict, new_shapes: refuse}",
         {"kernel": {"rounding": "strict"}, "execution": {"new_shapes": "refuse"}},
-        folder / "policy.yaml",
         str(folder / "policy.yaml"),
     ]
 

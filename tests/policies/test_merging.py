@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 import aicf
 from aicf.errors import InvalidIR, PolicyError
@@ -97,6 +97,7 @@ def test_merge_puts_entries_of_records_together() -> None:
     assert ours.merge(theirs).records == {"fc1": {"tile_rows": 6, "tile_columns": 4}}
 
 
+@settings(max_examples=40)
 @given(kernel_policies, execution_policies, precision_policies)
 def test_a_policy_merged_with_itself_or_the_default_is_the_same(
     kernel: KernelPolicy, execution: ExecutionPolicy, precision: PrecisionPolicy

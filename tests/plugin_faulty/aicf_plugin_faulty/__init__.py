@@ -6,6 +6,7 @@ A right one is predicted to be fastest, so that only a policy chooses another.
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -50,6 +51,11 @@ def _by_process(run: int, result: np.ndarray) -> None:
     result.flat[0] += os.getpid()
 
 
+def _deadly(run: int, result: np.ndarray) -> None:
+    if run == RACING_RUN:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 def _none(run: int, result: np.ndarray) -> None:
     pass
 
@@ -61,6 +67,7 @@ FAULTS: Mapping[str, Fault] = {
     "faulty.slow": _late,
     "faulty.racing": _racing,
     "faulty.by_process": _by_process,
+    "faulty.deadly": _deadly,
 }
 
 
