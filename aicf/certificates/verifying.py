@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from aicf import tensor_bytes
+from aicf import errors, tensor_bytes
 from aicf.arguments import mapping_from, path_from
 from aicf.certificates.certificate import FORMAT, Certificate, Environment
 from aicf.certificates.repeating import Request, Series
@@ -219,13 +219,19 @@ def _follow(lines: Any, number: int, report: Report) -> Series | None:
         match value:
             case {"runs": int(runs)}:
                 report(number, runs)
-            case {"error": str(message), "location": location}:
-                raise AicfError(message, location=location)
+            case {"error": str(kind), "message": str(message), "location": location}:
+                raise _error_class(kind)(message, location=location)
             case {"series": series}:
                 return from_json_value(Series, series, "series")
             case _:
                 pass
     return None
+
+
+def _error_class(name: str) -> type[AicfError]:
+    """The class of an error of another process."""
+    found = getattr(errors, name, AicfError)
+    return found if isinstance(found, type) and issubclass(found, AicfError) else AicfError
 
 
 # What they gave

@@ -34,7 +34,8 @@ def main(path: str) -> int:
     try:
         series = repeat(request, report)
     except AicfError as error:
-        print(json.dumps({"error": error.message, "location": error.location}), flush=True)
+        told = {"error": type(error).__name__, "message": error.message, "location": error.location}
+        print(json.dumps(told), flush=True)
         return 1
     print(json.dumps({"series": to_json_value(series)}), flush=True)
     return 0

@@ -81,7 +81,7 @@ def test_a_certificate_is_made_and_held_against(tmp_path: Path, capsys: pytest.C
     made = ["verify", good, "--runs", "5", "--processes", "1", "--seed", "7", "-o", str(certificate)]
     assert main(made) == 0
     assert capsys.readouterr().out.startswith(
-        "layers for faulty:typed: 5 runs of the program in each of 2 processes"
+        "layers for faulty:typed: 5 runs of the program in 1 process on "
     )
     written = Certificate.load(certificate)
     assert (written.runs, written.processes, written.seed) == (5, 1, 7)
@@ -179,6 +179,8 @@ def test_files_that_are_no_certificates(tmp_path: Path, text: str, message: str)
 
 def test_what_does_not_load_is_trouble(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gone = str(tmp_path / "gone.aicf")
+    with pytest.raises(ArtifactError, match="the artifact cannot be read"):
+        aicf.verify(gone, processes=1)
     assert main(["verify", gone, "--processes", "1"]) == 2
     assert capsys.readouterr().err.startswith(f"{gone}: error: the artifact cannot be read")
     assert main(["verify", gone, "-o", str(tmp_path / "no" / "certificate.json")]) == 2

@@ -12,8 +12,9 @@ from aicf.progress import progress
 if TYPE_CHECKING:
     from aicf.bisection.bisecting import Report, Standing
 
-_MOST_VERDICT = 60
-"""Characters of a verdict beside the bar."""
+_MOST_VERDICT = 40
+"""Characters of a verdict beside the bar, which has `_BAR`."""
+_BAR = 12
 
 
 @contextmanager
@@ -26,12 +27,12 @@ def bisect_display() -> Generator[Report]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
-    columns = TextColumn("bisecting {task.fields[words]}"), BarColumn(), TextColumn("{task.fields[last]}")
+    columns = TextColumn("bisecting {task.fields[words]}"), BarColumn(_BAR), TextColumn("{task.fields[last]}")
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None, words="", last="")
 
         def report(standing: Standing) -> None:
-            words = f"{standing.left} of {standing.total} decisions, tested {standing.tested}"
+            words = f"{standing.left} of {standing.total}, tested {standing.tested}"
             done = standing.total - standing.left
             last = standing.last[:_MOST_VERDICT]
             bar.update(task, total=max(standing.total - 1, 1), completed=done, words=words, last=last)
