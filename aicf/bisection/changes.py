@@ -36,7 +36,7 @@ class Change:
         section: Of the policy: `kernel`, `execution` or `precision`.
         field: Of the section: `groups`, `kernels`, `records`, `layouts`, `streams`, ...
         subject: The instruction, op or bind that it is about; empty for the whole program.
-        before, after: Both values in words; `none` where a program has nothing of the kind.
+        before, after: Both values in words; `none` where a program has nothing of the kind. Of a record, its kernel.
         entries: Of a kernel record, each entry that differs, with both values.
         edits: What it changes in the policy of the first program; None removes an entry.
     """
@@ -61,7 +61,8 @@ class Change:
 
     def lines(self) -> list[str]:
         """The change in words, in lines that fit a screen: one for each entry of a record that differs."""
-        lines = wrapped(f"{self.title}: {self.before} -> {self.after}", "")
+        values = self.before if self.before == self.after else f"{self.before} -> {self.after}"
+        lines = wrapped(f"{self.title}: {values}", "")
         for name, (before, after) in self.entries.items():
             lines += wrapped(f"{name}: {_words(before)} -> {_words(after)}", "  ")
         return lines

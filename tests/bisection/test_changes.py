@@ -49,6 +49,9 @@ def test_other_groups_are_a_change_and_their_kernels_others() -> None:
     assert fused[0].before == "fc1.matmul@N=32 + fc1.bias@N=32 + relu1@N=32"
     assert fused[0].after == "fc1.matmul@N=32 | fc1.bias@N=32 | relu1@N=32"
     assert [change.field for change in fused[1:]] == ["records", "kernels", "kernels"]
+    record = fused[1]
+    assert record.before == record.after == "cpu.gemm_avx512" and record.entries
+    assert record.lines()[0] == "kernel.records of fc1@N=32: cpu.gemm_avx512"
     groups_alone = saved_program("digits", mixed(first.module, [fused[0]]))
     left = [change.title for unit in changes_between(first.module, groups_alone.module) for change in unit]
     assert fused[0].title in left and not any("fc2" in title for title in left)
