@@ -18,6 +18,7 @@ from aicf.errors import (
     ArtifactError,
     BackendUnavailable,
     CaptureError,
+    EngineError,
     InputMismatch,
     InvalidIR,
     PlanError,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from aicf import calibration as calibration
     from aicf import certificates as certificates
     from aicf import dialects as dialects
+    from aicf import engines as engines
     from aicf import frontends as frontends
     from aicf import inference as inference
     from aicf import passes as passes
@@ -66,6 +68,7 @@ __all__ = [
     "CaptureError",
     "Certificate",
     "CompiledModel",
+    "EngineError",
     "Executable",
     "ExecutionPolicy",
     "Graph",
@@ -133,6 +136,7 @@ _MODULES = (
     "calibration",
     "certificates",
     "dialects",
+    "engines",
     "frontends",
     "inference",
     "passes",

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 from aicf.arguments import path_from
+from aicf.engines.limits import Limits
 from aicf.errors import PolicyError
-from aicf.inference.limits import Limits
 from aicf.policies.execution_policy import COMPILE, ExecutionPolicy
 from aicf.policies.kernel_policy import KernelPolicy
 from aicf.policies.policy import AnySection, Policy, PolicyLike, policy_from, resolve_policy
