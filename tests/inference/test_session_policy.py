@@ -13,31 +13,40 @@ from aicf.errors import InputMismatch, PolicyError
 from tests.inference.models import WEIGHTS, classifier, rows
 
 pytestmark = pytest.mark.usefixtures("few_objects")
-BOTH = aicf.Policy().with_(rounding="strict", new_shapes="refuse")
+KERNEL = "cpu.gemm_portable"
+"""What no pass chooses by itself."""
+BOTH = aicf.Policy().with_(kernels={"fc": KERNEL}, new_shapes="refuse")
 
 
 def forms(folder: Path) -> list[Any]:
     BOTH.save(folder / "policy.yaml")
     return [
         BOTH,
-        {"kernel": {"rounding": "strict"}, "execution": {"new_shapes": "refuse"}},
+        {"kernel": {"kernels": {"fc": KERNEL}}, "execution": {"new_shapes": "refuse"}},
         str(folder / "policy.yaml"),
     ]
+
+
+def test_no_pass_chooses_it() -> None:
+    with InferenceSession(classifier(), WEIGHTS, dims="N=1") as session:
+        assert KERNEL not in str(session.placement())
 
 
 def test_every_form_reaches_compiles_and_limits(tmp_path: Path) -> None:
     for form in forms(tmp_path):
         with InferenceSession(classifier(), WEIGHTS, dims="N=1", policy=form) as session:
-            compiled = session.program_of([rows(1, 24)]).executable
-            assert 'rounding = "strict"' in compiled.ir("emit")
+            assert KERNEL in str(session.placement())
             with pytest.raises(InputMismatch, match="new_shapes: refuse"):
                 session.run([rows(2, 24)])
 
 
 def test_sections_add_to_the_policy() -> None:
-    options = {"policy": {"rounding": "strict"}, "exec_policy": aicf.ExecutionPolicy(new_shapes="refuse")}
+    options = {
+        "policy": {"kernels": {"fc": KERNEL}},
+        "exec_policy": aicf.ExecutionPolicy(new_shapes="refuse"),
+    }
     with InferenceSession(classifier(), WEIGHTS, dims="N=1", **options) as session:
-        assert 'rounding = "strict"' in session.program_of([rows(1, 24)]).executable.ir("emit")
+        assert KERNEL in str(session.placement())
         with pytest.raises(InputMismatch, match="new_shapes: refuse"):
             session.run([rows(2, 24)])
 
