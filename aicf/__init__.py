@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from aicf import engines as engines
     from aicf import frontends as frontends
     from aicf import inference as inference
+    from aicf import llm as llm
     from aicf import passes as passes
     from aicf import policies as policies
     from aicf import runtime as runtime
@@ -126,6 +127,7 @@ _MODULES = (
     "engines",
     "frontends",
     "inference",
+    "llm",
     "passes",
     "policies",
     "runtime",

@@ -154,6 +154,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.diff": ANYTHING,
     "aicf.engines": ANYTHING,
     "aicf.inference": ANYTHING,
+    "aicf.llm": ANYTHING,
     "aicf.explain": (*ARGUMENTS, "aicf.explain_precision", "aicf.pass_files", "aicf.runtime"),
     "aicf.explain_precision": ("aicf.explain",),
     "aicf.extensions": ANYTHING,
