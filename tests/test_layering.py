@@ -31,6 +31,8 @@ EMIT = (
 )
 BODIES = ("aicf.dialects.logical",)
 """What the bodies of instructions are written in."""
+CUSTOM = ("aicf.dialects.custom_ops", "aicf.backends.common.user_kernel")
+"""Definitions of ops and kernels by packages, which the registry looks up."""
 ARGUMENTS = ("aicf.arguments",)
 JSON_FORMS = ("aicf.dialects.json_values", "aicf.dataclass_json")
 CONTRACT = (
@@ -97,8 +99,15 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.dialects": (),
     "aicf.semantics": ("aicf.dialects",),
     "aicf.policies": ("aicf.dialects.kinds", *ARGUMENTS, *JSON_FORMS, "aicf.files"),
-    "aicf.backends": (*EMIT, "aicf.dialects.types", *ARGUMENTS, *CONTRACT, *UNINTERRUPTED),
-    "aicf.backends.common": (*EMIT, *JSON_FORMS, *BODIES, "aicf.dialects.types", "aicf.backends.base"),
+    "aicf.backends": (*EMIT, "aicf.dialects.types", *CUSTOM, *ARGUMENTS, *CONTRACT, *UNINTERRUPTED),
+    "aicf.backends.common": (
+        *EMIT,
+        *JSON_FORMS,
+        *BODIES,
+        *CUSTOM,
+        "aicf.dialects.types",
+        "aicf.backends.base",
+    ),
     "aicf.backends.reference": (
         *EMIT,
         *BODIES,
@@ -144,6 +153,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.passes": IR,
     **PASSES,
     "aicf.frontends": ("aicf.dialects", "aicf.torch_types"),
+    "aicf.kernels": (*IR, *CUSTOM, "aicf.backends.common.user_code", "aicf.frontends"),
     "aicf.attribution": ("aicf.dialects", "aicf.frontends", "aicf.passes"),
     "aicf.calibration": ANYTHING,
     "aicf.compiled": ANYTHING,
