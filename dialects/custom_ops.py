@@ -158,7 +158,8 @@ def plain_values(attributes: DictionaryAttr) -> dict[str, Any]:
     return {name: json_value(value) for name, value in attributes.data.items()}
 
 
-_DEFINED: dict[str, OpDefinition] = {}
+DEFINED: dict[str, OpDefinition] = {}
+"""By name, in this process."""
 
 
 def define(definition: OpDefinition) -> OpDefinition:
@@ -166,26 +167,26 @@ def define(definition: OpDefinition) -> OpDefinition:
 
     Raises PolicyError: another module defines an op of this name.
     """
-    known = _DEFINED.get(definition.name)
+    known = DEFINED.get(definition.name)
     if known is not None and known.module != definition.module:
         raise PolicyError(
             f"op '{definition.name}' is defined by {known.module} and by {definition.module}: rename one of the two"
         )
-    _DEFINED[definition.name] = definition
+    DEFINED[definition.name] = definition
     return definition
 
 
 def definition_of(name: str) -> OpDefinition | None:
     """The definition of an op; None if nothing that is imported or installed defines it."""
-    if name not in _DEFINED:
+    if name not in DEFINED:
         import_packages()
-    return _DEFINED.get(name)
+    return DEFINED.get(name)
 
 
 def require_definition(name: str) -> OpDefinition:
     """The definition of an op. Raises UnsupportedOp if there is none here."""
     if (found := definition_of(name)) is None:
-        known = did_you_mean(name, _DEFINED) or "import or install the package that defines it"
+        known = did_you_mean(name, DEFINED) or "import or install the package that defines it"
         raise UnsupportedOp(f"op '{name}' is not defined here: {known}")
     return found
 

@@ -173,6 +173,10 @@ class UserKernelBase(UndecidedKernel):
         """Of the code; worked out once, for it may be that of a large file."""
         return self.spec.code.digest
 
+    def is_for(self, work: Workload) -> bool:
+        """See `Kernel`: of the op that it runs."""
+        return work.kind == self.spec.kind and (work.kind != CUSTOM or op_label(work) == self.spec.runs)
+
     def code_reason(self, problem: Problem) -> str | None:
         """Why the code cannot take operands of these types; None if it can."""
         return None
@@ -183,8 +187,8 @@ class UserKernelBase(UndecidedKernel):
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
         """See `Kernel`: of the op that it is for, with operands as its definition wants them."""
-        if self.spec.kind == CUSTOM and (label := op_label(work)) != self.spec.runs:
-            return f"it runs {self.spec.runs}, this is {label}"
+        if not self.is_for(work):
+            return f"it runs {self.spec.runs}, this is {op_label(work)}"
         if any(info.layout is not None for info in work.operands):
             return "it reads plain memory"
         problem = problem_of(work, target)
@@ -307,7 +311,8 @@ def read_numbers(record: Record) -> list[Number]:
 
 # The kernels that were defined
 
-_DEFINED: dict[str, UserKernel] = {}
+DEFINED: dict[str, UserKernel] = {}
+"""By id, in this process."""
 
 
 def define_kernel(spec: UserKernel) -> UserKernel:
@@ -315,15 +320,15 @@ def define_kernel(spec: UserKernel) -> UserKernel:
 
     Raises PolicyError: another module defines a kernel of this id.
     """
-    known = _DEFINED.get(spec.id)
+    known = DEFINED.get(spec.id)
     if known is not None and known.module != spec.module:
         raise PolicyError(
             f"kernel '{spec.id}' is defined by {known.module} and by {spec.module}: rename one of the two"
         )
-    _DEFINED[spec.id] = spec
+    DEFINED[spec.id] = spec
     return spec
 
 
 def defined_kernels(backend: str) -> tuple[UserKernel, ...]:
     """The kernels that packages defined for a backend, by id."""
-    return tuple(_DEFINED[id_] for id_ in sorted(_DEFINED) if _DEFINED[id_].backend == backend)
+    return tuple(DEFINED[id_] for id_ in sorted(DEFINED) if DEFINED[id_].backend == backend)

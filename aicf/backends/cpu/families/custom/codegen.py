@@ -16,6 +16,7 @@ from aicf.backends.cpu.codegen.ir_builder import F64, I32, I64, PTR, VOID, Emitt
 from aicf.backends.cpu.families.custom.kernel import NUMBA_TYPES, CpuUserKernel
 from aicf.backends.cpu.families.custom.numba_ir import function_ir
 from aicf.backends.registry import get_kernels
+from aicf.errors import CaptureError
 
 
 def emit(em: Emitter, launch: Launch, call: Call) -> None:
@@ -50,10 +51,19 @@ def _linked(em: Emitter, launch: Launch, code: CpuFunction, numbers: Sequence[Nu
     symbol = f"user_{key}"
     module = em.module
     if symbol not in module.linked:
-        module.linked[symbol] = function_ir(code.python, types, symbol)
+        module.linked[symbol] = _compiled(launch, code, types, symbol)
         parameters = [PTR, PTR, *[PTR if each.endswith("*") else _SCALARS[each] for each in types]]
         ir.Function(module, ir.FunctionType(I32, parameters), symbol)
     return module.get_global(symbol)
+
+
+def _compiled(launch: Launch, code: CpuFunction, types: Sequence[str], symbol: str) -> str:
+    try:
+        return function_ir(code.python, types, symbol)
+    except CaptureError as error:
+        raise CaptureError(
+            f"instruction '{launch.name}': kernel '{launch.kernel}': {error.message}"
+        ) from error
 
 
 _SCALARS = {"float64": F64, "int64": I64}

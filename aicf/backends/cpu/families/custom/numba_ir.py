@@ -10,7 +10,9 @@ from typing import Any
 from aicf.errors import CaptureError
 
 _CALLABLE = re.compile(
-    r"llvm\.|(a?(sin|cos|tan)h?|exp[2m1]*|log(2|10|1p)?|pow|fmod|erfc?|[lt]gamma|hypot|atan2)f?$|mem(cpy|move|set)$"
+    r"llvm\.|mem(cpy|move|set)$"
+    r"|(a?(sin|cos|tan)h?|exp[2m1]*|log(2|10|1p)?|pow|fmod|erfc?|[lt]gamma|hypot|atan2)f?$"
+    r"|(sqrt|cbrt|floor|ceil|trunc|rint|nearbyint|round|fabs|fmin|fmax|copysign|ldexp|frexp)f?$"
 )
 """Functions that an object may leave to the process that loads it: intrinsics, and those of the C library."""
 _MANGLED = re.compile(r'@"?_ZN[^\s",()]*"?')
