@@ -97,6 +97,17 @@ def get_kernels(backend: str) -> dict[str, AnyKernel]:
     return kernels
 
 
+def why_no_kernel(backend: str, kernel: str) -> str:
+    """Says that a backend has no kernel of an id: which ones it has, or whose package is missing here."""
+    known = get_kernels(backend)
+    package = kernel.partition(".")[0]
+    if package not in backend_names() and not any(each.startswith(f"{package}.") for each in known):
+        return (
+            f"{backend} has no kernel '{kernel}': import or install the package '{package}' that defines it"
+        )
+    return f"{backend} has no kernel '{kernel}'; it has {', '.join(known)}"
+
+
 def forget_kernels() -> None:
     """Reads the kernels of all backends again when they are asked for: a package defined one."""
     get_kernels.cache_clear()

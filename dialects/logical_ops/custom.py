@@ -135,11 +135,11 @@ def _check_definition(
             f"written for version {version}: install that version, or write the program again"
         )
     try:
-        wanted: AnyTensor = definition.result_type(operands, parameters)
         canonical = definition.attributes(plain_values(parameters))
+        if canonical != parameters:
+            raise VerifyException(f"parameters are {parameters}; written out they are {canonical}")
+        wanted: AnyTensor = definition.result_type(operands, parameters)
     except ValueError as error:
         raise VerifyException(str(error)) from error
-    if canonical != parameters:
-        raise VerifyException(f"parameters are {parameters}; written out they are {canonical}")
     if wanted != result:
         raise VerifyException(f"result type is {result}, but '{definition.name}' gives {wanted}")

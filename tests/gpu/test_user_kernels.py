@@ -28,11 +28,6 @@ def test_a_norm_in_one_piece(define, shape: tuple[int, int]) -> None:
     check_kernel(define(), shape, shape[-1:], attributes={"epsilon": 1e-3}, bounds=True, runs=8)
 
 
-def test_a_norm_of_short_floats() -> None:
-    specs = TensorSpec((5, 96), "f16"), TensorSpec((96,), "f16")
-    check_kernel(rms_norm.define_numba(), *specs, attributes={"epsilon": 1e-3}, bounds=True)
-
-
 def doubled(x, y, count):
     """A grid of blocks over the elements; as many threads too many as the last block has."""
     index = cuda.grid(1)

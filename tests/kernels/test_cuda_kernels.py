@@ -126,9 +126,10 @@ def test_launches_that_no_gpu_runs(launch, message: str) -> None:
         compiled(rms_norm.define_source(launch=launch))
 
 
-def test_element_types_that_numba_has_not() -> None:
-    with pytest.raises(PolicyError, match="element type bf16 has no arrays in Numba"):
-        compiled(rms_norm.define_numba(), dtype="bf16")
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+def test_element_types_that_numba_has_not(dtype: str) -> None:
+    with pytest.raises(PolicyError, match=f"element type {dtype} has no arrays in Numba"):
+        compiled(rms_norm.define_numba(), dtype=dtype)
 
 
 @pytest.mark.parametrize(

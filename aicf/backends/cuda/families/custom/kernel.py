@@ -16,7 +16,6 @@ from aicf.errors import PolicyError
 NUMBA_TYPES = {
     "f64": "float64",
     "f32": "float32",
-    "f16": "float16",
     "i64": "int64",
     "i32": "int32",
     "i16": "int16",
@@ -24,7 +23,7 @@ NUMBA_TYPES = {
     "u8": "uint8",
     "i1": "boolean",
 }
-"""Element types of the arrays that a function of Numba takes."""
+"""Element types of the arrays that a function of Numba takes: its short floats call a library that is not linked."""
 _GRID = (2**31 - 1, 65_535, 65_535)
 """Most blocks along each dimension."""
 
