@@ -221,6 +221,37 @@ def test_an_op_without_a_gradient_is_an_error() -> None:
         train("acme.softcap", cap=2.0)
 
 
+# Sessions
+
+
+def test_a_session_compiles_again_after_an_edit(tmp_path: Path) -> None:
+    """What is on disk was made with the code of before."""
+
+    def doubled(x, y, n):
+        for i in range(n):
+            y[i] = 2 * x[i]
+
+    def tripled(x, y, n):
+        for i in range(n):
+            y[i] = 3 * x[i]
+
+    found = []
+    for function in (doubled, doubled, tripled):
+        aicf.custom_op("acme.times", lambda x: 2 * x)
+        aicf.kernel(
+            "acme.times_cpu",
+            runs="acme.times",
+            code=CpuFunction(function),
+            arguments=lambda problem: (problem.operands[0].size,),
+        )
+        graph = aicf.Graph("times")
+        graph.output(graph.op("acme.times", graph.input("x", (4,))), "y")
+        with aicf.InferenceSession(graph, cache_dir=tmp_path, device="cpu") as session:
+            found.append(float(session.run({"x": np.ones(4, np.float32)})["y"][0]))
+    assert found == [2.0, 2.0, 3.0]
+    assert len([path for path in tmp_path.rglob("*.aicf")]) == 2
+
+
 # Errors
 
 

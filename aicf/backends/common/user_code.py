@@ -12,7 +12,7 @@ import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, cast
@@ -213,6 +213,7 @@ def shared_function(library: str, symbol: str) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
+@cache
 def library_digest(library: str, symbol: str) -> str:
     """SHA-256 of the file that a function of a shared library was loaded from. Raises BackendUnavailable as above."""
     address = shared_function(library, symbol)

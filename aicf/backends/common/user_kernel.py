@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite, prod
+from types import FunctionType
 from typing import Any, TypeAlias, TypeVar, cast
 
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FloatAttr, StringAttr, f64
@@ -16,15 +17,16 @@ from xdsl.ir import Attribute
 
 from aicf.backends.common.kernel import UndecidedKernel
 from aicf.backends.common.record import Record, RecordError, integer
-from aicf.backends.common.user_code import UserCode
+from aicf.backends.common.user_code import UserCode, function_digest
 from aicf.backends.common.workload import OperandInfo, Workload
-from aicf.dialects.custom_ops import plain_values
+from aicf.dialects.custom_ops import DEFINED as DEFINED_OPS
+from aicf.dialects.custom_ops import import_packages, plain_values
 from aicf.dialects.emit_types import DETERMINISM, TargetAttr, contiguous_strides
 from aicf.dialects.json_values import json_value
 from aicf.dialects.kinds import KINDS
 from aicf.dialects.logical import CustomOp
 from aicf.dialects.types import element_named
-from aicf.errors import PolicyError, quoted
+from aicf.errors import BackendUnavailable, PolicyError, quoted
 
 CUSTOM = "custom"
 """Kind of the instructions of ops of users, and of ops that are kept whole."""
@@ -332,3 +334,29 @@ def define_kernel(spec: UserKernel) -> UserKernel:
 def defined_kernels(backend: str) -> tuple[UserKernel, ...]:
     """The kernels that packages defined for a backend, by id."""
     return tuple(DEFINED[id_] for id_ in sorted(DEFINED) if DEFINED[id_].backend == backend)
+
+
+def definitions_stamp() -> list[str]:
+    """What programs depend on besides AICF: ops of packages by name and version, and kernels with all their code."""
+    import_packages()
+    ops = [f"{name} {DEFINED_OPS[name].version}" for name in sorted(DEFINED_OPS)]
+    return [*ops, *(_stamp(DEFINED[id_]) for id_ in sorted(DEFINED))]
+
+
+def _stamp(spec: UserKernel) -> str:
+    rules = (spec.cost_us, spec.legal, spec.arguments, spec.launch, spec.workspace_bytes)
+    texts = [function_digest(rule) if isinstance(rule, FunctionType) else repr(rule) for rule in rules]
+    fixed = (
+        spec.runs,
+        spec.in_place,
+        spec.strided,
+        spec.dtypes,
+        spec.alignment,
+        spec.determinism,
+        spec.order,
+    )
+    try:
+        code = spec.code.digest
+    except BackendUnavailable:
+        code = "not here"
+    return f"{spec.id} {spec.version} {code} {fixed} {texts}"
