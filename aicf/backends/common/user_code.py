@@ -1,16 +1,16 @@
 """The code of a user's kernel by name: what it is written in, and the digest that says which code it is.
 
-Nothing is compiled here, and no compiler is imported: a digest is of sources, so that it is the same on every machine.
+Nothing is compiled here, and no compiler is imported: a digest is of what a compiler would read, so that it is the same
+on every machine.
 """
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
-import inspect
-import textwrap
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -158,29 +158,52 @@ def _python_function(given: object) -> FunctionType:
 
 
 def function_digest(function: FunctionType) -> str:
-    """SHA-256 of the source of a function, of the numbers and text that it reads from outside, and of the functions
-    that it calls there."""
-    parts: list[str] = []
+    """SHA-256 of what a function was compiled to, which is what Numba reads, of the numbers and text that it takes from
+    outside, and of the functions that it calls there. Another version of Python compiles it to something else."""
+    parts: list[str] = [f"{sys.version_info.major}.{sys.version_info.minor}"]
     _add_function(function, parts, set())
     return _digest_of(parts)
 
 
 def _add_function(function: FunctionType, parts: list[str], seen: set[CodeType]) -> None:
-    code = function.__code__
-    if code in seen:
+    if function.__code__ in seen:
         return
-    seen.add(code)
-    try:
-        parts.append(textwrap.dedent(inspect.getsource(function)))
-    except (OSError, TypeError):  # of a session without files: what it was compiled to
-        parts += [code.co_code.hex(), repr(code.co_consts), repr(code.co_names)]
-    found = inspect.getclosurevars(function)
-    for name, value in sorted({**found.globals, **found.nonlocals}.items()):
+    seen.add(function.__code__)
+    _add_code(function.__code__, parts)
+    for name, value in sorted(_read_from_outside(function).items()):
         value = getattr(value, "py_func", value)
         if isinstance(value, FunctionType):
             _add_function(value, parts, seen)
         elif isinstance(value, bool | int | float | str | tuple):
             parts.append(f"{name} = {cast('object', value)!r}")
+
+
+def _read_from_outside(function: FunctionType) -> dict[str, object]:
+    """What a function, and the functions inside of it, may name of its module and of the functions around it."""
+    names = {name for code in _codes(function.__code__) for name in code.co_names}
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    own = function.__globals__
+    return {name: own[name] for name in names if name in own} | {
+        name: cell.cell_contents for name, cell in cells
+    }
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
+
+
+def _add_code(code: CodeType, parts: list[str]) -> None:
+    parts += [code.co_code.hex(), repr((code.co_argcount, code.co_names, code.co_varnames))]
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            _add_code(constant, parts)
+        elif isinstance(constant, frozenset):  # whose order is another in each process
+            parts += sorted(map(repr, cast("frozenset[object]", constant)))
+        else:
+            parts.append(repr(constant))
 
 
 # Shared libraries
