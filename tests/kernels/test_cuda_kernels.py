@@ -91,6 +91,16 @@ def test_the_same_bytes_each_time(define, tmp_path, monkeypatch) -> None:
     assert len(codes) == 1
 
 
+def test_headers_of_the_toolkit() -> None:
+    """Of short floats, which are no types of the language."""
+    text = "#include <cuda_fp16.h>\n" + rms_norm.SOURCE.replace(
+        "row[c] * row[c]", "float(__float2half(row[c])) * row[c]"
+    )
+    _, node, code = node_of(compiled(rms_norm.define_source(source=text)))
+    sass = listing(Cubin(node.symbol, code, 0, 0, 0))
+    assert any("F2F" in line or "F2FP" in line for line in sass)
+
+
 def test_options_of_the_compiler() -> None:
     """A macro in place of a number of the text; what is not passed on is refused."""
     text = rms_norm.SOURCE.replace("sums[256]", "sums[ROOM]")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import runpy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from aicf.kernels import CpuFunction
 from aicf.testing import check_kernel
 from tests.kernels import rms_norm
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "custom_kernel.py"
 RNG = np.random.default_rng(1)
 WEIGHTS = {"scale": RNG.standard_normal(48, np.float32)}
 
@@ -95,6 +98,19 @@ def test_batch_invariance_asks_for_an_order() -> None:
     assert kernels_of(aicf.compile(norms(), WEIGHTS, "cpu", policy=policy)) == ["cpu.generated"]
     rms_norm.define_cpu(1e-3, order="ascending columns")
     assert "acme.rms_norm" in kernels_of(aicf.compile(norms(), WEIGHTS, "cpu", policy=policy))
+
+
+def test_the_example_computes_what_it_means() -> None:
+    """All its ops and kernels in one program."""
+    names = runpy.run_path(str(EXAMPLE))
+    weights = {"scale": np.ones(64, np.float32), "w": RNG.standard_normal((50, 64), np.float32)}
+    x = RNG.standard_normal((4, 64), np.float32)
+    policy = {"kernels": {"norm": "example.rms_norm_rows"}}
+    exe, reference = (aicf.compile(names["model"](), weights, target) for target in ("cpu", "reference"))
+    whole = aicf.compile(names["model"](), weights, "cpu", policy=policy)
+    assert kernels_of(exe)[1] == "example.top_p_rows" and kernels_of(whole)[0] == "example.rms_norm_rows"
+    for each in (exe, whole):
+        np.testing.assert_allclose(each(x), reference(x), atol=2e-6)
 
 
 def test_narrow_precision_leaves_it_whole_in_f32() -> None:

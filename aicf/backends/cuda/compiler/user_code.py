@@ -45,8 +45,12 @@ def compile_source(code: CudaSource, symbol: str, arch: str) -> bytes:
 
 def _options(code: CudaSource, symbol: str) -> dict[str, Any]:
     """Options of NVRTC as `cuda.core` takes them. Raises ValueError for one that is not passed on."""
+    from cuda.pathfinder import find_nvidia_header_directory
+
     macros: list[Any] = [(code.entry, symbol)]
     found: dict[str, Any] = {"define_macro": macros}
+    if (headers := find_nvidia_header_directory("cudart")) is not None:
+        found["include_path"] = headers  # of the toolkit, such as cuda_fp16.h
     for option in code.options:
         if option == "--use_fast_math":
             found["use_fast_math"] = True
