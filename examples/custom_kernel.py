@@ -2,8 +2,8 @@
 
     python custom_kernel.py
 
-Runs on the processor, and compiles the same program for an H100, which needs no GPU. A package does the same in a module
-that its entry point in the group `aicf.kernels` names.
+Runs on the processor, and compiles the same program for an H100, which needs no GPU. A package does the same in a
+module that its entry point in the group `aicf.kernels` names.
 """
 
 from __future__ import annotations

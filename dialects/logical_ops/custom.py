@@ -22,10 +22,10 @@ __all__ = ["CustomOp"]
 
 @irdl_op_definition
 class CustomOp(StatedResultOp):
-    """The op that ``op`` names, with ``attributes``: one that a package defines, ``"acme.top_p"``, or one of this
-    dialect, ``"logical.rms_norm"``, which stays whole because a kernel of a user runs it.
+    """An op of a package by its name, such as ``"acme.top_p"``, or one of this dialect that stays whole.
 
-    Its definition (`aicf.custom_op`) says what it computes in NumPy, of which type its result is, and which version of
+    The latter is written ``"logical.rms_norm"``, with that op's own properties as ``parameters``: a kernel of a package
+    runs it in one piece. The definition of the former (`aicf.custom_op`) says what it computes in NumPy, of which type its result is, and which version of
     its meaning that is. Where the definition is not imported, the text still parses; a compile needs it.
     """
 
