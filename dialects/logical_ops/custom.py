@@ -25,8 +25,9 @@ class CustomOp(StatedResultOp):
     """An op of a package by its name, such as ``"acme.top_p"``, or one of this dialect that stays whole.
 
     The latter is written ``"logical.rms_norm"``, with that op's own properties as ``parameters``: a kernel of a package
-    runs it in one piece. The definition of the former (`aicf.custom_op`) says what it computes in NumPy, of which type its result is, and which version of
-    its meaning that is. Where the definition is not imported, the text still parses; a compile needs it.
+    runs it in one piece. The definition of the former (`aicf.custom_op`) says what it computes in NumPy, of which type
+    its result is, and which version of its meaning that is. Where the definition is not imported, the text still
+    parses; a compile needs it.
     """
 
     name = "logical.custom"
