@@ -31,14 +31,15 @@ EMIT = (
 )
 BODIES = ("aicf.dialects.logical",)
 """What the bodies of instructions are written in."""
-CUSTOM = ("aicf.dialects.custom_ops", "aicf.backends.common.user_kernel")
-"""Definitions of ops and kernels by packages, which the registry looks up."""
+CUSTOM = ("aicf.dialects.custom_ops",)
+"""Definitions of ops by packages, which the registry imports."""
 ARGUMENTS = ("aicf.arguments",)
 JSON_FORMS = ("aicf.dialects.json_values", "aicf.dataclass_json")
 CONTRACT = (
     "aicf.backends.base",
     "aicf.backends.common.kernel",
     "aicf.backends.common.record",
+    "aicf.backends.common.user_kernel",
     "aicf.backends.common.workload",
     "aicf.backends.native",
     "aicf.backends.registry",
@@ -153,7 +154,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.passes": IR,
     **PASSES,
     "aicf.frontends": ("aicf.dialects", "aicf.torch_types"),
-    "aicf.kernels": (*IR, *CUSTOM, "aicf.backends.common.user_code", "aicf.frontends"),
+    "aicf.kernels": (*IR, "aicf.backends.common.user_code", "aicf.frontends"),
+    "aicf.testing": ANYTHING,
     "aicf.attribution": ("aicf.dialects", "aicf.frontends", "aicf.passes"),
     "aicf.calibration": ANYTHING,
     "aicf.compiled": ANYTHING,
