@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from xdsl.dialects.builtin import DictionaryAttr
 from xdsl.dialects.func import FuncOp
@@ -200,8 +200,10 @@ def import_packages() -> None:
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda each: each.value):
         try:
             point.load()
-        except ImportError as error:
-            package = cast("Any", point.dist).name if point.dist is not None else point.value
+        except PolicyError:
+            raise  # a definition that is none says so itself
+        except Exception as error:  # a module of a package may raise anything
+            package = point.value if point.dist is None else point.dist.name
             raise BackendUnavailable(
                 f"the kernels of package '{package}' do not import: {error}; repair or uninstall it"
             ) from error

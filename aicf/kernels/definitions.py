@@ -8,14 +8,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Operation
 
 from aicf.backends.common.user_code import UserCode
 from aicf.backends.common.user_kernel import LaunchShape, Number, Problem, Rule, UserKernel, define_kernel
 from aicf.backends.registry import forget_kernels
 from aicf.dialects.custom_ops import Formula, Meaning, OpDefinition, ResultRule, TensorSpec, Values, define
 from aicf.dialects.kinds import KINDS
-from aicf.dialects.logical import Logical
+from aicf.dialects.logical import ConstantOp, Internal, Logical, LogicalOp, ViewLike
+from aicf.dialects.traits import TrainingOnly
 from aicf.errors import AicfError, PolicyError, UnsupportedOp, did_you_mean, quoted
 from aicf.frontends.builder import Graph, Value
 
@@ -170,9 +171,20 @@ def kernel(
     return spec
 
 
+_NEVER_WHOLE = (Internal, TrainingOnly, ViewLike)
+"""What is said of ops that passes make, replace, or turn into strides."""
+
+
+def _may_stay_whole(op: type[Operation]) -> bool:
+    """Whether an op of AICF may be one instruction of a kernel of a package."""
+    if not issubclass(op, LogicalOp) or op.HAS_MORE_RESULTS or op is ConstantOp:
+        return False
+    return not any(op.has_trait(trait) for trait in _NEVER_WHOLE)
+
+
 def _check_runs(id: str, runs: str) -> None:
     """Raises PolicyError for what is no op and no kind of instruction; an op of a user may be defined later."""
-    built_in = [op.name for op in Logical.operations]
+    built_in = [op.name for op in Logical.operations if _may_stay_whole(op)]
     if runs in KINDS or runs in built_in or (_ID.fullmatch(runs) and not runs.startswith("logical.")):
         return
     hint = did_you_mean(runs, (*KINDS, *built_in)) or "give package.op, logical.op, or a kind such as softmax"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import aicf
+from aicf.backends.cpu.runtime.shared_functions import shared_address, table_name
 from aicf.errors import CaptureError, PolicyError
 from aicf.kernels import CpuFunction, SharedFunction, TensorSpec
 from aicf.testing import KernelMistake, check_kernel
@@ -116,17 +118,42 @@ def test_other_bits_in_each_run(determinism: str) -> None:
         check_kernel(counting, (4, 5))
 
 
-def test_a_function_of_a_shared_library() -> None:
+def define_copy():
     """bcopy of the C library: from, to, bytes."""
     aicf.custom_op("checked.same", lambda x: x)
-    copied = aicf.kernel(
+    return aicf.kernel(
         "checked.bcopy",
         runs="checked.same",
         code=SharedFunction("libc.so.6", "bcopy"),
         arguments=lambda problem: (problem.operands[0].nbytes,),
     )
+
+
+def test_a_function_of_a_shared_library() -> None:
     for dtype in ("bf16", "f64"):
-        check_kernel(copied, TensorSpec((5, 3), dtype), bounds=True, tolerance=1e-300)
+        check_kernel(define_copy(), TensorSpec((5, 3), dtype), bounds=True, tolerance=1e-300)
+
+
+def test_an_artifact_names_the_shared_library(tmp_path: Path) -> None:
+    """It loads where the library is the same file, and says what is missing elsewhere."""
+    define_copy()
+    graph = aicf.Graph("copied")
+    graph.output(graph.op("checked.same", graph.input("x", (4,))), "y")
+    aicf.compile(graph, target="cpu").save(tmp_path / "copied.aicf")
+    loaded = aicf.load(tmp_path / "copied.aicf")
+    x = np.arange(4, dtype=np.float32)
+    assert np.array_equal(loaded(x), x)
+    (name,) = loaded.native.functions
+    assert name == table_name("libc.so.6", "bcopy") and shared_address(name)
+    _, digest, symbol, library = name.split(" ")
+    with pytest.raises(
+        aicf.BackendUnavailable, match=f"with SHA-256 000000000000, here is {digest[:12]}: install"
+    ):
+        shared_address(f"shared {'0' * 64} {symbol} {library}")
+    with pytest.raises(aicf.BackendUnavailable, match="'libnone_such.so' of a kernel does not load"):
+        shared_address(f"shared {digest} {symbol} libnone_such.so")
+    with pytest.raises(aicf.ArtifactError, match="asks for an unknown function 'shared bcopy'"):
+        shared_address("shared bcopy")
 
 
 @pytest.mark.parametrize(

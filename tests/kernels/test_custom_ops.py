@@ -36,11 +36,11 @@ def filtered(shape=("N", 64), p=0.9):
 WEIGHTS = {"w": RNG.standard_normal((50, 64), np.float32) * np.float32(0.2)}
 
 
-@pytest.mark.parametrize("target", ["cpu", "reference"])
-def test_an_op_between_a_product_and_a_softmax(target: str) -> None:
+@pytest.mark.parametrize(("target", "threads"), [("cpu", 2), ("reference", 1)])
+def test_an_op_between_a_product_and_a_softmax(target: str, threads: int) -> None:
     """Of symbolic sizes; next to float64."""
     top_p.define()
-    exe = aicf.compile(filtered(), WEIGHTS, target, dims="N=1,7")
+    exe = aicf.compile(filtered(), WEIGHTS, target, dims="N=1,7", threads=threads)
     for rows in (1, 7):
         x = RNG.standard_normal((rows, 64), np.float32)
         expected = softmax(top_p.top_p(x.astype(float) @ WEIGHTS["w"].astype(float).T, p=0.9))

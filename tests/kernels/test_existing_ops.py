@@ -176,6 +176,8 @@ def test_a_kind_of_instruction() -> None:
         ({"arguments": lambda problem: ("six",)}, "arguments gives 'six'; they are whole numbers and floats"),
         ({"determinism": "often"}, "determinism is 'often'; legal: bitwise, unordered"),
         ({"runs": "softmaxx"}, "runs is 'softmaxx'; did you mean 'softmax'"),
+        ({"runs": "logical.reshape"}, "runs is 'logical.reshape'; did you mean"),
+        ({"runs": "logical.adam"}, "runs is 'logical.adam'"),
         ({"id": "softmax"}, "a kernel is called 'softmax'; an id is package.kernel"),
         (
             {"id": "cpu.generated"},

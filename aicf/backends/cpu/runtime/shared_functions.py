@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aicf.backends.common.user_code import library_digest, shared_function
-from aicf.errors import BackendUnavailable
+from aicf.errors import ArtifactError, BackendUnavailable
 
 SHARED = "shared "
 """What the name of such a function begins with."""
@@ -18,9 +18,14 @@ def table_name(library: str, symbol: str) -> str:
 def shared_address(name: str) -> int:
     """The address of a function named by `table_name`.
 
-    Raises BackendUnavailable: this machine has no such library or function, or another version of it.
+    Raises:
+        BackendUnavailable: this machine has no such library or function, or another version of it.
+        ArtifactError: it is no such name.
     """
-    _, digest, symbol, library = name.split(" ", 3)
+    _, *parts = name.split(" ", 3)
+    if len(parts) != 3:
+        raise ArtifactError(f"native code asks for an unknown function '{name}': compile the program again")
+    digest, symbol, library = parts
     address = shared_function(library, symbol)
     if (found := library_digest(library, symbol)) != digest:
         raise BackendUnavailable(
