@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 import aicf
+from aicf.backends.cpu.target import host_architecture
+from aicf.backends.registry import get_backend
 from aicf.errors import PolicyError
-from aicf.kernels import CpuFunction
+from aicf.kernels import CpuFunction, Problem, Tensor
 from aicf.testing import check_kernel
 from tests.kernels import rms_norm
 
@@ -98,6 +100,17 @@ def test_batch_invariance_asks_for_an_order() -> None:
     assert kernels_of(aicf.compile(norms(), WEIGHTS, "cpu", policy=policy)) == ["cpu.generated"]
     rms_norm.define_cpu(1e-3, order="ascending columns")
     assert "acme.rms_norm" in kernels_of(aicf.compile(norms(), WEIGHTS, "cpu", policy=policy))
+
+
+@pytest.mark.parametrize("level", ["x86-64-v2", "aarch64-v8"])
+def test_numba_compiles_for_its_own_machine(level: str) -> None:
+    kernel = get_backend("cpu").user_kernel(rms_norm.define_cpu())
+    matrix, vector = Tensor((4, 5), "f32", (5, 1)), Tensor((5,), "f32", (1,))
+    reason = kernel.code_reason(Problem((matrix, vector), (matrix,), {"epsilon": 1e-5}, level))
+    if level.startswith(host_architecture().replace("_", "-")[:3]):
+        assert reason is None
+    else:
+        assert reason.startswith("Numba compiles for this machine's processor, not for")
 
 
 def test_the_example_computes_what_it_means() -> None:

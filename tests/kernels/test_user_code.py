@@ -7,9 +7,17 @@ import sys
 from pathlib import Path
 from types import FunctionType
 
+import numba
 import pytest
+from numba import cuda
 
-from aicf.backends.common.user_code import CpuFunction, CudaSource, SharedFunction, function_digest
+from aicf.backends.common.user_code import (
+    CpuFunction,
+    CudaFunction,
+    CudaSource,
+    SharedFunction,
+    function_digest,
+)
 
 ROOT = Path(__file__).parents[2]
 FACTOR = 2.0
@@ -66,6 +74,12 @@ def test_another_text_has_another_digest(other: str) -> None:
         exec(text, names)
         found.append(function_digest(names["scaled"]))
     assert found[0] == found[1] != found[2]
+
+
+def test_what_numba_made_of_a_function_stands_for_it() -> None:
+    made = (numba.njit(helper), numba.cfunc("float64(float64)")(helper))
+    assert {CpuFunction(each).python for each in made} == {helper}
+    assert CudaFunction(cuda.jit(scaled)).python is scaled
 
 
 def test_sources_and_libraries() -> None:

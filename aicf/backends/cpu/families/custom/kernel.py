@@ -12,6 +12,7 @@ from aicf.backends.common.user_code import CpuFunction, SharedFunction
 from aicf.backends.common.user_kernel import Problem, UserKernelBase
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
 from aicf.backends.cpu.runtime.shared_functions import table_name
+from aicf.backends.cpu.target import host_architecture, level_named
 from aicf.errors import PolicyError
 
 NUMBA_TYPES = {
@@ -43,6 +44,9 @@ class CpuUserKernel(UserKernelBase, CpuKernel[None]):
             return None
         if not isinstance(code, CpuFunction):
             raise PolicyError(f"kernel '{self.id}': its code is a {code.description}, which cpu does not run")
+        architecture = level_named(problem.arch).architecture
+        if architecture not in ("", host_architecture()):
+            return f"Numba compiles for this machine's processor, not for {architecture}; compile on such a machine"
         dtypes = (tensor.dtype for tensor in (*problem.operands, *problem.results))
         wrong = next((dtype for dtype in dtypes if dtype not in NUMBA_TYPES), None)
         if wrong is None:
