@@ -161,6 +161,16 @@ def test_the_formula_runs_where_no_kernel_does() -> None:
     np.testing.assert_allclose(wide(x), softcap(x), rtol=1e-14)
 
 
+def test_the_formula_is_simplified_where_no_kernel_is_for_the_op() -> None:
+    """Though other ops of packages have kernels on the target: a factor of 1 is gone before anything is fused."""
+    top_p.define()
+    aicf.custom_op("acme.scaled", lambda x: 1.0 * x, formula=lambda graph, x: graph.tanh(x) * 1.0)
+    graph = aicf.Graph("scaled")
+    graph.output(graph.op("acme.scaled", graph.input("x", (4, 5)), name="scaled"), "y")
+    lowered = aicf.compile(graph, target="cpu").ir("lowered")
+    assert "logical.tanh" in lowered and "logical.mul" not in lowered and "logical.custom" not in lowered
+
+
 # Gradients
 
 

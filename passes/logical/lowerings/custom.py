@@ -45,10 +45,4 @@ def _result(value: SSAValue, op: logical.CustomOp) -> SSAValue:
     return value
 
 
-def pointwise(lower: Lowering, op: logical.CustomOp) -> SSAValue | None:
-    """The formula of an op that is declared pointwise, which is fused like all arithmetic; None for others."""
-    is_pointwise = op.definition is not None and op.definition.pointwise
-    return expanded(lower, op) if is_pointwise else None
-
-
 FORMULAS: Formulas = {logical.CustomOp: expanded}
