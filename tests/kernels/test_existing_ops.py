@@ -64,14 +64,6 @@ def test_an_op_in_one_piece_by_price_or_policy(cost_us: float, policy, kernels) 
         assert "not acme.rms_norm: predicted 1e+03 us" in explained
 
 
-def test_a_policy_extracted_from_a_program_gives_it_again() -> None:
-    rms_norm.define_cpu(1e-3)
-    exe = aicf.compile(norms(), WEIGHTS, "cpu")
-    again = aicf.compile(norms(), WEIGHTS, "cpu", policy={"kernels": {"norm": "acme.rms_norm"}})
-    programs = [each.ir("emit").partition("emit.body")[2] for each in (exe, again)]
-    assert programs[0] == programs[1]
-
-
 @pytest.mark.parametrize(
     ("pin", "target", "kernels"),
     [

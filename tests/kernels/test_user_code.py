@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
 from types import FunctionType
 
 import numba
@@ -19,7 +16,6 @@ from aicf.backends.common.user_code import (
     function_digest,
 )
 
-ROOT = Path(__file__).parents[2]
 FACTOR = 2.0
 OFFSET = 1.0
 
