@@ -202,6 +202,7 @@ def test_a_kind_of_instruction() -> None:
             {"id": "cpu.generated"},
             "kernel 'cpu.generated' of tests.* has the id of one of 'cpu'",
         ),
+        ({"code": softmax_rows}, "code is <function softmax_rows .*; give a CpuFunction"),
         ({"code": CpuFunction(3)}, "the code of a kernel is 3; give a Python function"),
     ],
 )

@@ -35,12 +35,8 @@ def edited(**changed) -> str:
 
 
 def test_the_same_function_has_one_digest() -> None:
+    """In other processes, too: `test_custom_ops` compares the bytes of artifacts, which have it."""
     assert edited() == function_digest(scaled) == CpuFunction(scaled).digest
-    command = "from tests.kernels import test_user_code as t; print(t.CpuFunction(t.scaled).digest)"
-    done = subprocess.run(
-        [sys.executable, "-c", command], check=True, cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.stdout.strip() == edited()
 
 
 def test_what_a_function_reads_from_outside_is_in_its_digest() -> None:

@@ -118,6 +118,11 @@ class UserKernel:
     module: str = ""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.code, UserCode):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise PolicyError(  # pyright: ignore[reportUnreachable]
+                f"kernel '{self.id}': code is {quoted(self.code)}; give a CpuFunction, SharedFunction, CudaFunction or "
+                "CudaSource"
+            )
         if self.determinism not in DETERMINISM:
             raise PolicyError(
                 f"kernel '{self.id}': determinism is {quoted(self.determinism)}; legal: {', '.join(DETERMINISM)}"
