@@ -18,6 +18,7 @@ from aicf.errors import (
     ArtifactError,
     BackendUnavailable,
     CaptureError,
+    EngineError,
     InputMismatch,
     InvalidIR,
     PlanError,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from aicf import backends as backends
     from aicf import calibration as calibration
     from aicf import dialects as dialects
+    from aicf import engines as engines
     from aicf import frontends as frontends
     from aicf import inference as inference
     from aicf import kernels as kernels
@@ -63,6 +65,7 @@ __all__ = [
     "Calibration",
     "CaptureError",
     "CompiledModel",
+    "EngineError",
     "Executable",
     "ExecutionPolicy",
     "Graph",
@@ -126,6 +129,7 @@ _MODULES = (
     "backends",
     "calibration",
     "dialects",
+    "engines",
     "frontends",
     "inference",
     "kernels",
