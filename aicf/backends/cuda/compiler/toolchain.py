@@ -22,6 +22,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from aicf.backends.common.compiler_errors import telling_line
 from aicf.backends.cuda.compiler.code import Cubin, ForeignCode, KernelCode
 from aicf.backends.cuda.compiler.numba_passes import linear_passes
 from aicf.backends.cuda.compiler.worker_pool import CompilePool
@@ -50,20 +51,8 @@ class KernelError(CaptureError):
 
     def __init__(self, symbol: str, error: Exception) -> None:
         self.symbol = symbol
-        self.reason = f"{type(error).__name__}: {_telling(str(error))}"
+        self.reason = f"{type(error).__name__}: {telling_line(str(error))}"
         super().__init__(f"kernel '{symbol}' does not compile: {self.reason}")
-
-
-_PREAMBLES = ("Failed in ", "ERROR_")
-"""Starts of lines in which Numba and nvJitLink say where they failed, before they say why."""
-
-
-def _telling(message: str) -> str:
-    """The first line of an error that says why."""
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
-    if (of_source := next((line for line in lines if " error: " in line), None)) is not None:
-        return of_source  # of NVRTC, after a heading and warnings
-    return next((line for line in lines if not line.startswith(_PREAMBLES)), lines[0] if lines else "")
 
 
 def toolchain_lock() -> dict[str, str]:

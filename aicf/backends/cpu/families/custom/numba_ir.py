@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from aicf.backends.common.compiler_errors import telling_line
 from aicf.errors import CaptureError
 
 _CALLABLE = re.compile(
@@ -62,10 +63,9 @@ def _compiled(function: Any, types: Sequence[str]) -> Any:
             # A division by zero gives infinity or NaN, as in NumPy: nothing that is called here could tell of it.
             return compile_for(numba_types.void(*parameters), error_model="numpy")(function)
     except Exception as error:  # Numba has errors of its own, of many lines
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        telling = next((line for line in lines if not line.startswith("Failed in ")), type(error).__name__)
+        why = telling_line(str(error)) or type(error).__name__
         raise CaptureError(
-            f"function '{function.__name__}' does not compile with Numba for ({', '.join(types)}): {telling}"
+            f"function '{function.__name__}' does not compile with Numba for ({', '.join(types)}): {why}"
         ) from error
 
 
