@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block
 
 from aicf.backends.common.kernel import AnyKernel
+from aicf.backends.common.user_kernel import UserKernel
 from aicf.backends.native import DeviceCode, LoadedCode, NativeCode
 from aicf.dialects.emit import ProgramOp
 from aicf.dialects.emit_kernels import KernelOp
@@ -205,4 +206,13 @@ class TimedBackend(Protocol):
 
         Code that runs on the processor is timed by `aicf.tuning.host_device:HostDevice`.
         """
+        ...
+
+
+@runtime_checkable
+class UserKernelBackend(Protocol):
+    """What a `Backend` also offers if packages may define kernels for it."""
+
+    def user_kernel(self, spec: UserKernel) -> AnyKernel:
+        """The kernel that a package defines."""
         ...

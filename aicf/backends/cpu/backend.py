@@ -8,6 +8,8 @@ from xdsl.dialects.builtin import ModuleOp
 
 from aicf.backends.base import CodeUnit
 from aicf.backends.common.kernel import AnyKernel, kernels_below
+from aicf.backends.common.user_kernel import UserKernel
+from aicf.backends.cpu.families.custom.kernel import CpuUserKernel
 from aicf.backends.cpu.families.gemm.schedule import L2_BYTES
 from aicf.backends.cpu.runtime.blas import LIBRARY, host_libraries
 from aicf.backends.cpu.runtime.loader import LEVEL_FEATURE, load_native
@@ -37,6 +39,10 @@ class CpuBackend:
     def kernels(self) -> Sequence[AnyKernel]:
         """All kernels, in a fixed order."""
         return kernels_below("aicf.backends.cpu.families")
+
+    def user_kernel(self, spec: UserKernel) -> AnyKernel:
+        """See `UserKernelBackend`."""
+        return CpuUserKernel(spec)
 
     def build(self, module: ModuleOp, units: Sequence[CodeUnit], target: TargetAttr) -> NativeCode:
         """Code for all units."""

@@ -11,6 +11,8 @@ from xdsl.ir import Attribute
 
 from aicf.backends.base import CodeUnit
 from aicf.backends.common.kernel import AnyKernel, kernels_below
+from aicf.backends.common.user_kernel import UserKernel
+from aicf.backends.cuda.families.custom.kernel import CudaUserKernel
 from aicf.backends.cuda.runtime.library import LIBRARIES, installed
 from aicf.backends.cuda.runtime.storage import read
 from aicf.backends.cuda.target import arch_named
@@ -62,6 +64,10 @@ class CudaBackend:
     def kernels(self) -> Sequence[AnyKernel]:
         """All kernels, in a fixed order."""
         return kernels_below("aicf.backends.cuda.families")
+
+    def user_kernel(self, spec: UserKernel) -> AnyKernel:
+        """See `UserKernelBackend`."""
+        return CudaUserKernel(spec)
 
     def build(self, module: ModuleOp, units: Sequence[CodeUnit], target: TargetAttr) -> NativeCode:
         """Code for all units; needs no GPU."""
