@@ -27,6 +27,7 @@ from aicf.tools.cli.policy_command import apply_command, extract_command
 from aicf.tools.cli.run_command import run_command
 from aicf.tools.cli.tune_command import tune_command
 from aicf.tools.cli.version import print_version
+from aicf.tools.cli.view_command import view_command
 
 EXIT_ERROR, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 DEBUG = "--debug"
@@ -41,6 +42,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "run": run_command,
     "explain": explain_command,
     "diff": diff_command,
+    "view": view_command,
     "bench": bench_command,
     "tune": tune_command,
     "devices": devices_command,
