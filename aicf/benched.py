@@ -1,4 +1,4 @@
-"""What `aicf bench` measures of a program, as data: what it prints, with `--json` writes, and `aicf view` reads again."""
+"""What `aicf bench` measures of a program, as data: it is printed, written with `--json`, and read by `aicf view`."""
 
 from __future__ import annotations
 
@@ -82,7 +82,8 @@ def read_bench_result(path: str | Path) -> BenchResult:
         return from_json_value(BenchResult, parse_json(path.read_text("utf-8")), "measured times:")
     except OSError as error:
         raise ArtifactError(
-            f"cannot read measured times: {reason_of(error)}; give what `aicf bench --json` wrote", location=str(path)
+            f"cannot read measured times: {reason_of(error)}; give what `aicf bench --json` wrote",
+            location=str(path),
         ) from error
     except ValueError as error:
         raise ArtifactError(
@@ -91,5 +92,6 @@ def read_bench_result(path: str | Path) -> BenchResult:
     except ArtifactError as error:
         problem = error.message.partition(";")[0]
         raise ArtifactError(
-            f"{problem}; measured times are what `aicf bench --json` of this version wrote", location=str(path)
+            f"{problem}; measured times are what `aicf bench --json` of this version wrote",
+            location=str(path),
         ) from None

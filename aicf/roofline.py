@@ -71,7 +71,7 @@ def rooflines(module: ModuleOp, bytes_moved: Mapping[str, int], peaks: Peaks) ->
 
 
 def operations_by_type(body: Block) -> Counter[str]:
-    """Scalar operations of a body: of its products by the element type of their left operand, of the rest as `OTHER`."""
+    """Scalar operations of a body: of products by the element type of their left operand, of the rest as `OTHER`."""
     done = Counter[str]()
     for op in body.ops:
         is_product = isinstance(op, logical.MatmulOp | logical.ConvOp | logical.ConvTransposeOp)

@@ -422,6 +422,7 @@ COMMANDS = (
     "run",
     "explain",
     "diff",
+    "view",
     "bench",
     "devices",
     "policy",

@@ -17,7 +17,7 @@ class ModelOp:
     Args:
         id: As decisions and instructions name it.
         kind: `linear`, or the ONNX op `Gemm`.
-        type: Type of its results, in words.
+        type: Type of its results, in words; empty where it is unknown.
         reads: Ids of the ops that it reads.
         inputs: Names of the inputs and weights that it reads.
         location: `file:line:col`, or None.

@@ -27,7 +27,11 @@ from aicf.why_not import group_members, why_not_neighbours
 
 
 def gather_report(
-    path: str | Path, other: str | Path | None = None, measured: Sequence[str | Path] = (), *, passes: bool = True
+    path: str | Path,
+    other: str | Path | None = None,
+    measured: Sequence[str | Path] = (),
+    *,
+    passes: bool = True,
 ) -> Report:
     """The data of a report.
 
@@ -43,9 +47,7 @@ def gather_report(
     """
     opened = [open_program(each) for each in (path, other) if each is not None]
     times = _assigned(opened, [(str(file), read_bench_result(file)) for file in measured])
-    compiled = tuple(
-        _compiled(each, times.get(number), passes) for number, each in enumerate(opened)
-    )
+    compiled = tuple(_compiled(each, times.get(number), passes) for number, each in enumerate(opened))
     comparison = compare(opened[0].saved, opened[1].saved).to_json_value() if len(opened) > 1 else None
     return Report(compiled, comparison)
 
@@ -191,10 +193,15 @@ def _instruction(
         writes=tuple(describe_operand(operand, plan) for operand in launch.outs),
         record=launch.record,
         measured_us=measured_us,
-        bound=None if roofline is None else _bound(roofline, row.expected_us if measured_us is None else measured_us),
+        bound=None if roofline is None else _bound(roofline, row.expected_us, measured_us),
     )
 
 
-def _bound(roofline: Roofline, us: float | None) -> Bound:
+SHORTEST_US = 0.05
+"""A shorter time that was measured says little: clocks, and calls that do nothing, take as long."""
+
+
+def _bound(roofline: Roofline, expected_us: float | None, measured_us: float | None) -> Bound:
+    us = expected_us if measured_us is None else measured_us if measured_us >= SHORTEST_US else None
     share = roofline.least_us / us if us else None
     return Bound(roofline.operations, roofline.arithmetic_us, roofline.memory_us, share)

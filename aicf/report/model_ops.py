@@ -57,10 +57,5 @@ def _argument_name(argument: BlockArgument) -> str | None:
 
 
 def _type_in_words(type_: Attribute) -> str:
-    if is_tensor(type_):
-        info = tensor_info(type_)
-        return describe(info.shape, info.element.name)
-    if isinstance(type_, ValueType):
-        info = type_.info
-        return "unknown" if info is None else describe(info.shape, info.element.name)
-    return str(type_)
+    info = type_.info if isinstance(type_, ValueType) else tensor_info(type_) if is_tensor(type_) else None
+    return "" if info is None else describe([str(size) for size in info.sizes], info.element.name)

@@ -14,6 +14,7 @@ from functools import partial
 from importlib import import_module
 from importlib.resources import files
 from types import ModuleType
+
 from aicf.dataclass_json import to_json_value
 from aicf.errors import BackendUnavailable
 from aicf.extras import install

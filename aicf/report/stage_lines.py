@@ -1,4 +1,7 @@
-"""The IR after each pass, in a form that is small: most lines stand in many stages, and are kept once."""
+"""The IR after each pass, in a form that is small: most lines stand in many stages, and are kept once.
+
+Without the ledger, which the report has in a better form, and without the data of large constants.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,14 @@ from xdsl.dialects.builtin import ModuleOp
 
 from aicf.compiled import Record
 from aicf.errors import AicfError
+from aicf.pass_files import passes_in
 from aicf.report.contents import Stage, Stages
 from aicf.stages import print_module, run_again
 
 MODEL, FINAL = "model", "final"
 """In place of a pass: the program as it was given, and as it runs."""
 
+_LEDGER = re.compile(r"^( *)emit\.ledger \{\n(?:\1 .*\n)*\1\}\n", re.MULTILINE)
 _BYTES = re.compile(r'"0x([0-9A-Fa-f]{64})[0-9A-Fa-f]+"')
 """The data of a large constant."""
 
@@ -43,8 +48,13 @@ def _missing(record: Record, every: bool) -> str | None:
 def _run_again(record: Record, lines: _Lines) -> str | None:
     """Adds the stage after each pass; why they are not there, if the passes cannot be run again."""
 
+    checking = passes_in("verify")
+
     def look(name: str, module: ModuleOp) -> None:
-        lines.add(name, print_module(module))
+        if name in checking:  # they change nothing
+            lines.repeat(name)
+        else:
+            lines.add(name, print_module(module))
 
     try:
         run_again(record, look)
@@ -65,7 +75,11 @@ class _Lines:
     def add(self, made_by: str, text: str) -> None:
         """One stage more; it is empty if the text is that of the stage before."""
         numbers = self.numbers
-        shown = _BYTES.sub(r'"0x\1..."', text)
+        shown = _BYTES.sub(r'"0x\1..."', _LEDGER.sub("", text))
         lines = tuple(numbers.setdefault(line, len(numbers)) for line in shown.splitlines())
         self.stages.append(Stage(made_by, () if lines == self._last else lines))
         self._last = lines
+
+    def repeat(self, made_by: str) -> None:
+        """One stage more, which is that before."""
+        self.stages.append(Stage(made_by, ()))

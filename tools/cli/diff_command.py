@@ -26,7 +26,9 @@ def diff_command(
     as_json: Json = False,
     html: Annotated[
         Path | None,
-        typer.Option(help="Also write both side by side, as aicf view does, into this file.", show_default=False),
+        typer.Option(
+            help="Also write both side by side, as aicf view does, into this file.", show_default=False
+        ),
     ] = None,
 ) -> None:
     """Compare two compiled programs decision by decision.

@@ -12,7 +12,12 @@ from aicf.tools.cli.outputs import check_output
 
 
 def write_report(
-    output: Path, model: Path, other: Path | None = None, measured: Sequence[Path] = (), *, passes: bool = True
+    output: Path,
+    model: Path,
+    other: Path | None = None,
+    measured: Sequence[Path] = (),
+    *,
+    passes: bool = True,
 ) -> None:
     """Writes the report of a compiled program, or of two, whole or not at all.
 
@@ -34,5 +39,6 @@ def write_report(
         write_whole(output, lambda stream: stream.write(page))
     except OSError as error:
         raise ArtifactError(
-            f"cannot write the report: {reason_of(error)}; choose a path that can be written", location=str(output)
+            f"cannot write the report: {reason_of(error)}; choose a path that can be written",
+            location=str(output),
         ) from error

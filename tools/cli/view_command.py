@@ -15,7 +15,8 @@ _COMPILED = "An artifact, or an .mlir file of final emit IR."
 def view_command(
     model: Annotated[Path, typer.Argument(metavar="ARTIFACT", help=_COMPILED, show_default=False)],
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="HTML file to write, as in report.html.", show_default=False)
+        Path,
+        typer.Option("--output", "-o", help="HTML file to write, as in report.html.", show_default=False),
     ],
     other: Annotated[
         Path | None, typer.Argument(metavar="[OTHER]", help="Another one, to compare.", show_default=False)
@@ -23,12 +24,12 @@ def view_command(
     profile: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="FILE", help="Times that `aicf bench --json` wrote; once for each program.", show_default=False
+            metavar="FILE",
+            help="Times that `aicf bench --json` wrote; once for each program.",
+            show_default=False,
         ),
     ] = None,
-    passes: Annotated[
-        bool, typer.Option(help="Run the passes again, for the IR after each of them.")
-    ] = True,
+    passes: Annotated[bool, typer.Option(help="Run the passes again, for the IR after each of them.")] = True,
 ) -> None:
     """Write a report that a browser shows: the model, its instructions, memory, passes and decisions.
 

@@ -16,8 +16,14 @@ function comparePanel(views) {
   if (comparison.equal) {
     return el("div.single", {}, section("Compare", "", el("p", {}, "Both programs make the same decisions.")));
   }
-  return el("div.single", {}, ...Object.entries(comparison.figures).map(([name, pair]) => figuresOf(name, pair)),
-    differences(comparison.differences), sideBySide(views));
+  const figures = Object.entries(comparison.figures);
+  const same = figures.filter(([, [a, b]]) => Object.keys(FIGURE_NAMES).every((key) => a[key] === b[key])).map(([name]) => `@${name}`);
+  return el("div.single", {},
+    el("div.difference", {},
+      el("div", {}, ...figures.filter(([name]) => !same.includes(`@${name}`)).map(([name, pair]) => figuresOf(name, pair)),
+        same.length ? el("p.note", {}, `The same figures: ${same.join(", ")}`) : null),
+      differences(comparison.differences)),
+    sideBySide(views));
 }
 
 function figuresOf(program, [before, after]) {
@@ -75,7 +81,7 @@ function sideBySide(views) {
   selection.listeners.add(follow);
   follow("hover");
   const panes = lists.map((list, at) => el("section.pane", {},
-    el("h3", {}, `${"AB"[at]} `, el("code", {}, views[at].compiled.path)), instructionHeads(), list.list.node));
+    el("h3", {}, `${"AB"[at]} `, el("code", {}, views[at].compiled.path)), instructionHeads(list), list.list.node));
   const node = section("Instructions side by side", "Point at an instruction to see what computes the same ops in the other program.", el("div.twins", {}, ...panes));
   node.close = () => selection.listeners.delete(follow);
   return node;

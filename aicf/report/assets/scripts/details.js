@@ -7,7 +7,11 @@ function detailsOf(view, item) {
     return instructionDetails(view, view.byName.get(item.instruction));
   }
   if (item?.op !== undefined && view.opById.has(item.op)) return opDetails(view, view.opById.get(item.op));
-  return [el("p.empty", {}, "Choose an op or an instruction to see what was decided about it, and why.")];
+  return [
+    el("p.empty", {}, "Choose an op or an instruction to see what was decided about it, and why."),
+    el("dl.facts", {}, ...[["↑ ↓ Home End", "move in a list"], ["/", "filter"], ["← →", "change the part, on its tab"]]
+      .flatMap(([key, does]) => [el("dt", {}, el("kbd", {}, key)), el("dd.muted", {}, does)])),
+  ];
 }
 
 function instructionDetails(view, each) {
@@ -94,7 +98,7 @@ function neighbourList(each) {
     return el("li", {}, el("div", {}, el("span.muted", {}, reads ? "it reads " : "read by "), chip({ instruction: other, text: other })),
       ...because.map((line) => el("div.because", {}, line)));
   });
-  return el("ul.neighbours", {}, ...items);
+  return el("ul.neighbours", {}, ...items, el("li.muted", {}, "Of any two ops: ", el("code", {}, "aicf explain FILE --why-not A B")));
 }
 
 function operandLines(term, operands) {

@@ -24,7 +24,8 @@ function ledgerPanel(view) {
     shown = decisions.filter((each) => (!by.value || each.made_by === by.value)
       && [each.choice, each.because, ...each.subjects].some((part) => part.toLowerCase().includes(text)));
     list.fill(shown.length);
-    details.replaceChildren(el("p.empty", {}, "Choose a decision to see what it rests on, and what was rejected."));
+    details.replaceChildren(el("p.empty", {}, "No decision has this text."));
+    list.move(0);
   };
   search.addEventListener("input", apply);
   by.addEventListener("change", apply);

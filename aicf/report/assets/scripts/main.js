@@ -38,7 +38,9 @@ const frame = {
     return REPORT.compiled.map(({ programs }, at) => this.viewOf(at, Math.max(0, programs.findIndex((each) => each.name === name))));
   },
 
+  /** Changes what is shown; the focus stays where it is, on the element of the same id. */
   show(change) {
+    const focused = document.activeElement?.id;
     Object.assign(this, change);
     if ("compiled" in change) this.program = 0;
     if (!("part" in change)) Object.assign(selection, { hovered: null, selected: null });
@@ -48,6 +50,7 @@ const frame = {
     drawHead();
     drawTabs(parts);
     drawPart(parts.find((part) => part.id === this.part));
+    if (focused) document.getElementById(focused)?.focus();
   },
 };
 
@@ -55,7 +58,7 @@ function drawHead() {
   const { compiled } = frame.view;
   const files = REPORT.compiled.length > 1 && frame.part !== "compare" ? el("div.switch", { role: "group", aria: { label: "File" } },
     ...REPORT.compiled.map((each, at) => el("button", {
-      type: "button", title: each.path, aria: { pressed: at === frame.compiled }, on: { click: () => frame.show({ compiled: at }) },
+      type: "button", id: `file-${at}`, title: each.path, aria: { pressed: at === frame.compiled }, on: { click: () => frame.show({ compiled: at }) },
     }, "AB"[at]))) : null;
   const programs = compiled.programs.length > 1 ? el("select", {
     id: "programs", aria: { label: "Program" }, on: { change: (event) => frame.show({ program: Number(event.target.value) }) },
@@ -75,7 +78,7 @@ function drawTabs(parts) {
     id: `tab-${part.id}`,
     tabIndex: part.id === frame.part ? 0 : -1,
     aria: { selected: part.id === frame.part, controls: "panel" },
-    on: { click: () => frame.show({ part: part.id }), keydown: (event) => moveTab(event, parts) },
+    on: { click: () => showTab(part.id), keydown: (event) => moveTab(event, parts) },
   }, part.title));
   document.getElementById("tabs").replaceChildren(...buttons);
 }
@@ -85,8 +88,12 @@ function moveTab(event, parts) {
   if (!step) return;
   event.preventDefault();
   const at = parts.findIndex((part) => part.id === frame.part);
-  frame.show({ part: parts[(at + step + parts.length) % parts.length].id });
-  document.getElementById(`tab-${frame.part}`).focus();
+  showTab(parts[(at + step + parts.length) % parts.length].id);
+}
+
+function showTab(part) {
+  frame.show({ part });
+  document.getElementById(`tab-${part}`).focus();
 }
 
 function drawPart(part) {
@@ -96,11 +103,7 @@ function drawPart(part) {
   panel.append(part.draw());
 }
 
-/** Shows an instruction where it stands in the program. */
-function openInstruction(name) {
-  openItem({ instruction: name });
-}
-
+/** Shows an op or an instruction where it stands in the program. */
 function openItem({ op, instruction }) {
   frame.show({ part: "program" });
   selection.select(op === undefined ? { instruction } : { op });
@@ -108,14 +111,14 @@ function openItem({ op, instruction }) {
 
 /** Light, dark, or as the system says: the button goes through them. */
 function themeButton() {
-  const themes = { "": "Auto", light: "Light", dark: "Dark" };
+  const themes = { "": "auto", light: "light", dark: "dark" };
   const root = document.documentElement;
-  const button = el("button.theme", { type: "button", title: "Colours of the report" }, themes[root.dataset.theme ?? ""]);
+  const name = () => `Theme: ${themes[root.dataset.theme ?? ""]}`;
+  const button = el("button", { type: "button", id: "theme" }, name());
   button.addEventListener("click", () => {
     const names = Object.keys(themes);
     const next = names[(names.indexOf(root.dataset.theme ?? "") + 1) % names.length];
     root.dataset.theme = next;
-    button.textContent = themes[next];
     frame.show({ part: frame.part });
   });
   return button;

@@ -39,9 +39,8 @@ function bufferRow(view, buffer) {
   const first = view.instructions[buffer.touches[0]];
   const last = view.instructions[buffer.touches.at(-1)];
   return el("div.row.buffer", { style: { "--kind": kindColour(first.kind) } },
-    el("span.swatch"), el("span.number", {}, bytesText(buffer.size)), el("span.type", {}, buffer.type),
-    el("span.name", { title: `${first.name} to ${last.name}` }, first === last ? first.name : `${first.name} → ${last.name}`),
-    el("span.number", {}, `at ${buffer.offset.toLocaleString("en-US")}`));
+    el("span.swatch"), el("span.number", {}, bytesText(buffer.size)), el("span.number", {}, `at ${buffer.offset.toLocaleString("en-US")}`),
+    el("span.type", {}, buffer.type), el("span.name", { title: `${first.name} to ${last.name}` }, first === last ? first.name : `${first.name} → ${last.name}`));
 }
 
 /** The drawing: a canvas, since a program may have thousands of buffers. */

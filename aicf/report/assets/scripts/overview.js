@@ -43,17 +43,35 @@ function timeStrip(view) {
   for (const each of view.instructions) {
     const width = view.totalUs ? (1000 * (each.us ?? 0)) / view.totalUs : 0;
     const bar = svg("rect", { x: left, width: Math.max(0, width - (width > 3 ? 1 : 0)), y: 0, height: 44, class: "mark" });
-    bar.style.setProperty("fill", kindColour(each.kind));
-    bar.addEventListener("mousemove", (event) => tip(event, `${each.name}\n${each.kind} by ${each.kernel}\n${timeText(each.us)}`));
-    bar.addEventListener("mouseleave", (event) => tip(event, ""));
-    bar.addEventListener("click", (event) => {
-      tip(event, "");
-      openInstruction(each.name);
-    });
+    markOf(each, bar);
     strip.append(bar);
     left += width;
   }
-  return strip;
+  return pickable(view, strip);
+}
+
+/** Makes an element of a drawing the mark of an instruction. */
+function markOf(each, node) {
+  node.style.setProperty("fill", kindColour(each.kind));
+  node.dataset.instruction = each.name;
+}
+
+/** Lets the pointer find the marks in a drawing: it says what they are, and a click leads to the instruction. */
+function pickable(view, drawing) {
+  const under = (event) => view.byName.get(event.target.dataset.instruction);
+  drawing.addEventListener("mousemove", (event) => tip(event, under(event) ? instructionInLines(under(event)) : ""));
+  drawing.addEventListener("mouseleave", (event) => tip(event, ""));
+  drawing.addEventListener("click", (event) => {
+    const each = under(event);
+    tip(event, "");
+    if (each) openItem({ instruction: each.name });
+  });
+  return drawing;
+}
+
+function instructionInLines(each) {
+  const share = each.bound?.share == null ? "" : `, ${shareText(each.bound.share)} of the roofline`;
+  return `${each.name}\n${each.kind} by ${each.kernel}\n${timeText(each.us)}${share}`;
 }
 
 function kindTable(view) {
@@ -97,16 +115,10 @@ function potential(view) {
   }
   for (const each of shown) {
     const dot = svg("circle", { class: "mark", cx: x(each.us), cy: y(each.bound.share), r: 5 });
-    dot.style.setProperty("fill", kindColour(each.kind));
-    dot.addEventListener("mousemove", (event) => tip(event, `${each.name}\n${timeText(each.us)}, ${shareText(each.bound.share)} of the roofline`));
-    dot.addEventListener("mouseleave", (event) => tip(event, ""));
-    dot.addEventListener("click", (event) => {
-      tip(event, "");
-      openInstruction(each.name);
-    });
+    markOf(each, dot);
     plot.append(dot);
   }
-  return section("Share of the roofline", hint, plot);
+  return section("Share of the roofline", hint, pickable(view, plot));
 }
 
 function powerText(power) {

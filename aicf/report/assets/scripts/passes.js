@@ -72,7 +72,7 @@ class StageText {
     const steps = lineDiff(before, lines);
     const count = (kind) => steps.filter((step) => step.kind === kind).length;
     this.steps = isWhole || at === 0 ? steps : collapse(steps);
-    this.title.replaceChildren(`After ${madeBy} `, ...(at ? [el("span.added", {}, `+${count("new")}`), " ", el("span.removed", {}, `−${count("gone")}`)] : []));
+    this.title.replaceChildren(at ? `After ${madeBy} ` : "As it was given", ...(at ? [el("span.added", {}, `+${count("new")}`), " ", el("span.removed", {}, `−${count("gone")}`)] : []));
     this.list.node.scrollTop = 0;
     this.list.fill(this.steps.length);
   }
@@ -99,7 +99,7 @@ function collapse(steps) {
   return kept;
 }
 
-const TOKEN = /(?<string>"(?:[^"\\]|\\.)*")|(?<value>%[\w.$#-]+)|(?<symbol>@[\w.$=-]+)|(?<type>![\w.]+|\b(?:tensor|memref)<[^>]*>)|(?<op>\b[a-z_]+\.[\w.]+(?=[ (<]|$))/g;
+const TOKEN = /(?<string>"(?:[^"\\]|\\.)*")|(?<value>%[\w.$#-]+)|(?<symbol>@[\w.$=-]+)|(?<type>![\w.]+|\b(?:tensor|memref)<[^>]*>)|(?<op>(?<=^\s*|= )[a-z_]+\.[\w.]+)/g;
 const MOST_LETTERS = 2000;
 
 /** A line of IR with its parts in colours; the rest of a very long one is left out. */

@@ -97,9 +97,9 @@ function instructionInWords(each) {
   return `${each.name}, ${each.kind} by ${each.kernel}, ${timeText(each.us)}${share}, ${bytesText(each.bytes)}, stream ${each.stream}`;
 }
 
-/** The heads of the columns of instruction lists. */
-function instructionHeads() {
-  return el("div.heads.instruction", { aria: { hidden: "true" } }, el("span.index", {}, "#"), el("span.name", {}, "Instruction"),
+/** The heads of the columns of a list of instructions. */
+function instructionHeads({ gutter }) {
+  return el("div.heads.instruction", { aria: { hidden: "true" }, style: { "--gutter": `${gutter.width}px` } }, el("span.index", {}, "#"), el("span.name", {}, "Instruction"),
     el("span", {}, "Kind"), el("span.kernel", {}, "Kernel"), el("span", {}, ""), el("span.number", {}, "Time"),
     el("span.number.share", { title: "Share of the roofline" }, "Roofline"), el("span.number.bytes", {}, "Moved"));
 }
@@ -213,7 +213,7 @@ function programPanel(view) {
       view.compiled.model ? null : el("span.muted", {}, "Compiled from emit IR: the ops are those that instructions name.")),
     el("div.panes", {},
       el("section.pane", {}, el("h2", {}, "Model ", el("span.muted", {}, counted(view.ops.length, "op"))), model.list.node),
-      el("section.pane", {}, el("h2", {}, "Instructions ", el("span.muted", {}, streamsText(view, instructions))), instructionHeads(), instructions.list.node),
+      el("section.pane", {}, el("h2", {}, "Instructions ", el("span.muted", {}, streamsText(view, instructions))), instructionHeads(instructions), instructions.list.node),
       details));
   panel.close = () => selection.listeners.delete(follow);
   return panel;
