@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import fields
 from pathlib import Path
 
 from aicf.backends.base import Peaks
 from aicf.benched import Benched, BenchResult, read_bench_result
-from aicf.compiled import title_of
+from aicf.compiled import Options, title_of
 from aicf.diff import compare
 from aicf.errors import InputMismatch
 from aicf.explain import Explanation, InstructionRow, ProgramExplanation, describe_operand, explain_programs
@@ -93,7 +93,6 @@ def _compiled(opened: Opened, measured: _Measured | None, passes: bool) -> Compi
     title = title_of(record.name, plan)
     explanation = explain_programs(title, plan, record.decisions)
     file, benched = (None, {}) if measured is None else (measured[0], _by_program(measured[1]))
-    options = {name: value for name, value in asdict(record.options).items() if value}
     return Compiled(
         path=opened.path,
         name=record.name,
@@ -102,7 +101,7 @@ def _compiled(opened: Opened, measured: _Measured | None, passes: bool) -> Compi
         arch=plan.arch,
         threads=plan.threads,
         toolchain=dict(record.toolchain),
-        options=options,
+        options=_told(record.options),
         summary=summarize(title, plan, record.decisions),
         saves=explanation.saves,
         precision=explanation.precision,
@@ -112,6 +111,20 @@ def _compiled(opened: Opened, measured: _Measured | None, passes: bool) -> Compi
         stages=stages_of(record, passes),
         measured=file,
     )
+
+
+_SHOWN = ("target", "threads")
+"""Options that a report has in other places."""
+
+
+def _told(options: Options) -> dict[str, object]:
+    """The options that say something: those that are neither empty nor the default."""
+    values = {field.name: (getattr(options, field.name), field.default) for field in fields(options)}
+    return {
+        name: value
+        for name, (value, default) in values.items()
+        if value and value != default and name not in _SHOWN
+    }
 
 
 def _by_program(result: BenchResult) -> dict[str, Benched]:

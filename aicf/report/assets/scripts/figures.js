@@ -16,14 +16,15 @@ function bytesText(bytes) {
 /** Microseconds, as milliseconds from a thousand on; unknown is a dash. */
 function timeText(us) {
   if (us === null || us === undefined) return "–";
-  if (us > 0 && us < 0.001) return "<0.001 µs";
+  if (us < 0.001) return "<1 ns";
   return us >= 1000 ? `${figure(us / 1000)} ms` : `${figure(us)} µs`;
 }
 
 /** A part of a whole in percent. */
 function shareText(share) {
   if (share === null || share === undefined) return "–";
-  return share > 0 && share < 0.001 ? "<0.1 %" : `${share < 0.1 ? (share * 100).toFixed(1) : Math.round(share * 100)} %`;
+  if (share > 0 && share < 0.001) return "<0.1 %";
+  return `${share > 0 && share < 0.1 ? (share * 100).toFixed(1) : Math.round(share * 100)} %`;
 }
 
 /** A count with its noun. */

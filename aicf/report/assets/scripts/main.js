@@ -42,6 +42,7 @@ const frame = {
   show(change) {
     const focused = document.activeElement?.id;
     Object.assign(this, change);
+    painted.clear();
     if ("compiled" in change) this.program = 0;
     if (!("part" in change)) Object.assign(selection, { hovered: null, selected: null });
     const parts = PARTS.filter((part) => part.isThere?.() ?? true);

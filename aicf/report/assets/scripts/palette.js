@@ -24,9 +24,12 @@ function kindColour(kind) {
   return `var(--hue-${colourOfKind(kind)})`;
 }
 
-/** The same as canvases take it: the value of the variable now. */
+const painted = new Map();
+
+/** A colour as canvases take it: the value of a variable. Kept, since to ask for it makes the browser style the page. */
 function paint(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  if (!painted.has(name)) painted.set(name, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+  return painted.get(name);
 }
 
 /** A small square in the colour of a kind, and its name. */
