@@ -42,8 +42,15 @@ class Browser:
         self.driver.get("about:blank")
         self.driver.get(page.as_uri())
 
+    def settle(self) -> None:
+        """Waits until what was asked for is drawn: lists learn their size in the frame after they appear."""
+        self.driver.execute_async_script(
+            "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => done()))"
+        )
+
     def run(self, script: str, *arguments: object) -> Any:
         """The value of a JavaScript expression; `arguments` are in `arguments`."""
+        self.settle()
         return self.driver.execute_script(f"return {script}", *arguments)
 
     def text(self, selector: str) -> str:
@@ -56,10 +63,12 @@ class Browser:
 
     def find(self, selector: str) -> Any:
         """The first element that a selector finds."""
+        self.settle()
         return self.driver.find_element("css selector", selector)
 
     def row(self, name: str) -> Any:
         """The row of a list in which a name stands."""
+        self.settle()
         return self.driver.find_element("xpath", f"//*[@role='option'][.//*[@title='{name}']]")
 
     def hover(self, element: Any) -> None:

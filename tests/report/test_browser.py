@@ -235,8 +235,10 @@ def test_thousands_of_instructions_are_few_elements(chromium: Browser, pages: di
 def test_two_programs_stand_side_by_side(chromium: Browser, pages: dict[str, Path]) -> None:
     chromium.open(pages["diff"])
     assert "fusion lost" in chromium.text(".differences")
+    chromium.settle()
     first, second = chromium.driver.find_elements("css selector", ".twins .pane")
     chromium.hover(first.find_element("css selector", "[role=option]"))
+    chromium.settle()
     names = [row.text for row in second.find_elements("css selector", ".is-linked .name")]
     assert names == ["fc1@N=1", "fc1.bias@N=1"]
     chromium.find("#tab-overview").click()
@@ -248,7 +250,7 @@ def test_a_text_is_rebuilt_from_its_differences(chromium: Browser, pages: dict[s
     """Of random texts with lines that repeat: what is not new is the first, what is not gone the second."""
     chromium.open(pages["mlp"])
     draw = random.Random(2)
-    for _ in range(50):
+    for _ in range(20):
         before = [draw.randrange(30) for _ in range(draw.randrange(40))]
         after = edited(before, draw)
         steps = chromium.run("lineDiff(arguments[0], arguments[1])", before, after)
@@ -271,7 +273,7 @@ def test_values_that_are_alive_together_have_lanes_of_their_own(
 ) -> None:
     chromium.open(pages["mlp"])
     draw = random.Random(3)
-    for _ in range(50):
+    for _ in range(20):
         count = draw.randrange(1, 14)
         reads = [sorted(draw.sample(range(row), draw.randrange(min(row, 2) + 1))) for row in range(count)]
         graph = chromium.run("assignLanes(arguments[0])", reads)
