@@ -87,10 +87,13 @@ function kindTable(view) {
       shareText(view.totalUs ? row.us / view.totalUs : null), meter(row.us, view.totalUs, kindColour(row.kind)), bytesText(row.bytes)]));
 }
 
-/** A bar that is as long as a part of a whole. */
-function meter(part, whole, colour) {
-  const share = whole ? Math.min(1, part / whole) : 0;
-  return el("span.meter", { aria: { hidden: "true" }, style: { "--share": share, "--colour": colour } });
+/** A bar that is as long as a part of a whole; a tick in it marks another part. */
+function meter(part, whole, colour, tick = null) {
+  const share = (of) => (whole ? Math.min(1, of / whole) : 0);
+  const isTicked = tick !== null;
+  return el(isTicked ? "span.meter.has-tick" : "span.meter", {
+    aria: { hidden: "true" }, style: { "--share": share(part), "--colour": colour, "--tick": isTicked ? share(tick) : 0 },
+  });
 }
 
 /** Instructions by their time and by how much of the roofline they reach: far right and low is where time could go. */

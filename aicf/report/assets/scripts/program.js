@@ -11,7 +11,7 @@ class InstructionList {
     this.shown = view.instructions;
     this.isWhole = true;
     this.marks = linked(view, null);
-    this.most = Math.max(1e-9, ...view.instructions.map((each) => each.us ?? 0));
+    this.most = Math.max(1e-9, ...view.instructions.map((each) => Math.max(each.us ?? 0, each.expected_us ?? 0)));
     this.list = new VirtualList({
       label,
       rowHeight: ROW_HEIGHT,
@@ -41,7 +41,7 @@ class InstructionList {
       el("span.name", { title: each.name }, each.name),
       kindLabel(each.kind),
       el("code.kernel", { title: each.kernel }, each.kernel),
-      meter(each.us ?? 0, this.most, kindColour(each.kind)),
+      meter(each.us ?? 0, this.most, kindColour(each.kind), each.measured_us === null ? null : each.expected_us),
       el("span.number", {}, timeText(each.us)),
       el("span.number.share", {}, shareText(each.bound?.share)),
       el("span.number.bytes", {}, bytesText(each.bytes)));
