@@ -9,8 +9,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready-$(shell cksum < pyproject.toml | tr ' ' '-')
 PEERS_READY := $(READY)-peers
 BROWSER_READY := $(READY)-browser
+SITE_READY := $(READY)-site
 
-.PHONY: test lint demo test-peers test-browser types-pytorch test-gpu sanitize-gpu docs clean
+.PHONY: test lint demo test-peers test-browser types-pytorch test-gpu sanitize-gpu docs site clean
 
 # Hundreds of processes of the tests read the bytecode that the first one writes.
 unexport PYTHONDONTWRITEBYTECODE
@@ -61,6 +62,10 @@ test-gpu: $(READY)
 sanitize-gpu: $(READY)
 	$(BIN)/python -m tests.gpu.sanitize
 
+# The documentation with search, as HTML that needs no server.
+site: $(SITE_READY)
+	$(BIN)/python -m aicf.tools.site build/site
+
 docs: $(READY)
 	$(BIN)/python -m aicf.tools.docgen
 
@@ -77,6 +82,10 @@ $(PEERS_READY): $(READY)
 
 $(BROWSER_READY): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,browser]'
+	@touch $@
+
+$(SITE_READY): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,site]'
 	@touch $@
 
 clean:

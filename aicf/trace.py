@@ -32,6 +32,7 @@ class Trace:
         target: What it is compiled for.
         instructions: In launch order.
         locations: Where ops of the model are written, `file:line:col` by id, as far as that is known.
+        method: How the spans were recorded, in words.
         spans: Of the instructions, by their numbers.
         replays: Start and duration of whole replays, in microseconds, after those.
     """
@@ -40,6 +41,7 @@ class Trace:
     target: str
     instructions: tuple[InstructionRow, ...]
     locations: Mapping[str, str]
+    method: str
     spans: tuple[Span, ...]
     replays: tuple[tuple[float, float], ...]
 
@@ -49,7 +51,7 @@ class Trace:
         events = [*self._names(tracks), *self._instruction_events(tracks), *self._replay_events()]
         return {
             "displayTimeUnit": "ns",
-            "otherData": {"program": self.program, "target": self.target},
+            "otherData": {"program": self.program, "target": self.target, "method": self.method},
             "traceEvents": events,
         }
 
@@ -74,6 +76,7 @@ class Trace:
             row = self.instructions[span.launch]
             about = {
                 "kernel": row.kernel,
+                **({"symbol": span.symbol} if span.symbol else {}),
                 "ops": list(row.src),
                 "lines": list(dict.fromkeys(filter(None, map(self.locations.get, row.src)))),
                 "bytes": row.bytes,
@@ -123,13 +126,13 @@ def traced(
     graph_exec = executable.instantiate(**executable.dims_of(*inputs))
     graph_exec.fill({spec.name: value for spec, value in zip(executable.inputs, inputs, strict=True)})
     target, name = f"{executable.plan.backend}:{executable.plan.arch}", graph_exec.plan.name
-    spans = graph_exec.spans(repeats)
-    if spans is None:
+    timeline = graph_exec.timeline(repeats)
+    if timeline is None:
         raise CaptureError(f"code for {target} runs whole programs only; time replay() instead")
     rows = next(each.rows for each in explanation.programs if each.name == name)
-    end = max((span.start_us + span.duration_us for span in spans), default=0.0)
+    end = max((span.start_us + span.duration_us for span in timeline.spans), default=0.0)
     whole = [(end + start, duration) for start, duration in _replays(graph_exec, repeats)]
-    return Trace(name, target, rows, locations, tuple(spans), tuple(whole))
+    return Trace(name, target, rows, locations, timeline.method, timeline.spans, tuple(whole))
 
 
 def _replays(graph_exec: GraphExec, repeats: int) -> list[tuple[float, float]]:

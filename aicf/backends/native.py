@@ -234,6 +234,18 @@ class DeviceMemory(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class KernelSpan:
+    """A kernel that ran: the number of its instruction in launch order, its symbol, its queue by name, and microseconds
+    from the start of the first kernel."""
+
+    launch: int
+    symbol: str
+    queue: str
+    start_us: float
+    duration_us: float
+
+
 class DeviceGraph(Protocol):
     """A program captured on one pointer table and one stream. Given back when nothing refers to it."""
 
@@ -265,6 +277,12 @@ class DeviceGraph(Protocol):
     def instruction_times(self, repeats: int) -> list[list[float]]:
         """For each repeat, microseconds on the device: of an empty gap, then of each instruction in launch order, run
         one after the other."""
+        ...
+
+    def kernel_spans(self, repeats: int) -> list[KernelSpan]:
+        """Every kernel of so many runs, as the device's own records have it.
+
+        Raises BackendUnavailable if the device, or this system, keeps no records."""
         ...
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +12,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from aicf.backends.native import DeviceCode, DeviceGraph, DeviceMemory
-from aicf.errors import AicfError, ArtifactError, CaptureError, InputMismatch
+from aicf.errors import AicfError, ArtifactError, BackendUnavailable, CaptureError, InputMismatch
 from aicf.runtime import ranges
 from aicf.runtime.capture_plan import ARENA, CapturePlan
 from aicf.runtime.device_array import DeviceArray, device_view, host_view
@@ -20,7 +20,7 @@ from aicf.runtime.device_memory import ALIGN, Block, PinnedBlock, PinnedRows, Qu
 from aicf.runtime.device_state import DeviceState
 from aicf.runtime.device_stream import handle_of
 from aicf.runtime.dlpack import DeviceView
-from aicf.runtime.graph_exec import GraphExec, Span
+from aicf.runtime.graph_exec import GraphExec, Span, Timeline
 from aicf.runtime.host_metas import SLOT_BYTES, HostMetas, written_metas
 from aicf.runtime.ports import Boundary, Port, reject_unknown
 from aicf.runtime.state import State
@@ -401,14 +401,32 @@ class DeviceGraphExec(GraphExec):
                 taken.metas.queue()
             return taken.graph.instruction_times(repeats)
 
-    def spans(self, repeats: int) -> list[Span]:
-        """See `GraphExec`. The device runs them in a row, with events between."""
-        found, start = list[Span](), 0.0
+    def timeline(self, repeats: int) -> Timeline:
+        """See `GraphExec`. From the device's own records where there are any, else by events between instructions."""
+        with self._guard:
+            self._ready()
+            taken = self._take()
+            if taken.metas is not None:
+                taken.metas.queue()
+            try:
+                found = taken.graph.kernel_spans(repeats)
+            except BackendUnavailable as error:
+                reason = error.message
+            else:
+                spans = (
+                    Span(each.launch, each.queue, each.start_us, each.duration_us, each.symbol)
+                    for each in found
+                )
+                return Timeline("records of the device", tuple(spans))
+        return Timeline(f"events between instructions: {reason}", tuple(self._by_events(repeats)))
+
+    def _by_events(self, repeats: int) -> Iterator[Span]:
+        """The instructions in a row, one after the other."""
+        start, track = 0.0, self._source.code().memory.name
         for _, *times in self.instruction_times(repeats):
             for launch, duration in enumerate(times):
-                found.append(Span(launch, self._source.code().memory.name, start, duration))
+                yield Span(launch, track, start, duration)
                 start += duration
-        return found
 
     def _in_place(self, port: Port, value: object) -> DeviceArray | DeviceView | Array:
         taken = self._take()

@@ -40,13 +40,23 @@ def check_runs(n: object) -> None:
 class Span:
     """One piece of work: an instruction by its number in launch order, on a thread or queue by name.
 
-    Times are microseconds from the start of the recording.
+    Times are microseconds from the start of the recording. `symbol` is the device's name of the kernel, empty where an
+    instruction is not recorded kernel by kernel.
     """
 
     launch: int
     track: str
     start_us: float
     duration_us: float
+    symbol: str = ""
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Spans in order of their start, and how they were recorded, in words."""
+
+    method: str
+    spans: tuple[Span, ...]
 
 
 class GraphExec(ABC):
@@ -191,7 +201,7 @@ class GraphExec(ABC):
         """
 
     @abstractmethod
-    def spans(self, repeats: int) -> list[Span] | None:
+    def timeline(self, repeats: int) -> Timeline | None:
         """Runs the program so often instruction by instruction; where and when each ran. None, and bound inputs, as of
         `instruction_times`."""
 

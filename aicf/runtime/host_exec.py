@@ -14,7 +14,7 @@ from aicf.backends.native import CProfileEntry, LoadedCode, ProfileEntry
 from aicf.errors import InputMismatch, quoted
 from aicf.runtime.capture_plan import ARENA, CapturePlan
 from aicf.runtime.consts import read_const
-from aicf.runtime.graph_exec import GraphExec, Span
+from aicf.runtime.graph_exec import GraphExec, Span, Timeline
 from aicf.runtime.host_metas import SLOT_BYTES, HostMetas, written_metas
 from aicf.runtime.memory import allocate, requested
 from aicf.runtime.ports import Boundary, Port, as_array, reject_unknown
@@ -277,7 +277,7 @@ class HostGraphExec(GraphExec):
             runs = [bind_launch(entry, launch, threads, table) for launch in launches]
             return [[_microseconds(run) for run in runs] for _ in range(repeats)]
 
-    def spans(self, repeats: int) -> list[Span] | None:
+    def timeline(self, repeats: int) -> Timeline | None:
         """See `GraphExec`. The threads of a program enter an instruction together."""
         with self._guard:
             self._ready()
@@ -292,11 +292,12 @@ class HostGraphExec(GraphExec):
             rows = [
                 (launch, run()) for _ in range(repeats) for launch, run in zip(launches, timed, strict=True)
             ]
-        return [
+        spans = [
             Span(launch, f"thread {tid}", (start - first) / 1e3, (end - start) / 1e3)
             for launch, times in rows
             for tid, (start, end) in enumerate(times)
         ]
+        return Timeline("the clock of each thread", tuple(spans))
 
     def _timed_launch(self, entry: ProfileEntry, launch: int) -> Callable[[], list[tuple[int, int]]]:
         """The call of an instruction: start and end in nanoseconds, of each thread if it is native."""

@@ -115,3 +115,13 @@ def test_programs_run_on_the_second_gpu(model: CompiledModel) -> None:
     compiled = torch.compile(layer, backend="aicf", fullgraph=True)
     with torch.no_grad():
         torch.testing.assert_close(compiled(x), layer(x), rtol=1e-3, atol=1e-3)
+
+
+def test_a_trace_has_the_kernels_of_each_instruction(model: CompiledModel) -> None:
+    """By CUPTI's records where the system allows them, else by events; the method is told."""
+    trace = model.trace(np.zeros((ROWS, WIDTH), np.float32), repeats=3)
+    print(trace.method)
+    assert {span.launch for span in trace.spans} == set(range(len(trace.instructions)))
+    assert all(0.3 < span.duration_us < 1e4 for span in trace.spans)
+    if trace.method == "records of the device":
+        assert all(span.symbol and span.track.startswith("stream ") for span in trace.spans)
