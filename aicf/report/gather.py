@@ -7,14 +7,14 @@ from dataclasses import fields
 from pathlib import Path
 
 from aicf.backends.base import Peaks
-from aicf.benched import Benched, BenchResult, read_bench_result
+from aicf.benched import Benched
 from aicf.compiled import Options, title_of
 from aicf.diff import compare
-from aicf.errors import InputMismatch
 from aicf.explain import Explanation, InstructionRow, ProgramExplanation, describe_operand, explain_programs
 from aicf.frontends.text import parse_module
 from aicf.report.arena import arena_buffers
 from aicf.report.contents import Bound, Compiled, Instruction, ModelOp, Program, Report
+from aicf.report.measured import Measured, assigned, read_measured
 from aicf.report.model_ops import model_ops
 from aicf.report.opened import Opened, open_program
 from aicf.report.stage_lines import stages_of
@@ -46,53 +46,17 @@ def gather_report(
         InputMismatch: times were measured of another program.
     """
     opened = [open_program(each) for each in (path, other) if each is not None]
-    times = _assigned(opened, [(str(file), read_bench_result(file)) for file in measured])
+    times = assigned(opened, [read_measured(file) for file in measured])
     compiled = tuple(_compiled(each, times.get(number), passes) for number, each in enumerate(opened))
     comparison = compare(opened[0].saved, opened[1].saved).to_json_value() if len(opened) > 1 else None
     return Report(compiled, comparison)
 
 
-_Measured = tuple[str, BenchResult]
-"""Measured times, with the file that they are from."""
-
-
-def _assigned(opened: Sequence[Opened], measured: Sequence[_Measured]) -> dict[int, _Measured]:
-    """Measured times by the number of the program that they are of, each program at most once."""
-    found: dict[int, _Measured] = {}
-    for file, result in measured:
-        fitting = (n for n, each in enumerate(opened) if n not in found and _is_of(result, each))
-        number = next(fitting, None)
-        if number is None:
-            have = " and ".join(each.path for each in opened)
-            raise InputMismatch(
-                f"these times are of another program than {have}: '{result.model}' for {result.target}, or of other "
-                "instructions; measure this one with `aicf bench --json`",
-                location=file,
-            )
-        found[number] = file, result
-    return found
-
-
-def _is_of(result: BenchResult, opened: Opened) -> bool:
-    """Whether times are of a program: the same model, target and instructions with their kernels."""
-    plan = opened.plan
-    if (result.model, result.target) != (opened.record.name, f"{plan.backend}:{plan.arch}"):
-        return False
-    for benched in result.programs:
-        program = plan.by_name.get(benched.timing.program)
-        if program is None:
-            return False
-        launched = [(launch.name, launch.kernel) for launch in program.launches]
-        if benched.instructions and launched != [(row.name, row.kernel) for row in benched.instructions]:
-            return False
-    return True
-
-
-def _compiled(opened: Opened, measured: _Measured | None, passes: bool) -> Compiled:
+def _compiled(opened: Opened, measured: Measured | None, passes: bool) -> Compiled:
     record, plan = opened.record, opened.plan
     title = title_of(record.name, plan)
     explanation = explain_programs(title, plan, record.decisions)
-    file, benched = (None, {}) if measured is None else (measured[0], _by_program(measured[1]))
+    benched = {} if measured is None else measured.by_program
     return Compiled(
         path=opened.path,
         name=record.name,
@@ -109,7 +73,7 @@ def _compiled(opened: Opened, measured: _Measured | None, passes: bool) -> Compi
         decisions=record.decisions,
         model=_model(opened),
         stages=stages_of(record, passes),
-        measured=file,
+        measured=None if measured is None else measured.file,
     )
 
 
@@ -125,10 +89,6 @@ def _told(options: Options) -> dict[str, object]:
         for name, (value, default) in values.items()
         if value and value != default and name not in _SHOWN
     }
-
-
-def _by_program(result: BenchResult) -> dict[str, Benched]:
-    return {benched.timing.program: benched for benched in result.programs}
 
 
 def _model(opened: Opened) -> tuple[ModelOp, ...] | None:

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+import aicf
 from aicf.report import Report, gather_report, html_page
 from aicf.report.contents import ModelOp
 from tests.report.browser import Browser, browser, missing
 from tests.report.conftest import Files, times_of
+from tests.test_compiler import MLP, mlp_weights
 
 pytestmark = [
     pytest.mark.browser,
@@ -34,8 +36,8 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def pages(files: Files, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Pages: of the classifier with measured times, of the training step, of two programs, of many instructions, and of
-    a model with hostile names."""
+    """Pages: of the classifier with measured times, of the training step, of two programs, of emit IR, of many
+    instructions, and of a model with hostile names."""
     folder = tmp_path_factory.mktemp("pages")
     times = folder / "times.json"
     times.write_text(times_of(files.mlp, 2.0), "utf-8")
@@ -44,6 +46,7 @@ def pages(files: Files, tmp_path_factory: pytest.TempPathFactory) -> dict[str, P
         "mlp": mlp,
         "step": gather_report(files.step, passes=False),
         "diff": gather_report(files.mlp, files.unfused, passes=False),
+        "bare": gather_report(emit_ir(folder / "bare.mlir")),
         "many": with_many(mlp),
         "hostile": with_hostile_names(mlp),
     }
@@ -52,6 +55,13 @@ def pages(files: Files, tmp_path_factory: pytest.TempPathFactory) -> dict[str, P
         pages[name] = folder / f"{name}.html"
         pages[name].write_text(html_page(report), "utf-8")
     return pages
+
+
+def emit_ir(path: Path) -> Path:
+    """A file of final emit IR, for a target without predicted times: what there is least to show of."""
+    exe = aicf.compile(MLP, mlp_weights(), "reference", dims="N=1")
+    path.write_text(exe.ir("emit"), "utf-8")
+    return path
 
 
 def with_many(report: Report) -> Report:
@@ -107,6 +117,7 @@ PARTS = {
     "mlp": ["overview", "program", "memory", "passes", "decisions"],
     "step": ["overview", "program", "memory", "saves", "passes", "decisions"],
     "diff": ["compare", "overview", "program", "memory", "passes", "decisions"],
+    "bare": ["overview", "program", "memory", "passes", "decisions"],
     "hostile": ["overview", "program", "memory", "passes", "decisions"],
 }
 
