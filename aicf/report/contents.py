@@ -112,7 +112,13 @@ class Program:
 
 @dataclass(frozen=True)
 class Stage:
-    """The IR after one pass: indices into the lines of all stages; empty if the pass changed nothing."""
+    """The IR after one pass.
+
+    Args:
+        made_by: The pass.
+        lines: Its lines as runs of numbers into the lines of all stages, the first number of a run and its length one
+            after the other; empty if the pass changed nothing.
+    """
 
     made_by: str
     lines: tuple[int, ...]

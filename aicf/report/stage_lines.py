@@ -6,6 +6,7 @@ Without the ledger, which the report has in a better form, and without the data 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -77,9 +78,18 @@ class _Lines:
         numbers = self.numbers
         shown = _BYTES.sub(r'"0x\1..."', _LEDGER.sub("", text))
         lines = tuple(numbers.setdefault(line, len(numbers)) for line in shown.splitlines())
-        self.stages.append(Stage(made_by, () if lines == self._last else lines))
+        self.stages.append(Stage(made_by, () if lines == self._last else tuple(_runs(lines))))
         self._last = lines
 
     def repeat(self, made_by: str) -> None:
         """One stage more, which is that before."""
         self.stages.append(Stage(made_by, ()))
+
+
+def _runs(numbers: Sequence[int]) -> Iterator[int]:
+    """Numbers as runs: the first of a run and its length one after the other. What a pass leaves alone is few runs."""
+    start = 0
+    for at in range(1, len(numbers) + 1):
+        if at == len(numbers) or numbers[at] != numbers[at - 1] + 1:
+            yield from (numbers[start], at - start)
+            start = at

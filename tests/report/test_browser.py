@@ -58,7 +58,7 @@ def pages(files: Files, tmp_path_factory: pytest.TempPathFactory) -> dict[str, P
 
 
 def emit_ir(path: Path) -> Path:
-    """A file of final emit IR, for a target without predicted times: what there is least to show of."""
+    """A file of final emit IR, for a target without peaks: what there is least to show of."""
     exe = aicf.compile(MLP, mlp_weights(), "reference", dims="N=1")
     path.write_text(exe.ir("emit"), "utf-8")
     return path

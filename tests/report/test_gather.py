@@ -92,10 +92,13 @@ def test_the_model_is_a_graph_with_locations(mlp: Compiled) -> None:
 
 def test_every_stage_reads_as_the_program_after_its_pass(mlp: Compiled, files: Files) -> None:
     exe = aicf.load(files.mlp)
-    stages, lines, texts = mlp.stages, (), {}
+    stages, runs, texts = mlp.stages, (), {}
     for stage in stages.stages:
-        lines = stage.lines or lines
-        texts[stage.made_by] = [stages.lines[number] for number in lines]
+        runs = stage.lines or runs
+        pairs = zip(runs[::2], runs[1::2], strict=True)
+        texts[stage.made_by] = [
+            line for first, count in pairs for line in stages.lines[first : first + count]
+        ]
     assert stages.missing is None
     assert texts["model"] == exe.ir("logical").splitlines()
     for name in ("lower-logical", "fuse-epilogues", "schedule", "plan-capture"):

@@ -130,7 +130,7 @@ function powerText(power) {
 
 function notFused(compiled) {
   const reasons = compiled.summary.not_fused;
-  if (!reasons.length) return section("Not fused", "Every op that could be fused is.");
+  if (!reasons.length) return section("Not fused", "No pass has refused to fuse an op.");
   const items = reasons.map(({ because, ops }) => el("li", {}, el("span.count", {}, String(ops.length)),
     el("div", {}, el("div", {}, because), el("div.muted.clip", { title: ops.join("\n") }, ops.join(", ")))));
   return section("Not fused", "Why ops stayed in instructions of their own, the reasons of most ops first.", el("ul.reasons", {}, ...items));

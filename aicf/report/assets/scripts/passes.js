@@ -42,9 +42,18 @@ function passesPanel(view) {
 function wholeStages({ stages }) {
   let lines = [];
   return stages.map(({ made_by, lines: own }, at) => {
-    if (own.length) lines = own;
+    if (own.length) lines = unrolled(own);
     return { at, madeBy: made_by, lines, isChanged: own.length > 0 };
   });
+}
+
+/** The numbers of runs, of which the first number and the length stand one after the other. */
+function unrolled(runs) {
+  const numbers = [];
+  for (let at = 0; at < runs.length; at += 2) {
+    for (let step = 0; step < runs[at + 1]; step += 1) numbers.push(runs[at] + step);
+  }
+  return numbers;
 }
 
 function passRow({ at, madeBy, lines, isChanged }) {
