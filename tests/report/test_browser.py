@@ -294,3 +294,22 @@ def test_values_that_are_alive_together_have_lanes_of_their_own(
             for row in range(count):
                 for later in range(row + 1, last[row]):
                     assert graph["lane"][later] != graph["lane"][row], (reads, row, later)
+
+
+def test_rows_follow_the_place_of_a_list(chromium: Browser, pages: dict[str, Path]) -> None:
+    """By steps that leave some rows in sight, and by jumps that leave none, in both directions."""
+    chromium.open(pages["many"])
+    chromium.find("#tab-program").click()
+    draw, top = random.Random(4), 0
+    for _ in range(20):
+        top = max(0, min(30 * MANY - 1000, top + draw.choice((1, -1)) * draw.choice((7, 200, 3000, 90_000))))
+        chromium.run("document.querySelector('[role=listbox]').scrollTop = arguments[0]", top)
+        shown = chromium.run(
+            "[...document.querySelector('[role=listbox]').querySelectorAll('[role=option]')]"
+            ".map((row) => [Number(row.dataset.index), row.getBoundingClientRect().top])"
+        )
+        first = chromium.run("document.querySelector('[role=listbox]').getBoundingClientRect().top")
+        assert [index for index, _ in shown] == list(range(shown[0][0], shown[0][0] + len(shown)))
+        for index, at in shown:
+            assert at - first == pytest.approx(30 * index - top + 1, abs=1.5)
+        assert shown[0][1] <= first or top == 0

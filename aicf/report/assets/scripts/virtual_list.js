@@ -19,6 +19,7 @@ class VirtualList {
   constructor({ label, rowHeight, row, style, name, choose, point, drawn }) {
     Object.assign(this, { rowHeight, row, style, name, choose, point, drawn });
     this.count = 0;
+    this.sight = [0, 0];
     this.current = -1;
     this.id = `list${(VirtualList.made = (VirtualList.made ?? 0) + 1)}`;
     this.rows = el("div.rows");
@@ -28,7 +29,7 @@ class VirtualList {
       tabIndex: 0,
       aria: { label },
       on: {
-        scroll: () => this.draw(),
+        scroll: () => this.draw(true),
         keydown: (event) => this.key(event),
         click: (event) => this.at(event, (index) => this.move(index)),
         mousemove: (event) => this.at(event, (index) => this.point?.(index)),
@@ -47,23 +48,39 @@ class VirtualList {
     this.draw();
   }
 
-  /** Draws the rows in sight anew. */
-  draw() {
+  /** Draws the rows in sight anew; if only the place has changed, just those that were not there. */
+  draw(isMoved = false) {
     const height = this.node.clientHeight;
     if (!height) return;
     const first = Math.max(0, Math.floor(this.node.scrollTop / this.rowHeight) - SPARE_ROWS);
     const end = Math.min(this.count, Math.ceil((this.node.scrollTop + height) / this.rowHeight) + SPARE_ROWS);
     this.rows.style.setProperty("transform", `translateY(${first * this.rowHeight}px)`);
-    this.rows.replaceChildren(...Array.from({ length: end - first }, (_, at) => this.made(first + at)));
+    const [from, to] = this.sight;
+    if (isMoved && first < to && from < end) this.slide(first, end);
+    else this.rows.replaceChildren(...this.range(first, end));
     if (this.current >= 0) this.node.setAttribute("aria-activedescendant", `${this.id}-${this.current}`);
     this.sight = [first, end];
     this.drawn?.(first, end);
   }
 
+  /** Takes rows away that are out of sight now, and adds those that have come into it. */
+  slide(first, end) {
+    let [from, to] = this.sight;
+    for (; from < first; from += 1) this.rows.firstChild.remove();
+    for (; to > end; to -= 1) this.rows.lastChild.remove();
+    this.rows.prepend(...this.range(first, from));
+    this.rows.append(...this.range(to, end));
+  }
+
+  /** New rows `first` to `end`. */
+  range(first, end) {
+    return Array.from({ length: Math.max(0, end - first) }, (_, at) => this.made(first + at));
+  }
+
   /** Marks the rows in sight anew. They stay the same elements, so that a click that has begun ends on its row. */
   restyle() {
     for (const row of this.rows.children) this.style?.(row, Number(row.dataset.index));
-    if (this.sight) this.drawn?.(...this.sight);
+    this.drawn?.(...this.sight);
   }
 
   made(index) {
