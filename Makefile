@@ -8,9 +8,10 @@ BIN := $(VENV)/bin
 # Set up again when pyproject.toml changes, and only then.
 READY := $(VENV)/.ready-$(shell cksum < pyproject.toml | tr ' ' '-')
 PEERS_READY := $(READY)-peers
+BROWSER_READY := $(READY)-browser
 SITE_READY := $(READY)-site
 
-.PHONY: test lint demo test-peers types-pytorch test-gpu sanitize-gpu docs site clean
+.PHONY: test lint demo test-peers test-browser types-pytorch test-gpu sanitize-gpu docs site clean
 
 # Hundreds of processes of the tests read the bytecode that the first one writes.
 unexport PYTHONDONTWRITEBYTECODE
@@ -22,7 +23,7 @@ PARALLEL := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 # Lint runs beside the tests: the type checker takes one core for a minute. What it says comes last.
 test: $(READY)
 	@said=$$(mktemp); status=0; $(MAKE) --no-print-directory lint >"$$said" 2>&1 & lint=$$!; \
-	$(BIN)/python -m pytest $(PARALLEL) -m "not gpu and not peers" || status=1; \
+	$(BIN)/python -m pytest $(PARALLEL) -m "not gpu and not peers and not browser" || status=1; \
 	wait $$lint || status=1; cat "$$said"; rm -f "$$said"; exit $$status
 
 lint: $(READY)
@@ -41,6 +42,11 @@ test-peers: $(PEERS_READY)
 	@said=$$(mktemp); status=0; $(MAKE) --no-print-directory types-pytorch >"$$said" 2>&1 & types=$$!; \
 	$(BIN)/python -m pytest $(PARALLEL) -m peers $$(grep -rl --include='test_*.py' peers tests | sort) || status=1; \
 	wait $$types || status=1; cat "$$said"; rm -f "$$said"; exit $$status
+
+# Draws reports in Chromium, which the system has to have with its driver: the packages chromium and chromium-driver of
+# Debian. Without it, no test runs, and pytest says why.
+test-browser: $(BROWSER_READY)
+	$(BIN)/python -m pytest -m browser tests/report/test_browser.py
 
 # Pyright passes where it finds no file, so its statistics must name some.
 types-pytorch: $(PEERS_READY)
@@ -72,6 +78,10 @@ $(READY): pyproject.toml
 # Without bytecode, which Python writes for what is imported: most of PyTorch and of the others never is.
 $(PEERS_READY): $(READY)
 	$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --editable '.[dev,bench,examples]'
+	@touch $@
+
+$(BROWSER_READY): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,browser]'
 	@touch $@
 
 $(SITE_READY): $(READY)

@@ -36,10 +36,13 @@ if TYPE_CHECKING:
     from aicf import engines as engines
     from aicf import frontends as frontends
     from aicf import inference as inference
+    from aicf import kernels as kernels
+    from aicf import llm as llm
     from aicf import passes as passes
     from aicf import policies as policies
     from aicf import runtime as runtime
     from aicf import semantics as semantics
+    from aicf import testing as testing
     from aicf import tools as tools
     from aicf import training as training
     from aicf import tuning as tuning
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
     from aicf.extensions import at
     from aicf.frontends.builder import Graph, Value
     from aicf.inference import InferenceSession
+    from aicf.kernels import custom_op, kernel
     from aicf.policies.execution_policy import ExecutionPolicy
     from aicf.policies.kernel_policy import KernelPolicy
     from aicf.policies.policy import Policy
@@ -92,8 +96,10 @@ __all__ = [
     "bisect",
     "calibrate",
     "compile",
+    "custom_op",
     "devices",
     "init",
+    "kernel",
     "load",
     "load_step",
     "losses",
@@ -116,6 +122,7 @@ _HOMES = {
     "Graph": "aicf.frontends.builder",
     "Value": "aicf.frontends.builder",
     "InferenceSession": "aicf.inference",
+    **dict.fromkeys(("custom_op", "kernel"), "aicf.kernels"),
     "ExecutionPolicy": "aicf.policies.execution_policy",
     "KernelPolicy": "aicf.policies.kernel_policy",
     "Policy": "aicf.policies.policy",
@@ -139,10 +146,13 @@ _MODULES = (
     "engines",
     "frontends",
     "inference",
+    "kernels",
+    "llm",
     "passes",
     "policies",
     "runtime",
     "semantics",
+    "testing",
     "tools",
     "training",
     "tuning",

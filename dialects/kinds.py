@@ -80,6 +80,7 @@ KINDS: dict[str, Kind] = {
     "non_max_suppression": Kind(41, needs_code=False),
     "attention_backward": Kind(42, needs_code=False, family="attention"),
     "conv_weight_grad": Kind(43, needs_code=False, is_windowed=True, takes_tf32=True),
+    "custom": Kind(44, needs_code=False),
 }
 """Append-only: a number, once given, never changes and is never used again."""
 

@@ -423,6 +423,7 @@ COMMANDS = (
     "run",
     "explain",
     "diff",
+    "view",
     "bench",
     "devices",
     "engines",

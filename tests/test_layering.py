@@ -31,12 +31,15 @@ EMIT = (
 )
 BODIES = ("aicf.dialects.logical",)
 """What the bodies of instructions are written in."""
+CUSTOM = ("aicf.dialects.custom_ops",)
+"""Definitions of ops by packages, which the registry imports."""
 ARGUMENTS = ("aicf.arguments",)
 JSON_FORMS = ("aicf.dialects.json_values", "aicf.dataclass_json")
 CONTRACT = (
     "aicf.backends.base",
     "aicf.backends.common.kernel",
     "aicf.backends.common.record",
+    "aicf.backends.common.user_kernel",
     "aicf.backends.common.workload",
     "aicf.backends.native",
     "aicf.backends.registry",
@@ -97,8 +100,15 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.dialects": (),
     "aicf.semantics": ("aicf.dialects",),
     "aicf.policies": ("aicf.dialects.kinds", *ARGUMENTS, *JSON_FORMS, "aicf.files"),
-    "aicf.backends": (*EMIT, "aicf.dialects.types", *ARGUMENTS, *CONTRACT, *UNINTERRUPTED),
-    "aicf.backends.common": (*EMIT, *JSON_FORMS, *BODIES, "aicf.dialects.types", "aicf.backends.base"),
+    "aicf.backends": (*EMIT, "aicf.dialects.types", *CUSTOM, *ARGUMENTS, *CONTRACT, *UNINTERRUPTED),
+    "aicf.backends.common": (
+        *EMIT,
+        *JSON_FORMS,
+        *BODIES,
+        *CUSTOM,
+        "aicf.dialects.types",
+        "aicf.backends.base",
+    ),
     "aicf.backends.reference": (
         *EMIT,
         *BODIES,
@@ -145,6 +155,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.passes": IR,
     **PASSES,
     "aicf.frontends": ("aicf.dialects", "aicf.torch_types"),
+    "aicf.kernels": (*IR, "aicf.backends.common.user_code", "aicf.frontends"),
+    "aicf.testing": ANYTHING,
+    "aicf.benched": (*ARGUMENTS, *JSON_FORMS, "aicf.explain", "aicf.files"),
     "aicf.attribution": ("aicf.dialects", "aicf.frontends", "aicf.passes"),
     "aicf.bisection": ANYTHING,
     "aicf.calibration": ANYTHING,
@@ -157,6 +170,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.diff": ANYTHING,
     "aicf.engines": ANYTHING,
     "aicf.inference": ANYTHING,
+    "aicf.llm": ANYTHING,
     "aicf.explain": (*ARGUMENTS, "aicf.explain_precision", "aicf.pass_files", "aicf.runtime"),
     "aicf.explain_precision": ("aicf.explain",),
     "aicf.extensions": ANYTHING,
@@ -166,6 +180,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.why_not": (*ARGUMENTS, "aicf.explain", "aicf.runtime"),
     "aicf.progress": UNINTERRUPTED,
     "aicf.pytorch": ANYTHING,
+    "aicf.report": ANYTHING,
+    "aicf.roofline": (*IR, "aicf.attribution", "aicf.passes", "aicf.runtime"),
     "aicf.sources": ANYTHING,
     "aicf.stages": ANYTHING,
     "aicf.tools": ANYTHING,

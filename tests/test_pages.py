@@ -11,6 +11,7 @@ import pytest
 
 import aicf
 from aicf.extensions import POINTS
+from aicf.testing import temporary_definitions
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -45,6 +46,13 @@ def test_extensions_run() -> None:
     np.testing.assert_allclose(names["y"], np.tanh(x), rtol=1e-5, atol=1e-6)
     listed = re.findall(r"^\| `(\w+)` \|", page("extending.md"), re.MULTILINE)
     assert listed == list(POINTS)
+
+
+def test_kernels_run() -> None:
+    with temporary_definitions():
+        names = run("kernels.md")
+    assert names["y"].shape == (32, 8)
+    np.testing.assert_allclose(names["y"].ravel(), 2 * np.tanh(np.linspace(-4, 4, 256) / 2), atol=1e-6)
 
 
 def test_every_error_is_explained() -> None:

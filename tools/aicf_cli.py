@@ -38,6 +38,7 @@ from aicf.tools.cli.run_command import run_command
 from aicf.tools.cli.tune_command import tune_command
 from aicf.tools.cli.verify_command import verify_command
 from aicf.tools.cli.version import print_version
+from aicf.tools.cli.view_command import view_command
 
 EXIT_ERROR, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 DEBUG = "--debug"
@@ -54,6 +55,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "diff": diff_command,
     "bisect": bisect_command,
     "verify": verify_command,
+    "view": view_command,
     "bench": bench_command,
     "compare": compare_command,
     "profile": profile_command,

@@ -13,7 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from aicf.backends.common.record import RecordError
 from aicf.backends.common.workload import Workload
-from aicf.backends.registry import get_kernels
+from aicf.backends.registry import get_kernels, why_no_kernel
 from aicf.dialects.emit import PHASES, KernelOp, ProgramOp, ResolvedOp, SlotOp, buffer_of, symbols
 from aicf.dialects.emit_types import BufferType, TargetAttr, alias_pairs
 from aicf.errors import InvalidIR, PlanError
@@ -204,8 +204,7 @@ def _verify_kernel(op: ResolvedOp, target: Attribute | None) -> None:
     if op.kernel.kernel.data not in known:
         raise _refused(
             op,
-            f"backend {target.backend.data} has no kernel '{op.kernel.kernel.data}'; "
-            f"it has {', '.join(known)}",
+            f"backend {why_no_kernel(target.backend.data, op.kernel.kernel.data)}",
         )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
+from aicf.benched import Benched, BenchedInstruction, BenchResult, Timing
 from aicf.dataclass_json import to_json_value
 from aicf.errors import CaptureError, InputMismatch, PolicyError
-from aicf.explain import format_table, microseconds
 from aicf.random_inputs import random_inputs
 from aicf.runtime.profiler import Profile, Profiler
 from aicf.runtime.tensors import Array
@@ -40,56 +39,6 @@ _WEIGHTED = {".onnx": "an ONNX model", ".pt2": "an exported program"}
 
 WARM_UP = 5
 """Calls before the clock starts."""
-
-
-@dataclass(frozen=True)
-class Timing:
-    """Median microseconds of one program: a call with fresh outputs, a replay on memory of its own from its start to
-    its end, and the part of the replay after which the caller goes on (all of it on the host)."""
-
-    program: str
-    call_us: float
-    replay_us: float
-    host_us: float
-
-
-@dataclass(frozen=True)
-class BenchedInstruction:
-    """Microseconds of one instruction, measured and as predicted when it was compiled; `src` are ops of the model."""
-
-    name: str
-    kind: str
-    kernel: str
-    src: tuple[str, ...]
-    median_us: float
-    best_us: float
-    predicted_us: float | None
-
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """The row of the table."""
-        times = microseconds(self.median_us), microseconds(self.best_us)
-        return f"  {self.name}", self.kind, self.kernel, *times, f"{self.predicted_us or ''}"
-
-
-@dataclass(frozen=True)
-class Benched:
-    """Times of one program, and of its instructions or why there are none; `str()` is plain text."""
-
-    timing: Timing
-    instructions: tuple[BenchedInstruction, ...]
-    no_instructions: str | None
-
-    def __str__(self) -> str:
-        timing = self.timing
-        head = (
-            f"@{timing.program}: call {microseconds(timing.call_us)} us, replay "
-            f"{microseconds(timing.replay_us)} us, of which the caller waits {microseconds(timing.host_us)} us"
-        )
-        if self.no_instructions is not None:
-            return f"{head}\n  no times by instruction: {self.no_instructions}"
-        columns = ("  instruction", "kind", "kernel", "median us", "best us", "predicted us")
-        return f"{head}\n{format_table(columns, [row.cells for row in self.instructions])}"
 
 
 RandomWeights = Annotated[
@@ -120,8 +69,8 @@ def bench_command(
         if not as_json:
             print(found[-1])
     if as_json:
-        about = {"model": compiled.name, "target": f"{compiled.plan.backend}:{compiled.plan.arch}"}
-        print(json.dumps({**about, "programs": [to_json_value(each) for each in found]}, indent=2))
+        target = f"{compiled.plan.backend}:{compiled.plan.arch}"
+        print(json.dumps(to_json_value(BenchResult(compiled.name, target, tuple(found))), indent=2))
 
 
 def bench_model(

@@ -148,7 +148,8 @@ def level_named(name: str) -> CpuLevel:
     return level.with_features(features)
 
 
-def _architecture() -> str:
+def host_architecture() -> str:
+    """The architecture of this machine, as levels name it."""
     machine = platform.machine().lower()
     return {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
 
@@ -163,7 +164,7 @@ def _missing(level: CpuLevel, features: dict[str, bool]) -> list[str]:
 
 def host_level() -> CpuLevel:
     """The best level this machine runs, with the features that it has."""
-    architecture = _architecture()
+    architecture = host_architecture()
     if architecture == "aarch64":
         return LEVELS["aarch64-v8"]  # Advanced SIMD is part of the base architecture.
     if architecture == "x86_64":
@@ -181,7 +182,7 @@ def check_host(level: CpuLevel) -> None:
     Raises:
         BackendUnavailable: With the missing features and the way out.
     """
-    architecture = _architecture()
+    architecture = host_architecture()
     if level.architecture not in ("", architecture):
         raise BackendUnavailable(
             f"the program was compiled for cpu:{level.name} ({level.architecture}) but this machine is {architecture}: "
