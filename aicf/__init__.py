@@ -29,7 +29,9 @@ from aicf.errors import (
 
 if TYPE_CHECKING:
     from aicf import backends as backends
+    from aicf import bisection as bisection
     from aicf import calibration as calibration
+    from aicf import certificates as certificates
     from aicf import dialects as dialects
     from aicf import engines as engines
     from aicf import frontends as frontends
@@ -44,7 +46,9 @@ if TYPE_CHECKING:
     from aicf import tools as tools
     from aicf import training as training
     from aicf import tuning as tuning
+    from aicf.bisection import Bisection, bisect
     from aicf.calibration import Calibration, calibrate
+    from aicf.certificates import Certificate, Verification, verify
     from aicf.compiled import CompiledModel, load
     from aicf.compiler import compile
     from aicf.extensions import at
@@ -63,8 +67,10 @@ __all__ = [
     "AicfError",
     "ArtifactError",
     "BackendUnavailable",
+    "Bisection",
     "Calibration",
     "CaptureError",
+    "Certificate",
     "CompiledModel",
     "EngineError",
     "Executable",
@@ -85,7 +91,9 @@ __all__ = [
     "TrainStep",
     "UnsupportedOp",
     "Value",
+    "Verification",
     "at",
+    "bisect",
     "calibrate",
     "compile",
     "custom_op",
@@ -100,10 +108,13 @@ __all__ = [
     "shutdown",
     "train_step",
     "tune",
+    "verify",
 ]
 
 _HOMES = {
+    **dict.fromkeys(("Bisection", "bisect"), "aicf.bisection"),
     **dict.fromkeys(("Calibration", "calibrate"), "aicf.calibration"),
+    **dict.fromkeys(("Certificate", "Verification", "verify"), "aicf.certificates"),
     "CompiledModel": "aicf.compiled",
     "load": "aicf.compiled",
     "compile": "aicf.compiler",
@@ -128,7 +139,9 @@ _HOMES = {
 
 _MODULES = (
     "backends",
+    "bisection",
     "calibration",
+    "certificates",
     "dialects",
     "engines",
     "frontends",

@@ -431,6 +431,9 @@ COMMANDS = (
     "policy",
     "policy extract",
     "policy apply",
+    "policy merge",
+    "policy validate",
+    "policy schema",
 )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -15,13 +15,14 @@ import typer
 from aicf.benched import Benched, BenchedInstruction, BenchResult, Timing
 from aicf.dataclass_json import to_json_value
 from aicf.errors import CaptureError, InputMismatch, PolicyError
-from aicf.runtime.graph import Bind
+from aicf.random_inputs import random_inputs
 from aicf.runtime.profiler import Profile, Profiler
-from aicf.runtime.tensors import Array, numpy_dtype
+from aicf.runtime.tensors import Array
 from aicf.tools.cli.arguments import (
     ArtifactOrModel,
     Dims,
     Json,
+    Policy,
     Target,
     Threads,
     Values,
@@ -52,15 +53,16 @@ def bench_command(
     target: Target = None,
     dims: Dims = None,
     values: Values = "",
+    policy: Policy = None,
     threads: Threads = 1,
     random_weights: RandomWeights = False,
     as_json: Json = False,
 ) -> None:
     """Time an artifact, or a model, on random inputs.
 
-    Whole calls, replays, and each instruction. Target, dims, values, threads and random weights are for models.
+    Whole calls, replays, and each instruction. Target, dims, values, policy, threads and random weights are for models.
     """
-    compiled = bench_model(model, weights, random_weights, target, joined_dims(dims), values, threads)
+    compiled = bench_model(model, weights, random_weights, target, joined_dims(dims), values, threads, policy)
     found: list[Benched] = []
     for row in compiled.plan.rows:
         found.append(_bench(compiled, row.program, repeats))
@@ -79,6 +81,7 @@ def bench_model(
     dims: str,
     values: str,
     threads: int,
+    policy: str | None = None,
 ) -> CompiledModel:
     """What a command times: an artifact as it is, or a model, compiled.
 
@@ -87,13 +90,15 @@ def bench_model(
         AicfError: it does not load or compile.
     """
     if is_model(model):
-        return _compiled(model, weights, random, target, dims, values, threads)
+        options = {"dims": dims, "values": values, "policy": policy, "threads": threads}
+        return _compiled(model, weights, random, target, options)
     from aicf.compiled import load
 
     _reject_options(
         target=target,
         dims=dims,
         values=values,
+        policy=policy,
         threads=None if threads == 1 else threads,
         random_weights=random,
     )
@@ -105,17 +110,16 @@ def _compiled(
     weights: Path | None,
     random: bool,
     target: str | None,
-    dims: str,
-    values: str,
-    threads: int,
+    options: Mapping[str, Any],
 ) -> CompiledModel:
+    """The model, compiled for the target with other options of `aicf.compile`."""
     from aicf.compiler import compile
 
     if model.suffix in _WEIGHTED or weights is not None:
         if random:
             given = "--weights has" if weights is not None else f"{_WEIGHTED[model.suffix]} brings its own"
             raise PolicyError(f"--random-weights has no effect: {given} weights; leave it out")
-        return compile(model, weights, target, dims=dims, values=values, threads=threads)
+        return compile(model, weights, target, **options)
     from aicf.frontends.text import make_context
     from aicf.sources import read_model
     from aicf.tools.cli.random_weights import needed_weights, random_arrays
@@ -124,9 +128,7 @@ def _compiled(
     if source.is_emit:
         if random:
             raise PolicyError("--random-weights has no effect on an emit program; give --weights")
-        return compile(
-            source.module, None, target, dims=dims, values=values, threads=threads, name=source.name
-        )
+        return compile(source.module, None, target, **options, name=source.name)
     names = [name for name, _ in needed_weights(source.module)]
     if names and not random:
         raise InputMismatch(
@@ -135,7 +137,7 @@ def _compiled(
             location=str(model),
         )
     arrays = random_arrays(source.module, np.random.default_rng(1))
-    return compile(source.module, arrays, target, dims=dims, values=values, threads=threads, name=source.name)
+    return compile(source.module, arrays, target, **options, name=source.name)
 
 
 def _reject_options(**options: object) -> None:
@@ -146,29 +148,13 @@ def _reject_options(**options: object) -> None:
 
 
 def _bench(compiled: CompiledModel, program: str, repeats: int) -> Benched:
-    rng = np.random.default_rng(0)
-    inputs = [random_input(bind, rng) for bind in compiled.plan.by_name[program].graph.inputs]
+    inputs = list(random_inputs(compiled.plan.by_name[program], seed=0).values())
     timing = time_program(compiled, program, inputs, repeats)
     try:
         profile = Profiler(compiled).measure(*inputs, repeats=repeats)
     except CaptureError as error:
         return Benched(timing, (), error.message)
     return Benched(timing, tuple(_instructions(compiled, profile)), None)
-
-
-def random_input(bind: Bind, rng: np.random.Generator) -> Array:
-    """Data for one input: normal floats, small integers, either truth value."""
-    return random_array(bind.shape, bind.dtype, rng)
-
-
-def random_array(shape: Sequence[int], dtype: str, rng: np.random.Generator) -> Array:
-    """Data of one shape and element type, by the name of AICF; see `random_input`."""
-    own = numpy_dtype(dtype)
-    if own.kind == "b":
-        return np.asarray(rng.random(shape) < 0.5)
-    if own.kind in "iu":
-        return np.asarray(rng.integers(0, 100, shape)).astype(own)
-    return np.asarray(rng.standard_normal(shape)).astype(own)
 
 
 def time_program(compiled: CompiledModel, program: str, inputs: Sequence[Array], repeats: int) -> Timing:

@@ -154,7 +154,7 @@ def host_architecture() -> str:
     return {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
 
 
-def _host_features() -> dict[str, bool]:
+def host_features() -> dict[str, bool]:
     return uninterrupted(lambda: dict(llvm_binding().get_host_cpu_features()))
 
 
@@ -168,7 +168,7 @@ def host_level() -> CpuLevel:
     if architecture == "aarch64":
         return LEVELS["aarch64-v8"]  # Advanced SIMD is part of the base architecture.
     if architecture == "x86_64":
-        features = _host_features()
+        features = host_features()
         for name in ("x86-64-v4", "x86-64-v3", "x86-64-v2"):
             if not _missing(LEVELS[name], features):
                 own = (feature for feature in FEATURES if features.get(feature, False))
@@ -190,7 +190,7 @@ def check_host(level: CpuLevel) -> None:
         )
     if architecture != "x86_64":
         return
-    missing = _missing(level, _host_features())
+    missing = _missing(level, host_features())
     if missing:
         raise BackendUnavailable(
             f"the program was compiled for cpu:{level.name} but this machine lacks {', '.join(missing)}: "
