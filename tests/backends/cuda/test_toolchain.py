@@ -152,7 +152,7 @@ def test_another_toolchain_is_refused(
             raise toolchain.PackageNotFoundError(package)
         return found
 
-    monkeypatch.setattr(toolchain, "version", version)
+    monkeypatch.setattr(toolchain, "installed_version", version)
     with pytest.raises(BackendUnavailable, match=message.replace("[", r"\[")):
         compile_kernels([_loop("loop", 3)], ARCH)
 
