@@ -55,13 +55,14 @@ class KernelError(CaptureError):
         super().__init__(f"kernel '{symbol}' does not compile: {self.reason}")
 
 
+_COLORS = re.compile(r"\x1b\[[0-9;]*m")
 _PREAMBLES = ("Failed in ", "ERROR_")
 """Starts of lines in which Numba and nvJitLink say where they failed, before they say why."""
 
 
 def _telling(message: str) -> str:
-    """The first line of an error that says why."""
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    """The first line of an error that says why, without the colors of Numba, which it has where colorama is."""
+    lines = [line.strip() for line in _COLORS.sub("", message).splitlines() if line.strip()]
     return next((line for line in lines if not line.startswith(_PREAMBLES)), lines[0] if lines else "")
 
 
