@@ -58,13 +58,13 @@ sanitize-gpu: $(READY)
 docs: $(READY)
 	$(BIN)/python -m aicf.tools.docgen
 
+# Without bytecode, which Python writes for what is imported: most of the packages never is.
 $(READY): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "make: no Python 3.11, 3.12 or 3.13 with venv found; install one or pass PYTHON=..." >&2; exit 1; }
 	$(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-# Without bytecode, which Python writes for what is imported: most of PyTorch and of the others never is.
 $(PEERS_READY): $(READY)
 	$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --editable '.[dev,bench,examples]'
 	@touch $@
