@@ -13,8 +13,9 @@ STAMP := .ready-$(shell cksum < pyproject.toml | tr ' ' '-')
 READY := $(VENV)/$(STAMP)
 PEERS_READY := $(PEERS)/$(STAMP)
 PEERS_PACKAGES := $(PEERS_READY)-packages
+SITE_READY := $(READY)-site
 
-.PHONY: test lint demo peers python test-peers types-pytorch test-gpu sanitize-gpu docs clean
+.PHONY: test lint demo peers python test-peers types-pytorch test-gpu sanitize-gpu docs site clean
 
 # Hundreds of processes of the tests read the bytecode that the first one writes.
 unexport PYTHONDONTWRITEBYTECODE
@@ -63,6 +64,10 @@ test-gpu: $(READY)
 sanitize-gpu: $(READY)
 	$(BIN)/python -m tests.gpu.sanitize
 
+# The documentation with search, as HTML that needs no server.
+site: $(SITE_READY)
+	$(BIN)/python -m aicf.tools.site build/site
+
 docs: $(READY)
 	$(BIN)/python -m aicf.tools.docgen
 
@@ -84,6 +89,10 @@ $(PEERS_PACKAGES): pyproject.toml | python
 	extras = (project["optional-dependencies"][name] for name in ("dev", "bench", "examples")); \
 	print(*project["dependencies"], *sum(extras, []), sep="\n")' > $(PEERS)/packages.txt
 	$(PEERS_BIN)/python $(INSTALL) --requirement $(PEERS)/packages.txt
+	@touch $@
+
+$(SITE_READY): $(READY)
+	$(BIN)/python $(INSTALL) --editable '.[dev,site]'
 	@touch $@
 
 python:
