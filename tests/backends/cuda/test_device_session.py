@@ -39,7 +39,7 @@ def session(artifact: Path) -> Iterator[InferenceSession]:
 
 def test_arrays_of_the_host_and_of_the_device(gpu: FakeDriver, session: InferenceSession) -> None:
     """An array that tells its shape by its interface alone finds its program too."""
-    assert session.engine_name == "cuda:sm_90a"
+    assert session.target == "cuda:sm_90a"
     for rows in (5, 1, 5):
         x, m = random(RNG, rows, 2), random(RNG, rows, 2)
         wanted = scale(x, m, W)
