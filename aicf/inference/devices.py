@@ -7,15 +7,13 @@ a name of its device, with that backend alone.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-from aicf.backends.registry import backend_names, get_backend
+from aicf.backends.registry import backend_names, get_backend, runs_on_any_device
 from aicf.errors import BackendUnavailable, PolicyError, quoted
+from aicf.runtime.device import split_device
 
 PROCESSOR = "cpu"
-_ORDINAL = re.compile(r"(.+):(\d+)")
-"""Device 0 is the one that programs run on."""
 
 
 def target_for(device: str | None, target: str | None) -> str | None:
@@ -59,14 +57,18 @@ def _check_name(option: str, name: object) -> None:
         raise PolicyError(f"{option}: {quoted(name)} is no name; legal: {', '.join(_names())}")
 
 
+def ordinal_of(device: str | None) -> int:
+    """The number of a device that is known, 0 if it names none."""
+    return 0 if device is None else split_device(device)[1]
+
+
 def _device_named(device: str) -> str:
     """A device without its number."""
-    found = _ORDINAL.fullmatch(device)
-    name, ordinal = (device, 0) if found is None else (found[1], int(found[2]))
+    name, ordinal = split_device(device)
     # A backend's name is known without loading it: compiled programs are served without the compiler.
     if name not in backend_names() and not _backends(name):
         raise PolicyError(f"device: there is no '{device}'; legal: {', '.join(_names())}")
-    if ordinal:
+    if ordinal and not runs_on_any_device(_default_backend(name)):
         raise BackendUnavailable(f"device '{device}': {_how_to_choose(name, ordinal)}")
     return name
 

@@ -666,7 +666,7 @@ OPTIONS: list[tuple[dict[str, Any], type[Exception], str]] = [
     (
         {"device": "cuda:3"},
         BackendUnavailable,
-        "device 'cuda:3': programs run on the first GPU; CUDA_VISIBLE_DEVI",
+        "this machine has no NVIDIA driver",
     ),
     ({"target": "onnx"}, PolicyError, "target: there is no backend 'onnx'; registered: cpu, cuda, reference"),
     (

@@ -21,7 +21,7 @@ from aicf.errors import PolicyError
 from aicf.extensions import source_stamp
 from aicf.frontends.text import make_context
 from aicf.inference.cache import ProgramCache
-from aicf.inference.devices import target_for
+from aicf.inference.devices import ordinal_of, target_for
 from aicf.inference.models import exported_interface, interface_of
 from aicf.inference.packing import ModelWeights
 from aicf.inference.policies import compile_text
@@ -188,6 +188,7 @@ class _Compiler:
         self._passes = request.passes
         self._stamp = [] if self._cache is None else source_stamp(request.passes)
         self._shared = ModelWeights()
+        self._ordinal = ordinal_of(request.device)
 
     @property
     def target(self) -> str:
@@ -206,6 +207,8 @@ class _Compiler:
             else:
                 executable, origin, detail = self._cached(self._cache, source, options, label)
         self._shared.keep(executable)
+        if self._ordinal:
+            executable = executable.placed(self._ordinal, self._shared.on_device)
         return SourcedProgram(executable, origin, detail, perf_counter() - started, meter)
 
     def _cached(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from aicf.compiled import CompiledModel, load
 from aicf.engines.report import Report
 from aicf.engines.request import Request
 from aicf.errors import PolicyError
-from aicf.inference.devices import check_device
+from aicf.inference.devices import check_device, ordinal_of
 from aicf.inference.program_sources.base import GIVEN, ProgramSource, SourcedProgram
 from aicf.inference.program_sources.fixed import FixedPrograms
 from aicf.inference.usage import Meter
@@ -47,6 +48,8 @@ def _loaded(request: Request, path: Path) -> SourcedProgram:
 def _fixed(request: Request, made: SourcedProgram) -> ProgramSource:
     plan = made.executable.plan
     check_device(request.device, request.target, plan.backend, plan.arch)
+    if ordinal := ordinal_of(request.device):
+        made = replace(made, executable=made.executable.placed(ordinal))
     return FixedPrograms(made)
 
 
