@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import TypeVar
 
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp
+from xdsl.ir import Attribute
 
 from aicf.dialects.json_values import attribute_of
 from aicf.errors import PolicyError
 from aicf.policies.execution_policy import ExecutionPolicy
 from aicf.policies.kernel_policy import KernelPolicy
 from aicf.policies.precision_policy import PrecisionPolicy
+from aicf.policies.section import Section
 
 POLICY_ATTR = "aicf.policy"
 EXECUTION_ATTR = "aicf.execution"
@@ -22,38 +25,33 @@ LOWERED_PRECISION_ATTR = "aicf.lowered_precision"
 
 def policy_of(module: ModuleOp) -> KernelPolicy:
     """The module's policy, or the default one. Raises PolicyError if the attribute is not a valid policy."""
-    attribute = module.attributes.get(POLICY_ATTR)
-    return KernelPolicy.from_attr(attribute) if isinstance(attribute, DictionaryAttr) else KernelPolicy()
+    return _read(KernelPolicy, module.attributes.get(POLICY_ATTR))
 
 
 def execution_of(module: ModuleOp) -> ExecutionPolicy:
     """How the module wants to be executed, or the default. Raises PolicyError if the attribute is no valid policy."""
-    attribute = module.attributes.get(EXECUTION_ATTR)
-    return _read_execution(attribute) if isinstance(attribute, DictionaryAttr) else ExecutionPolicy()
-
-
-@lru_cache(maxsize=64)
-def _read_execution(attribute: DictionaryAttr) -> ExecutionPolicy:
-    return ExecutionPolicy.from_attr(attribute)
+    return _read(ExecutionPolicy, module.attributes.get(EXECUTION_ATTR))
 
 
 def precision_of(module: ModuleOp) -> PrecisionPolicy:
     """In which element types the module wants to compute, or the default. Raises PolicyError if the attribute is no
     valid policy."""
-    return _precision(module, PRECISION_ATTR)
+    return _read(PrecisionPolicy, module.attributes.get(PRECISION_ATTR))
 
 
 def lowered_precision_of(module: ModuleOp) -> PrecisionPolicy:
     """In which element types the module computes because a policy said so, or the default. Raises PolicyError if the
     attribute is no valid policy."""
-    return _precision(module, LOWERED_PRECISION_ATTR)
+    return _read(PrecisionPolicy, module.attributes.get(LOWERED_PRECISION_ATTR))
 
 
-def _precision(module: ModuleOp, name: str) -> PrecisionPolicy:
-    attribute = module.attributes.get(name)
-    return (
-        PrecisionPolicy.from_attr(attribute) if isinstance(attribute, DictionaryAttr) else PrecisionPolicy()
-    )
+_S = TypeVar("_S", bound=Section)
+
+
+@lru_cache(maxsize=64)
+def _read(kind: type[_S], attribute: Attribute | None) -> _S:
+    """A section of the policy. Some thirty passes of a compile read the same attribute."""
+    return kind.from_attr(attribute) if isinstance(attribute, DictionaryAttr) else kind()
 
 
 def asks_for_precision(module: ModuleOp, wanted: PrecisionPolicy) -> bool:
