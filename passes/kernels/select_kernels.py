@@ -176,7 +176,7 @@ class _Chooser:
 
     def _choose_for(self, program: ProgramOp, op: ResolvedOp, filler: Filler) -> None:
         work = filler.work(program, op)
-        refuse, what = filler.refuse_overlap(op), f"instruction '{op.instruction.data}'"
+        refuse, what = filler.refuse_constrained(op), f"instruction '{op.instruction.data}'"
         kernel, cost = self._choose(
             work, op, what, "write it as other instructions or choose another target", refuse
         )
