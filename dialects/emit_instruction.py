@@ -114,8 +114,8 @@ class ResolvedOp(IRDLOperation):
         stream: int | None = None,
         after: Sequence[EdgeAttr] = (),
     ):
-        schema = schema_of(kind) if schema is None else schema
         attrs = attrs or {}
+        schema = schema_of(kind, bare=not attrs) if schema is None else schema
         if blob is None:
             blob = pack(schema, attrs)
         super().__init__(
@@ -390,7 +390,7 @@ def emit_resolved(
         ValueError: `attrs` or `attr_blob` do not fit the schema.
         VerifyException: kind, id, schema, blob, source or a relation is wrong.
     """
-    schema = _schema_name(kind, attr_schema)
+    schema = _schema_name(kind, attr_schema, bare=not (attrs or attr_blob))
     if attrs is None and attr_blob is not None:
         attrs = unpack(schema, attr_blob)
     op = ResolvedOp(
@@ -417,9 +417,9 @@ def emit_resolved(
     return b.insert(op)
 
 
-def _schema_name(kind: str, schema: str | int | None) -> str:
+def _schema_name(kind: str, schema: str | int | None, *, bare: bool) -> str:
     if schema is None:
-        return schema_of(kind)
+        return schema_of(kind, bare=bare)
     if isinstance(schema, int):
         return f"{kind}.v{schema}" if schema else ""
     return schema

@@ -10,7 +10,7 @@
 // `max_workspace`: bytes that the kernel of an instruction may take. Long rows are summed in parts, which lie there.
 // CHECK: workspace_bytes
 // CHECK: constraints {{.*}}max_workspace = 4096 : i64}
-// LESS: no kernel of target cuda runs instruction 'sum' of kind reduce_sum: cuda.generated: it needs {{[0-9]+}} bytes of workspace, max_workspace allows 16; write it as other instructions or choose another target
+// LESS: no kernel of target cuda runs instruction 'sum' of kind reduce_sum: cuda.generated: it needs {{[0-9]+}} bytes of workspace, max_workspace allows 16; write it as other instructions, or choose another target
 // EDITED: instruction 'sum' (from sum): its kernel and ws take {{[0-9]+}} bytes of workspace, max_workspace allows 16; leave kernel(...) and ws out for select-kernels, or allow more
 // TYPED: instruction 'sum': max_workspace is bytes as an i64, 0 or more, got true
 emit.program @main attributes {phase = "bufferized"} {
