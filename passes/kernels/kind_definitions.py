@@ -30,9 +30,9 @@ def kind_body(request: Request) -> Block:
     Raises:
         NoBody: the kind has no body of its own, its attributes leave the meaning open, or the operands do not fit.
     """
-    if (row := _BODIES.get(request.kind)) is None:
+    if (row := BODIES.get(request.kind)) is None:
         raise NoBody(
-            f"kind '{request.kind}' does not say what it computes; those that do: {', '.join(_BODIES)}"
+            f"kind '{request.kind}' does not say what it computes; those that do: {', '.join(BODIES)}"
         )
     if KINDS[request.kind].bare and not request.attrs:
         schema = schema_of(request.kind)
@@ -147,7 +147,7 @@ def _layer_norm(writer: BodyWriter) -> SSAValue:
     return writer.add(logical.LayerNormOp(x, scale, bias, writer.integer("axis"), writer.number("epsilon")))
 
 
-_BODIES: dict[str, KindRow] = {
+BODIES: dict[str, KindRow] = {
     "add": KindRow(lambda writer: writer.write(POINTWISE["add"]), fixed("a", "b")),
     "mul": KindRow(lambda writer: writer.write(POINTWISE["mul"]), fixed("a", "b")),
     "relu": KindRow(lambda writer: writer.write(POINTWISE["relu"]), fixed("x")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -84,3 +85,21 @@ def test_what_no_one_kernel_runs_says_how_to_write_it(family: Family, target: st
 
 ALIGN = {"cpu": None, "cuda": 16}
 """Bytes that direct inputs and outputs are aligned to."""
+
+
+ACTIVATIONS = ("relu", "gelu", "silu", "tanh", "sigmoid")
+
+
+def test_what_training_programs_pass_back_through_activations_has_the_kind():
+    """Each product of the backward part, with the slope of the activation before it as its epilogue."""
+    rng, size = np.random.default_rng(7), 8
+    g = aicf.Graph("layers")
+    x = g.input("x", (4, size))
+    for name in (*ACTIVATIONS, "last"):
+        x = g.linear(x, g.param(f"{name}.w", (size, size)), name=f"{name}.fc")
+        x = x if name == "last" else getattr(g, name)(x, name=name)
+    g.output(x, "prediction")
+    step = aicf.train_step(g, "mse", aicf.optimizers.SGD(lr=0.1), target="cpu")
+    step(*(rng.standard_normal((4, size), dtype=np.float32) for _ in range(2)))
+    found = re.findall(r'"gemm_epilogue_bwd" .*\n.*\n *attrs \{.*activation = "(\w+)"', step.ir("emit"))
+    assert found == list(reversed(ACTIVATIONS))
