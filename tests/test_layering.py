@@ -156,6 +156,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.explain_precision": ("aicf.explain",),
     "aicf.extensions": ANYTHING,
     "aicf.summary": ("aicf.explain", "aicf.runtime"),
+    "aicf.trace": ("aicf.explain", "aicf.files", "aicf.runtime"),
     "aicf.value_names": ("aicf.explain", "aicf.runtime"),
     "aicf.why_not": (*ARGUMENTS, "aicf.explain", "aicf.runtime"),
     "aicf.progress": UNINTERRUPTED,

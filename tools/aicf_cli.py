@@ -24,6 +24,7 @@ from aicf.tools.cli.devices_command import devices_command
 from aicf.tools.cli.diff_command import diff_command
 from aicf.tools.cli.explain_command import explain_command
 from aicf.tools.cli.policy_command import apply_command, extract_command
+from aicf.tools.cli.profile_command import profile_command
 from aicf.tools.cli.run_command import run_command
 from aicf.tools.cli.tune_command import tune_command
 from aicf.tools.cli.version import print_version
@@ -42,6 +43,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "explain": explain_command,
     "diff": diff_command,
     "bench": bench_command,
+    "profile": profile_command,
     "tune": tune_command,
     "devices": devices_command,
 }
