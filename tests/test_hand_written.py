@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from xdsl.builder import Builder, InsertPoint
@@ -343,7 +345,7 @@ def aligned_sum(elements: int) -> ModuleOp:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_callers_memory_is_aligned_as_an_instruction_wants(target: str):
+def test_callers_memory_is_aligned_as_an_instruction_wants(target: str, tmp_path: Path):
     """Calls copy what is not aligned so, bindings refuse it; the constraint is in the artifact's program."""
     elements = 8192
     exe = aicf.compile(aligned_sum(elements), None, target)
@@ -355,4 +357,8 @@ def test_callers_memory_is_aligned_as_an_instruction_wants(target: str):
     exe.bind(x=aligned).replay()
     with pytest.raises(aicf.InputMismatch, match="the program wants a multiple of 256 bytes"):
         exe.bind(x=shifted)
-    assert "align = [[0 : i64, 256 : i64], [2 : i64, 256 : i64]]" in exe.ir("emit")
+    exe.save(tmp_path / "sums.aicf")
+    kept = aicf.load(tmp_path / "sums.aicf", native="rebuild")
+    with pytest.raises(aicf.InputMismatch, match="the program wants a multiple of 256 bytes"):
+        kept.bind(x=shifted)
+    assert "align = [[0 : i64, 256 : i64], [2 : i64, 256 : i64]]" in kept.ir("emit")
