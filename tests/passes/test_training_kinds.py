@@ -55,11 +55,11 @@ def close(got: Array, expected: Array, name: str) -> None:
 def drawn(seed: int, *, one_kernel: bool) -> list[Case]:
     """A case of each family; only those that one kernel runs, if that is asked for."""
     rng = np.random.default_rng(seed)
-    cases = [family(rng) for family in FAMILIES for _ in range(3)]
+    cases = [family(rng) for family in FAMILIES for _ in range(2)]
     return [case for case in cases if case.one_kernel or not one_kernel]
 
 
-@pytest.mark.parametrize(("target", "seed"), [("reference", 1), ("reference", 2), ("cpu", 3), ("cpu", 4)])
+@pytest.mark.parametrize(("target", "seed"), [("reference", 1), ("cpu", 3), ("cpu", 4)])
 def test_written_by_hand_they_compute_what_numpy_says(target: str, seed: int):
     cases = drawn(seed, one_kernel=target != "reference")
     results = aicf.compile(module_of(cases), None, target).run(feeds_of(cases))
