@@ -196,10 +196,20 @@ class CompiledModel(Executable):
             raise PolicyError(
                 f"device '{device}': the program is compiled for {own}; compile it for {backend}"
             )
-        moved = CompiledModel(self.record, self.plan, self.native, self.weights, ordinal=ordinal)
+        moved = self.placed(ordinal)
         if self.is_stateful:
             moved.set_state(self.state())
         return moved
+
+    def placed(self, ordinal: int, on_device: DeviceWeights | None = None) -> CompiledModel:
+        """The same program on device number `ordinal`, with its initial state.
+
+        Args:
+            on_device: What executables of the same model have there already; None shares with no other.
+        """
+        return CompiledModel(
+            self.record, self.plan, self.native, self.weights, on_device=on_device, ordinal=ordinal
+        )
 
     @property
     def decisions(self) -> tuple[Decision, ...]:

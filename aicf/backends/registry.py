@@ -118,6 +118,11 @@ def load_device(backend: str, native: NativeCode, ordinal: int = 0) -> DeviceCod
     return _runtime_module(backend, _LOADERS).load_native(native, ordinal)
 
 
+def runs_on_any_device(backend: str) -> bool:
+    """Whether programs of a backend run on the device of any number, not on the first one alone."""
+    return backend in _DEVICES
+
+
 def open_device(backend: str, ordinal: int) -> DeviceMemory:
     """The memory and queues of device number `ordinal` of a backend.
 

@@ -209,12 +209,17 @@ def _bench(compiled: CompiledModel, program: str, repeats: int) -> Benched:
 
 def random_input(bind: Bind, rng: np.random.Generator) -> Array:
     """Data for one input: normal floats, small integers, either truth value."""
-    dtype = numpy_dtype(bind.dtype)
-    if dtype.kind == "b":
-        return rng.random(bind.shape) < 0.5
-    if dtype.kind in "iu":
-        return rng.integers(0, 100, bind.shape).astype(dtype)
-    return rng.standard_normal(bind.shape).astype(dtype)
+    return random_array(bind.shape, bind.dtype, rng)
+
+
+def random_array(shape: Sequence[int], dtype: str, rng: np.random.Generator) -> Array:
+    """Data of one shape and element type, by the name of AICF; see `random_input`."""
+    own = numpy_dtype(dtype)
+    if own.kind == "b":
+        return np.asarray(rng.random(shape) < 0.5)
+    if own.kind in "iu":
+        return np.asarray(rng.integers(0, 100, shape)).astype(own)
+    return np.asarray(rng.standard_normal(shape)).astype(own)
 
 
 def time_program(compiled: CompiledModel, program: str, inputs: Sequence[Array], repeats: int) -> Timing:

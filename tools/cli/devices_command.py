@@ -12,7 +12,7 @@ from aicf.tools.cli.arguments import Json
 def devices_command(as_json: Json = False) -> None:
     """List the devices that programs can run on here.
 
-    A line for each backend that has none says why.
+    A line for each backend that has none says why. `aicf engines` lists what other engines have, such as an NPU.
     """
     from aicf.runtime.device import Device, devices, unavailable
 
