@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import lru_cache
 from typing import TypeVar
 
-from xdsl.dialects.builtin import DictionaryAttr, ModuleOp
+from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 from xdsl.ir import Attribute
 
+from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.json_values import attribute_of
 from aicf.errors import PolicyError
 from aicf.policies.execution_policy import ExecutionPolicy
@@ -19,6 +21,8 @@ from aicf.policies.section import Section
 POLICY_ATTR = "aicf.policy"
 EXECUTION_ATTR = "aicf.execution"
 PRECISION_ATTR = "aicf.precision"
+READ_FROM_ATTR = "aicf.read_from"
+"""The backend of the programs that the decisions in the policies were read from, by `raise-emit`."""
 LOWERED_PRECISION_ATTR = "aicf.lowered_precision"
 """What `lower-precision` has written into the program: the same policy, which no pass follows a second time."""
 
@@ -71,11 +75,33 @@ def asks_for_precision(module: ModuleOp, wanted: PrecisionPolicy) -> bool:
     return not lowered
 
 
+def note_read_from(module: ModuleOp, target: TargetAttr) -> None:
+    """Notes that the decisions in the policies were read from programs for a target, and are none of a user's."""
+    module.attributes[READ_FROM_ATTR] = target.backend
+
+
+def forget_read(module: ModuleOp, backend: str) -> str | None:
+    """Opens again what was read from programs for another backend: groups, layouts, kernels and their records, streams
+    and bindings. What a user asked for stays.
+
+    Returns: The name of that backend, None if nothing was read from one.
+    """
+    source = module.attributes.get(READ_FROM_ATTR)
+    if not isinstance(source, StringAttr) or source.data == backend:
+        return None
+    kernel = replace(policy_of(module), groups=(), layouts={}, kernels={}, records={})
+    execution = replace(execution_of(module), streams=0, streams_of={}, bindings={})
+    module.attributes[POLICY_ATTR], module.attributes[EXECUTION_ATTR] = kernel.to_attr(), execution.to_attr()
+    del module.attributes[READ_FROM_ATTR]
+    return source.data
+
+
 def spend(module: ModuleOp) -> None:
     """Leaves of the policies what still says something once all is decided: the program itself says the rest.
 
     So two ways to the same decisions, one by predicted times and one by a policy that pins them, end in one text.
     """
+    module.attributes.pop(READ_FROM_ATTR, None)
     for name, bounds in (
         (POLICY_ATTR, policy_of(module).bounds()),
         (EXECUTION_ATTR, execution_of(module).bounds()),

@@ -10,7 +10,7 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from aicf.backends.reference.interpreter import run_module
-from aicf.dialects.emit import find_ledger
+from aicf.dialects.emit import ResolvedOp, find_ledger
 from aicf.errors import PolicyError
 from aicf.frontends.text import make_context, parse_module, verify_module
 from aicf.passes.emit.raise_emit import RaiseEmitPass
@@ -101,6 +101,24 @@ def test_through_another_target_and_back(seeds: Iterable[int]):
             RaiseEmitPass("groups").apply(make_context(), module)
             compiled(module, target, start="lowered")
         assert stripped(module) == first
+
+
+def test_across_backends_without_an_option():
+    """What was read of a program names kernels of its backend: for another one it is open again."""
+    for program in programs(range(4)):
+        module = program.module
+        expected = run_module(module, program.inputs, "exact").outputs
+        compiled(module, "cuda:sm_90a")
+        for target in ("cpu:x86-64-v3", "reference:typed", "cuda:sm_90a"):
+            RaiseEmitPass().apply(make_context(), module)
+            compiled(module, target, start="lowered")
+            kernels = {
+                op.kernel.kernel.data for op in module.walk() if isinstance(op, ResolvedOp) and op.kernel
+            }
+            assert {kernel.partition(".")[0] for kernel in kernels} == {target.partition(":")[0]}
+        results = run_module(module, program.inputs, "exact").outputs
+        for name, value in expected.items():
+            np.testing.assert_allclose(results[name], value, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("pin", ["all", "groups"])
