@@ -88,10 +88,11 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf": ANYTHING,  # aicf/__init__.py, the public surface
     "aicf.errors": (),
     "aicf.arguments": (),
-    "aicf.artifact": (*ARGUMENTS, "aicf.files"),
+    "aicf.artifact": (*ARGUMENTS, "aicf.files", "aicf.installed"),
     "aicf.native_file": ("aicf.backends.native", "aicf.dataclass_json", "aicf.runtime.capture_plan"),
     "aicf.extras": (),
     "aicf.files": UNINTERRUPTED,
+    "aicf.installed": (),
     "aicf.uninterrupted": (),
     "aicf.dataclass_json": (),
     "aicf.whole_numbers": (),
@@ -137,6 +138,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         *JSON_FORMS,
         "aicf.extras",
         "aicf.files",
+        "aicf.installed",
     ),
     "aicf.random_inputs": ("aicf.runtime",),
     "aicf.runtime": (

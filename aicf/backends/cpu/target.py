@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from aicf.backends.machine_code import llvm_binding
@@ -154,11 +154,12 @@ def host_architecture() -> str:
     return {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
 
 
-def host_features() -> dict[str, bool]:
+@functools.cache
+def host_features() -> Mapping[str, bool]:
     return uninterrupted(lambda: dict(llvm_binding().get_host_cpu_features()))
 
 
-def _missing(level: CpuLevel, features: dict[str, bool]) -> list[str]:
+def _missing(level: CpuLevel, features: Mapping[str, bool]) -> list[str]:
     return [name for name in level.required_features if not features.get(name, False)]
 
 

@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -29,6 +29,7 @@ from aicf.backends.cuda.compiler.worker_pool import CompilePool
 from aicf.errors import BackendUnavailable, CaptureError
 from aicf.extras import install
 from aicf.files import write_whole
+from aicf.installed import installed_version
 
 PACKAGES = ("numba-cuda", "llvmlite", "cuda-core", "nvidia-nvvm", "nvidia-nvjitlink")
 """What the bytes of a cubin depend on."""
@@ -63,7 +64,7 @@ def toolchain_lock() -> dict[str, str]:
     versions: dict[str, str] = {}
     for package in PACKAGES:
         try:
-            versions[package] = version(package)
+            versions[package] = installed_version(package)
         except PackageNotFoundError:
             raise BackendUnavailable(
                 f"compiling for cuda needs the package {package}; {install('cuda')}"
