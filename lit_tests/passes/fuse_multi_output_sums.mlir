@@ -16,7 +16,7 @@
 // CHECK-NEXT: %w, %b = emit.group "weight" from ["weight", "bias"] ins(%x_1 = %x : tensor<4096x768xbf16>, %dy_1 = %dy : tensor<4096x3072xbf16>)
 // CHECK-NEXT: logical.matmul
 // CHECK-NEXT: logical.reduce_sum
-// EMIT: emit.resolved "gemm_sums" id(44)
+// EMIT: emit.resolved "gemm_sums" id(46)
 // EMIT: attrs {transpose_a = true, transpose_b = false, summed = "b"} schema("gemm_sums.v1")
 // EMIT: kernel("cuda.gemm_wgmma_sums"
 func.func @gradients(
@@ -47,7 +47,7 @@ func.func @of_the_left_operand(
 // CHECK: emit.group {{.*}} ins(%dy_1 = %dy : tensor<32x128x3072xbf16>, %x_1 = %x : tensor<4096x768xbf16>)
 // EMIT: emit.body @{{.*}} {
 // EMIT: logical.reduce_sum %{{.*}} {axes = [0], aicf.id = "batch.bias"{{.*}} : tensor<4096x3072xbf16> -> tensor<3072xbf16>
-// EMIT: emit.resolved "gemm_sums" id(44)
+// EMIT: emit.resolved "gemm_sums" id(46)
 func.func @rows_of_batches(
     %x : tensor<4096x768xbf16> {logical.name = "x", logical.role = "input"},
     %dy : tensor<32x128x3072xbf16> {logical.name = "dy", logical.role = "input"})

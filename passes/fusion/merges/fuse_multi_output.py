@@ -18,6 +18,7 @@ from aicf.backends.common.loop_nest import accumulate_ops
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_updates import is_update
+from aicf.dialects.kinds import EPILOGUES
 from aicf.dialects.types import byte_count, tensor_info
 from aicf.passes.bodies.outlining import id_of, name_of
 from aicf.passes.bodies.workload import target_of, workload_of
@@ -385,7 +386,7 @@ def _is_product(group: GroupOp) -> bool:
     """Whether a group, none that came with a kernel, is one product with one result."""
     if group.kernel is not None or any(op_id(op) is None for op in members(group)):
         return False
-    return len(group.results) == 1 and workload_of(group).work.kind in ("gemm", "gemm_epilogue")
+    return len(group.results) == 1 and workload_of(group).work.kind in ("gemm", *EPILOGUES)
 
 
 def _is_sum(group: GroupOp) -> bool:
@@ -404,7 +405,7 @@ def _kinds_of(merge: Merge) -> tuple[str, ...] | None:
     """What a product and something else may become; None for loops, whose kind says nothing."""
     if _product_of(merge) is None:
         return None
-    return ("gemm_sums",) if any(map(_is_sum, merge.parts)) else ("gemm_epilogue",)
+    return ("gemm_sums",) if any(map(_is_sum, merge.parts)) else EPILOGUES
 
 
 def _why(merge: Merge) -> str:

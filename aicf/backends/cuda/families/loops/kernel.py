@@ -46,6 +46,7 @@ from aicf.dialects.emit_kernels import (
 )
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.emit_updates import is_update
+from aicf.dialects.kinds import SCALAR_PROGRAMS
 
 _CODEC = RecordCodec(GeneratedSpec)
 
@@ -95,9 +96,7 @@ class GeneratedKernel(CudaKernel[GeneratedSpec]):
 
     id = "cuda.generated"
     simplicity = 1
-    kinds = frozenset(
-        {"generated", "add", "relu", "bias_add", "reduce_sum", "sgd_step", "layernorm_fwd", "softmax"}
-    )
+    kinds = SCALAR_PROGRAMS
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
         if (reason := operand_reason(work)) is not None:

@@ -16,7 +16,6 @@ from xdsl.ir import Attribute
 
 from aicf.backends.common.loop_nest import overwritable
 from aicf.backends.common.multi_tensor import (
-    KINDS,
     numbers_code,
     overwritten,
     same_type,
@@ -42,6 +41,7 @@ from aicf.backends.cuda.families.records import BLOCK_THREADS, ONE, CudaKernel, 
 from aicf.backends.cuda.target import ELEMENT_BYTES, PIECE_BYTES, GpuArch, arch_named
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.emit_updates import Part, Update
+from aicf.dialects.kinds import UPDATES
 
 _LATENCY_US = 2.2
 """Of one launch with its look-up: by itself a small update takes as long on an H100."""
@@ -101,7 +101,7 @@ class MultiTensorKernel(CudaKernel[UpdateSpec]):
     """All parts in one launch; the last block that has read the numbers of all of them writes their new values."""
 
     id = "cuda.multi_tensor"
-    kinds = KINDS
+    kinds = UPDATES
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
         if (reason := operand_reason(work) or update_reason(work)) is not None:
