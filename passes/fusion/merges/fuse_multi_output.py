@@ -14,9 +14,9 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
 
-from aicf.backends.common.loop_nest import accumulate_ops
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp
+from aicf.dialects.emit_kernels import accumulates_of
 from aicf.dialects.emit_updates import is_update
 from aicf.dialects.kinds import EPILOGUES
 from aicf.dialects.types import byte_count, tensor_info
@@ -284,7 +284,8 @@ class _Joiner:
         """Whether only some targets have kernels for what two groups would be: a product and something else, or sums of
         columns beside sums of rows."""
         code = self.context.work(merge.plan).work.code
-        return _product_of(merge) is not None or (code is not None and bool(accumulate_ops(code)))
+        sums = code is not None and any(accumulates_of(phase.body.block.ops) for phase in code.phases)
+        return sums or _product_of(merge) is not None
 
     def _kernel_of_kind(self, merge: Merge) -> str | None:
         """The kernel that the policy wants for products of the kind of a part, if it does not run the whole."""
