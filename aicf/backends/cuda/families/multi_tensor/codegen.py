@@ -1,3 +1,5 @@
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# Templates are text in the form of functions: their parameters have no types.
 """Launches of updates of many tensors: the template with the snippets of each program, and the table of the parts."""
 
 from __future__ import annotations
