@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from xdsl.context import Context
+from xdsl.dialects import func
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.ir import Attribute
 from xdsl.passes import ModulePass
@@ -19,6 +20,7 @@ from aicf.passes.bodies.workload import target_of, workload_of
 from aicf.passes.fusion.forming import FusionContext, fusion_contexts
 from aicf.passes.layout.layout_graph import Component, LayoutGraph
 from aicf.passes.layout.prices import LayoutPrices, may_turn
+from aicf.passes.layout.reshapes import hoist_reshapes
 from aicf.passes.layout.rewrite import lay_out
 from aicf.passes.layout.search import LEAST_GAIN, LEAST_GAIN_US, Found, LayoutSearch
 from aicf.passes.support.ledger import microseconds, record_decision
@@ -54,6 +56,9 @@ class SelectLayoutsPass(ModulePass):
         windowed = {name for name, kind in KINDS.items() if kind.is_windowed}
         if all(windowed.isdisjoint(kernel.kinds) for kernel in get_kernels(target.backend.data).values()):
             return
+        for function in op.walk():
+            if isinstance(function, func.FuncOp) and function.sym_name.data != PREPARE:
+                hoist_reshapes(function)
         deciding = [
             _Deciding(context)
             for context in fusion_contexts(op, target, grouped=True)
