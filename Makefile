@@ -8,8 +8,9 @@ BIN := $(VENV)/bin
 # Set up again when pyproject.toml changes, and only then.
 READY := $(VENV)/.ready-$(shell cksum < pyproject.toml | tr ' ' '-')
 PEERS_READY := $(READY)-peers
+SITE_READY := $(READY)-site
 
-.PHONY: test lint demo test-peers types-pytorch test-gpu sanitize-gpu docs clean
+.PHONY: test lint demo test-peers types-pytorch test-gpu sanitize-gpu docs site clean
 
 # Hundreds of processes of the tests read the bytecode that the first one writes.
 unexport PYTHONDONTWRITEBYTECODE
@@ -55,6 +56,10 @@ test-gpu: $(READY)
 sanitize-gpu: $(READY)
 	$(BIN)/python -m tests.gpu.sanitize
 
+# The documentation with search, as HTML that needs no server.
+site: $(SITE_READY)
+	$(BIN)/python -m aicf.tools.site build/site
+
 docs: $(READY)
 	$(BIN)/python -m aicf.tools.docgen
 
@@ -67,6 +72,10 @@ $(READY): pyproject.toml
 # Without bytecode, which Python writes for what is imported: most of PyTorch and of the others never is.
 $(PEERS_READY): $(READY)
 	$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --editable '.[dev,bench,examples]'
+	@touch $@
+
+$(SITE_READY): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,site]'
 	@touch $@
 
 clean:

@@ -18,6 +18,7 @@ from aicf.errors import (
     ArtifactError,
     BackendUnavailable,
     CaptureError,
+    EngineError,
     InputMismatch,
     InvalidIR,
     PlanError,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from aicf import backends as backends
     from aicf import calibration as calibration
     from aicf import dialects as dialects
+    from aicf import engines as engines
     from aicf import frontends as frontends
     from aicf import inference as inference
     from aicf import passes as passes
@@ -60,6 +62,7 @@ __all__ = [
     "Calibration",
     "CaptureError",
     "CompiledModel",
+    "EngineError",
     "Executable",
     "ExecutionPolicy",
     "Graph",
@@ -120,6 +123,7 @@ _MODULES = (
     "backends",
     "calibration",
     "dialects",
+    "engines",
     "frontends",
     "inference",
     "passes",

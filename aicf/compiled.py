@@ -18,7 +18,7 @@ from aicf.arguments import text_from
 from aicf.artifact import Artifact
 from aicf.backends.native import NativeCode
 from aicf.dataclass_json import from_json_value, parse_json, to_json_value
-from aicf.errors import ArtifactError, InputMismatch, quoted
+from aicf.errors import ArtifactError, InputMismatch, PolicyError, quoted
 from aicf.explain import (
     Decision,
     Explanation,
@@ -28,10 +28,12 @@ from aicf.explain import (
     wrong_declarations,
 )
 from aicf.runtime.capture_plan import ModulePlan
+from aicf.runtime.device import split_device
 from aicf.runtime.device_weights import DeviceWeights
 from aicf.runtime.executable import Executable
 from aicf.runtime.tensors import Array
 from aicf.summary import Summary, summarize
+from aicf.trace import Trace, traced
 from aicf.training.plateau import PlateauRule
 from aicf.value_names import ValueNames, value_names
 from aicf.weight_arrays import read_weights
@@ -153,7 +155,7 @@ class CompiledModel(Executable):
 
     Args:
         record: What it knows of its making.
-        plan, native, weights, derived, on_device: See `Executable`.
+        plan, native, weights, derived, on_device, ordinal: See `Executable`.
     """
 
     def __init__(
@@ -164,9 +166,12 @@ class CompiledModel(Executable):
         weights: Mapping[str, Array],
         derived: Mapping[str, Array] | None = None,
         on_device: DeviceWeights | None = None,
+        ordinal: int = 0,
     ) -> None:
         texts = {"emit": record.emit} | ({} if record.logical is None else {"logical": record.logical})
-        super().__init__(plan, native, weights, derived=derived, texts=texts, on_device=on_device)
+        super().__init__(
+            plan, native, weights, derived=derived, texts=texts, on_device=on_device, ordinal=ordinal
+        )
         self.record = record
         if native.memory == "host":
             self._code.on_host()  # what this machine lacks is an error now; a device is asked for at the first use
@@ -175,6 +180,36 @@ class CompiledModel(Executable):
     def name(self) -> str:
         """Name of the model."""
         return self.record.name
+
+    def to(self, device: str) -> CompiledModel:
+        """The same program on another device of its kind, `cuda:1`, with the state that this one has now.
+
+        Nothing is compiled, and the device is first used by the first call.
+
+        Raises:
+            PolicyError: the program is compiled for another kind of device.
+            BackendUnavailable: this machine has no such device; at the first call.
+        """
+        backend, ordinal = split_device(device)
+        if backend != self.plan.backend:
+            own = f"{self.plan.backend}:{self.plan.arch}"
+            raise PolicyError(
+                f"device '{device}': the program is compiled for {own}; compile it for {backend}"
+            )
+        moved = self.placed(ordinal)
+        if self.is_stateful:
+            moved.set_state(self.state())
+        return moved
+
+    def placed(self, ordinal: int, on_device: DeviceWeights | None = None) -> CompiledModel:
+        """The same program on device number `ordinal`, with its initial state.
+
+        Args:
+            on_device: What executables of the same model have there already; None shares with no other.
+        """
+        return CompiledModel(
+            self.record, self.plan, self.native, self.weights, on_device=on_device, ordinal=ordinal
+        )
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
@@ -227,6 +262,19 @@ class CompiledModel(Executable):
         from aicf.attribution import work_by_source
 
         return work_by_source(self.record.emit)
+
+    def trace(self, *inputs: Any, repeats: int = 3) -> Trace:
+        """What ran when, as a file for Perfetto: see `Trace`. State is left alone.
+
+        Args:
+            inputs: In order.
+            repeats: How often the program runs instruction by instruction, and then whole.
+
+        Raises:
+            InputMismatch: the inputs do not fit.
+            CaptureError: the code runs whole programs only.
+        """
+        return traced(self, self.explain(), self.record.locations, inputs, repeats)
 
     def value_names(self) -> ValueNames:
         """What `explain` answers for: inputs, outputs, weights, ops of the model and instructions."""

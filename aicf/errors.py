@@ -117,5 +117,9 @@ class InputMismatch(AicfError):
     """A tensor given to an executable has the wrong name, shape, dtype or rank, or overlaps another."""
 
 
+class EngineError(AicfError):
+    """An engine that is not AICF's own failed while it prepared or ran a model."""
+
+
 class SessionClosed(AicfError):
     """A session was used after its end."""

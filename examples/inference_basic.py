@@ -34,7 +34,7 @@ def main(folder: Path) -> None:
     model = write_model(folder / "classifier.onnx")
     started = time.perf_counter()
     with aicf.InferenceSession(model, dims={"batch": [1, 32]}, cache_dir=folder / "cache") as session:
-        print(f"ready in {time.perf_counter() - started:.2f} s on {session.engine_name}")
+        print(f"ready in {time.perf_counter() - started:.2f} s on {session.target}")
         print(*(f"{spec.name}: {spec}" for spec in (*session.input_info, *session.output_info)), sep=", ")
         call(session)
         serve(session)

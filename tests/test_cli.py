@@ -19,8 +19,8 @@ import safetensors.numpy
 import aicf
 from aicf.backends.cpu.target import host_level
 from aicf.dataclass_json import to_json_value
+from aicf.engines import report
 from aicf.explain import WIDTH, microseconds
-from aicf.inference import report
 from aicf.tools.aicf_cli import main
 from tests.support.processes import interruptible
 from tests.support.training_graphs import mlp as training_mlp
@@ -199,6 +199,7 @@ def test_run_and_bench_take_no_options_of_a_compile_for_an_artifact(
     for command, option in (
         ("run", ["--device", "cpu"]),
         ("run", ["--cache", "c"]),
+        ("run", ["--engine", "openvino"]),
         ("bench", ["--dims", "N=1"]),
     ):
         assert main([command, artifact, *option]) == 1
@@ -424,6 +425,8 @@ COMMANDS = (
     "diff",
     "bench",
     "devices",
+    "engines",
+    "compare",
     "policy",
     "policy extract",
     "policy apply",

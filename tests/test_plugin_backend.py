@@ -71,15 +71,34 @@ func.func @f(%x : tensor<3x8xf32> {logical.name = "x", logical.role = "input"},
   func.return %y : tensor<3x5xf32>
 }
 \'\'\'
-for options in ({"device": "cpu", "engine": "numpy"}, {"device": "numpy"}):
+for options in ({"device": "cpu", "target": "numpy"}, {"device": "numpy"}):
     with aicf.InferenceSession(MODEL, {"w": w}, **options) as session:
         y = session.run([x])["y"]
-        assert session.engine_name == "numpy:any"
+        assert session.target == "numpy:any"
         assert np.abs(y - x.astype(float) @ w.astype(float)).max() < 1e-5
 try:
-    aicf.InferenceSession(MODEL, {"w": w}, device="cuda", engine="numpy")
+    aicf.InferenceSession(MODEL, {"w": w}, device="cuda", target="numpy")
 except aicf.PolicyError as error:
     print(error.message)
+"""
+
+ENGINE = """
+import numpy as np
+import aicf
+from aicf.engines.registry import engine_names, get_engine
+from tests.inference.test_onnx_session import mlp, rows, WEIGHT
+
+assert engine_names()[-1] == "onnx-reference" and get_engine("onnx-reference").availability().is_available
+x = rows(5, 24)
+with aicf.InferenceSession(mlp(), engine="onnx-reference") as session:
+    y = session.run([x])["y"]
+    scores = np.maximum(x.astype(float) @ WEIGHT, 0)
+    powers = np.exp(scores - scores.max(1, keepdims=True))
+    assert np.abs(y - powers / powers.sum(1, keepdims=True)).max() < 1e-5
+    out = np.full_like(y, np.nan)
+    session.bind(x=x, y=out).run()
+    assert np.array_equal(out, y)
+    print(session.engine.fingerprint.engine, session.engine.is_opaque, session.target)
 """
 
 
@@ -116,7 +135,14 @@ def test_a_training_step_runs_on_the_plug_in(site: Path):
 
 def test_sessions_run_on_the_plug_in(site: Path):
     printed = run([sys.executable, "-c", SERVE], site)
-    assert printed.strip() == "engine: 'numpy' does not run on device 'cuda'; legal: cuda"
+    assert printed.strip() == "target: 'numpy' does not run on device 'cuda'; legal: cuda"
+
+
+def test_its_engine_serves_models(site: Path):
+    printed = run([sys.executable, "-c", ENGINE], site)
+    assert printed.strip() == "onnx-reference True cpu"
+    listed = run([sys.executable, "-m", "aicf.tools.aicf_cli", "engines"], site)
+    assert "onnx-reference" in listed
 
 
 def test_the_plug_in_is_tuned(site: Path, tmp_path: Path):

@@ -19,11 +19,14 @@ from aicf.errors import AicfError
 from aicf.tools.cli.any_text import print_any_text
 from aicf.tools.cli.bench_command import bench_command
 from aicf.tools.cli.calibrate_command import calibrate_command
+from aicf.tools.cli.compare_command import compare_command
 from aicf.tools.cli.compile_command import compile_command
 from aicf.tools.cli.devices_command import devices_command
 from aicf.tools.cli.diff_command import diff_command
+from aicf.tools.cli.engines_command import engines_command
 from aicf.tools.cli.explain_command import explain_command
 from aicf.tools.cli.policy_command import apply_command, extract_command
+from aicf.tools.cli.profile_command import profile_command
 from aicf.tools.cli.run_command import run_command
 from aicf.tools.cli.tune_command import tune_command
 from aicf.tools.cli.version import print_version
@@ -42,8 +45,11 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "explain": explain_command,
     "diff": diff_command,
     "bench": bench_command,
+    "compare": compare_command,
+    "profile": profile_command,
     "tune": tune_command,
     "devices": devices_command,
+    "engines": engines_command,
 }
 POLICY_COMMANDS: dict[str, Callable[..., None]] = {
     "extract": extract_command,

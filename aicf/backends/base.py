@@ -107,7 +107,9 @@ class Backend(Protocol):
         ...
 
     def devices(self) -> Sequence[Mapping[str, str]]:
-        """What this backend could run on here: `name`, `arch` as in a target, `memory` in words."""
+        """What this backend could run on here, in the order of its numbers, each with what is known of it: `kind`
+        (`cpu`, the default, `gpu` or `npu`), `name`, `arch` as in a target, `capability`, `memory_bytes` as a decimal
+        number, versions as `driver` and `toolkit`, and more in words as `details`."""
         ...
 
 

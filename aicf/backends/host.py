@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping
 from pathlib import Path
 
 
@@ -15,8 +16,17 @@ def processor_name() -> str:
     return models[0] if models else platform.processor() or platform.machine()
 
 
-def memory_text() -> str:
-    """This machine's memory in words, empty if the system does not tell."""
+def memory_bytes_text() -> str:
+    """Bytes of this machine's memory as a decimal number, empty if the system does not tell."""
     if not hasattr(os, "sysconf"):
         return ""
-    return f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.1f} GiB"
+    return str(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+
+def processor_facts(arch: str) -> Mapping[str, str]:
+    """This machine's processor as `Backend.devices` tells of a device.
+
+    Args:
+        arch: What the backend calls its level.
+    """
+    return {"kind": "cpu", "name": processor_name(), "arch": arch, "memory_bytes": memory_bytes_text()}

@@ -164,8 +164,9 @@ class DeviceMemory(Protocol):
         """Bytes that are free now, and all bytes of the device."""
         ...
 
-    def open_stream(self) -> int:
-        """A new queue. Work on it is also ordered with the device's default stream."""
+    def open_stream(self, priority: int = 0) -> int:
+        """A new queue; one with a lower number is served first. Work on it is also ordered with the device's default
+        stream."""
         ...
 
     def close_stream(self, stream: int) -> None:
@@ -196,9 +197,53 @@ class DeviceMemory(Protocol):
         """Waits for everything on `stream`. Raises AicfError if any of it failed."""
         ...
 
+    def settle(self) -> bool:
+        """Waits for everything that is queued on the device; False, without waiting, `beside_capture`."""
+        ...
+
+    def is_capturing(self, stream: int) -> bool:
+        """Whether somebody captures what is queued on `stream`, which then does not run."""
+        ...
+
+    def record_event(self, stream: int) -> int:
+        """A new event at the end of what `stream` holds now."""
+        ...
+
+    def wait_event(self, stream: int, event: int) -> None:
+        """Lets work queued on `stream` from now on wait for `event`."""
+        ...
+
+    def is_over(self, event: int) -> bool:
+        """Whether the device has reached `event`. Raises AicfError if work before it failed."""
+        ...
+
+    def synchronize_event(self, event: int) -> None:
+        """Waits for `event`. Raises AicfError if work before it failed."""
+        ...
+
+    def milliseconds(self, start: int, end: int) -> float:
+        """Between two events that are over."""
+        ...
+
+    def close_event(self, event: int) -> None:
+        """Gives an event back; what waits for it then still does."""
+        ...
+
     def beside_capture(self) -> AbstractContextManager[None]:
         """Lets this thread allocate, copy and wait while somebody captures a stream of the device."""
         ...
+
+
+@dataclass(frozen=True)
+class KernelSpan:
+    """A kernel that ran: the number of its instruction in launch order, its symbol, its queue by name, and microseconds
+    from the start of the first kernel."""
+
+    launch: int
+    symbol: str
+    queue: str
+    start_us: float
+    duration_us: float
 
 
 class DeviceGraph(Protocol):
@@ -232,6 +277,12 @@ class DeviceGraph(Protocol):
     def instruction_times(self, repeats: int) -> list[list[float]]:
         """For each repeat, microseconds on the device: of an empty gap, then of each instruction in launch order, run
         one after the other."""
+        ...
+
+    def kernel_spans(self, repeats: int) -> list[KernelSpan]:
+        """Every kernel of so many runs, as the device's own records have it.
+
+        Raises BackendUnavailable if the device, or this system, keeps no records."""
         ...
 
 

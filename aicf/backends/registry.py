@@ -7,13 +7,14 @@ through it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from aicf.arguments import text_from
-from aicf.backends.native import DeviceCode, LoadedCode, NativeCode
+from aicf.backends.native import DeviceCode, DeviceMemory, LoadedCode, NativeCode
 from aicf.errors import BackendUnavailable, PolicyError, quoted
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ _LOADERS = {
     "reference": "aicf.backends.reference.loader",
 }
 """Modules of built-in backends with a function `load_native(NativeCode)`: their `Backend.load` without xDSL."""
+
+_DEVICES = {"cuda": "aicf.backends.cuda.runtime.device"}
+"""Modules of built-in backends with a function `open_device(ordinal)`; their `load_native` takes that number, too."""
 
 
 def _plug_ins() -> dict[str, EntryPoint]:
@@ -100,21 +104,61 @@ def load_native(backend: str, native: NativeCode) -> LoadedCode:
     return cast("LoadedCode", _load(backend, native))
 
 
-def load_device(backend: str, native: NativeCode) -> DeviceCode:
-    """Loads code that runs on a device (`NativeCode.memory`), onto the device. Raises as `load_native`."""
-    return cast("DeviceCode", _load(backend, native))
+def load_device(backend: str, native: NativeCode, ordinal: int = 0) -> DeviceCode:
+    """Loads code that runs on a device (`NativeCode.memory`), onto device number `ordinal`.
+
+    Raises as `load_native`; BackendUnavailable also if there is no such device.
+    """
+    if not ordinal:
+        return cast("DeviceCode", _load(backend, native))
+    if backend not in _DEVICES:
+        raise BackendUnavailable(
+            f"there is no device {backend}:{ordinal}; {_how_to_choose(backend, ordinal)}"
+        )
+    return _runtime_module(backend, _LOADERS).load_native(native, ordinal)
+
+
+def runs_on_any_device(backend: str) -> bool:
+    """Whether programs of a backend run on the device of any number, not on the first one alone."""
+    return backend in _DEVICES
+
+
+def open_device(backend: str, ordinal: int) -> DeviceMemory:
+    """The memory and queues of device number `ordinal` of a backend.
+
+    Raises:
+        PolicyError: no backend has that name.
+        BackendUnavailable: its programs run on the processor, or there is no such device here.
+    """
+    if backend not in _DEVICES:
+        raise BackendUnavailable(
+            f"device {backend}:{ordinal} has no streams and no memory of its own; {_how_to_choose(backend, ordinal)}"
+        )
+    return _runtime_module(backend, _DEVICES).open_device(ordinal)
+
+
+def _how_to_choose(backend: str, ordinal: int) -> str:
+    from aicf.backends.base import DeviceBackend
+
+    found = get_backend(backend)
+    if isinstance(found, DeviceBackend):
+        return found.how_to_choose(ordinal)
+    return "programs of this backend run on the processor"
 
 
 def _load(backend: str, native: NativeCode) -> LoadedCode | DeviceCode:
     if backend not in _LOADERS:
         return get_backend(backend).load(native)
+    return _runtime_module(backend, _LOADERS).load_native(native)
+
+
+def _runtime_module(backend: str, modules: Mapping[str, str]) -> Any:
     try:
-        loader = import_module(_LOADERS[backend])
+        return import_module(modules[backend])
     except ImportError as error:
         raise BackendUnavailable(
             f"backend '{backend}' does not import: {error}; install what it needs"
         ) from error
-    return loader.load_native(native)
 
 
 def check_threads(threads: object) -> None:

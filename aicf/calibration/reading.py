@@ -9,10 +9,10 @@ from aicf.calibration.programs import Programs
 from aicf.calibration.samples import Samples, SampleSet, read_samples
 from aicf.compiled import Options
 from aicf.dialects.traits import TrainingOnly
+from aicf.engines.interface import Interface
 from aicf.errors import PolicyError
 from aicf.extensions import Extension
 from aicf.frontends.text import make_context
-from aicf.inference.interface import Interface
 from aicf.inference.models import exported_interface, interface_of
 from aicf.passes.onnx.values import parse_values
 from aicf.progress import Step

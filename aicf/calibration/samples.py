@@ -10,8 +10,8 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from aicf.arguments import mapping_from
+from aicf.engines.interface import Feeds, Interface
 from aicf.errors import InputMismatch, quoted
-from aicf.inference.interface import Feeds, Interface
 from aicf.passes.logical.specialize_shapes import parse_dims
 from aicf.runtime.tensors import Array
 

@@ -15,7 +15,7 @@ from aicf.runtime.graph_exec import GraphExec
 from aicf.runtime.ports import reject_unknown
 
 if TYPE_CHECKING:
-    from aicf.inference.session import InferenceSession
+    from aicf.inference.program_session import ProgramSession
 
 
 class Binding:
@@ -28,7 +28,7 @@ class Binding:
         session: Whose programs run.
     """
 
-    def __init__(self, session: InferenceSession) -> None:
+    def __init__(self, session: ProgramSession) -> None:
         self._session = session
         self._bound: dict[str, Any] = {}
         self._program: Program | None = None

@@ -25,9 +25,9 @@ from typing import BinaryIO
 from aicf.artifact import FORMAT_VERSION, toolchain_lock
 from aicf.compiled import CompiledModel, Options, SharedWeights, load_program
 from aicf.dataclass_json import to_json_value
+from aicf.engines.report import Report
 from aicf.errors import AicfError, ArtifactError
 from aicf.files import remove_abandoned
-from aicf.inference.report import Report
 from aicf.runtime.tensors import Array
 
 _LAYOUT = 1

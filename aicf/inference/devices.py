@@ -1,56 +1,54 @@
-"""From the device and the engine that a session is asked for to the target that its programs are compiled for.
+"""From the device and the target that a session is asked for to the target that its programs are compiled for.
 
-A device is hardware, an engine the backend that runs programs on it. Each backend says which device that is; one that
-says nothing runs on the processor, `cpu`. The name of a backend is also a name of its device, with that engine alone.
-An engine may name a level, as targets do: `cpu:x86-64-v3`.
+A device is hardware, a target the backend that runs programs on it, with a level if that matters: `cpu:x86-64-v3`. Each
+backend says which device is its own; one that says nothing runs on the processor, `cpu`. The name of a backend is also
+a name of its device, with that backend alone.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-from aicf.backends.registry import backend_names, get_backend
+from aicf.backends.registry import backend_names, get_backend, runs_on_any_device
 from aicf.errors import BackendUnavailable, PolicyError, quoted
+from aicf.runtime.device import split_device
 
 PROCESSOR = "cpu"
-_ORDINAL = re.compile(r"(.+):(\d+)")
-"""Device 0 is the one that programs run on."""
 
 
-def target_for(device: str | None, engine: str | None) -> str | None:
+def target_for(device: str | None, target: str | None) -> str | None:
     """The target of programs; None leaves it to the model, whose programs then run on the CPU unless it says otherwise.
 
     Raises:
-        PolicyError: there is no such device or engine, or the engine does not run on the device.
-        BackendUnavailable: the device is not the one that programs run on, or the engine does not import here.
+        PolicyError: there is no such device or backend, or the backend does not run on the device.
+        BackendUnavailable: the device is not the one that programs run on, or the backend does not import here.
     """
     _check_name("device", device)
-    _check_name("engine", engine)
+    _check_name("target", target)
     name = None if device is None else _device_named(device)
-    if engine is None:
-        return None if name is None else _default_engine(name)
-    backend = engine.partition(":")[0]
+    if target is None:
+        return None if name is None else _default_backend(name)
+    backend = target.partition(":")[0]
     if backend not in (known := backend_names()):
-        raise PolicyError(f"engine: there is no '{backend}'; registered: {', '.join(known)}")
+        raise PolicyError(f"target: there is no backend '{backend}'; registered: {', '.join(known)}")
     if name is not None and not _runs_on(backend, name):
         raise PolicyError(
-            f"engine: '{engine}' does not run on device '{device}'; legal: {', '.join(_engines(name))}"
+            f"target: '{target}' does not run on device '{device}'; legal: {', '.join(_backends(name))}"
         )
-    return engine
+    return target
 
 
-def check_device(device: str | None, engine: str | None, backend: str, arch: str) -> None:
-    """Raises PolicyError if a compiled program is not for the device and the engine that are asked for."""
-    requested = target_for(device, engine)
+def check_device(device: str | None, target: str | None, backend: str, arch: str) -> None:
+    """Raises PolicyError if a compiled program is not for the device and the target that are asked for."""
+    requested = target_for(device, target)
     own = f"{backend}:{arch}"
     if device is not None and not _runs_on(backend, _device_named(device)):
         raise PolicyError(
             f"device: '{device}' is asked for, the program is compiled for {own}; compile it again"
         )
-    if engine is not None and requested not in (backend, own):
+    if target is not None and requested not in (backend, own):
         raise PolicyError(
-            f"engine: '{engine}' is asked for, the program is compiled for {own}; compile it again"
+            f"target: '{target}' is asked for, the program is compiled for {own}; compile it again"
         )
 
 
@@ -59,14 +57,18 @@ def _check_name(option: str, name: object) -> None:
         raise PolicyError(f"{option}: {quoted(name)} is no name; legal: {', '.join(_names())}")
 
 
+def ordinal_of(device: str | None) -> int:
+    """The number of a device that is known, 0 if it names none."""
+    return 0 if device is None else split_device(device)[1]
+
+
 def _device_named(device: str) -> str:
     """A device without its number."""
-    found = _ORDINAL.fullmatch(device)
-    name, ordinal = (device, 0) if found is None else (found[1], int(found[2]))
+    name, ordinal = split_device(device)
     # A backend's name is known without loading it: compiled programs are served without the compiler.
-    if name not in backend_names() and not _engines(name):
+    if name not in backend_names() and not _backends(name):
         raise PolicyError(f"device: there is no '{device}'; legal: {', '.join(_names())}")
-    if ordinal:
+    if ordinal and not runs_on_any_device(_default_backend(name)):
         raise BackendUnavailable(f"device '{device}': {_how_to_choose(name, ordinal)}")
     return name
 
@@ -74,7 +76,7 @@ def _device_named(device: str) -> str:
 def _how_to_choose(name: str, ordinal: int) -> str:
     from aicf.backends.base import DeviceBackend
 
-    backend = get_backend(_default_engine(name))
+    backend = get_backend(_default_backend(name))
     return backend.how_to_choose(ordinal) if isinstance(backend, DeviceBackend) else "there is one"
 
 
@@ -90,12 +92,12 @@ def _runs_on(backend: str, device: str) -> bool:
     return device == backend or device_of_backend(backend) == device
 
 
-def _default_engine(device: str) -> str:
+def _default_backend(device: str) -> str:
     """The backend that is called after a device, else the first that runs on it."""
-    return device if device in backend_names() else _engines(device)[0]
+    return device if device in backend_names() else _backends(device)[0]
 
 
-def _engines(device: str) -> list[str]:
+def _backends(device: str) -> list[str]:
     """The backends that import here and run programs on a device."""
     return [name for name, own in _devices() if device in (name, own)]
 

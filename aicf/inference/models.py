@@ -12,12 +12,12 @@ from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
-from aicf.dialects.dims import Poly, parse_size
 from aicf.dialects.logical import COUNTS_ATTR, NAME_ATTR, ROLE_ATTR
 from aicf.dialects.onnx import GraphOp
 from aicf.dialects.types import TensorInfo, element_named, tensor_info
+from aicf.engines.interface import UNKNOWN, Interface
+from aicf.engines.sizes import linear_sizes
 from aicf.inference.counting import OPEN
-from aicf.inference.interface import UNKNOWN, Interface, Linear
 from aicf.passes.logical.specialize_shapes import symbolic_names
 from aicf.passes.logical.to_evaluation import drawing_metas, trains
 from aicf.passes.onnx.values import bind_values, check_inputs, converted
@@ -61,22 +61,7 @@ def exported_interface(model: ExportedModel, values: Mapping[str, Array]) -> Int
     if _keeps_state(surface.function, ()):
         return None
     inputs, outputs = ([TensorSpec(*each) for each in specs] for specs in (surface.inputs, surface.outputs))
-    return Interface(inputs, outputs, model.dims, linear=_linear(inputs))
-
-
-def _linear(inputs: Sequence[TensorSpec]) -> dict[str, Linear]:
-    """Those sizes of inputs that follow from one dimension, by their text."""
-    found: dict[str, Linear] = {}
-    for text in (size for spec in inputs for size in spec.shape if isinstance(size, str) and size != UNKNOWN):
-        size = parse_size(text)
-        if not isinstance(size, Poly) or len(size.names) != 1:
-            continue
-        (name,) = size.names
-        terms = dict(size.terms)
-        factor, offset = terms.pop((name,), 0), terms.pop((), 0)
-        if factor and not terms:
-            found[text] = Linear(name, factor, offset)
-    return found
+    return Interface(inputs, outputs, model.dims, linear=linear_sizes(inputs))
 
 
 def _of_function(function: FuncOp) -> Interface:

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 from aicf.arguments import path_from
+from aicf.engines.limits import Limits
 from aicf.errors import PolicyError
-from aicf.inference.limits import Limits
 from aicf.policies.execution_policy import COMPILE, ExecutionPolicy
 from aicf.policies.kernel_policy import KernelPolicy
 from aicf.policies.policy import AnySection, Policy, resolve_policy
 from aicf.policies.precision_policy import PrecisionPolicy
+from aicf.sources import Policy as AnyPolicy
+from aicf.sources import policy_text
 
 KernelPolicyLike: TypeAlias = KernelPolicy | Mapping[str, object] | str | Path | None
 ExecutionPolicyLike: TypeAlias = ExecutionPolicy | Mapping[str, object] | str | Path | None
@@ -37,6 +39,11 @@ def policies(
         _section(ExecutionPolicy, execution),
         _section(PrecisionPolicy, precision),
     )
+
+
+def whole_policy(policy: AnyPolicy) -> Policy:
+    """All sections, of what `policy=` may be. Raises PolicyError if it is not legal."""
+    return policy if isinstance(policy, Policy) else Policy.from_text(policy_text(policy))
 
 
 def limits_of(policy: Policy) -> Limits:

@@ -16,15 +16,15 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from aicf.compiled import CompiledModel
+from aicf.engines.interface import Bucket
+from aicf.engines.limits import Limits
+from aicf.engines.report import Report
 from aicf.errors import InputMismatch, PolicyError, SessionClosed, ValueNeeded
 from aicf.explain import lower_bound_of
 from aicf.inference.counting import Counts
-from aicf.inference.engines.base import Engine, EngineProgram
-from aicf.inference.interface import Bucket
-from aicf.inference.limits import Limits
 from aicf.inference.packing import common_bytes
-from aicf.inference.placement import placed
-from aicf.inference.report import Report
+from aicf.inference.placing import placed
+from aicf.inference.program_sources.base import ProgramSource, SourcedProgram
 from aicf.inference.usage import (
     FirstRun,
     Meter,
@@ -161,13 +161,13 @@ class Programs:
     """The programs of a session.
 
     Args:
-        engine: Makes them.
+        source: Makes them.
         limits: What may be made, and how much of it is kept.
         report: Is told of everything.
     """
 
-    def __init__(self, engine: Engine, limits: Limits, report: Report) -> None:
-        self._engine = engine
+    def __init__(self, source: ProgramSource, limits: Limits, report: Report) -> None:
+        self._source = source
         self._limits = limits
         self._report = report
         self._lock = threading.Lock()
@@ -177,12 +177,12 @@ class Programs:
         self._making: dict[Bucket, _Making] = {}
         self._is_closed = False
 
-    def add_ahead(self, found: EngineProgram) -> None:
+    def add_ahead(self, found: SourcedProgram) -> None:
         """Takes the programs that were given ahead. Raises PolicyError if they exceed the limits."""
         self._report.warn(found.executable.decisions)
         for number, row in enumerate(found.executable.plan.rows):
             sizes = dict(zip(found.executable.plan.dims, row.sizes, strict=True))
-            bucket = self._engine.interface.bucket_named(sizes)
+            bucket = self._source.interface.bucket_named(sizes)
             self._keep(self._program(bucket, found, row.program, is_ahead=True, with_shared=number == 0))
         self._check_bytes(self.all, "with the programs given ahead")
 
@@ -223,7 +223,7 @@ class Programs:
         """What the program of a call is found under; None for what only a closer look can tell."""
         try:
             shapes = tuple([value.shape for value in arguments])
-            if followed := self._engine.interface.followed:
+            if followed := self._source.interface.followed:
                 return (
                     *shapes,
                     *[(arguments[index].dtype, arguments[index].tobytes()) for index in followed],
@@ -235,9 +235,9 @@ class Programs:
 
     def _settle(self, arguments: Sequence[Any]) -> Program:
         """The program of a call that was not seen before. Inputs that it follows from are followed from now on."""
-        interface = self._engine.interface
+        interface = self._source.interface
         while True:
-            bucket = self._engine.bucket_of(arguments)
+            bucket = self._source.bucket_of(arguments)
             try:
                 return self.for_bucket(bucket)
             except ValueNeeded as error:
@@ -247,7 +247,7 @@ class Programs:
 
     def _follow(self, error: ValueNeeded) -> None:
         """Programs are made for the values of more inputs. Those made before are for none, and are found no more."""
-        interface = self._engine.interface
+        interface = self._source.interface
         with self._lock:
             before = interface.followed
             interface.follow(error.inputs)
@@ -286,14 +286,14 @@ class Programs:
                 del self._making[bucket]
 
     def _load_or_compile(self, bucket: Bucket) -> Program:
-        label = self._engine.interface.label(bucket)
-        refusal = self._engine.refusal(bucket)
+        label = self._source.interface.label(bucket)
+        refusal = self._source.refusal(bucket)
         if refusal is None and not self._limits.makes:
             refusal = "the execution policy says new_shapes: refuse; give these sizes in dims= too"
         if refusal is not None:
             have = " | ".join(program.label for program in self.all) or "no sizes"
             raise InputMismatch(f"no program for {label}; made for {have}; {refusal}")
-        found = self._engine.make(bucket)
+        found = self._source.make(bucket)
         self._report.warn(found.executable.decisions)
         name = found.executable.plan.rows[0].program
         program = self._program(bucket, found, name, is_ahead=False, with_shared=True)
@@ -313,12 +313,12 @@ class Programs:
         return program
 
     def _program(
-        self, bucket: Bucket, found: EngineProgram, name: str, *, is_ahead: bool, with_shared: bool
+        self, bucket: Bucket, found: SourcedProgram, name: str, *, is_ahead: bool, with_shared: bool
     ) -> Program:
-        executable, label = found.executable, self._engine.interface.label(bucket)
+        executable, label = found.executable, self._source.interface.label(bucket)
         plan = executable.plan.by_name[name]
         nbytes = program_bytes(executable, name, with_shared=with_shared)
-        names = self._engine.interface.input_names
+        names = self._source.interface.input_names
         own = tuple(names.index(bind.name) for bind in plan.graph.inputs)
         takes = None if len(own) == len(names) else own
         meter = found.meter
@@ -388,7 +388,7 @@ class Programs:
         """Raises SessionClosed after `close`."""
         if self._is_closed:
             raise SessionClosed(
-                f"the session of '{self._engine.model}' is closed; make a new InferenceSession"
+                f"the session of '{self._source.model}' is closed; make a new InferenceSession"
             )
 
 

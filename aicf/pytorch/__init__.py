@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import torch as torch  # so that a process without it fails here
 
 if TYPE_CHECKING:
+    from aicf.pytorch.allocator import TorchAllocator, use_torch_memory
     from aicf.pytorch.backend import aicf_backend
     from aicf.pytorch.deploy import Deployed, load, save
     from aicf.pytorch.options import StepOptions, TorchOptions, policy
@@ -26,6 +27,7 @@ __all__ = [
     "Deployed",
     "StepOptions",
     "StepReport",
+    "TorchAllocator",
     "TorchOptions",
     "TorchReport",
     "TrainStep",
@@ -35,9 +37,11 @@ __all__ = [
     "report",
     "save",
     "train_step",
+    "use_torch_memory",
 ]
 
 _HOMES = {
+    **dict.fromkeys(("TorchAllocator", "use_torch_memory"), "allocator"),
     "aicf_backend": "backend",
     **dict.fromkeys(("Deployed", "load", "save"), "deploy"),
     **dict.fromkeys(("StepOptions", "TorchOptions", "policy"), "options"),

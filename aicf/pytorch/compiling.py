@@ -9,10 +9,10 @@ import torch
 
 from aicf.compiled import CompiledModel, Options
 from aicf.compiling import compile_source, logical_text, resolve_options
+from aicf.engines.report import Report
 from aicf.frontends.text import verify_module
 from aicf.inference.cache import ProgramCache
 from aicf.inference.packing import ModelWeights
-from aicf.inference.report import Report
 from aicf.pytorch.devices import check_target
 from aicf.pytorch.options import TorchOptions
 from aicf.runtime.tensors import Array

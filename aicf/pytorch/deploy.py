@@ -24,6 +24,7 @@ from aicf.errors import ArtifactError, InputMismatch, PolicyError
 from aicf.inference.packing import ModelWeights
 from aicf.pytorch.launcher import Launcher, PackedCopies
 from aicf.pytorch.module_tensors import ModuleTensors, check_memory
+from aicf.pytorch.placement import placed
 from aicf.pytorch.returned import Make, described, maker
 from aicf.pytorch.seeds import Seeds
 from aicf.pytorch.tensors import IsAlike, alike, empty_on, never_alike, picker, stand_in, torch_dtype
@@ -161,7 +162,7 @@ class Deployed:
     """
 
     def __init__(self, executable: CompiledModel, module: nn.Module, returned: Make | None = None) -> None:
-        self.executable, self._returned = executable, returned
+        self._returned = returned
         self._device_type = "cpu" if executable.native.memory == "host" else "cuda"
         self._tensors = ModuleTensors(module, [bind.name for bind in executable.plan.weights])
         self._names = [spec.name for spec in executable.inputs if spec.name != SEED]
@@ -169,6 +170,7 @@ class Deployed:
         tensors = self._tensors.now()
         self._check_weights(dict(zip(self._tensors.names, tensors, strict=True)))
         self._device = next((tensor.device for tensor in tensors), None)
+        self.executable = executable = placed(executable, self._device)
         self._programs = [
             _Program(executable, plan, self._tensors.names, self._names) for plan in executable.plan.programs
         ]

@@ -27,6 +27,7 @@ from aicf.pytorch.devices import device_of_graph
 from aicf.pytorch.index_range import check_indices
 from aicf.pytorch.options import TorchOptions
 from aicf.pytorch.partition import Partition
+from aicf.pytorch.placement import placed
 from aicf.pytorch.programs import GraphShared, TorchProgram, bindings_of
 from aicf.pytorch.seeds import Seeds
 from aicf.pytorch.tensors import stand_in
@@ -236,7 +237,8 @@ class CompiledGraph:
         weights = _weights(lowered, args, device)
         executable, origin = compiled_for(source, weights, self.options, device, self._weights)
         self._weights.keep(executable)
-        return TorchProgram(lowered, executable, device, params, self._shared, is_static), origin
+        on_device = placed(executable, device)
+        return TorchProgram(lowered, on_device, device, params, self._shared, is_static), origin
 
     def _params_on(self, device: torch.device) -> frozenset[int]:
         """The parameters and buffers that programs read in place. Those that are copied in each call are inputs."""

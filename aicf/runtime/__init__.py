@@ -7,28 +7,35 @@ again.
 from __future__ import annotations
 
 from aicf.runtime.capture_plan import CapturePlan, ModulePlan
-from aicf.runtime.device import Device, devices
+from aicf.runtime.device import Device, devices, pool
 from aicf.runtime.device_array import DeviceArray
+from aicf.runtime.device_pool import Allocator, DevicePool, PoolStatistics
+from aicf.runtime.device_stream import DeviceEvent
 from aicf.runtime.executable import Executable, TensorSpec
 from aicf.runtime.graph import Graph
 from aicf.runtime.graph_exec import GraphExec
 from aicf.runtime.lifecycle import init, is_initialized, shutdown
 from aicf.runtime.memory import MemoryStatistics, reset_peak, statistics
+from aicf.runtime.pinned import pinned
 from aicf.runtime.profiler import Profile, Profiler
 from aicf.runtime.ranges import nvtx_ranges
 from aicf.runtime.state import State
 from aicf.runtime.stream import Event, Stream
 
 __all__ = [
+    "Allocator",
     "CapturePlan",
     "Device",
     "DeviceArray",
+    "DeviceEvent",
+    "DevicePool",
     "Event",
     "Executable",
     "Graph",
     "GraphExec",
     "MemoryStatistics",
     "ModulePlan",
+    "PoolStatistics",
     "Profile",
     "Profiler",
     "State",
@@ -38,6 +45,8 @@ __all__ = [
     "init",
     "is_initialized",
     "nvtx_ranges",
+    "pinned",
+    "pool",
     "reset_peak",
     "shutdown",
     "statistics",

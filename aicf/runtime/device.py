@@ -1,11 +1,18 @@
-"""What programs can run on here, as the registered backends tell it."""
+"""The devices that programs can run on here, as the registered backends tell it, and their memory and queues."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from aicf.backends.registry import backend_names, get_backend
-from aicf.errors import BackendUnavailable
+from aicf.arguments import text_from
+from aicf.backends.native import DeviceMemory
+from aicf.backends.registry import backend_names, get_backend, open_device
+from aicf.errors import BackendUnavailable, PolicyError
+from aicf.runtime.device_pool import DevicePool, pool_of
+
+_ORDINAL = re.compile(r"(.+):(\d+)")
 
 
 @dataclass(frozen=True)
@@ -14,15 +21,41 @@ class Device:
 
     Args:
         backend: Backend name, as in a target.
+        index: Its number among those of the backend, from 0.
+        kind: `cpu`, `gpu` or `npu`.
         name: What its maker calls it.
         arch: Architecture level, as in a target.
-        memory: Its memory in words, empty if the backend cannot tell.
+        capability: Its features as its maker numbers them: the compute capability of a GPU. Empty if it has none.
+        memory_bytes: Its memory; None if the backend cannot tell.
+        driver, toolkit: Versions of the driver, and of the compiler's libraries; empty where there are none.
+        details: More, in words.
     """
 
     backend: str
+    index: int
+    kind: str
     name: str
     arch: str
-    memory: str
+    capability: str
+    memory_bytes: int | None
+    driver: str
+    toolkit: str
+    details: str
+
+    @property
+    def id(self) -> str:
+        """What `device=` takes, `cuda:1`; the backend's name if it runs programs on the processor."""
+        return self.backend if self.kind == "cpu" else f"{self.backend}:{self.index}"
+
+    @property
+    def target(self) -> str:
+        """The target of programs for it, `cuda:sm_90a`."""
+        return f"{self.backend}:{self.arch}"
+
+    @property
+    def memory(self) -> str:
+        """Its memory in words, empty if the backend cannot tell."""
+        return "" if self.memory_bytes is None else f"{self.memory_bytes / 2**30:.1f} GiB"
 
 
 def devices(backend: str | None = None) -> tuple[Device, ...]:
@@ -40,11 +73,24 @@ def devices(backend: str | None = None) -> tuple[Device, ...]:
             if backend is not None:
                 raise
             continue
-        found += [
-            Device(name, entry.get("name", name), entry.get("arch", ""), entry.get("memory", ""))
-            for entry in entries
-        ]
+        found += [_device(name, index, entry) for index, entry in enumerate(entries)]
     return tuple(found)
+
+
+def _device(backend: str, index: int, entry: Mapping[str, str]) -> Device:
+    nbytes = entry.get("memory_bytes", "")
+    return Device(
+        backend,
+        index,
+        entry.get("kind", "cpu"),
+        entry.get("name", backend),
+        entry.get("arch", ""),
+        entry.get("capability", ""),
+        int(nbytes) if nbytes else None,
+        entry.get("driver", ""),
+        entry.get("toolkit", ""),
+        entry.get("details", ""),
+    )
 
 
 def unavailable() -> tuple[tuple[str, str], ...]:
@@ -59,3 +105,24 @@ def unavailable() -> tuple[tuple[str, str], ...]:
         if not found:
             reasons.append((name, "it finds no device"))
     return tuple(reasons)
+
+
+def split_device(device: str) -> tuple[str, int]:
+    """Name and number of a device: `cuda:1` is number 1, `cuda` number 0. Raises PolicyError for what is no text."""
+    found = _ORDINAL.fullmatch(text_from(device, PolicyError, "the device"))
+    return (device, 0) if found is None else (found[1], int(found[2]))
+
+
+def memory_of(device: str) -> DeviceMemory:
+    """The memory and queues of a device, `cuda` or `cuda:1`.
+
+    Raises:
+        PolicyError: there is no such backend.
+        BackendUnavailable: there is no such device here, or it has no memory of its own.
+    """
+    return open_device(*split_device(device))
+
+
+def pool(device: str = "cuda") -> DevicePool:
+    """The memory that programs have on a device: statistics, limits, and who holds it. Raises as `memory_of`."""
+    return pool_of(memory_of(device))

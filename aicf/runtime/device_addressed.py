@@ -106,7 +106,7 @@ class DeviceAddressed:
             return
         self._packed = dict(addresses)
         resident = self._take()
-        arena = Block(resident.memory, {ARENA: prepare.arena_bytes})
+        arena = Block(resident.memory, {ARENA: prepare.arena_bytes}, f"arena of @{prepare.name}")
         captured = self._captured(prepare, addresses, arena, stream)
         captured.launch()
         resident.memory.synchronize(stream)  # its arena goes now
@@ -157,7 +157,8 @@ class DeviceAddressed:
     def _arena(self, stream: int) -> Block:
         """What runs on one stream have in common, which they use one after the other."""
         if stream not in self._arenas:
-            self._arenas[stream] = Block(self._take().memory, {ARENA: self._program.arena_bytes})
+            holder = f"arena of @{self._program.name}"
+            self._arenas[stream] = Block(self._take().memory, {ARENA: self._program.arena_bytes}, holder)
         return self._arenas[stream]
 
     def _captured(
@@ -172,7 +173,8 @@ class DeviceAddressed:
             for bind in plan.graph.binds
         ]
         reserve = self._reserves[plan.entry]
-        descriptors = Block(resident.memory, {"descriptors": reserve} if reserve else {})
+        parts = {"descriptors": reserve} if reserve else {}
+        descriptors = Block(resident.memory, parts, f"descriptors of @{plan.name}")
         at = descriptors["descriptors"] if reserve else 0
         graph = resident.code.capture(plan.entry, table, at, resident.queue.handle)
         resident.memory.synchronize(resident.queue.handle)  # the descriptors are there before any launch
@@ -191,7 +193,7 @@ class DeviceAddressed:
             }
             derived = {bind.name: bind.nbytes for bind in self._plan.derived}
             sizes = {**{key: bind.nbytes for key, bind in consts.items()}, **derived}
-            block, queue = Block(code.memory, sizes), Queue(code.memory)
+            block, queue = Block(code.memory, sizes, "constants and packed weights"), Queue(code.memory)
             for key, bind in consts.items():
                 block.upload(key, read_const(bind), queue)
             code.memory.synchronize(queue.handle)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -12,14 +12,15 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from aicf.backends.native import DeviceCode, DeviceGraph, DeviceMemory
-from aicf.errors import AicfError, ArtifactError, CaptureError, InputMismatch
+from aicf.errors import AicfError, ArtifactError, BackendUnavailable, CaptureError, InputMismatch
 from aicf.runtime import ranges
 from aicf.runtime.capture_plan import ARENA, CapturePlan
 from aicf.runtime.device_array import DeviceArray, device_view, host_view
 from aicf.runtime.device_memory import ALIGN, Block, PinnedBlock, PinnedRows, Queue, padded
 from aicf.runtime.device_state import DeviceState
+from aicf.runtime.device_stream import handle_of
 from aicf.runtime.dlpack import DeviceView
-from aicf.runtime.graph_exec import GraphExec
+from aicf.runtime.graph_exec import GraphExec, Span, Timeline
 from aicf.runtime.host_metas import SLOT_BYTES, HostMetas, written_metas
 from aicf.runtime.ports import Boundary, Port, reject_unknown
 from aicf.runtime.state import State
@@ -239,7 +240,7 @@ class DeviceGraphExec(GraphExec):
         memory = code.memory
         queue = Queue(memory) if state is None else state.resident().queue
         fixed = self._source.fixed(plan, state)
-        block = Block(memory, program.parts)
+        block = Block(memory, program.parts, f"instances of @{plan.name}")
         memory.clear(block.address, block.nbytes, queue.handle)
         ports = {port.index: block[port.index] for port in program.ports}
         written = {index: block[_METAS] + offset for index, offset in program.metas.items()}
@@ -314,6 +315,47 @@ class DeviceGraphExec(GraphExec):
         self._run = steady
         return steady
 
+    def _replay_on(self, stream: object, n: int) -> None:
+        """See `GraphExec`. What is bound is of the caller's queue; everything else stays in the order of our own queue,
+        which follows the caller's and is followed by it."""
+        memory, handle = self._source.code().memory, handle_of(stream)
+        if memory.is_capturing(handle):
+            self._queue_into_capture(memory, handle, n)
+            return
+        run = self._run
+        if run is None or len(self._bound) != len(self._program.ports):
+            run = self._ready()
+        queue = self._take().queue
+        memory.follow(queue.handle, handle)
+        for _ in range(n):
+            run()
+        memory.follow(handle, queue.handle)
+
+    def _queue_into_capture(self, memory: DeviceMemory, handle: int, n: int) -> None:
+        """Queues the instructions one by one, which makes them nodes of the graph that somebody captures."""
+        if self._program.metas:
+            raise CaptureError(
+                f"@{self.plan.name}: the host computes values before each run, which a captured graph would repeat as "
+                "they are; compile with meta='device', or replay outside of the capture"
+            )
+        with memory.beside_capture():
+            self._ready()
+            taken = self._take()
+            memory.synchronize(taken.queue.handle)  # what was queued there is no part of the captured graph
+        copies = self._copies(taken)
+        if any(isinstance(copy.bound, np.ndarray) for copy in copies):
+            name = next(name for name, bound in self._bound.items() if isinstance(bound, np.ndarray))
+            raise CaptureError(
+                f"@{self.plan.name}: '{name}' is bound to an array of the host, which a captured graph cannot copy; "
+                "bind memory of the device"
+            )
+        for _ in range(n):
+            for copy in (copy for copy in copies if copy.is_input):
+                copy.queue(memory, handle)
+            taken.graph.queue(handle)
+            for copy in (copy for copy in copies if not copy.is_input):
+                copy.queue(memory, handle)
+
     def _first_then(self, taken: _DeviceResources, steady: Callable[[], None]) -> None:
         """The first replay of all, see `_DeviceResources.launch`; any other is `steady`."""
         if taken.is_proven:
@@ -358,6 +400,33 @@ class DeviceGraphExec(GraphExec):
             if taken.metas is not None:
                 taken.metas.queue()
             return taken.graph.instruction_times(repeats)
+
+    def timeline(self, repeats: int) -> Timeline:
+        """See `GraphExec`. From the device's own records where there are any, else by events between instructions."""
+        with self._guard:
+            self._ready()
+            taken = self._take()
+            if taken.metas is not None:
+                taken.metas.queue()
+            try:
+                found = taken.graph.kernel_spans(repeats)
+            except BackendUnavailable as error:
+                reason = error.message
+            else:
+                spans = (
+                    Span(each.launch, each.queue, each.start_us, each.duration_us, each.symbol)
+                    for each in found
+                )
+                return Timeline("records of the device", tuple(spans))
+        return Timeline(f"events between instructions: {reason}", tuple(self._by_events(repeats)))
+
+    def _by_events(self, repeats: int) -> Iterator[Span]:
+        """The instructions in a row, one after the other."""
+        start, track = 0.0, self._source.code().memory.name
+        for _, *times in self.instruction_times(repeats):
+            for launch, duration in enumerate(times):
+                yield Span(launch, track, start, duration)
+                start += duration
 
     def _in_place(self, port: Port, value: object) -> DeviceArray | DeviceView | Array:
         taken = self._take()

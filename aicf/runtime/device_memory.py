@@ -12,11 +12,9 @@ import numpy as np
 
 from aicf.backends.native import DeviceMemory
 from aicf.errors import AicfError
+from aicf.runtime.device_pool import ALIGN, pool_of
 from aicf.runtime.memory import count_buffer
 from aicf.runtime.tensors import Array, address
-
-ALIGN = 256
-"""Bytes: alignment of everything in a block, and of an allocation."""
 
 
 def padded(nbytes: int) -> int:
@@ -30,9 +28,10 @@ class Block:
     Args:
         memory: The device.
         parts: Bytes by key.
+        holder: What it is for, for messages about memory that is short.
     """
 
-    def __init__(self, memory: DeviceMemory, parts: Mapping[Any, int]) -> None:
+    def __init__(self, memory: DeviceMemory, parts: Mapping[Any, int], holder: str) -> None:
         self.memory = memory
         self.offsets: dict[Any, int] = {}
         total = 0
@@ -40,9 +39,11 @@ class Block:
             self.offsets[key] = total
             total += padded(nbytes)
         self.nbytes = total
-        self.address = memory.allocate(total) if total else 0
+        self.address = 0
         if total:
-            weakref.finalize(self, memory.free, self.address).atexit = False
+            pool = pool_of(memory)
+            self.address = pool.allocate(total, holder)
+            weakref.finalize(self, pool.free, self.address).atexit = False
             count_buffer(self, "device", total)
 
     def __getitem__(self, key: object) -> int:
@@ -66,10 +67,10 @@ class PinnedBlock:
 
 
 class Queue:
-    """A stream of a device, ended when nobody refers to it."""
+    """A stream of a device, ended when nobody refers to it; one with a lower priority number is served first."""
 
-    def __init__(self, memory: DeviceMemory) -> None:
-        self.handle = memory.open_stream()
+    def __init__(self, memory: DeviceMemory, priority: int = 0) -> None:
+        self.handle = memory.open_stream(priority)
         weakref.finalize(self, memory.close_stream, self.handle).atexit = False
 
 

@@ -52,7 +52,8 @@ class DeviceState(State):
         with self.lock:
             if self._resident is None:
                 memory = self._memory()
-                block = Block(memory, {name: array.nbytes for name, array in self._on_device.items()})
+                sizes = {name: array.nbytes for name, array in self._on_device.items()}
+                block = Block(memory, sizes, "state")
                 queue = Queue(memory)
                 for name, array in self._on_device.items():
                     block.upload(name, array, queue)

@@ -10,12 +10,13 @@ from typing import TypeAlias
 import numpy as np
 
 from aicf.backends.native import DeviceCode, DeviceMemory
-from aicf.errors import ArtifactError, BackendUnavailable
+from aicf.errors import ArtifactError
 from aicf.runtime.capture_plan import ARENA, CapturePlan, ModulePlan
 from aicf.runtime.consts import read_const
 from aicf.runtime.device_addressed import DeviceAddressed
 from aicf.runtime.device_exec import DeviceGraphExec, DeviceProgram
 from aicf.runtime.device_memory import Block, Queue, padded
+from aicf.runtime.device_pool import pool_of
 from aicf.runtime.device_state import DeviceState
 from aicf.runtime.device_weights import DeviceWeights, Resident
 from aicf.runtime.graph import WEIGHT_ROLES, Bind
@@ -152,13 +153,7 @@ class DeviceStore:
         is_resident = isinstance(state, DeviceState) and state.is_resident
         needs = self._shared_needs()
         needed = self._peak(plan.name, needs) - needs.held - (self._state_bytes if is_resident else 0)
-        memory = self._memory()
-        free, total = memory.available()
-        if needed > free:
-            raise BackendUnavailable(
-                f"@{plan.name} needs {needed:,} bytes of memory on {memory.name}, {free:,} of {total:,} are free; end "
-                "other processes on it, or use smaller dims"
-            )
+        pool_of(self._memory()).admit(needed, f"@{plan.name}")
 
     # What all GraphExecs read
 
@@ -211,7 +206,8 @@ class DeviceStore:
     def _uploaded(self, found: Mapping[PartKey, Resident]) -> _Shared:
         """What was found, and the rest in a block of its own, which others find from now on."""
         memory = self._memory()
-        own = Block(memory, {key: nbytes for key, nbytes in self._parts.items() if key not in found})
+        missing = {key: nbytes for key, nbytes in self._parts.items() if key not in found}
+        own = Block(memory, missing, "weights and constants")
         shared, queue, initial = _Shared(own, dict(found)), Queue(memory), self._initial()
         for key in own.offsets:
             if key in initial:
@@ -278,7 +274,7 @@ class DeviceStore:
     def _prepare(self, prepare: CapturePlan, shared: _Shared) -> None:
         """Runs `@prepare` on the device, into the shared memory; what only it reads is there for the time being."""
         memory = shared.memory
-        extra, queue = Block(memory, self._only_prepared()), Queue(memory)
+        extra, queue = Block(memory, self._only_prepared(), "weights while they are packed"), Queue(memory)
         consts = {self._key(prepare, bind): bind for bind in prepare.graph.with_role("const")}
         for key in self._only_prepared():
             if key in consts:

@@ -77,11 +77,13 @@ class _Code:
         backend: Backend name.
         native: The code.
         owner: Whom `runtime.shutdown` asks to give it back.
+        ordinal: Number of the device.
     """
 
-    def __init__(self, backend: str, native: NativeCode, owner: Executable) -> None:
+    def __init__(self, backend: str, native: NativeCode, owner: Executable, ordinal: int) -> None:
         self._backend = backend
         self._native = native
+        self._ordinal = ordinal
         self._owner = weakref.ref(owner)
         self._lock = threading.Lock()
         self._loaded: LoadedCode | DeviceCode | None = None
@@ -92,7 +94,7 @@ class _Code:
 
     def on_device(self) -> DeviceCode:
         """Code of `NativeCode.memory` `device`."""
-        return cast(DeviceCode, self._get(load_device))
+        return cast(DeviceCode, self._get(partial(load_device, ordinal=self._ordinal)))
 
     def release(self) -> None:
         """Forgets the code; the next use loads it again."""
@@ -120,6 +122,7 @@ class Executable:
             `@prepare` if None.
         texts: IR text by stage name, for `ir`.
         on_device: What executables of the same model have on the device already; None shares with no other.
+        ordinal: Number of the device that the programs run on, from 0; the processor has none but 0.
 
     Raises:
         InputMismatch: the weights do not fit the plan.
@@ -135,9 +138,11 @@ class Executable:
         derived: Mapping[str, Array] | None = None,
         texts: Mapping[str, str] | None = None,
         on_device: DeviceWeights | None = None,
+        ordinal: int = 0,
     ) -> None:
         self.plan = plan
         self.native = native
+        self.ordinal = ordinal
         self.weights: Mapping[str, Array] = bind_weights(plan.weights, weights)
         self._texts = dict(texts or {})
         cached = None if derived is None else bind_derived(plan.derived, derived)
@@ -145,7 +150,7 @@ class Executable:
             np.may_share_memory(cached[name], given) for name, given in (derived or {}).items()
         )
         self._lock = threading.RLock()
-        self._code = _Code(plan.backend, native, self)
+        self._code = _Code(plan.backend, native, self, ordinal)
         self._store: Store = (
             HostStore(plan, self.weights, cached, self._code.on_host, shares_derived=is_shared)
             if native.memory == "host"

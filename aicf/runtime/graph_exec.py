@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -33,6 +34,29 @@ def check_runs(n: object) -> None:
         n, least=1
     ):  # an `int` is the common case, and told sooner
         raise InputMismatch(f"{quoted(n)} is no number of runs; give a whole one, 1 or more")
+
+
+@dataclass(frozen=True)
+class Span:
+    """One piece of work: an instruction by its number in launch order, on a thread or queue by name.
+
+    Times are microseconds from the start of the recording. `symbol` is the device's name of the kernel, empty where an
+    instruction is not recorded kernel by kernel.
+    """
+
+    launch: int
+    track: str
+    start_us: float
+    duration_us: float
+    symbol: str = ""
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Spans in order of their start, and how they were recorded, in words."""
+
+    method: str
+    spans: tuple[Span, ...]
 
 
 class GraphExec(ABC):
@@ -110,16 +134,25 @@ class GraphExec(ABC):
 
     # Running
 
-    def replay(self, n: int = 1) -> None:
+    def replay(self, n: int = 1, *, stream: object = None) -> None:
         """Runs the program `n` times on what is bound; outputs that nobody bound get memory of ours.
 
         On a device it returns as soon as the runs are queued, see `synchronize`, unless host arrays are bound. The
         first run of a GraphExec goes instruction by instruction there, as `check` does, so that one that fails is
         named; all others are one launch of its graph.
 
+        Args:
+            n: How often.
+            stream: A queue of the device that the runs take a place in: after what it holds now, before what it is
+                given later. A `Stream` of the device, a stream of PyTorch, CuPy or cuda.core, or a handle. If somebody
+                captures it, the instructions become a part of that graph, with the addresses that are bound now: keep
+                this GraphExec, and leave its bindings, as long as that graph is used.
+
         Raises:
-            InputMismatch: an input is not bound, or `n` is no whole number of at least 1.
-            CaptureError: another thread is replaying this GraphExec, or an instruction of the first run fails.
+            InputMismatch: an input is not bound, `n` is no whole number of at least 1, or `stream` is no queue of a
+                device that the program runs on.
+            CaptureError: another thread is replaying this GraphExec, or an instruction of the first run fails; or what
+                captures `stream` would repeat what the host does around each run.
         """
         check_runs(n)
         if self._is_busy():
@@ -127,6 +160,9 @@ class GraphExec(ABC):
                 "this GraphExec is replaying in another thread; make one per thread with instantiate()"
             )
         with self._guard:
+            if stream is not None:
+                self._replay_on(stream, n)
+                return
             run = self._run
             if run is None or len(self._bound) != len(self._boundary.ports):
                 run = self._ready()
@@ -135,6 +171,10 @@ class GraphExec(ABC):
                 return
             for _ in range(n):
                 run()
+
+    @abstractmethod
+    def _replay_on(self, stream: object, n: int) -> None:
+        """Runs the program in a caller's queue, see `replay`."""
 
     def _replay_named(self, run: Callable[[], None], n: int) -> None:
         for _ in range(n):
@@ -159,6 +199,11 @@ class GraphExec(ABC):
 
         None if the code has no way to run single instructions. Inputs must be bound, see `replay`.
         """
+
+    @abstractmethod
+    def timeline(self, repeats: int) -> Timeline | None:
+        """Runs the program so often instruction by instruction; where and when each ran. None, and bound inputs, as of
+        `instruction_times`."""
 
     @abstractmethod
     def release(self) -> None:

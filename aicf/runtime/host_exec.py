@@ -5,21 +5,23 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from time import perf_counter_ns
+from time import monotonic_ns, perf_counter_ns
 from typing import Any
 
 import numpy as np
 
-from aicf.backends.native import LoadedCode
+from aicf.backends.native import CProfileEntry, LoadedCode, ProfileEntry
+from aicf.errors import InputMismatch, quoted
 from aicf.runtime.capture_plan import ARENA, CapturePlan
 from aicf.runtime.consts import read_const
-from aicf.runtime.graph_exec import GraphExec
+from aicf.runtime.graph_exec import GraphExec, Span, Timeline
 from aicf.runtime.host_metas import SLOT_BYTES, HostMetas, written_metas
 from aicf.runtime.memory import allocate, requested
 from aicf.runtime.ports import Boundary, Port, as_array, reject_unknown
 from aicf.runtime.state import State
 from aicf.runtime.tensors import Array, address, byte_range
 from aicf.runtime.threads import bind_entry, bind_launch
+from aicf.runtime.timed_code import TimedEntry
 
 
 class HostProgram(Boundary):
@@ -111,6 +113,13 @@ class HostGraphExec(GraphExec):
                 self._table[port.index] = address(array)
         self._run = self._bind_entry()
         return self._run
+
+    def _replay_on(self, stream: object, n: int) -> None:
+        """See `GraphExec`."""
+        raise InputMismatch(
+            f"@{self.plan.name} runs on the processor, which has no queue {quoted(stream)}; "
+            "Stream().submit(graph_exec) runs it beside the caller"
+        )
 
     def _bind_entry(self) -> Callable[[], None]:
         """The call of the entry, with the metas that the executable writes around it."""
@@ -267,6 +276,42 @@ class HostGraphExec(GraphExec):
             launches = range(-1, len(self.plan.launches))
             runs = [bind_launch(entry, launch, threads, table) for launch in launches]
             return [[_microseconds(run) for run in runs] for _ in range(repeats)]
+
+    def timeline(self, repeats: int) -> Timeline | None:
+        """See `GraphExec`. The threads of a program enter an instruction together."""
+        with self._guard:
+            self._ready()
+            entry = self._code.profile_entry(self._program.plan.entry)
+            if entry is None:
+                return None
+            if self._write_metas is not None:
+                self._write_metas()
+            launches = range(len(self.plan.launches))
+            timed = [self._timed_launch(entry, launch) for launch in launches]
+            first = monotonic_ns()
+            rows = [
+                (launch, run()) for _ in range(repeats) for launch, run in zip(launches, timed, strict=True)
+            ]
+        spans = [
+            Span(launch, f"thread {tid}", (start - first) / 1e3, (end - start) / 1e3)
+            for launch, times in rows
+            for tid, (start, end) in enumerate(times)
+        ]
+        return Timeline("the clock of each thread", tuple(spans))
+
+    def _timed_launch(self, entry: ProfileEntry, launch: int) -> Callable[[], list[tuple[int, int]]]:
+        """The call of an instruction: start and end in nanoseconds, of each thread if it is native."""
+        table, threads = ctypes.addressof(self._table), self._program.threads
+        if isinstance(entry, CProfileEntry):
+            return TimedEntry(entry, threads, table).bind(launch)
+        run = bind_launch(entry, launch, threads, table)
+
+        def call() -> list[tuple[int, int]]:
+            start = monotonic_ns()
+            run()
+            return [(start, monotonic_ns())]
+
+        return call
 
 
 def _microseconds(run: Callable[[], None]) -> float:

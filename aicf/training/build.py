@@ -12,12 +12,12 @@ from aicf.arguments import flag_from, path_from
 from aicf.compiled import CompiledModel, Options, Trained
 from aicf.compiler import check_options, checked_budget
 from aicf.compiling import compile_source, logical_text, resolve_options
+from aicf.engines.report import Report
 from aicf.errors import ArtifactError, InvalidIR, PolicyError, quoted
 from aicf.extensions import Extension, Passes, flattened, source_stamp
 from aicf.frontends.text import verify_module
 from aicf.inference.cache import ProgramCache
 from aicf.inference.packing import ModelWeights
-from aicf.inference.report import Report
 from aicf.runtime.tensors import Array
 from aicf.sources import Dims, Model, Policy, Source, Tuning, dims_text, policy_text, tuning_text
 from aicf.training.batches import prediction_of, whole_shape

@@ -108,7 +108,7 @@ def test_a_new_shape_is_compiled_for_the_gpu_and_found_again(tmp_path: Path) -> 
     x, hashes = rows(40, 24), set[str]()
     for what in ("compiled", "loaded"):
         with InferenceSession(classifier(), WEIGHTS, device="cuda", cache_dir=tmp_path) as session:
-            assert session.engine_name.startswith("cuda:sm_")
+            assert session.target.startswith("cuda:sm_")
             results = session.run([x])
             assert [event.program for event in session.report.of(what)] == ["N=40"]
         for name, wanted in zip(("logits", "probabilities"), classified(x), strict=True):

@@ -66,7 +66,7 @@ def test_sizes_given_ahead_are_kept_too(tmp_path: Path) -> None:
     ("options", "count"),
     [
         ({}, 3),
-        ({"engine": "reference"}, 2),
+        ({"target": "reference"}, 2),
         ({"kernel_policy": {"rounding": "strict"}}, 2),
         ({"exec_policy": {"prepared_weights": False}}, 2),
         ({"threads": 2}, 2),

@@ -347,7 +347,7 @@ def test_threads_ask_for_several_sizes_at_once() -> None:
             for done in [pool.submit(work, number) for number in range(9)]:
                 done.result()
         assert len(session.report.of("compiled")) == 3
-        assert all(program.executable.plan.threads == 2 for program in session._programs.all)
+        assert all(program.executable.plan.threads == 2 for program in session._session._programs.all)
 
 
 def test_bound_memory_profile_and_use() -> None:
@@ -393,7 +393,7 @@ def test_a_model_of_fixed_sizes_is_compiled_when_it_opens() -> None:
     module = made()
     program = torch.export.export(module, (torch.from_numpy(tokens(3, 5)), torch.from_numpy(SCALE)))
     with InferenceSession(program, device="reference") as session:
-        assert session.engine_name.startswith("reference")
+        assert session.target.startswith("reference")
         assert "one program, its sizes are fixed" in str(session.placement())
         assert_scores(session.run([tokens(3, 5), SCALE]), module, tokens(3, 5))
 

@@ -214,7 +214,7 @@ def test_values_that_are_given_ahead_may_be_left_out() -> None:
 def test_values_settle_sizes() -> None:
     """The shape of a value is a size of the model: nothing else must be given ahead for it."""
     with InferenceSession(reshaped(), dims="n=6", values={"shape": [3, 2]}) as session:
-        assert [program.label for program in session._programs.all] == ["n=6, rank=2, shape=[3, 2]"]
+        assert [program.label for program in session._session._programs.all] == ["n=6, rank=2, shape=[3, 2]"]
         assert session.run([rows(6)])["y"].shape == (3, 2)
 
 

@@ -20,9 +20,9 @@ import aicf
 from aicf import InferenceSession
 from aicf.backends.reference.backend import ReferenceBackend
 from aicf.backends.registry import get_backend
+from aicf.engines.interface import Bucket
 from aicf.errors import ArtifactError, BackendUnavailable, InputMismatch, PolicyError, SessionClosed
 from aicf.inference import devices
-from aicf.inference.interface import Bucket
 from tests.inference.models import (
     SCORES,
     WEIGHTS,
@@ -67,8 +67,8 @@ def test_it_says_what_it_takes_and_gives(session: InferenceSession) -> None:
         ("logits", ("N", 10)),
         ("probabilities", ("N", 10)),
     ]
-    assert session.engine_name.startswith("cpu:")
-    assert repr(session) == f"InferenceSession(classifier: x: f32[N, 24]; {session.engine_name})"
+    assert session.target.startswith("cpu:")
+    assert repr(session) == f"InferenceSession(classifier: x: f32[N, 24]; {session.target})"
 
 
 @pytest.mark.parametrize("count", [1, 5, 3])
@@ -219,7 +219,7 @@ def test_programs_go_when_they_hold_too_many_bytes() -> None:
 
     with InferenceSession(scores(), SCORES, dims=ahead) as session:
         called(session, 600)
-        one, many = (program.nbytes for program in session._programs.all)
+        one, many = (program.nbytes for program in session._session._programs.all)
         packed = session.memory.prepared
     assert many > 4 * 600 * 12 and packed > 0
     policy = {"max_bytes": packed + one + many + many // 2}
@@ -236,7 +236,7 @@ def test_programs_go_when_they_hold_too_many_bytes() -> None:
             PolicyError, match=r"max_bytes: with the program for Q=600, K=3 the session holds .*raise it"
         ):
             called(session, 600)
-        assert session._programs.all == ()
+        assert session._session._programs.all == ()
     with pytest.raises(PolicyError, match="max_bytes: with the programs given ahead the session holds"):
         InferenceSession(scores(), SCORES, dims=ahead, exec_policy={"max_bytes": 10})
 
@@ -262,11 +262,11 @@ def test_the_placement_is_said_when_it_opens(caplog: pytest.LogCaptureFixture) -
     ):
         said = caplog.text
         placement = session.placement()
-        launches = session._programs.all[0].plan.launches
+        launches = session._session._programs.all[0].plan.launches
     assert str(placement) in said
     (program,) = placement.programs
     assert sum(program.kernels.values()) == len(launches)
-    assert f"classifier on {placement.engine}: N=5; others are compiled on first use" in said
+    assert f"classifier on {placement.target}: N=5; others are compiled on first use" in said
     assert "x: f32[N, 24] -> logits: f32[N, 10], probabilities: f32[N, 10]" in said
     assert f"arena {program.arena:,} bytes (lower bound {program.lower_bound:,})" in said
 
@@ -274,7 +274,7 @@ def test_the_placement_is_said_when_it_opens(caplog: pytest.LogCaptureFixture) -
 def test_without_logging_it_is_said_on_standard_error(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from aicf.inference.report import LOGGER
+    from aicf.engines.report import LOGGER
 
     monkeypatch.setattr("aicf.progress.SHOW_AFTER", 3600.0)  # however slow the machine is
     monkeypatch.setattr(LOGGER, "propagate", False)
@@ -335,7 +335,9 @@ def test_programs_made_one_by_one_share_packed_weights() -> None:
         assert [event.program for event in session.report.of("evicted")] == ["N=2"]
         for row in session.memory.programs:
             assert row.requested == row.predicted
-        packed = [program.executable.prepared()["fc.weight:packed_b"] for program in session._programs.all]
+        packed = [
+            program.executable.prepared()["fc.weight:packed_b"] for program in session._session._programs.all
+        ]
         assert np.shares_memory(*packed)
 
 
@@ -378,7 +380,7 @@ def test_eight_threads_are_served_with_one_result_hash() -> None:
         together(work)
         assert len(set.union(*hashes)) == 1
         assert sorted(event.program for event in session.report.of("compiled")) == ["N=1", "N=32", "N=7"]
-        assert [program.runs for program in session._programs.all] == [THREADS * 40] * 3
+        assert [program.runs for program in session._session._programs.all] == [THREADS * 40] * 3
         for x in inputs:
             assert_classified(session.run([x]), x)
 
@@ -400,7 +402,7 @@ def test_threads_meet_eviction() -> None:
 
 def test_what_fails_for_one_thread_is_told_to_all_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     with InferenceSession(classifier(), WEIGHTS) as session:
-        make = session._engine.make
+        make = session._session._source.make
         calls: list[Bucket] = []
 
         def fail_once(bucket: Bucket) -> Any:
@@ -409,7 +411,7 @@ def test_what_fails_for_one_thread_is_told_to_all_and_tried_again(monkeypatch: p
                 raise BackendUnavailable("not now")
             return make(bucket)
 
-        monkeypatch.setattr(session._engine, "make", fail_once)
+        monkeypatch.setattr(session._session._source, "make", fail_once)
         with pytest.raises(BackendUnavailable, match="not now"):
             session.run([rows(2, 24)])
         assert_classified(session.run([rows(2, 24)]), rows(2, 24))
@@ -418,15 +420,15 @@ def test_what_fails_for_one_thread_is_told_to_all_and_tried_again(monkeypatch: p
 
 def test_who_waits_goes_on_when_the_one_that_makes_it_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     with InferenceSession(classifier(), WEIGHTS, device="reference") as session:
-        make, started, waited = session._engine.make, threading.Event(), threading.Event()
+        make, started, waited = session._session._source.make, threading.Event(), threading.Event()
 
         def interrupted(bucket: Bucket) -> Any:
-            monkeypatch.setattr(session._engine, "make", make)
+            monkeypatch.setattr(session._session._source, "make", make)
             started.set()
             assert waited.wait(60)
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(session._engine, "make", interrupted)
+        monkeypatch.setattr(session._session._source, "make", interrupted)
         with ThreadPoolExecutor(2) as pool:
             first = pool.submit(session.run, [rows(2, 24)])
             assert started.wait(60)
@@ -537,7 +539,7 @@ def test_warming_up_makes_what_is_missing() -> None:
     with InferenceSession(classifier(), WEIGHTS) as session:
         session.warm_up({"N": 6})
         assert [event.program for event in session.report.of("compiled")] == ["N=6"]
-        assert session._programs.all[0].first_run is not None
+        assert session._session._programs.all[0].first_run is not None
         with pytest.raises(InputMismatch, match="there is no dimension 'M'; it has N"):
             session.warm_up({"M": 6})
         with pytest.raises(InputMismatch, match="no size is given for N; its dimensions are N"):
@@ -578,15 +580,15 @@ def test_closing_gives_memory_back() -> None:
 # Devices, engines, and models that are compiled already
 
 
-def test_the_reference_is_a_device_and_an_engine_of_the_cpu() -> None:
+def test_the_reference_is_a_device_and_a_target_of_the_cpu() -> None:
     x = rows(2, 24)
     for options in (
         {"device": "reference"},
-        {"device": "cpu", "engine": "reference"},
-        {"engine": "reference"},
+        {"device": "cpu", "target": "reference"},
+        {"target": "reference"},
     ):
         with InferenceSession(classifier(), WEIGHTS, **options) as session:
-            assert session.engine_name == "reference:typed"
+            assert session.target == "reference:typed"
             assert_classified(session.run([x]), x)
 
 
@@ -619,9 +621,9 @@ def test_a_backend_says_which_device_it_runs_on(monkeypatch: pytest.MonkeyPatch)
         devices.check_device("npu", None, "cpu", "x86-64-v3")
 
 
-def test_an_engine_may_name_a_level() -> None:
-    with InferenceSession(classifier(), WEIGHTS, device="cpu", engine="cpu:x86-64-v3", dims="N=2") as session:
-        assert session.engine_name == "cpu:x86-64-v3"
+def test_a_target_may_name_a_level() -> None:
+    with InferenceSession(classifier(), WEIGHTS, device="cpu", target="cpu:x86-64-v3", dims="N=2") as session:
+        assert session.target == "cpu:x86-64-v3"
         assert_classified(session.run([rows(2, 24)]), rows(2, 24))
 
 
@@ -664,15 +666,15 @@ OPTIONS: list[tuple[dict[str, Any], type[Exception], str]] = [
     (
         {"device": "cuda:3"},
         BackendUnavailable,
-        "device 'cuda:3': programs run on the first GPU; CUDA_VISIBLE_DEVI",
+        "this machine has no NVIDIA driver",
     ),
-    ({"engine": "onnx"}, PolicyError, "engine: there is no 'onnx'; registered: cpu, cuda, reference"),
+    ({"target": "onnx"}, PolicyError, "target: there is no backend 'onnx'; registered: cpu, cuda, reference"),
     (
-        {"device": "cpu", "engine": "cuda:sm_90a"},
+        {"device": "cpu", "target": "cuda:sm_90a"},
         PolicyError,
-        "engine: 'cuda:sm_90a' does not run on device 'cpu'; ",
+        "target: 'cuda:sm_90a' does not run on device 'cpu'; ",
     ),
-    ({"engine": "cpu:z80"}, PolicyError, ""),
+    ({"target": "cpu:z80"}, PolicyError, ""),
     ({"kernel_policy": {"kernel": {}}}, PolicyError, "kernel: unknown field"),
     ({"kernel_policy": "{streams: 2}"}, PolicyError, "kernel: the policy also has the section 'execution'"),
     (
@@ -722,7 +724,7 @@ def test_wrong_options_say_what_is_legal(
         ({"cache_dir": "x"}, "cache_dir= has no effect on a compiled model"),
         ({"kernel_policy": {"tf32": True}}, "kernel_policy= has no effect on a compiled model"),
         ({"device": "cuda"}, "device: 'cuda' is asked for, the program is compiled for cpu:"),
-        ({"engine": "reference"}, "engine: 'reference' is asked for, the program is compiled for cpu:"),
+        ({"target": "reference"}, "target: 'reference' is asked for, the program is compiled for cpu:"),
     ],
 )
 def test_a_compiled_model_takes_no_options_of_a_compile(

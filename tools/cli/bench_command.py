@@ -91,6 +91,11 @@ class Benched:
         return f"{head}\n{format_table(columns, [row.cells for row in self.instructions])}"
 
 
+RandomWeights = Annotated[
+    bool, typer.Option("--random-weights", help="Make weights up, for an .mlir file without any.")
+]
+
+
 def bench_command(
     model: ArtifactOrModel,
     repeats: Annotated[int, typer.Option(min=1, help="Runs that are timed.")] = 100,
@@ -99,28 +104,14 @@ def bench_command(
     dims: Dims = None,
     values: Values = "",
     threads: Threads = 1,
-    random_weights: Annotated[
-        bool, typer.Option("--random-weights", help="Make weights up, for an .mlir file without any.")
-    ] = False,
+    random_weights: RandomWeights = False,
     as_json: Json = False,
 ) -> None:
     """Time an artifact, or a model, on random inputs.
 
     Whole calls, replays, and each instruction. Target, dims, values, threads and random weights are for models.
     """
-    if is_model(model):
-        compiled = _compiled(model, weights, random_weights, target, joined_dims(dims), values, threads)
-    else:
-        from aicf.compiled import load
-
-        _reject_options(
-            target=target,
-            dims=dims,
-            values=values,
-            threads=None if threads == 1 else threads,
-            random_weights=random_weights,
-        )
-        compiled = load(model, weights=weights)
+    compiled = bench_model(model, weights, random_weights, target, joined_dims(dims), values, threads)
     found: list[Benched] = []
     for row in compiled.plan.rows:
         found.append(_bench(compiled, row.program, repeats))
@@ -129,6 +120,35 @@ def bench_command(
     if as_json:
         about = {"model": compiled.name, "target": f"{compiled.plan.backend}:{compiled.plan.arch}"}
         print(json.dumps({**about, "programs": [to_json_value(each) for each in found]}, indent=2))
+
+
+def bench_model(
+    model: Path,
+    weights: Path | None,
+    random: bool,
+    target: str | None,
+    dims: str,
+    values: str,
+    threads: int,
+) -> CompiledModel:
+    """What a command times: an artifact as it is, or a model, compiled.
+
+    Raises:
+        PolicyError: an artifact is given options of a model.
+        AicfError: it does not load or compile.
+    """
+    if is_model(model):
+        return _compiled(model, weights, random, target, dims, values, threads)
+    from aicf.compiled import load
+
+    _reject_options(
+        target=target,
+        dims=dims,
+        values=values,
+        threads=None if threads == 1 else threads,
+        random_weights=random,
+    )
+    return load(model, weights=weights)
 
 
 def _compiled(
@@ -189,12 +209,17 @@ def _bench(compiled: CompiledModel, program: str, repeats: int) -> Benched:
 
 def random_input(bind: Bind, rng: np.random.Generator) -> Array:
     """Data for one input: normal floats, small integers, either truth value."""
-    dtype = numpy_dtype(bind.dtype)
-    if dtype.kind == "b":
-        return rng.random(bind.shape) < 0.5
-    if dtype.kind in "iu":
-        return rng.integers(0, 100, bind.shape).astype(dtype)
-    return rng.standard_normal(bind.shape).astype(dtype)
+    return random_array(bind.shape, bind.dtype, rng)
+
+
+def random_array(shape: Sequence[int], dtype: str, rng: np.random.Generator) -> Array:
+    """Data of one shape and element type, by the name of AICF; see `random_input`."""
+    own = numpy_dtype(dtype)
+    if own.kind == "b":
+        return np.asarray(rng.random(shape) < 0.5)
+    if own.kind in "iu":
+        return np.asarray(rng.integers(0, 100, shape)).astype(own)
+    return np.asarray(rng.standard_normal(shape)).astype(own)
 
 
 def time_program(compiled: CompiledModel, program: str, inputs: Sequence[Array], repeats: int) -> Timing:

@@ -32,7 +32,14 @@ def run_command(
     ] = Path("."),
     weights: Weights = None,
     device: Annotated[
-        str | None, typer.Option(help="Of a model: cpu, cuda or reference.", show_default=False)
+        str | None,
+        typer.Option(
+            help="Of a model: cpu, cuda or reference, or a name of the engine's.", show_default=False
+        ),
+    ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(help="Of a model: aicf, auto, or another of `aicf engines`.", show_default=False),
     ] = None,
     cache: Annotated[
         Path | None, typer.Option(help="Of a model: folder of compiled programs.", show_default=False)
@@ -41,7 +48,7 @@ def run_command(
 ) -> None:
     """Run an artifact, or a model of the sizes of the inputs, once on .npy files."""
     inputs = read_inputs(input or [])
-    given = {"device": device, "cache_dir": cache, "training": training}
+    given = {"device": device, "engine": engine, "cache_dir": cache, "training": training}
     results = _run(model, weights, inputs, given)
     for stem, array in zip(file_stems(list(results)), results.values(), strict=True):
         path = write_array(output, stem, array)

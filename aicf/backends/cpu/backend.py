@@ -12,7 +12,7 @@ from aicf.backends.cpu.families.gemm.schedule import L2_BYTES
 from aicf.backends.cpu.runtime.blas import LIBRARY, host_libraries
 from aicf.backends.cpu.runtime.loader import LEVEL_FEATURE, load_native
 from aicf.backends.cpu.target import FEATURES, host_level, level_named
-from aicf.backends.host import memory_text, processor_name
+from aicf.backends.host import processor_facts, processor_name
 from aicf.backends.native import LoadedCode, NativeCode
 from aicf.dialects.emit_types import TargetAttr
 
@@ -52,7 +52,7 @@ class CpuBackend:
 
     def devices(self) -> Sequence[Mapping[str, str]]:
         """This machine's processor."""
-        return ({"name": processor_name(), "arch": host_level().name, "memory": memory_text()},)
+        return (processor_facts(host_level().name),)
 
     def machine(self) -> str:
         """See `MachineBackend`: the processor."""

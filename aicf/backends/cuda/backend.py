@@ -49,7 +49,7 @@ class CudaBackend:
 
     def how_to_choose(self, ordinal: int) -> str:
         """See `DeviceBackend`: the driver's own variable."""
-        return f"programs run on the first GPU; CUDA_VISIBLE_DEVICES={ordinal} makes it that one"
+        return f"name it cuda:{ordinal}"
 
     def libraries(self) -> Mapping[str, str]:
         """Those that load here: a table measured with another version of one is refused for this machine."""

@@ -15,7 +15,7 @@ from xdsl.printer import Printer
 from aicf.backends.base import CodeUnit
 from aicf.backends.common.kernel import AnyKernel, UndecidedKernel
 from aicf.backends.common.workload import Workload
-from aicf.backends.host import memory_text, processor_name
+from aicf.backends.host import processor_facts
 from aicf.backends.native import NativeCode
 from aicf.backends.reference.loader import ENTRY_ATTR, MODE, ReferenceCode, load_native
 from aicf.dialects.emit import ProgramOp, symbols
@@ -93,4 +93,4 @@ class ReferenceBackend:
 
     def devices(self) -> Sequence[Mapping[str, str]]:
         """This machine."""
-        return ({"name": processor_name(), "arch": MODE, "memory": memory_text()},)
+        return (processor_facts(MODE),)

@@ -24,6 +24,7 @@ from aicf.pytorch.compiling import compiled_for
 from aicf.pytorch.index_range import check_indices
 from aicf.pytorch.launcher import Launcher, PackedCopies
 from aicf.pytorch.options import StepOptions
+from aicf.pytorch.placement import placed
 from aicf.pytorch.programs import Argument
 from aicf.pytorch.seeds import Seeds
 from aicf.pytorch.streams import is_capturing
@@ -256,9 +257,10 @@ class StepProgram:
         writer = _Writer(model, groups, states, options.clip_norm)
         module, self._dtype = writer.write()
         source = Source(module, writer.graph.name)
-        self.executable, self.origin = compiled_for(
+        executable, self.origin = compiled_for(
             source, writer.weights, options, self.device, ModelWeights(), float(options.memory_budget)
         )
+        self.executable = placed(executable, self.device)
         self._addressed = self.executable.addressed()
         self._launcher = Launcher(self._addressed, self._addressed.packs, PackedCopies())
         self._numbers = [

@@ -43,6 +43,7 @@ class FakeDriver:
 
     Args:
         device: The GPU it pretends to have; None for none.
+        gpus: How many of it.
         kernels: What each symbol does.
         seed: Of the orders in which graphs run.
         failures: Error codes by name: of calls, and of kernels that break the context.
@@ -50,6 +51,7 @@ class FakeDriver:
     """
 
     device: DeviceFacts | None = HOPPER
+    gpus: int = 1
     kernels: dict[str, Kernel] = field(default_factory=dict)
     seed: int = 0
     calls: list[tuple[str, Any]] = field(default_factory=list)
@@ -107,11 +109,11 @@ class FakeDriver:
 
     def count(self) -> int:
         self._note("count")
-        return 0 if self.device is None else 1
+        return 0 if self.device is None else self.gpus
 
     def facts(self, device: int) -> DeviceFacts:
         self._note("facts", device)
-        assert self.device is not None
+        assert self.device is not None and device < self.gpus
         return self.device
 
     def retain(self, device: int) -> int:
@@ -199,8 +201,8 @@ class FakeDriver:
 
     # Streams and events
 
-    def open_stream(self) -> int:
-        self._note("open_stream")
+    def open_stream(self, priority: int = 0) -> int:
+        self._note("open_stream", priority)
         stream = self._handle()
         self.queues[stream] = []
         return stream
@@ -213,6 +215,15 @@ class FakeDriver:
     def synchronize(self, stream: int) -> None:
         self._note("synchronize", stream)
         self._drain(stream)
+
+    def synchronize_all(self) -> None:
+        self._note("synchronize_all")
+        for stream in self.queues:
+            self._drain(stream)
+
+    def is_capturing(self, stream: int) -> bool:
+        self._note("is_capturing", stream)
+        return stream in self.capturing
 
     def exchange_capture_mode(self, mode: int) -> int:
         self._note("exchange_capture_mode", mode)
@@ -234,6 +245,15 @@ class FakeDriver:
         self._note("wait", stream)
         other, position = self.events[event]
         self._queue(stream, lambda: self._drain(other, position))
+
+    def is_over(self, event: int) -> bool:
+        self._note("is_over", event)
+        stream, position = self.events[event]
+        return self.done.get(stream, 0) >= position
+
+    def wait_for(self, event: int) -> None:
+        self._note("wait_for", event)
+        self._drain(*self.events[event])
 
     def milliseconds(self, start: int, end: int) -> float:
         self._note("milliseconds")
@@ -271,8 +291,12 @@ class FakeDriver:
         self._note("run", symbol)
         if symbol in self.failures:
             self.broken = self.failures[symbol]
-        values = [int(kernel.arguments[index]) for index in range(len(kernel.arguments))]
-        self._queue(stream, lambda: self.kernels[symbol](values))
+        values = _values(kernel)
+        if stream in self.capturing:
+            graph, ends = self.capturing[stream]
+            ends[:] = [self._add(graph, _Node([GraphEdge(node) for node in ends], kernel, values))]
+        else:
+            self._queue(stream, lambda: self.kernels[symbol](values))
 
     # Graphs
 

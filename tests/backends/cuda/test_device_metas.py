@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 import aicf
+from aicf import runtime
 from aicf.compiled import CompiledModel
+from aicf.errors import CaptureError
 from aicf.runtime import Executable
 from aicf.runtime.device_memory import PinnedRows
 from tests.backends.cuda.device_programs import device_executable
@@ -161,3 +164,21 @@ def assert_same(exe: Executable, other: Executable, apart: set[str] | None = Non
     one, two = exe.state(), other.state()
     for name in one.keys() - (apart or set()):
         assert np.isfinite(one[name]).all() and one[name].tobytes() == two[name].tobytes(), name
+
+
+def test_replays_in_a_stream_of_the_caller_have_values_of_their_own(
+    gpu: FakeDriver, counting: CompiledModel
+) -> None:
+    """Each run waits for the stream; a captured graph would repeat one run's values, and is refused."""
+    exe, stream = on_device(gpu, counting), runtime.Stream("cuda")
+    bound = exe.bind()
+    bound.fill({"x": np.float32(0.25)})
+    for _ in range(3):
+        bound.replay(2, stream=stream)
+    assert exe.state()["total"] == totals(6)
+    graph = gpu.new_graph()
+    with pytest.raises(
+        CaptureError, match="the host computes values before each run.*; compile with meta='device'"
+    ):
+        gpu.capture(graph, stream.handle, (), partial(bound.replay, stream=stream))
+    assert exe.state()["step"] == 6

@@ -156,3 +156,17 @@ def test_lost_state_is_told_and_keeps_no_other_executable(gpu: FakeDriver) -> No
     gpu.broken = 0
     gc.collect()  # the errors on the way held what they passed through
     assert runtime.statistics("device").live_bytes == 0
+
+
+def test_spans_are_the_times_between_events_in_a_row(gpu: FakeDriver) -> None:
+    """The fake device takes 4 us from an event to the next."""
+    bound = device_executable(gpu, ADD_RELU, {"b": random(RNG, 6)}).instantiate()
+    bound.fill({"x": random(RNG, 4, 6)})
+    timeline = bound.timeline(2)
+    assert timeline is not None and timeline.method.startswith(
+        "events between instructions: CUPTI does not import"
+    )
+    spans = timeline.spans
+    assert [span.launch for span in spans] == [0, 1, 2] * 2
+    assert [span.start_us for span in spans] == [4.0 * number for number in range(6)]
+    assert {(span.duration_us, span.track) for span in spans} == {(4.0, "GPU 0 (Fake H100)")}

@@ -39,7 +39,7 @@ def session(artifact: Path) -> Iterator[InferenceSession]:
 
 def test_arrays_of_the_host_and_of_the_device(gpu: FakeDriver, session: InferenceSession) -> None:
     """An array that tells its shape by its interface alone finds its program too."""
-    assert session.engine_name == "cuda:sm_90a"
+    assert session.target == "cuda:sm_90a"
     for rows in (5, 1, 5):
         x, m = random(RNG, rows, 2), random(RNG, rows, 2)
         wanted = scale(x, m, W)
@@ -94,3 +94,12 @@ def test_the_device_that_is_asked_for_is_the_one_that_runs(artifact: Path) -> No
         PolicyError, match="device: 'cpu' is asked for, the program is compiled for cuda:sm_90a"
     ):
         InferenceSession(artifact, device="cpu")
+
+
+def test_a_session_runs_on_the_device_of_its_number(gpu: FakeDriver, artifact: Path) -> None:
+    """Nothing of it is on the first one."""
+    gpu.gpus = 2
+    x, m = random(RNG, 5, 2), random(RNG, 5, 2)
+    with InferenceSession(artifact, device="cuda:1") as session:
+        np.testing.assert_array_equal(session.run({"x": x, "m": m})["y"], scale(x, m, W))
+    assert set(gpu.named("retain")) == {1}

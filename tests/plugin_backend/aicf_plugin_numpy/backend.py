@@ -54,7 +54,7 @@ class NumpyBackend:
 
     def devices(self) -> Sequence[Mapping[str, str]]:
         """This machine."""
-        return ({"name": platform.machine(), "arch": "any", "memory": ""},)
+        return ({"name": platform.machine(), "arch": "any"},)
 
 
 def _launch(launch: Launch) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from aicf.backends.cuda.runtime.driver import (
     DeviceFacts,
     Driver,
     DriverError,
-    first_device,
+    facts_of,
     open_driver,
 )
 from aicf.backends.native import DeviceMemory
@@ -30,22 +30,27 @@ def _unless_broken() -> Generator[None]:
             raise
 
 
-def _release(driver: Driver) -> None:
+def _release(driver: Driver, ordinal: int) -> None:
     with _unless_broken():
-        driver.release(0)
+        driver.release(ordinal)
 
 
 class CudaDevice(DeviceMemory):
-    """The first GPU of this machine (`CUDA_VISIBLE_DEVICES` orders them), in its primary context.
+    """One GPU of this machine (`CUDA_VISIBLE_DEVICES` orders them), in its primary context.
+
+    Args:
+        ordinal: Its number, from 0.
 
     Raises BackendUnavailable if there is none.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, ordinal: int = 0) -> None:
         self.driver: Driver = open_driver()
-        self.facts: DeviceFacts = first_device(self.driver)
-        self._context = self.driver.retain(0)
-        weakref.finalize(self, _release, self.driver).atexit = False
+        self.ordinal = ordinal
+        self.facts: DeviceFacts = facts_of(self.driver, ordinal)
+        self._context = self.driver.retain(ordinal)
+        self._capture = local()
+        weakref.finalize(self, _release, self.driver, ordinal).atexit = False
 
     def enter(self) -> Driver:
         """The driver, with this GPU's context current in the calling thread."""
@@ -79,11 +84,11 @@ class CudaDevice(DeviceMemory):
 
     @property
     def name(self) -> str:
-        return f"GPU 0 ({self.facts.name})"
+        return f"GPU {self.ordinal} ({self.facts.name})"
 
     @property
     def dlpack_device(self) -> tuple[int, int]:
-        return _DLPACK_CUDA, 0
+        return _DLPACK_CUDA, self.ordinal
 
     def allocate(self, nbytes: int) -> int:
         return self.enter().allocate(nbytes)
@@ -100,8 +105,8 @@ class CudaDevice(DeviceMemory):
     def available(self) -> tuple[int, int]:
         return self.enter().available()
 
-    def open_stream(self) -> int:
-        return self.enter().open_stream()
+    def open_stream(self, priority: int = 0) -> int:
+        return self.enter().open_stream(priority)
 
     def close_stream(self, stream: int) -> None:
         self.close(self.driver.close_stream, stream)
@@ -126,14 +131,46 @@ class CudaDevice(DeviceMemory):
     def synchronize(self, stream: int) -> None:
         self.enter().synchronize(stream)
 
+    def settle(self) -> bool:
+        if getattr(self._capture, "depth", 0):
+            return False
+        self.enter().synchronize_all()
+        return True
+
+    def is_capturing(self, stream: int) -> bool:
+        return self.enter().is_capturing(stream)
+
+    def record_event(self, stream: int) -> int:
+        driver = self.enter()
+        event = driver.open_event()
+        driver.record(event, stream)
+        return event
+
+    def wait_event(self, stream: int, event: int) -> None:
+        self.enter().wait(stream, event)
+
+    def is_over(self, event: int) -> bool:
+        return self.enter().is_over(event)
+
+    def synchronize_event(self, event: int) -> None:
+        self.enter().wait_for(event)
+
+    def milliseconds(self, start: int, end: int) -> float:
+        return self.enter().milliseconds(start, end)
+
+    def close_event(self, event: int) -> None:
+        self.close(self.driver.close_event, event)
+
     @contextmanager
     def beside_capture(self) -> Generator[None]:
         """See `DeviceMemory`."""
         driver = self.enter()
         before = driver.exchange_capture_mode(RELAXED)
+        self._capture.depth = getattr(self._capture, "depth", 0) + 1
         try:
             yield
         finally:
+            self._capture.depth -= 1
             driver.exchange_capture_mode(before)
 
     @contextmanager
@@ -145,3 +182,8 @@ class CudaDevice(DeviceMemory):
             yield event
         finally:
             driver.close_event(event)
+
+
+def open_device(ordinal: int) -> CudaDevice:
+    """GPU number `ordinal`, as streams, pinned memory and pools use it. Raises BackendUnavailable if there is none."""
+    return CudaDevice(ordinal)

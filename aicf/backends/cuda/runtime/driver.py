@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Protocol
 
 from aicf.backends.cuda.runtime.device_program import TensorMap
@@ -21,6 +22,8 @@ from aicf.errors import AicfError, BackendUnavailable
 from aicf.extras import install
 
 OUT_OF_MEMORY = 2
+_NOT_READY = 600
+"""Of an event that the device has not reached yet."""
 STICKY = frozenset({214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721})
 """Errors that break the context of the process: illegal and misaligned addresses, illegal instructions, asserts,
 launch failures, uncorrectable memory. Every later call on this GPU fails with the same one."""
@@ -159,9 +162,17 @@ class Driver(Protocol):
 
     # Streams and events
 
-    def open_stream(self) -> int: ...
+    def open_stream(self, priority: int = 0) -> int:
+        """A new stream; a lower number is served first, and numbers beyond the device's range are its limits."""
+        ...
+
     def close_stream(self, stream: int) -> None: ...
     def synchronize(self, stream: int) -> None: ...
+    def synchronize_all(self) -> None:
+        """Waits for everything on the device that this process has queued."""
+        ...
+
+    def is_capturing(self, stream: int) -> bool: ...
     def exchange_capture_mode(self, mode: int) -> int:
         """Sets what this thread may call while a stream is captured, and gives what it might before."""
         ...
@@ -170,6 +181,11 @@ class Driver(Protocol):
     def close_event(self, event: int) -> None: ...
     def record(self, event: int, stream: int) -> None: ...
     def wait(self, stream: int, event: int) -> None: ...
+    def is_over(self, event: int) -> bool: ...
+    def wait_for(self, event: int) -> None:
+        """Lets the calling thread wait for an event."""
+        ...
+
     def milliseconds(self, start: int, end: int) -> float: ...
 
     # Code
@@ -229,7 +245,7 @@ def host_arch() -> str:
 
     Raises BackendUnavailable: there is no driver, no GPU, or one that this release makes no code for.
     """
-    facts = first_device(open_driver())
+    facts = facts_of(open_driver(), 0)
     if not facts.arch:
         known = ", ".join(ARCHES)
         raise BackendUnavailable(
@@ -238,29 +254,46 @@ def host_arch() -> str:
     return facts.arch
 
 
-def first_device(driver: Driver) -> DeviceFacts:
-    """The first GPU. Raises BackendUnavailable if there is none."""
-    if driver.count() == 0:
+def facts_of(driver: Driver, ordinal: int) -> DeviceFacts:
+    """GPU number `ordinal`. Raises BackendUnavailable if there is none."""
+    count = driver.count()
+    if count == 0:
         raise BackendUnavailable(
             "there is no NVIDIA GPU here (CUDA_VISIBLE_DEVICES may hide it); use target cpu"
         )
-    return driver.facts(0)
+    if ordinal >= count:
+        known = "cuda:0" if count == 1 else f"cuda:0 to cuda:{count - 1}"
+        raise BackendUnavailable(
+            f"there is no device cuda:{ordinal}; this machine has {known} (CUDA_VISIBLE_DEVICES may hide others)"
+        )
+    return driver.facts(ordinal)
 
 
 def describe_devices() -> Sequence[Mapping[str, str]]:
-    """This machine's GPUs: name, architecture and memory. Raises BackendUnavailable if there is no driver."""
+    """This machine's GPUs, see `Backend.devices`. Raises BackendUnavailable if there is no driver."""
     driver = open_driver()
     return [_described(driver.facts(index)) for index in range(driver.count())]
 
 
 def _described(facts: DeviceFacts) -> Mapping[str, str]:
-    size = f"{facts.memory_bytes / 2**30:.1f} GiB"
-    more = f"{facts.multiprocessors} multiprocessors, driver for CUDA {version_text(facts.driver)}"
     return {
+        "kind": "gpu",
         "name": facts.name,
         "arch": facts.arch or f"none that is known ({capability_text(facts)})",
-        "memory": f"{size}, {more}",
+        "capability": f"{facts.capability // 10}.{facts.capability % 10}",
+        "memory_bytes": str(facts.memory_bytes),
+        "driver": f"CUDA {version_text(facts.driver)}",
+        "toolkit": _toolkit(),
+        "details": f"{facts.multiprocessors} multiprocessors",
     }
+
+
+def _toolkit() -> str:
+    """The version of the compiler's libraries; empty where they are not installed, and programs only run."""
+    try:
+        return f"NVVM {version('nvidia-nvvm')}"
+    except PackageNotFoundError:
+        return ""
 
 
 def capability_text(facts: DeviceFacts) -> str:
@@ -404,16 +437,22 @@ class CudaDriver:
     def _event(self, event: int) -> Any:
         return self._api.CUevent(event)
 
-    def open_stream(self) -> int:
-        return int(
-            self._call("cuStreamCreate", 0)
-        )  # ordered with the legacy default stream, on which others work
+    def open_stream(self, priority: int = 0) -> int:
+        ordered = 0  # flags: ordered with the legacy default stream, on which others work
+        return int(self._call("cuStreamCreateWithPriority", ordered, priority))
 
     def close_stream(self, stream: int) -> None:
         self._call("cuStreamDestroy", self._stream(stream))
 
     def synchronize(self, stream: int) -> None:
         self._call("cuStreamSynchronize", self._stream(stream))
+
+    def synchronize_all(self) -> None:
+        self._call("cuCtxSynchronize")
+
+    def is_capturing(self, stream: int) -> bool:
+        idle = self._api.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE
+        return self._call("cuStreamIsCapturing", self._stream(stream)) != idle
 
     def exchange_capture_mode(self, mode: int) -> int:
         before = self._call("cuThreadExchangeStreamCaptureMode", self._api.CUstreamCaptureMode(mode))
@@ -430,6 +469,15 @@ class CudaDriver:
 
     def wait(self, stream: int, event: int) -> None:
         self._call("cuStreamWaitEvent", self._stream(stream), self._event(event), 0)
+
+    def is_over(self, event: int) -> bool:
+        status = int(self._api.cuEventQuery(self._event(event))[0])
+        if status not in (0, _NOT_READY):
+            raise self._error("cuEventQuery", status)
+        return status == 0
+
+    def wait_for(self, event: int) -> None:
+        self._call("cuEventSynchronize", self._event(event))
 
     def milliseconds(self, start: int, end: int) -> float:
         return float(self._call("cuEventElapsedTime", self._event(start), self._event(end)))

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, Protocol
 
+from aicf.backends.cuda.runtime.activity import recording
 from aicf.backends.cuda.runtime.device import CudaDevice
 from aicf.backends.cuda.runtime.device_program import (
     Address,
@@ -26,7 +27,7 @@ from aicf.backends.cuda.runtime.device_program import (
     TensorMap,
 )
 from aicf.backends.cuda.runtime.driver import LOST, Arguments, Driver, DriverError, GraphEdge, KernelParams
-from aicf.backends.native import DeviceGraph
+from aicf.backends.native import DeviceGraph, KernelSpan
 from aicf.errors import AicfError, CaptureError
 
 DESCRIPTOR_BYTES = 128
@@ -133,11 +134,7 @@ class CapturedProgram(DeviceGraph):
         """See `DeviceGraph`."""
         driver = self._device.enter()
         for node, kernel in zip(self._program.nodes(), self._kernels, strict=True):
-            if kernel is not None:
-                driver.run(kernel.params, stream)
-            else:
-                assert isinstance(node, LibraryNode)
-                self._library_call(node, stream)()
+            self._queue_node(driver, node, kernel, stream)
 
     # Parameters
 
@@ -278,11 +275,7 @@ class CapturedProgram(DeviceGraph):
         for node, kernel in zip(self._program.nodes(), self._kernels, strict=True):
             try:
                 with around(node.name):
-                    if kernel is not None:
-                        driver.run(kernel.params, self._stream)
-                    else:
-                        assert isinstance(node, LibraryNode)
-                        self._library_call(node)()
+                    self._queue_node(driver, node, kernel, self._stream)
                     driver.synchronize(self._stream)
             except DriverError as error:
                 lost = LOST if error.is_sticky else ""
@@ -306,6 +299,40 @@ class CapturedProgram(DeviceGraph):
                 driver.synchronize(self._stream)
                 samples.append([1e3 * driver.milliseconds(*pair) for pair in pairwise(events)])
             return samples
+
+    def kernel_spans(self, repeats: int) -> list[KernelSpan]:
+        """See `DeviceGraph`. The instructions are queued one by one, so that each kernel is known to be of one."""
+        driver = self._device.enter()
+        numbers = {
+            name: number for number, name in enumerate(dict.fromkeys(n.name for n in self._program.nodes()))
+        }
+        with recording() as recorder:
+            for _ in range(repeats):
+                for node, kernel in zip(self._program.nodes(), self._kernels, strict=True):
+                    with recorder.instruction(numbers[node.name]):
+                        self._queue_node(driver, node, kernel, self._stream)
+                driver.synchronize(self._stream)
+        found = recorder.found()
+        first = found[0].start_ns if found else 0
+        return [
+            KernelSpan(
+                time.launch,
+                time.symbol,
+                f"stream {time.stream}",
+                (time.start_ns - first) / 1e3,
+                (time.end_ns - time.start_ns) / 1e3,
+            )
+            for time in found
+        ]
+
+    def _queue_node(
+        self, driver: Driver, node: KernelNode | LibraryNode, kernel: _Kernel | None, stream: int
+    ) -> None:
+        if kernel is not None:
+            driver.run(kernel.params, stream)
+        else:
+            assert isinstance(node, LibraryNode)
+            self._library_call(node, stream)()
 
     def _add_in_a_row(self, driver: Driver, graph: int, cleanup: ExitStack) -> list[int]:
         """Adds all nodes, each after the one before; the events around an empty gap and around each instruction."""

@@ -25,8 +25,8 @@ from aicf.backends.native import DeviceCode, NativeCode
 from aicf.errors import ArtifactError, BackendUnavailable, CaptureError
 
 
-def load_native(native: NativeCode) -> CudaCode:
-    """Loads cuda code.
+def load_native(native: NativeCode, ordinal: int = 0) -> CudaCode:
+    """Loads cuda code onto GPU number `ordinal`.
 
     Raises:
         ArtifactError: the code is damaged or contradicts itself.
@@ -35,7 +35,7 @@ def load_native(native: NativeCode) -> CudaCode:
     """
     module, cubins = read(native.code)
     check_module(module, cubins.keys())
-    return CudaCode(module, cubins, CudaDevice())
+    return CudaCode(module, cubins, CudaDevice(ordinal))
 
 
 def reserves(module: DeviceModule) -> dict[str, int]:

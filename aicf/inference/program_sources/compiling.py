@@ -1,4 +1,4 @@
-"""An engine over a model: it compiles a program for each combination of sizes, or finds it in the cache."""
+"""Programs of a model that is not compiled yet: one is compiled for each combination of sizes, or cached."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from xdsl.dialects.builtin import ModuleOp
 from aicf.backends.registry import target_spec
 from aicf.compiled import CompiledModel, Options
 from aicf.compiling import compile_source, logical_text, resolve_options
+from aicf.engines.interface import Bucket, Interface
+from aicf.engines.report import Report
+from aicf.engines.request import Request
 from aicf.errors import PolicyError
 from aicf.extensions import source_stamp
 from aicf.frontends.text import make_context
 from aicf.inference.cache import ProgramCache
-from aicf.inference.devices import target_for
-from aicf.inference.engines.base import COMPILED, LOADED, Engine, EngineProgram
-from aicf.inference.engines.fixed import FixedEngine
-from aicf.inference.engines.request import Request
-from aicf.inference.interface import Bucket, Interface
+from aicf.inference.devices import ordinal_of, target_for
 from aicf.inference.models import exported_interface, interface_of
 from aicf.inference.packing import ModelWeights
 from aicf.inference.policies import compile_text
-from aicf.inference.report import Report
+from aicf.inference.program_sources.base import COMPILED, LOADED, ProgramSource, SourcedProgram
+from aicf.inference.program_sources.fixed import FixedPrograms
 from aicf.inference.usage import Meter
 from aicf.passes.logical.specialize_shapes import parse_dims
 from aicf.passes.onnx.values import parse_values
@@ -124,8 +124,8 @@ def _empty(sizes: Mapping[str, int]) -> str | None:
     return f"{empty[0]} must be at least 1" if empty else None
 
 
-def open_model(request: Request, report: Report) -> Engine:
-    """The engine of a model that is not compiled yet.
+def open_model(request: Request, report: Report) -> ProgramSource:
+    """The source of programs of a model that is not compiled yet.
 
     A model that keeps state, one of several functions and an emit program are compiled at once and as a whole: the
     programs of one executable share its state.
@@ -135,25 +135,27 @@ def open_model(request: Request, report: Report) -> Engine:
     if (exported := exported_model(request.model)) is not None:
         empty = Source(ModuleOp([]), exported.name)
         compiler = _Compiler(_Exported(exported), given, _options(request, empty), request, report)
-        return _engine(compiler, exported_interface(exported, parse_values(values)), request, values)
+        return _programs(compiler, exported_interface(exported, parse_values(values)), request, values)
     source, weights = read_weighted(request.model, given, make_context())
     options = _options(request, source)
     compiler = _Compiler(_Symbolic(source), weights, options, request, report)
     interface = interface_of(source, parse_values(values), training=options.training)
-    return _engine(compiler, None if source.is_emit else interface, request, values)
+    return _programs(compiler, None if source.is_emit else interface, request, values)
 
 
-def _engine(compiler: _Compiler, interface: Interface | None, request: Request, values: str) -> Engine:
+def _programs(
+    compiler: _Compiler, interface: Interface | None, request: Request, values: str
+) -> ProgramSource:
     """Of a model without an interface all programs are compiled now."""
     dims = dims_text(request.dims)
     if interface is None:
-        return FixedEngine(compiler.make(dims, values, dims))
-    return CompilingEngine(compiler, interface, dims, values)
+        return FixedPrograms(compiler.make(dims, values, dims))
+    return CompiledPrograms(compiler, interface, dims, values)
 
 
 def _options(request: Request, source: Source) -> Options:
     """What the passes are told, dims and values apart."""
-    target = target_for(request.device, request.engine) or ""
+    target = target_for(request.device, request.target) or ""
     threads = 1 if request.threads is None else request.threads
     texts = compile_text(request.policy), "", threads, tuning_text(request.tuning)
     named = tuple(each.text for each in request.passes)
@@ -186,6 +188,7 @@ class _Compiler:
         self._passes = request.passes
         self._stamp = [] if self._cache is None else source_stamp(request.passes)
         self._shared = ModelWeights()
+        self._ordinal = ordinal_of(request.device)
 
     @property
     def target(self) -> str:
@@ -193,7 +196,7 @@ class _Compiler:
         spec = self.options.target or target_spec(target_of(self.model.read("")[0].module))
         return "+".join(entry for entry in spec.split("+") if "=" not in entry)
 
-    def make(self, dims: str, values: str, label: str = "") -> EngineProgram:
+    def make(self, dims: str, values: str, label: str = "") -> SourcedProgram:
         """The executable for these dims and values, out of the cache if it is there."""
         started, meter = perf_counter(), Meter()
         with meter.open():
@@ -204,7 +207,9 @@ class _Compiler:
             else:
                 executable, origin, detail = self._cached(self._cache, source, options, label)
         self._shared.keep(executable)
-        return EngineProgram(executable, origin, detail, perf_counter() - started, meter)
+        if self._ordinal:
+            executable = executable.placed(self._ordinal, self._shared.on_device)
+        return SourcedProgram(executable, origin, detail, perf_counter() - started, meter)
 
     def _cached(
         self, cache: ProgramCache, source: Source, options: Options, label: str
@@ -228,8 +233,8 @@ class _Compiler:
             return compile_source(source, self._weights, options, self._shared, self._passes)
 
 
-class CompilingEngine:
-    """See `Engine`.
+class CompiledPrograms:
+    """See `ProgramSource`.
 
     Args:
         compiler: Makes its executables.
@@ -254,22 +259,22 @@ class CompilingEngine:
                 f"dims: the program has no symbolic dimension {unknown[0]}; its dimensions are: {listed}"
             )
 
-    def ahead(self) -> EngineProgram | None:
-        """See `Engine`."""
+    def ahead(self) -> SourcedProgram | None:
+        """See `ProgramSource`."""
         if any(name not in self._sizes for name in self.interface.open_dims):
             return None
         return self._compiler.make(self._dims, self._values, self._dims)
 
     def bucket_of(self, arguments: Sequence[Any]) -> Bucket:
-        """See `Engine`."""
+        """See `ProgramSource`."""
         return self.interface.bucket_of(arguments)
 
     def refusal(self, bucket: Bucket) -> str | None:
-        """See `Engine`."""
+        """See `ProgramSource`."""
         return self._compiler.model.refusal(dict(zip(self.interface.dims, bucket.sizes, strict=True)))
 
-    def make(self, bucket: Bucket) -> EngineProgram:
-        """See `Engine`."""
+    def make(self, bucket: Bucket) -> SourcedProgram:
+        """See `ProgramSource`."""
         interface = self.interface
         dims = ";".join(f"{name}={size}" for name, size in zip(interface.dims, bucket.sizes, strict=True))
         values = interface.values_of(bucket)

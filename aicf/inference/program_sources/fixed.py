@@ -1,17 +1,17 @@
-"""An engine over one compiled model: the programs it holds, and no others. It never imports the compiler."""
+"""The programs of one compiled model, and no others. Never imports the compiler."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+from aicf.engines.interface import Bucket, Interface
 from aicf.inference.counting import Counts
-from aicf.inference.engines.base import EngineProgram
-from aicf.inference.interface import Bucket, Interface
+from aicf.inference.program_sources.base import SourcedProgram
 
 
-class FixedEngine:
-    """See `Engine`.
+class FixedPrograms:
+    """See `ProgramSource`.
 
     Args:
         made: The compiled model.
@@ -19,7 +19,7 @@ class FixedEngine:
 
     makes_programs = False
 
-    def __init__(self, made: EngineProgram) -> None:
+    def __init__(self, made: SourcedProgram) -> None:
         self._made = made
         executable, plan = made.executable, made.executable.plan
         self.model = executable.name
@@ -28,18 +28,18 @@ class FixedEngine:
         outputs = Counts.read(plan.programs[0].graph).visible(executable.outputs)
         self.interface = Interface(executable.inputs, outputs, plan.dims)
 
-    def ahead(self) -> EngineProgram:
-        """See `Engine`."""
+    def ahead(self) -> SourcedProgram:
+        """See `ProgramSource`."""
         return self._made
 
     def bucket_of(self, arguments: Sequence[Any]) -> Bucket:
-        """See `Engine`; sizes that it has no program for are among those that do not fit."""
+        """See `ProgramSource`; sizes that it has no program for are among those that do not fit."""
         return Bucket(tuple(self._made.executable.dims_of(*arguments).values()))
 
     def refusal(self, bucket: Bucket) -> str:
-        """See `Engine`."""
+        """See `ProgramSource`."""
         return "it is compiled already; compile the model for these sizes too"
 
-    def make(self, bucket: Bucket) -> EngineProgram:
-        """See `Engine`; never called, for `refusal` always has a reason."""
+    def make(self, bucket: Bucket) -> SourcedProgram:
+        """See `ProgramSource`; never called, for `refusal` always has a reason."""
         raise AssertionError(self.refusal(bucket))

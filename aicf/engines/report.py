@@ -26,8 +26,9 @@ class Event:
     """One thing that a session did.
 
     Args:
-        what: `opened`, `compiled`, `loaded`, `picked`, `evicted`, `followed` (programs are made for the
-            values of an input), `declared` (wrongly, by the model), `rebuilt`, `waited`, `unsaved` or `closed`.
+        what: `opened`, `chosen` (the engine, by `auto`), `compiled`, `loaded`, `picked`, `evicted`, `followed`
+            (programs are made for the values of an input), `declared` (wrongly, by the model), `rebuilt`, `waited`,
+            `unsaved` or `closed`.
         program: The program it is about, by its sizes; empty if it is about the session.
         detail: Why and with what result, in words.
         seconds: How long it took; 0 for what takes no time.

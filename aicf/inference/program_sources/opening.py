@@ -1,18 +1,19 @@
-"""From the request of a session to its engine. Artifacts and compiled models are opened without the compiler."""
+"""From the request of a session to the source of its programs. What is compiled opens without the compiler."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from aicf.compiled import CompiledModel, load
+from aicf.engines.report import Report
+from aicf.engines.request import Request
 from aicf.errors import PolicyError
-from aicf.inference.devices import check_device
-from aicf.inference.engines.base import GIVEN, Engine, EngineProgram
-from aicf.inference.engines.fixed import FixedEngine
-from aicf.inference.engines.request import Request
-from aicf.inference.report import Report
+from aicf.inference.devices import check_device, ordinal_of
+from aicf.inference.program_sources.base import GIVEN, ProgramSource, SourcedProgram
+from aicf.inference.program_sources.fixed import FixedPrograms
 from aicf.inference.usage import Meter
 
 if TYPE_CHECKING:
@@ -21,33 +22,35 @@ if TYPE_CHECKING:
 ARTIFACT = ".aicf"
 
 
-def open_engine(request: Request, report: Report) -> Engine:
-    """The engine of a session. Raises as `InferenceSession`."""
+def open_source(request: Request, report: Report) -> ProgramSource:
+    """The source of the programs of a session. Raises as `InferenceSession`."""
     model = request.model
     if isinstance(model, CompiledModel):
         _reject_options(request, "weights")
-        return _fixed(request, EngineProgram(model, GIVEN, "the compiled model that was given", 0.0, None))
+        return _fixed(request, SourcedProgram(model, GIVEN, "the compiled model that was given", 0.0, None))
     if isinstance(model, str | Path) and Path(model).suffix == ARTIFACT:
         _reject_options(request)
         return _fixed(request, _loaded(request, Path(model)))
-    from aicf.inference.engines.compiling import open_model
+    from aicf.inference.program_sources.compiling import open_model
 
     return open_model(request, report)
 
 
-def _loaded(request: Request, path: Path) -> EngineProgram:
+def _loaded(request: Request, path: Path) -> SourcedProgram:
     from aicf.weight_arrays import read_weights
 
     started, meter = perf_counter(), Meter()
     with meter.open():
         executable = load(path, weights=None if request.weights is None else read_weights(request.weights))
-    return EngineProgram(executable, GIVEN, f"loaded {path}", perf_counter() - started, meter)
+    return SourcedProgram(executable, GIVEN, f"loaded {path}", perf_counter() - started, meter)
 
 
-def _fixed(request: Request, made: EngineProgram) -> Engine:
+def _fixed(request: Request, made: SourcedProgram) -> ProgramSource:
     plan = made.executable.plan
-    check_device(request.device, request.engine, plan.backend, plan.arch)
-    return FixedEngine(made)
+    check_device(request.device, request.target, plan.backend, plan.arch)
+    if ordinal := ordinal_of(request.device):
+        made = replace(made, executable=made.executable.placed(ordinal))
+    return FixedPrograms(made)
 
 
 def _reject_options(request: Request, *more: str) -> None:

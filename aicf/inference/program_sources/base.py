@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from aicf.compiled import CompiledModel
-from aicf.inference.interface import Bucket, Interface
+from aicf.engines.interface import Bucket, Interface
 from aicf.inference.usage import Meter
 
 GIVEN, COMPILED, LOADED = "given", "compiled", "loaded"
 
 
 @dataclass(frozen=True)
-class EngineProgram:
+class SourcedProgram:
     """An executable, where it comes from, and the seconds that took.
 
     Args:
@@ -30,7 +30,7 @@ class EngineProgram:
     meter: Meter | None
 
 
-class Engine(Protocol):
+class ProgramSource(Protocol):
     """Gives the programs of a session."""
 
     @property
@@ -58,7 +58,7 @@ class Engine(Protocol):
         """What the model takes and gives."""
         ...
 
-    def ahead(self) -> EngineProgram | None:
+    def ahead(self) -> SourcedProgram | None:
         """The executable of all sizes that were given ahead; None if they were not, or not for all dimensions."""
         ...
 
@@ -70,6 +70,6 @@ class Engine(Protocol):
         """Why no program can be made for a bucket, with the way out; None if one can."""
         ...
 
-    def make(self, bucket: Bucket) -> EngineProgram:
+    def make(self, bucket: Bucket) -> SourcedProgram:
         """The executable of one program. Raises ValueNeeded if the bucket must have more values."""
         ...

@@ -1,0 +1,1 @@
+"""`aicf compare`: one model through several engines, side by side: time, error, memory and start."""

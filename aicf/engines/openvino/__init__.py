@@ -1,0 +1,1 @@
+"""OpenVINO as an engine: Intel's CPUs, GPUs and NPUs by the names that it gives them."""

@@ -1,0 +1,1 @@
+"""TensorRT as an engine: plans for one NVIDIA GPU, built, kept and run."""
