@@ -29,24 +29,32 @@ from aicf.errors import (
 
 if TYPE_CHECKING:
     from aicf import backends as backends
+    from aicf import bisection as bisection
     from aicf import calibration as calibration
+    from aicf import certificates as certificates
     from aicf import dialects as dialects
     from aicf import engines as engines
     from aicf import frontends as frontends
     from aicf import inference as inference
+    from aicf import kernels as kernels
+    from aicf import llm as llm
     from aicf import passes as passes
     from aicf import policies as policies
     from aicf import runtime as runtime
     from aicf import semantics as semantics
+    from aicf import testing as testing
     from aicf import tools as tools
     from aicf import training as training
     from aicf import tuning as tuning
+    from aicf.bisection import Bisection, bisect
     from aicf.calibration import Calibration, calibrate
+    from aicf.certificates import Certificate, Verification, verify
     from aicf.compiled import CompiledModel, load
     from aicf.compiler import compile
     from aicf.extensions import at
     from aicf.frontends.builder import Graph, Value
     from aicf.inference import InferenceSession
+    from aicf.kernels import custom_op, kernel
     from aicf.policies.execution_policy import ExecutionPolicy
     from aicf.policies.kernel_policy import KernelPolicy
     from aicf.policies.policy import Policy
@@ -59,8 +67,10 @@ __all__ = [
     "AicfError",
     "ArtifactError",
     "BackendUnavailable",
+    "Bisection",
     "Calibration",
     "CaptureError",
+    "Certificate",
     "CompiledModel",
     "EngineError",
     "Executable",
@@ -81,11 +91,15 @@ __all__ = [
     "TrainStep",
     "UnsupportedOp",
     "Value",
+    "Verification",
     "at",
+    "bisect",
     "calibrate",
     "compile",
+    "custom_op",
     "devices",
     "init",
+    "kernel",
     "load",
     "load_step",
     "losses",
@@ -94,10 +108,13 @@ __all__ = [
     "shutdown",
     "train_step",
     "tune",
+    "verify",
 ]
 
 _HOMES = {
+    **dict.fromkeys(("Bisection", "bisect"), "aicf.bisection"),
     **dict.fromkeys(("Calibration", "calibrate"), "aicf.calibration"),
+    **dict.fromkeys(("Certificate", "Verification", "verify"), "aicf.certificates"),
     "CompiledModel": "aicf.compiled",
     "load": "aicf.compiled",
     "compile": "aicf.compiler",
@@ -105,6 +122,7 @@ _HOMES = {
     "Graph": "aicf.frontends.builder",
     "Value": "aicf.frontends.builder",
     "InferenceSession": "aicf.inference",
+    **dict.fromkeys(("custom_op", "kernel"), "aicf.kernels"),
     "ExecutionPolicy": "aicf.policies.execution_policy",
     "KernelPolicy": "aicf.policies.kernel_policy",
     "Policy": "aicf.policies.policy",
@@ -121,15 +139,20 @@ _HOMES = {
 
 _MODULES = (
     "backends",
+    "bisection",
     "calibration",
+    "certificates",
     "dialects",
     "engines",
     "frontends",
     "inference",
+    "kernels",
+    "llm",
     "passes",
     "policies",
     "runtime",
     "semantics",
+    "testing",
     "tools",
     "training",
     "tuning",

@@ -23,13 +23,14 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from aicf.arguments import path_from
 from aicf.errors import ArtifactError
 from aicf.files import write_whole
+from aicf.installed import installed_version
 
 FORMAT_NAME = "aicf"
 FORMAT_VERSION = 2
@@ -116,7 +117,7 @@ def toolchain_lock() -> dict[str, str]:
     lock = {"python": platform.python_version()}
     for package in _LOCK:
         try:
-            lock[package] = version(package)
+            lock[package] = installed_version(package)
         except PackageNotFoundError:
             # AICF itself, run from a clone that is not installed.
             lock[package] = "not installed"

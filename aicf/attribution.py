@@ -40,15 +40,21 @@ def _work(body: BodyOp) -> Iterator[tuple[str, float]]:
     for op in body.body.block.ops:
         names = sources(op)
         for name in names:
-            yield name, _operations(op) / len(names)
+            yield name, max(arithmetic(op), _given(op)) / len(names)
 
 
-def _operations(op: Operation) -> int:
+def arithmetic(op: Operation) -> int:
+    """Scalar operations of an op in a body; a product or convolution counts two for each multiply and add."""
     if isinstance(op, logical.ConvOp | logical.ConvTransposeOp):
         # Each element of the result, or of the operand where it is scattered, meets a window of channels.
         outer = op.results[0] if isinstance(op, logical.ConvOp) else op.operands[0]
         return 2 * prod(tensor_info(op.weight.type).shape[1:]) * _elements(outer.type)
-    return max(operations_of(op), sum(_elements(result.type) for result in op.results))
+    return operations_of(op)
+
+
+def _given(op: Operation) -> int:
+    """Elements that an op gives."""
+    return sum(_elements(result.type) for result in op.results)
 
 
 def _elements(type_: Attribute) -> int:

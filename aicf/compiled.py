@@ -290,7 +290,7 @@ class CompiledModel(Executable):
 
     def summary(self) -> Summary:
         """The program in a few lines: instructions, kernels, bytes, memory, expected time, and what is not fused."""
-        return summarize(_title(self.name, self.plan), self.plan, self.decisions)
+        return summarize(title_of(self.name, self.plan), self.plan, self.decisions)
 
     def save(self, path: str | Path, weights: bool = True, *, state: bool = False) -> None:
         """Writes the artifact, whole or not at all.
@@ -444,6 +444,23 @@ def _opened(path: str | Path) -> Generator[Artifact]:
         raise ArtifactError(error.message, location=str(path)) from error
 
 
+def read_record(path: str | Path) -> tuple[Record, ModulePlan]:
+    """What an artifact says of its making, and its plan; needs neither the weights nor the device that it is for.
+
+    Raises:
+        ArtifactError: the file is no artifact, damaged, edited, or of a newer format.
+    """
+    with _opened(path) as file:
+        program = _read_program(file)
+        return _record(file, _read_manifest(file), program), program.plan
+
+
+def title_of(name: str, plan: ModulePlan) -> str:
+    """A model and its target in words."""
+    threads = f", {plan.threads} threads" if plan.threads > 1 else ""
+    return f"{name} for {plan.backend}:{plan.arch}{threads}"
+
+
 def explain(path: str | Path, value: str | None = None) -> Explanation | ValueExplanation:
     """See `CompiledModel.explain`; needs neither the weights nor the device that the artifact is for.
 
@@ -461,12 +478,7 @@ def _explained(
 ) -> Explanation | ValueExplanation:
     if value is not None:
         return explain_value(plan, decisions, value)
-    return explain_programs(_title(name, plan), plan, decisions)
-
-
-def _title(name: str, plan: ModulePlan) -> str:
-    threads = f", {plan.threads} threads" if plan.threads > 1 else ""
-    return f"{name} for {plan.backend}:{plan.arch}{threads}"
+    return explain_programs(title_of(name, plan), plan, decisions)
 
 
 def explain_names(path: str | Path) -> ValueNames:
@@ -556,16 +568,7 @@ def _load(
     plan = program.plan
     if shared is not None and isinstance(given, Mapping):
         given = {bind.name: given[bind.name] for bind in plan.weights if bind.name in given}
-    record = Record(
-        ours.name,
-        ours.options,
-        file.text(LOGICAL) if LOGICAL in file.entries else None,
-        file.text(EMIT),
-        program.decisions,
-        file.toolchain,
-        _read_locations(file),
-        _read_trained(file),
-    )
+    record = _record(file, ours, program)
     weights = _weights(file, given)
     # What @prepare made is that of the code in the file: other code makes its own.
     is_current = given is None and not rebuild and ours.prepared_for == file.sha256(WEIGHTS)
@@ -579,6 +582,19 @@ def _load(
         if given is not None:
             raise
         raise ArtifactError(f"the artifact contradicts itself: {error.message}") from error
+
+
+def _record(file: Artifact, ours: _Manifest, program: _Program) -> Record:
+    return Record(
+        ours.name,
+        ours.options,
+        file.text(LOGICAL) if LOGICAL in file.entries else None,
+        file.text(EMIT),
+        program.decisions,
+        file.toolchain,
+        _read_locations(file),
+        _read_trained(file),
+    )
 
 
 def _weights(file: Artifact, given: Mapping[str, Array] | str | Path | None) -> Mapping[str, Array]:

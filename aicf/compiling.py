@@ -69,18 +69,11 @@ def compile_own(
 ) -> CompiledModel:
     """Compiles a model that nobody else reads: its module becomes the program. Raises as `aicf.compile`."""
     context = make_context()
-    options = resolve_options(source, requested)
     logical = None if source.is_emit else _with_ids(source.module, context)
     locations = _locations(source.module)
-    unread = set[str]() if options.training else _unread(source.module)
+    unread = set[str]() if requested.training else _unread(source.module)
     given = {name: array for name, array in weights.items() if name not in unread}
-    try:
-        _run(passes_of(source, options, passes), source.module, context, step)
-    except (InvalidIR, UnsupportedOp) as error:
-        if source.path is not None and error.location is None:
-            error.locate(source.path)
-        raise
-    verify_module(source.module)
+    options = decide(source, requested, passes, context, step)
     plan = read_module(source.module)
     arrays = bind_weights(plan.weights, _weights_of(source, plan, given))
     step("generating code")
@@ -99,6 +92,24 @@ def compile_own(
     if shared is None:
         return CompiledModel(record, plan, native, arrays)
     return CompiledModel(record, plan, native, arrays, shared.packed(plan), shared.on_device)
+
+
+def decide(
+    source: Source, requested: Options, passes: Sequence[Extension], context: Context, step: Step
+) -> Options:
+    """Runs all passes, after which the module is the final program. The options, with the target resolved.
+
+    Raises as `aicf.compile`.
+    """
+    options = resolve_options(source, requested)
+    try:
+        _run(passes_of(source, options, passes), source.module, context, step)
+    except (InvalidIR, UnsupportedOp) as error:
+        if source.path is not None and error.location is None:
+            error.locate(source.path)
+        raise
+    verify_module(source.module)
+    return options
 
 
 def check_strict(source: Source, strict: bool) -> None:

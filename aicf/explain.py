@@ -432,12 +432,13 @@ def _binding(bind: Bind) -> str:
 
 
 def _describe_instruction(node: Node, launch: Launch, plan: CapturePlan) -> str:
-    results = ", ".join(_describe_operand(operand, plan) for operand in launch.outs)
+    results = ", ".join(describe_operand(operand, plan) for operand in launch.outs)
     others = f", with {', '.join(node.src)}" if len(node.src) > 1 else ""
     return f"@{plan.name}: instruction {node.name}, {node.kind} by {launch.kernel}{others}, into {results}"
 
 
-def _describe_operand(operand: OperandRef, plan: CapturePlan) -> str:
+def describe_operand(operand: OperandRef, plan: CapturePlan) -> str:
+    """An operand's tensor and its memory, in words."""
     tensor = describe(operand.shape, operand.dtype)
     if operand.base == ARENA:
         return f"{tensor} at byte {operand.offset} of the arena"

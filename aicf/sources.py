@@ -27,11 +27,7 @@ from aicf.extras import install
 from aicf.frontends.builder import Graph
 from aicf.frontends.exported_program import ExportedProgram, is_exported
 from aicf.frontends.text import parse_module, verify_module
-from aicf.policies.execution_policy import ExecutionPolicy
-from aicf.policies.kernel_policy import KernelPolicy
-from aicf.policies.policy import Policy as AllPolicies
-from aicf.policies.policy import resolve_policy
-from aicf.policies.precision_policy import PrecisionPolicy
+from aicf.policies.policy import PolicyLike, policy_from
 from aicf.policies.tuning_table import TuningTable, resolve_tuning
 from aicf.runtime.tensors import Array
 
@@ -50,10 +46,8 @@ Dims: TypeAlias = str | Mapping[str, int | Sequence[int]]
 Values: TypeAlias = "str | Mapping[str, ArrayLike]"
 """`{"shape": [2, 3]}`, as JSON or as a dictionary: elements by name of the input."""
 
-Policy: TypeAlias = (
-    str | Path | Mapping[str, object] | KernelPolicy | ExecutionPolicy | PrecisionPolicy | AllPolicies
-)
-"""`auto`, inline JSON, a path, plain values, or a policy of either kind or both."""
+Policy: TypeAlias = PolicyLike
+"""`auto`, inline JSON, a path, plain values, or a policy of one section or all."""
 
 Tuning: TypeAlias = str | Path | TuningTable
 """The path of a tuning table, inline JSON, or a table."""
@@ -303,15 +297,4 @@ def tuning_text(tuning: Tuning | None) -> str:
 
 def policy_text(policy: Policy | None) -> str:
     """The policy as inline JSON on one line, complete; "" for none. Raises PolicyError if it is not legal."""
-    match policy:
-        case None:
-            return ""
-        case AllPolicies():
-            found = policy
-        case KernelPolicy() | ExecutionPolicy() | PrecisionPolicy():
-            found = AllPolicies.of(policy)
-        case str() | Path():
-            found = resolve_policy(str(policy))
-        case _:
-            found = AllPolicies.from_json_value(dict(mapping_from(policy, PolicyError, "the policy")))
-    return found.to_line()
+    return "" if policy is None else policy_from(policy).to_line()

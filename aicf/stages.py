@@ -4,7 +4,7 @@ executable that is asked for a stage or loaded on another machine. Decides nothi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -133,30 +133,48 @@ def stage_text(record: Record, stage: str) -> str:
         PolicyError: a pass of the caller is not installed here.
         ArtifactError: the passes of this installation make another program.
     """
-    assert record.logical is not None
-    context = make_context()
-    source = Source(parse_module(record.logical, f"<{record.name}>", context=context), record.name)
     wanted = _LOWERED_PASS if stage == LOWERED else stage
     text, names = None, dict.fromkeys(["logical", LOWERED, "emit"])
 
-    def apply(module_pass: ModulePass) -> None:
+    def look(name: str, module: ModuleOp) -> None:
         nonlocal text
+        names[name] = None
+        if name == wanted:
+            text = print_module(module)
+
+    run_again(record, look)
+    if text is None:
+        raise InputMismatch(f"there is no IR stage '{stage}'; it has {', '.join(names)}")
+    return text
+
+
+def run_again(record: Record, look: Callable[[str, ModuleOp], None]) -> None:
+    """Makes the program of `record` again from its logical IR, as its passes did.
+
+    Args:
+        record: It has logical IR.
+        look: Called after each pass with its name and the program as it is then, which it must not change.
+
+    Raises:
+        PolicyError: a pass of the caller is not installed here.
+        ArtifactError: the passes of this installation make another program.
+    """
+    assert record.logical is not None
+    context = make_context()
+    source = Source(parse_module(record.logical, f"<{record.name}>", context=context), record.name)
+
+    def apply(module_pass: ModulePass) -> None:
         apply_pass(module_pass, context, source.module)
-        names[module_pass.name] = None
-        if module_pass.name == wanted:
-            text = print_module(source.module)
+        look(module_pass.name, source.module)
 
     extensions = record.passes or from_texts(record.options.passes)
     drive(passes_of(source, record.options, extensions), source.module, apply)
-    if text is None:
-        raise InputMismatch(f"there is no IR stage '{stage}'; it has {', '.join(names)}")
     if print_module(source.module) != record.emit:
         made_by = record.toolchain.get("aicf", "another version")
         raise ArtifactError(
             f"this AICF makes another program from the logical IR than the one here (made by aicf {made_by}); "
             "compile the model again to see its stages"
         )
-    return text
 
 
 def rebuild_native(emit: str, path: str) -> tuple[ModulePlan, tuple[Decision, ...], NativeCode]:

@@ -58,7 +58,7 @@ def why_not(
     Raises:
         InputMismatch: the program has no such op; the message lists the closest.
     """
-    groups = _members(decisions)
+    groups = group_members(decisions)
     for value in (one, other):
         text_from(value, InputMismatch, "the op")
         if not any(_computes(node, value, groups) for p in plan.programs for node in p.graph.nodes):
@@ -78,11 +78,51 @@ def why_not(
         if not both and mine and theirs:
             apart += [f"{_names(mine)} of @{program.name}, and {_names(theirs)}"]
             sides = _Side(one, mine, groups), _Side(other, theirs, groups)
-            because |= dict.fromkeys(_reasons(program, decisions, *sides))
+            because |= dict.fromkeys(_reasons(_about(program, decisions), _readers(program), *sides))
     mine, theirs = (
         f"{value} ({locations[value]})" if value in locations else value for value in (one, other)
     )
     return WhyNot(mine, theirs, tuple(together), tuple(apart), tuple(because))
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Why an instruction and one that reads its result are two, a reason a line."""
+
+    producer: str
+    consumer: str
+    because: tuple[str, ...]
+
+
+def why_not_neighbours(program: CapturePlan, decisions: Sequence[Decision]) -> tuple[Neighbours, ...]:
+    """What `why_not` answers for every two instructions of a program of which one reads the other, in its order."""
+    about, readers, groups = _about(program, decisions), _readers(program), group_members(decisions)
+    mentions = _mentions(about.decisions)
+    nodes = {node.name: node for node in program.graph.nodes}
+    sides = {name: _Side(name, [node], groups) for name, node in nodes.items()}
+    numbers = {
+        name: {number for id_ in (name, *groups.get(name, ())) for number in mentions.get(id_, ())}
+        for name in nodes
+    }
+    found: list[Neighbours] = []
+    for producer in nodes:
+        for consumer in dict.fromkeys(readers.get(producer, ())):
+            if consumer != producer:
+                both = sorted(numbers[producer] | numbers[consumer])
+                own = _About(about.bucket, [about.decisions[number] for number in both])
+                because = _reasons(own, readers, sides[producer], sides[consumer])
+                found.append(Neighbours(producer, consumer, tuple(dict.fromkeys(because))))
+    return tuple(found)
+
+
+def _mentions(decisions: Sequence[Decision]) -> dict[str, list[int]]:
+    """Each id to the numbers of the decisions that are about it or tried it, so that few are read for two ops."""
+    found: dict[str, list[int]] = {}
+    for number, decision in enumerate(decisions):
+        tried = (id_ for label in decision.rejected for id_ in label.split(" + "))
+        for id_ in dict.fromkeys((*decision.subjects, *tried)):
+            found.setdefault(id_, []).append(number)
+    return found
 
 
 def _view(decisions: Sequence[Decision], value: str) -> Decision | None:
@@ -90,7 +130,7 @@ def _view(decisions: Sequence[Decision], value: str) -> Decision | None:
     return next((d for d in decisions if d.made_by == ELIDES and stands_for(d.subjects[0], value)), None)
 
 
-def _members(decisions: Sequence[Decision]) -> dict[str, tuple[str, ...]]:
+def group_members(decisions: Sequence[Decision]) -> dict[str, tuple[str, ...]]:
     """The ops of each group by its id, as the pass said that formed it."""
     return {d.subjects[0]: d.subjects for d in decisions if d.is_of_fusion and d.choice != "not fused"}
 
@@ -128,20 +168,32 @@ class _Side:
         return any(id_ == node.name or id_ in self.groups.get(node.name, ()) for node in self.nodes)
 
 
-def _reasons(program: CapturePlan, decisions: Sequence[Decision], one: _Side, other: _Side) -> Iterator[str]:
+@dataclass(frozen=True)
+class _About:
+    """The decisions that say what is fused in one program.
+
+    Args:
+        bucket: The sizes that the program is for, as they follow its ids; empty if it is the only one.
+    """
+
+    bucket: str
+    decisions: Sequence[Decision]
+
+
+def _about(program: CapturePlan, decisions: Sequence[Decision]) -> _About:
+    bucket = program.name.partition("@")[2]
+    fusing = (d for d in decisions if d.is_of_fusion or d.made_by == ELIDES)
+    return _About(bucket, [d for d in fusing if all(_is_of(subject, bucket) for subject in d.subjects)])
+
+
+def _reasons(about: _About, readers: Mapping[str, Sequence[str]], one: _Side, other: _Side) -> Iterator[str]:
     """What the ledger has against both ops together, else against ops of their instructions; where it has nothing, how
     they lie in the program."""
-    bucket = program.name.partition("@")[2]
-    about = [
-        d
-        for d in decisions
-        if (d.is_of_fusion or d.made_by == ELIDES) and all(_is_of(subject, bucket) for subject in d.subjects)
-    ]
     tests = ((one.is_named, other.is_named), (one.is_beside, other.is_beside))
-    lines = [[line for d in about for line in _against(d, *pair)] for pair in tests]
-    lines.append(list(_no_neighbours(program, about, one, other)))
+    lines = [[line for d in about.decisions for line in _against(d, *pair)] for pair in tests]
+    lines.append(list(_no_neighbours(readers, about.decisions, one, other)))
     found = next(each for each in lines if each)
-    yield from (line.replace(f"@{bucket}", "") if bucket else line for line in found)
+    yield from (line.replace(f"@{about.bucket}", "") if about.bucket else line for line in found)
 
 
 def _is_of(subject: str, bucket: str) -> bool:
@@ -170,10 +222,9 @@ def _short(label: str) -> str:
 
 
 def _no_neighbours(
-    program: CapturePlan, decisions: Sequence[Decision], one: _Side, other: _Side
+    readers: Mapping[str, Sequence[str]], decisions: Sequence[Decision], one: _Side, other: _Side
 ) -> Iterator[str]:
     """No pass tried them: one does not read the other, or only through instructions in between."""
-    readers = _readers(program)
     for first, second in ((one, other), (other, one)):
         path = _path(readers, [node.name for node in first.nodes], {node.name for node in second.nodes})
         if path is None:

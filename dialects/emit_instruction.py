@@ -33,6 +33,7 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from aicf.dialects.emit_constraints import constraints_problem
 from aicf.dialects.emit_syntax import (
     parse_attributes,
     parse_dictionary,
@@ -50,7 +51,7 @@ from aicf.dialects.emit_syntax import (
     print_strings,
     print_symbol,
 )
-from aicf.dialects.emit_types import BufferType, EdgeAttr, KernelAttr, alias_pairs, parse_record, print_record
+from aicf.dialects.emit_types import BufferType, EdgeAttr, KernelAttr, parse_record, print_record
 from aicf.dialects.kinds import KINDS, number_of, pack, schema_of, schemas_of, unpack
 from aicf.errors import did_you_mean
 
@@ -63,8 +64,7 @@ class ResolvedOp(IRDLOperation):
 
     `body` says what it means, `code` is its generated scalar program if it has one, `prologue` the row program that
     makes the left operand of its product, `kernel` everything a launch needs, `expected_us` its measured or predicted
-    microseconds, `constraints` what the kernel permits (`may_alias = [[out, in], ...]`), `hints` comments that no pass
-    reads.
+    microseconds, `constraints` what no pass may undo (`emit_constraints.py`), `hints` comments that no pass reads.
     """
 
     name = "emit.resolved"
@@ -114,8 +114,8 @@ class ResolvedOp(IRDLOperation):
         stream: int | None = None,
         after: Sequence[EdgeAttr] = (),
     ):
-        schema = schema_of(kind) if schema is None else schema
         attrs = attrs or {}
+        schema = schema_of(kind, bare=not attrs) if schema is None else schema
         if blob is None:
             blob = pack(schema, attrs)
         super().__init__(
@@ -200,13 +200,7 @@ class ResolvedOp(IRDLOperation):
             return f"expected_us is a time, got {self.expected_us.value.data}"
         if any(edge.source == self.instruction for edge in self.after):
             return "it cannot come after itself"
-        pairs = alias_pairs(self.constraints.data.get("may_alias"))
-        if pairs is None:
-            return "may_alias is an array of [out, in] pairs of i64"
-        for out, operand in pairs:
-            if out >= len(self.outs) or operand >= len(self.ins):
-                return f"may_alias names out {out} and in {operand}; it has {len(self.outs)} outs, {len(self.ins)} ins"
-        return None
+        return constraints_problem(self.constraints.data, len(self.ins), len(self.outs))
 
     @classmethod
     def parse(cls, parser: Parser) -> ResolvedOp:
@@ -396,7 +390,7 @@ def emit_resolved(
         ValueError: `attrs` or `attr_blob` do not fit the schema.
         VerifyException: kind, id, schema, blob, source or a relation is wrong.
     """
-    schema = _schema_name(kind, attr_schema)
+    schema = _schema_name(kind, attr_schema, bare=not (attrs or attr_blob))
     if attrs is None and attr_blob is not None:
         attrs = unpack(schema, attr_blob)
     op = ResolvedOp(
@@ -423,9 +417,9 @@ def emit_resolved(
     return b.insert(op)
 
 
-def _schema_name(kind: str, schema: str | int | None) -> str:
+def _schema_name(kind: str, schema: str | int | None, *, bare: bool) -> str:
     if schema is None:
-        return schema_of(kind)
+        return schema_of(kind, bare=bare)
     if isinstance(schema, int):
         return f"{kind}.v{schema}" if schema else ""
     return schema

@@ -126,14 +126,14 @@ class TargetAttr(ParametrizedAttribute):
 
     def verify(self) -> None:
         threads = self.facts.data.get("threads")
-        if threads is not None and not 1 <= (_i64_value(threads) or 0) <= MAX_THREADS:
+        if threads is not None and not 1 <= (i64_value(threads) or 0) <= MAX_THREADS:
             raise VerifyException(f"a target's 'threads' is an i64 from 1 to {MAX_THREADS}, got {threads}")
 
 
 # Kernel records
 
 
-def _i64_value(value: Attribute) -> int | None:
+def i64_value(value: Attribute) -> int | None:
     """The number of an i64 attribute, None for any other attribute."""
     if not isinstance(value, IntegerAttr):
         return None
@@ -142,15 +142,15 @@ def _i64_value(value: Attribute) -> int | None:
 
 
 def _is_i64_from(least: int) -> Callable[[Attribute], bool]:
-    return lambda value: (number := _i64_value(value)) is not None and number >= least
+    return lambda value: (number := i64_value(value)) is not None and number >= least
 
 
 def _is_layouts(value: Attribute) -> bool:
     return isa(value, ArrayAttr) and all(isinstance(entry, UnitAttr | LayoutAttr) for entry in value)
 
 
-def alias_pairs(value: Attribute | None) -> tuple[tuple[int, int], ...] | None:
-    """`[[out, in], ...]` of i64 as numbers; () for no attribute, None for an attribute of another form."""
+def i64_pairs(value: Attribute | None) -> tuple[tuple[int, int], ...] | None:
+    """`[[a, b], ...]` of i64, none negative, as numbers; () for no attribute, None for an attribute of another form."""
     if value is None:
         return ()
     if not isinstance(value, ArrayAttr):
@@ -159,9 +159,9 @@ def alias_pairs(value: Attribute | None) -> tuple[tuple[int, int], ...] | None:
     for pair in cast("ArrayAttr[Attribute]", value):
         if not isinstance(pair, ArrayAttr):
             return None
-        match [_i64_value(entry) for entry in cast("ArrayAttr[Attribute]", pair)]:
-            case [int(out), int(operand)] if out >= 0 and operand >= 0:
-                pairs.append((out, operand))
+        match [i64_value(entry) for entry in cast("ArrayAttr[Attribute]", pair)]:
+            case [int(first), int(second)] if first >= 0 and second >= 0:
+                pairs.append((first, second))
             case _:
                 return None
     return tuple(pairs)
@@ -177,7 +177,7 @@ _RECORD_ENTRIES: dict[str, tuple[Callable[[Attribute], bool], str]] = {
     "layouts": (_is_layouts, "an array of unit or #emit.layout"),
     "workspace_bytes": (_is_i64_from(0), "an i64, 0 or more"),
     "threads": (_is_i64_from(1), "an i64, 1 or more"),
-    "may_alias": (lambda value: alias_pairs(value) is not None, "an array of [out, in] pairs of i64"),
+    "may_alias": (lambda value: i64_pairs(value) is not None, "an array of [out, in] pairs of i64"),
 }
 """Entries that the compiler itself reads: what each must be, as a test and in words."""
 
@@ -458,7 +458,7 @@ def _span_bytes(type_: BufferType) -> int:
 def _bytes_entry(layout: LayoutAttr) -> int:
     """Physical size of a prepared buffer."""
     value = layout.parameters_.data.get("bytes")
-    size = None if value is None else _i64_value(value)
+    size = None if value is None else i64_value(value)
     if size is None or size < 0:
         raise VerifyException(f"layout '{layout.layout.data}' needs its size, bytes = n : i64")
     return size

@@ -26,6 +26,13 @@ class Kind:
             or channels-last, than in the other.
         takes_tf32: Whether a policy may round its operands of f32 to TF32.
         family: Field of a kernel policy that says whose kernels are to run it, one of `FAMILIES`; empty if none does.
+        scalar_program: Whether the scalar program of its body is all of it: then kernels of scalar programs run it,
+            where it has one.
+        epilogue: Whether it is one product and what follows it element by element: then its scalar program is the
+            epilogue of a kernel of products.
+        updates: Whether it updates many tensors, or one: then kernels of many tensors run it.
+        bare: Whether instructions may leave all attributes to the body, although the kind has a schema.
+        parts: How to write an instruction as several, for the message where no one kernel runs all of it.
     """
 
     number: int
@@ -33,34 +40,43 @@ class Kind:
     is_windowed: bool = False
     takes_tf32: bool = False
     family: str = ""
+    scalar_program: bool = False
+    epilogue: bool = False
+    updates: bool = False
+    bare: bool = False
+    parts: str = ""
 
 
 KINDS: dict[str, Kind] = {
-    "add": Kind(0),
-    "relu": Kind(1),
+    "add": Kind(0, scalar_program=True),
+    "relu": Kind(1, scalar_program=True),
     "gemm": Kind(2, needs_code=False, takes_tf32=True, family="matmul"),
-    "bias_add": Kind(3),
-    "reduce_sum": Kind(4),
-    "mse_grad": Kind(5),
-    "relu_bwd": Kind(6),
-    "sgd_step": Kind(7),
+    "bias_add": Kind(3, scalar_program=True),
+    "reduce_sum": Kind(4, scalar_program=True),
+    "mse_grad": Kind(5, scalar_program=True),
+    "relu_bwd": Kind(6, scalar_program=True),
+    "sgd_step": Kind(7, scalar_program=True, updates=True),
     "copy": Kind(8, needs_code=False),
-    "grad_zero": Kind(9),
-    "adam_step": Kind(10),
-    "step_inc": Kind(11),
-    "bias_corr": Kind(12),
-    "layernorm_fwd": Kind(13),
-    "layernorm_bwd": Kind(14),
-    "batchnorm_fwd": Kind(15),
-    "batchnorm_bwd": Kind(16),
-    "gemm_epilogue": Kind(17, takes_tf32=True, family="matmul"),
-    "softmax": Kind(18),
-    "softmax_bwd": Kind(19),
-    "mse_loss": Kind(20),
-    "cross_entropy_fwd": Kind(21),
-    "cross_entropy_bwd": Kind(22),
-    "gemm_epilogue_bwd": Kind(23),
-    "generated": Kind(24),
+    "grad_zero": Kind(9, scalar_program=True),
+    "adam_step": Kind(10, scalar_program=True, updates=True, bare=True),
+    "step_inc": Kind(11, scalar_program=True),
+    "bias_corr": Kind(12, scalar_program=True),
+    "layernorm_fwd": Kind(13, scalar_program=True),
+    "layernorm_bwd": Kind(
+        14, scalar_program=True, parts="write dx as one instruction, dscale and dbias as another"
+    ),
+    "batchnorm_fwd": Kind(15, scalar_program=True),
+    "batchnorm_bwd": Kind(16, scalar_program=True),
+    "gemm_epilogue": Kind(17, takes_tf32=True, family="matmul", epilogue=True),
+    "softmax": Kind(18, scalar_program=True),
+    "softmax_bwd": Kind(19, scalar_program=True),
+    "mse_loss": Kind(20, scalar_program=True),
+    "cross_entropy_fwd": Kind(21, scalar_program=True, parts="write it with reduction none, then reduce_sum"),
+    "cross_entropy_bwd": Kind(
+        22, scalar_program=True, parts="write it with reduction none, with the gradient of each sample"
+    ),
+    "gemm_epilogue_bwd": Kind(23, takes_tf32=True, family="matmul", epilogue=True),
+    "generated": Kind(24, scalar_program=True),
     "concat": Kind(25, needs_code=False),
     "pack": Kind(26, needs_code=False),
     "gemm_gated": Kind(27, takes_tf32=True, family="matmul"),
@@ -73,18 +89,30 @@ KINDS: dict[str, Kind] = {
     "scatter_combine": Kind(34, needs_code=False),
     "topk_indices": Kind(35, needs_code=False),
     "attention_step": Kind(36, needs_code=False, family="attention"),
-    "update": Kind(37),
+    "update": Kind(37, updates=True),
     "conv": Kind(38, is_windowed=True, takes_tf32=True, family="conv"),
     "pool": Kind(39, is_windowed=True),
     "lstm": Kind(40, needs_code=False),
     "non_max_suppression": Kind(41, needs_code=False),
     "attention_backward": Kind(42, needs_code=False, family="attention"),
     "conv_weight_grad": Kind(43, needs_code=False, is_windowed=True, takes_tf32=True),
+    "mul": Kind(44, scalar_program=True),
+    "custom": Kind(45, needs_code=False),
 }
 """Append-only: a number, once given, never changes and is never used again."""
 
 FAMILIES = tuple(dict.fromkeys(kind.family for kind in KINDS.values() if kind.family))
 """Families of kinds, each with a field in a kernel policy."""
+
+
+SCALAR_PROGRAMS = frozenset(name for name, kind in KINDS.items() if kind.scalar_program)
+"""What kernels of scalar programs run: they are asked of each instruction whether it has one that they can."""
+
+EPILOGUES = tuple(name for name, kind in KINDS.items() if kind.epilogue)
+"""One product with what follows it element by element."""
+
+UPDATES = frozenset(name for name, kind in KINDS.items() if kind.updates)
+"""What kernels that update many tensors run."""
 
 
 def family_of(kind: str) -> str:
@@ -100,6 +128,12 @@ def number_of(kind: str) -> int:
 ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "sigmoid", "tanh", "generated")
 """Values of the `activation` field, in the order of their packed code. `generated` = see the instruction's code."""
 
+
+SLOPES = ("relu", "gelu", "gelu_tanh", "sigmoid", "tanh", "silu")
+"""Values of the `activation` field of a product times the slope of an activation, in the order of their packed code."""
+
+REDUCTIONS = ("none", "mean", "sum")
+"""Values of the `reduction` field of a loss, in the order of their packed code."""
 
 SCATTER_MODES = ("add", "max", "min", "mul")
 """Values of the `mode` field of a scatter, in the order of their packed code."""
@@ -180,6 +214,14 @@ _CONV = (
     *(Field(f"{name}_{dim}", "q") for name in ("stride", "dilation", "low") for dim in range(CONV_DIMS)),
 )
 
+_REDUCTION = Field("reduction", "B", REDUCTIONS)
+_CROSS_ENTROPY = (
+    Field("axis", "q"),
+    Field("ignore_index", "q"),
+    Field("label_smoothing", "d"),
+    _REDUCTION,
+)
+
 SCHEMAS: dict[str, tuple[Field, ...]] = {
     "": (),
     "gemm.v1": _TRANSPOSED,
@@ -193,6 +235,24 @@ SCHEMAS: dict[str, tuple[Field, ...]] = {
     "softmax.v1": (Field("axis", "q"),),
     "layernorm_fwd.v1": (Field("axis", "q"), Field("epsilon", "d")),
     "sgd_step.v1": (Field("learning_rate_operand", "q"),),
+    "mse_loss.v1": (_REDUCTION,),
+    "mse_grad.v1": (_REDUCTION, Field("grad", "?")),
+    "adam_step.v1": (
+        *(Field(name, "d") for name in ("beta1", "beta2", "epsilon", "weight_decay")),
+        Field("decoupled", "?"),
+    ),
+    "bias_corr.v1": (Field("beta", "d"),),
+    "layernorm_bwd.v1": (
+        Field("axis", "q"),
+        Field("epsilon", "d"),
+        *(Field(name, "?") for name in ("dx", "dscale", "dbias")),
+    ),
+    "batchnorm_fwd.v1": (Field("epsilon", "d"), Field("training", "?"), Field("momentum", "d")),
+    "batchnorm_bwd.v1": (Field("epsilon", "d"),),
+    "softmax_bwd.v1": (Field("axis", "q"),),
+    "cross_entropy_fwd.v1": _CROSS_ENTROPY,
+    "cross_entropy_bwd.v1": _CROSS_ENTROPY,
+    "gemm_epilogue_bwd.v1": (*_TRANSPOSED, Field("activation", "B", SLOPES)),
     "concat.v1": (Field("axis", "q"),),
     "gemm_gated.v1": _TRANSPOSED,
     "norm_gemm.v1": _PROLOGUE,
@@ -229,14 +289,21 @@ SCHEMAS: dict[str, tuple[Field, ...]] = {
 
 
 def schemas_of(kind: str) -> tuple[str, ...]:
-    """All schemas of `kind`, oldest first; the empty schema if it has no attributes."""
+    """All schemas of `kind`, oldest first; the empty schema if it has no attributes, or may leave them to the body."""
     found = [schema for schema in SCHEMAS if schema.rpartition(".v")[0] == kind]
-    return tuple(sorted(found, key=lambda schema: int(schema.rpartition(".v")[2]))) or ("",)
+    found.sort(key=lambda schema: int(schema.rpartition(".v")[2]))
+    is_bare = not found or (kind in KINDS and KINDS[kind].bare)
+    return ("", *found) if is_bare else tuple(found)
 
 
-def schema_of(kind: str) -> str:
-    """The current schema of `kind`: its newest, the empty one if it has no attributes."""
-    return schemas_of(kind)[-1]
+def schema_of(kind: str, *, bare: bool = False) -> str:
+    """The current schema of `kind`: its newest, the empty one if it has no attributes.
+
+    Args:
+        bare: Whether the instruction leaves them to its body, if its kind allows that.
+    """
+    schemas = schemas_of(kind)
+    return schemas[0] if bare and schemas[0] == "" else schemas[-1]
 
 
 def _layout(fields: tuple[Field, ...]) -> struct.Struct:

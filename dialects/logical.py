@@ -33,6 +33,7 @@ from aicf.dialects.logical_ops.constant import *
 from aicf.dialects.logical_ops.contraction import *
 from aicf.dialects.logical_ops.conv_weight_grad import *
 from aicf.dialects.logical_ops.convolution import *
+from aicf.dialects.logical_ops.custom import *
 from aicf.dialects.logical_ops.data_movement import *
 from aicf.dialects.logical_ops.detection import *
 from aicf.dialects.logical_ops.dispatch import *

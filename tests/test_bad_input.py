@@ -668,9 +668,9 @@ def test_a_machine_without_a_cpu_feature(saved: Path, monkeypatch: pytest.Monkey
     needed = cpu_target.level_named(level).required_features
     if not needed:
         pytest.skip("this machine's level needs no feature")
-    there = cpu_target._host_features()  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(cpu_target, "_host_features", lambda: {**there, needed[-1]: False})
-    monkeypatch.setattr(cpu_target, "_architecture", lambda: cpu_target.level_named(level).architecture)
+    there = cpu_target.host_features()
+    monkeypatch.setattr(cpu_target, "host_features", lambda: {**there, needed[-1]: False})
+    monkeypatch.setattr(cpu_target, "host_architecture", lambda: cpu_target.level_named(level).architecture)
     message = f"the program was compiled for cpu:{level} but this machine lacks {needed[-1]}: compile it with target "
     with pytest.raises(aicf.BackendUnavailable, match=re.escape(message)):
         aicf.load(saved)

@@ -423,6 +423,7 @@ COMMANDS = (
     "run",
     "explain",
     "diff",
+    "view",
     "bench",
     "devices",
     "engines",
@@ -430,6 +431,9 @@ COMMANDS = (
     "policy",
     "policy extract",
     "policy apply",
+    "policy merge",
+    "policy validate",
+    "policy schema",
 )
 
 

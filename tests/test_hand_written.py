@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from xdsl.builder import Builder, InsertPoint
@@ -324,3 +326,39 @@ def test_a_kernel_of_another_backend_is_refused():
 def test_a_target_is_named_once():
     with pytest.raises(aicf.PolicyError, match="the emit program names no target"):
         aicf.compile(head())
+
+
+ALIGN = 256
+
+
+def aligned_sum(elements: int) -> ModuleOp:
+    """y = relu(x) + relu(x), one operand and the result of the sum aligned."""
+    hand = Hand(name="sums")
+    x, y = hand.bind("input", "x", elements), hand.bind("output", "y", elements)
+    a = hand.slot(elements)
+    hand.add("relu", "half", [x], a)
+    align = ArrayAttr([ArrayAttr([integer(operand), integer(ALIGN)]) for operand in (0, 2)])
+    emit_resolved(
+        hand.builder, kind="add", name="sum", inputs=[x, a], outputs=[y], constraints={"align": align}
+    )
+    return hand.module()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_callers_memory_is_aligned_as_an_instruction_wants(target: str, tmp_path: Path):
+    """Calls copy what is not aligned so, bindings refuse it; the constraint is in the artifact's program."""
+    elements = 8192
+    exe = aicf.compile(aligned_sum(elements), None, target)
+    block = np.random.default_rng(9).standard_normal(elements + 2 * ALIGN).astype(np.float32)
+    start = -block.ctypes.data % ALIGN // 4
+    aligned, shifted = block[start : start + elements], block[start + 4 : start + 4 + elements]
+    for x in (aligned, shifted):
+        np.testing.assert_allclose(exe(x), x.astype(np.float64) + np.maximum(x, 0), rtol=1e-6)
+    exe.bind(x=aligned).replay()
+    with pytest.raises(aicf.InputMismatch, match="the program wants a multiple of 256 bytes"):
+        exe.bind(x=shifted)
+    exe.save(tmp_path / "sums.aicf")
+    kept = aicf.load(tmp_path / "sums.aicf", native="rebuild")
+    with pytest.raises(aicf.InputMismatch, match="the program wants a multiple of 256 bytes"):
+        kept.bind(x=shifted)
+    assert "align = [[0 : i64, 256 : i64], [2 : i64, 256 : i64]]" in kept.ir("emit")

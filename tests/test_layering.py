@@ -31,12 +31,15 @@ EMIT = (
 )
 BODIES = ("aicf.dialects.logical",)
 """What the bodies of instructions are written in."""
+CUSTOM = ("aicf.dialects.custom_ops",)
+"""Definitions of ops by packages, which the registry imports."""
 ARGUMENTS = ("aicf.arguments",)
 JSON_FORMS = ("aicf.dialects.json_values", "aicf.dataclass_json")
 CONTRACT = (
     "aicf.backends.base",
     "aicf.backends.common.kernel",
     "aicf.backends.common.record",
+    "aicf.backends.common.user_kernel",
     "aicf.backends.common.workload",
     "aicf.backends.native",
     "aicf.backends.registry",
@@ -85,10 +88,11 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf": ANYTHING,  # aicf/__init__.py, the public surface
     "aicf.errors": (),
     "aicf.arguments": (),
-    "aicf.artifact": (*ARGUMENTS, "aicf.files"),
+    "aicf.artifact": (*ARGUMENTS, "aicf.files", "aicf.installed"),
     "aicf.native_file": ("aicf.backends.native", "aicf.dataclass_json", "aicf.runtime.capture_plan"),
     "aicf.extras": (),
     "aicf.files": UNINTERRUPTED,
+    "aicf.installed": (),
     "aicf.uninterrupted": (),
     "aicf.dataclass_json": (),
     "aicf.whole_numbers": (),
@@ -97,8 +101,15 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.dialects": (),
     "aicf.semantics": ("aicf.dialects",),
     "aicf.policies": ("aicf.dialects.kinds", *ARGUMENTS, *JSON_FORMS, "aicf.files"),
-    "aicf.backends": (*EMIT, "aicf.dialects.types", *ARGUMENTS, *CONTRACT, *UNINTERRUPTED),
-    "aicf.backends.common": (*EMIT, *JSON_FORMS, *BODIES, "aicf.dialects.types", "aicf.backends.base"),
+    "aicf.backends": (*EMIT, "aicf.dialects.types", *CUSTOM, *ARGUMENTS, *CONTRACT, *UNINTERRUPTED),
+    "aicf.backends.common": (
+        *EMIT,
+        *JSON_FORMS,
+        *BODIES,
+        *CUSTOM,
+        "aicf.dialects.types",
+        "aicf.backends.base",
+    ),
     "aicf.backends.reference": (
         *EMIT,
         *BODIES,
@@ -127,7 +138,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         *JSON_FORMS,
         "aicf.extras",
         "aicf.files",
+        "aicf.installed",
     ),
+    "aicf.random_inputs": ("aicf.runtime",),
     "aicf.runtime": (
         *EMIT,
         "aicf.dialects.body_text",
@@ -144,8 +157,13 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.passes": IR,
     **PASSES,
     "aicf.frontends": ("aicf.dialects", "aicf.torch_types"),
+    "aicf.kernels": (*IR, "aicf.backends.common.user_code", "aicf.frontends"),
+    "aicf.testing": ANYTHING,
+    "aicf.benched": (*ARGUMENTS, *JSON_FORMS, "aicf.explain", "aicf.files"),
     "aicf.attribution": ("aicf.dialects", "aicf.frontends", "aicf.passes"),
+    "aicf.bisection": ANYTHING,
     "aicf.calibration": ANYTHING,
+    "aicf.certificates": ANYTHING,
     "aicf.comparison": ANYTHING,
     "aicf.compiled": ANYTHING,
     "aicf.compiler": ANYTHING,
@@ -154,6 +172,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.diff": ANYTHING,
     "aicf.engines": ANYTHING,
     "aicf.inference": ANYTHING,
+    "aicf.llm": ANYTHING,
     "aicf.explain": (*ARGUMENTS, "aicf.explain_precision", "aicf.pass_files", "aicf.runtime"),
     "aicf.explain_precision": ("aicf.explain",),
     "aicf.extensions": ANYTHING,
@@ -163,11 +182,14 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.why_not": (*ARGUMENTS, "aicf.explain", "aicf.runtime"),
     "aicf.progress": UNINTERRUPTED,
     "aicf.pytorch": ANYTHING,
+    "aicf.report": ANYTHING,
+    "aicf.roofline": (*IR, "aicf.attribution", "aicf.passes", "aicf.runtime"),
     "aicf.sources": ANYTHING,
     "aicf.stages": ANYTHING,
     "aicf.tools": ANYTHING,
     "aicf.training": ANYTHING,
     "aicf.tuning": ANYTHING,
+    "aicf.validating": ANYTHING,
     "aicf.torch_types": (),
     "aicf.tensor_bytes": ("aicf.dataclass_json", "aicf.runtime.tensors"),
     "aicf.weight_arrays": (*ARGUMENTS, "aicf.runtime.tensors"),

@@ -40,6 +40,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
     "run": {"model": "m.aicf", "input": "x=x.npy"},
     "explain": {"model": "m.aicf"},
     "diff": {"before": "m.aicf", "after": "m.aicf"},
+    "view": {"model": "m.aicf", "output": "out.html"},
     "bench": {"model": "m.aicf", "repeats": "3"},
     "tune": {"model": "m.mlir", "prepare": "cases"},
     "policy extract": {"program": "m.aicf"},

@@ -1,7 +1,7 @@
 """``aicf``: compile, run, explain and time models.
 
 This file puts the commands together and turns errors into one line on stderr and an exit status: 0 done, 1 an error in
-what was given (of `diff`, a difference), 2 usage, 130 Ctrl-C. What a command does is in ``aicf.tools.cli``.
+what was given (a difference, of `diff` and `verify`), 2 usage, 130 Ctrl-C. Commands are in ``aicf.tools.cli``.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typer.main import get_command
 from aicf.errors import AicfError
 from aicf.tools.cli.any_text import print_any_text
 from aicf.tools.cli.bench_command import bench_command
+from aicf.tools.cli.bisect_command import bisect_command
 from aicf.tools.cli.calibrate_command import calibrate_command
 from aicf.tools.cli.compare_command import compare_command
 from aicf.tools.cli.compile_command import compile_command
@@ -25,11 +26,19 @@ from aicf.tools.cli.devices_command import devices_command
 from aicf.tools.cli.diff_command import diff_command
 from aicf.tools.cli.engines_command import engines_command
 from aicf.tools.cli.explain_command import explain_command
-from aicf.tools.cli.policy_command import apply_command, extract_command
+from aicf.tools.cli.policy_command import (
+    apply_command,
+    extract_command,
+    merge_command,
+    schema_command,
+    validate_command,
+)
 from aicf.tools.cli.profile_command import profile_command
 from aicf.tools.cli.run_command import run_command
 from aicf.tools.cli.tune_command import tune_command
+from aicf.tools.cli.verify_command import verify_command
 from aicf.tools.cli.version import print_version
+from aicf.tools.cli.view_command import view_command
 
 EXIT_ERROR, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 DEBUG = "--debug"
@@ -44,6 +53,9 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "run": run_command,
     "explain": explain_command,
     "diff": diff_command,
+    "view": view_command,
+    "bisect": bisect_command,
+    "verify": verify_command,
     "bench": bench_command,
     "compare": compare_command,
     "profile": profile_command,
@@ -54,6 +66,9 @@ COMMANDS: dict[str, Callable[..., None]] = {
 POLICY_COMMANDS: dict[str, Callable[..., None]] = {
     "extract": extract_command,
     "apply": apply_command,
+    "merge": merge_command,
+    "validate": validate_command,
+    "schema": schema_command,
 }
 
 

@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block
 
 from aicf.backends.common.kernel import AnyKernel
+from aicf.backends.common.user_kernel import UserKernel
 from aicf.backends.native import DeviceCode, LoadedCode, NativeCode
 from aicf.dialects.emit import ProgramOp
 from aicf.dialects.emit_kernels import KernelOp
@@ -195,6 +196,37 @@ class DeviceBackend(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Peaks:
+    """The most that a target can do in a microsecond, as its cost models assume it: the roof of a roofline.
+
+    Args:
+        memory: Speeds of memory by size, the smallest first: bytes that fit, and bytes a microsecond. The last one
+            takes what does not fit elsewhere.
+        products: Arithmetic operations a microsecond in products, by the element type of their operands; a multiply
+            and an add are two.
+        operations: Those of all others.
+    """
+
+    memory: tuple[tuple[int, float], ...]
+    products: Mapping[str, float]
+    operations: float
+
+    def memory_us(self, nbytes: int) -> float:
+        """Microseconds to move that many bytes once."""
+        speed = next((speed for fits, speed in self.memory if nbytes <= fits), self.memory[-1][1])
+        return nbytes / speed
+
+
+@runtime_checkable
+class RooflineBackend(Protocol):
+    """What a `Backend` also says if reports compare the times of its instructions with what the target could do."""
+
+    def peaks(self, arch: str, threads: int) -> Peaks:
+        """Of a target, by its architecture and its threads."""
+        ...
+
+
 @runtime_checkable
 class TimedBackend(Protocol):
     """What a `Backend` also says if its instructions can be timed one at a time, as `aicf tune` does."""
@@ -205,4 +237,13 @@ class TimedBackend(Protocol):
 
         Code that runs on the processor is timed by `aicf.tuning.host_device:HostDevice`.
         """
+        ...
+
+
+@runtime_checkable
+class UserKernelBackend(Protocol):
+    """What a `Backend` also offers if packages may define kernels for it."""
+
+    def user_kernel(self, spec: UserKernel) -> AnyKernel:
+        """The kernel that a package defines."""
         ...

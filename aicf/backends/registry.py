@@ -78,8 +78,44 @@ def get_backend(name: str) -> Backend:
 
 @cache
 def get_kernels(backend: str) -> dict[str, AnyKernel]:
-    """The kernels of a backend by id, in its order."""
-    return {kernel.id: kernel for kernel in get_backend(backend).kernels()}
+    """The kernels of a backend by id, in its order, and those that packages define for it (`aicf.kernel`).
+
+    Raises PolicyError for a kernel of a package that has the id of one of the backend's, or that this backend cannot
+    run.
+    """
+    from aicf.backends.base import UserKernelBackend
+    from aicf.backends.common.user_kernel import defined_kernels
+    from aicf.dialects.custom_ops import import_packages
+
+    import_packages()
+    own = get_backend(backend)
+    kernels = {kernel.id: kernel for kernel in own.kernels()}
+    for spec in defined_kernels(backend):
+        if spec.id in kernels:
+            raise PolicyError(
+                f"kernel '{spec.id}' of {spec.module} has the id of one of '{backend}': rename it"
+            )
+        if not isinstance(own, UserKernelBackend):
+            raise PolicyError(f"kernel '{spec.id}' of {spec.module}: '{backend}' runs no kernels of users")
+        kernels[spec.id] = own.user_kernel(spec)
+    return kernels
+
+
+def why_no_kernel(backend: str, kernel: str) -> str:
+    """Says that a backend has no kernel of an id: which ones it has, or whose package is missing here."""
+    known = get_kernels(backend)
+    package = kernel.partition(".")[0]
+    if package not in backend_names() and not any(each.startswith(f"{package}.") for each in known):
+        return (
+            f"{backend} has no kernel '{kernel}': import or install the package '{package}' that defines it"
+        )
+    return f"{backend} has no kernel '{kernel}'; it has {', '.join(known)}"
+
+
+def forget_kernels() -> None:
+    """Reads the kernels of all backends again when they are asked for: a package defined one."""
+    get_kernels.cache_clear()
+    libraries_by_family.cache_clear()
 
 
 @cache

@@ -160,12 +160,15 @@ class ProgramCache:
 
 def key_of(logical: str, options: Options, passes: Sequence[str] = ()) -> str:
     """What a program is kept under: the hash of all that determines it; `passes` are hashes of the caller's passes."""
+    from aicf.backends.common.user_kernel import definitions_stamp
+
     made_of = {
         "layout": _LAYOUT,
         "format": FORMAT_VERSION,
         "model": hashlib.sha256(logical.encode()).hexdigest(),
         "options": to_json_value(options),
         "passes": list(passes),
+        "definitions": definitions_stamp(),
         "toolchain": toolchain_lock(),
         "source": _source_stamp(),
         "machine": [sys.platform, platform.machine()],

@@ -12,10 +12,8 @@ from aicf.engines.limits import Limits
 from aicf.errors import PolicyError
 from aicf.policies.execution_policy import COMPILE, ExecutionPolicy
 from aicf.policies.kernel_policy import KernelPolicy
-from aicf.policies.policy import AnySection, Policy, resolve_policy
+from aicf.policies.policy import AnySection, Policy, PolicyLike, policy_from, resolve_policy
 from aicf.policies.precision_policy import PrecisionPolicy
-from aicf.sources import Policy as AnyPolicy
-from aicf.sources import policy_text
 
 KernelPolicyLike: TypeAlias = KernelPolicy | Mapping[str, object] | str | Path | None
 ExecutionPolicyLike: TypeAlias = ExecutionPolicy | Mapping[str, object] | str | Path | None
@@ -27,23 +25,24 @@ _SectionLike: TypeAlias = AnySection | Mapping[str, object] | str | Path | None
 
 
 def policies(
-    kernel: KernelPolicyLike, execution: ExecutionPolicyLike, precision: PrecisionPolicyLike = None
+    whole: PolicyLike | None,
+    kernel: KernelPolicyLike,
+    execution: ExecutionPolicyLike,
+    precision: PrecisionPolicyLike = None,
 ) -> Policy:
-    """All sections as one policy.
+    """The sections, and what the whole policy says beside them, as one policy.
 
     Raises:
-        PolicyError: one of them is not legal, or has another section.
+        PolicyError: one of them is not legal, or has another section, or the whole policy contradicts a section.
     """
-    return Policy(
-        _section(KernelPolicy, kernel),
-        _section(ExecutionPolicy, execution),
-        _section(PrecisionPolicy, precision),
-    )
-
-
-def whole_policy(policy: AnyPolicy) -> Policy:
-    """All sections, of what `policy=` may be. Raises PolicyError if it is not legal."""
-    return policy if isinstance(policy, Policy) else Policy.from_text(policy_text(policy))
+    found = Policy() if whole is None else policy_from(whole)
+    for name, section in (
+        ("kernel_policy=", _section(KernelPolicy, kernel)),
+        ("exec_policy=", _section(ExecutionPolicy, execution)),
+        ("precision_policy=", _section(PrecisionPolicy, precision)),
+    ):
+        found = found.merge(section, ("policy=", name))
+    return found
 
 
 def limits_of(policy: Policy) -> Limits:

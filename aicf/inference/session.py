@@ -52,10 +52,10 @@ class InferenceSession:
             `aicf`. Nothing else ever changes the engine.
         target: What AICF compiles for on the device: a backend, with a level if that matters (`cpu:x86-64-v3`); None is
             the device's own.
-        policy: All policies in one: a `Policy` or one of its sections, plain values, inline JSON or a path.
-        kernel_policy, exec_policy, precision_policy: What programs are compiled by; the execution policy also has the
-            limits of a session (`new_shapes`, `max_programs`, `max_bytes`). A policy of that section, plain values,
-            inline JSON or a path.
+        policy: What programs are compiled by, as of `aicf.compile`; its section `execution` also has the limits of a
+            session (`new_shapes`, `max_programs`, `max_bytes`).
+        kernel_policy, exec_policy, precision_policy: The same section by section: a policy of that section, plain
+            values, inline JSON or a path. What `policy` says of a section too must not contradict it.
         cache_dir: Folder of compiled programs, shared by all sessions and processes that name it; None keeps none.
         dims: Sizes of symbolic dimensions, `{"batch": [1, 8]}` or `"batch=1,8"`. If all dimensions are named, programs
             for all combinations are made now. Others are compiled on first use.
@@ -274,15 +274,9 @@ def _read_policies(
     precision: PrecisionPolicyLike,
 ) -> tuple[AllPolicies | None, Limits]:
     """The policy of a session, None if nothing is given, and the limits in it."""
-    sections = {"kernel_policy": kernel, "exec_policy": execution, "precision_policy": precision}
-    given = [name for name, section in sections.items() if section is not None]
-    if policy is None and not given:
+    if policy is None and kernel is None and execution is None and precision is None:
         return None, Limits()
-    if policy is not None and given:
-        raise PolicyError(
-            f"policy= and {given[0]}= are both given; put the section into policy=, or leave that out"
-        )
-    from aicf.inference.policies import limits_of, policies, whole_policy
+    from aicf.inference.policies import limits_of, policies
 
-    found = policies(kernel, execution, precision) if policy is None else whole_policy(policy)
+    found = policies(policy, kernel, execution, precision)
     return found, limits_of(found)

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, ClassVar, cast
 
 from aicf.errors import PolicyError, quoted
 
@@ -29,6 +29,16 @@ class AccuracyGoal:
     Raises:
         PolicyError: a value is not legal; the message begins with its path, `keep.loss`.
     """
+
+    SCHEMA: ClassVar[Mapping[str, Any]] = {
+        "type": "object",
+        "properties": {
+            "metric": {"enum": list(METRICS)},
+            "loss": {"type": ["number", "string"], "description": "A share, 0.005, or a text, '0.5 %'."},
+        },
+        "additionalProperties": False,
+    }
+    """What `of` reads from a file, or nothing, as JSON Schema."""
 
     metric: str
     loss: float

@@ -14,7 +14,7 @@ from typing import ClassVar
 from xdsl.dialects.builtin import DictionaryAttr
 
 from aicf.errors import PolicyError
-from aicf.policies.fields import Reader, boolean, check_names, choice, integer, map_of
+from aicf.policies.fields import Reader, boolean, check_names, choice, count, integer, map_of
 from aicf.policies.section import Section
 
 MEMORY = ("shared", "separate")
@@ -56,8 +56,8 @@ class ExecutionPolicy(Section):
 
     READERS: ClassVar[Mapping[str, Reader]] = {
         "version": integer,
-        "streams": integer,
-        "streams_of": map_of(integer),
+        "streams": count,
+        "streams_of": map_of(count),
         "bindings": map_of(choice(BINDINGS)),
         "inplace": boolean,
         "memory": choice(MEMORY),
@@ -65,8 +65,8 @@ class ExecutionPolicy(Section):
         "prepared_weights": boolean,
         "saves": map_of(choice(SAVES)),
         "new_shapes": choice(NEW_SHAPES),
-        "max_programs": integer,
-        "max_bytes": integer,
+        "max_programs": count,
+        "max_bytes": count,
     }
     SECTION: ClassVar[str] = "execution"
     OF_SESSIONS: ClassVar[tuple[str, ...]] = ("new_shapes", "max_programs", "max_bytes")
@@ -83,18 +83,6 @@ class ExecutionPolicy(Section):
     new_shapes: str = COMPILE
     max_programs: int = 0
     max_bytes: int = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        counts = {
-            "streams": self.streams,
-            "max_programs": self.max_programs,
-            "max_bytes": self.max_bytes,
-            **{f"streams_of.{k}": count for k, count in self.streams_of.items()},
-        }
-        for path, count in counts.items():
-            if count < 0:
-                raise PolicyError(f"{path}: must be at least 0, got {count}")
 
     def to_attr(self) -> DictionaryAttr:
         """The module attribute, without what only a session follows; `from_attr` gives the rest back."""

@@ -25,9 +25,28 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute
 
 from aicf.errors import PolicyError, did_you_mean, quoted
+from aicf.policies.class_schema import object_schema
 
-Reader = Callable[[str, object], Any]
-"""Checks the value of a field at a path and gives what the policy holds. Raises PolicyError."""
+
+@dataclasses.dataclass(frozen=True)
+class Reader:
+    """What checks the plain value of a field.
+
+    Args:
+        read: From the path and the value of a field to what the policy holds. Raises PolicyError.
+        schema: What it lets pass, as JSON Schema.
+    """
+
+    read: Callable[[str, object], Any]
+    schema: Mapping[str, Any]
+
+    def __call__(self, path: str, value: object) -> Any:
+        """What the policy holds of a value. Raises PolicyError."""
+        return self.read(path, value)
+
+
+SCHEMA_KEY = "$schema"
+"""Key of a file that tells editors where the schema of policies is. It says nothing to a compile."""
 
 AUTO = "auto"
 """Spelling of a choice that is left to the passes."""
@@ -74,43 +93,110 @@ def entries(path: str, value: object, legal: Sequence[str]) -> dict[str, object]
     return cast(dict[str, object], found)
 
 
-def integer(path: str, value: object) -> int:
-    """An integer."""
+def without_schema(value: object) -> object:
+    """The value of a file without its `$schema`. Raises PolicyError if that is no text."""
+    if not isinstance(value, dict) or SCHEMA_KEY not in value:
+        return cast("object", value)
+    found = cast("dict[object, object]", value)
+    _string(SCHEMA_KEY, found[SCHEMA_KEY])
+    return {name: entry for name, entry in found.items() if name != SCHEMA_KEY}
+
+
+def _integer(path: str, value: object) -> int:
     fits = isinstance(value, int) and not isinstance(value, bool) and abs(value) < _PAST_INTEGERS
     _expect(path, fits, "an integer", value)
     return cast(int, value)
 
 
-def number(path: str, value: object) -> float:
-    """A finite number."""
+def _count(path: str, value: object) -> int:
+    if (found := _integer(path, value)) < 0:
+        raise PolicyError(f"{path}: must be at least 0, got {found}")
+    return found
+
+
+def _number(path: str, value: object) -> float:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     _expect(path, is_number and abs(cast(float, value)) <= _LARGEST, "a finite number", value)
     return float(cast(float, value))
 
 
-def numbers(path: str, value: object) -> tuple[float, ...]:
-    """A list of numbers."""
-    return tuple(number(f"{path}[{index}]", item) for index, item in enumerate(_list(path, value)))
+def _numbers(path: str, value: object) -> tuple[float, ...]:
+    return tuple(_number(f"{path}[{index}]", item) for index, item in enumerate(_list(path, value)))
 
 
-def pairs_of_numbers(path: str, value: object) -> tuple[tuple[float, float], ...]:
-    """A list of lists of two numbers."""
-    found = [numbers(f"{path}[{index}]", item) for index, item in enumerate(_list(path, value))]
+def _pairs_of_numbers(path: str, value: object) -> tuple[tuple[float, float], ...]:
+    found = [_numbers(f"{path}[{index}]", item) for index, item in enumerate(_list(path, value))]
     for index, item in enumerate(found):
         _expect(f"{path}[{index}]", len(item) == 2, "two numbers", list(item))
     return tuple((low, high) for low, high in found)
 
 
-def boolean(path: str, value: object) -> bool:
-    """True or false."""
+def _boolean(path: str, value: object) -> bool:
     _expect(path, isinstance(value, bool), "true or false", value)
     return cast(bool, value)
 
 
-def string(path: str, value: object) -> str:
-    """A string."""
+def _string(path: str, value: object) -> str:
     _expect(path, isinstance(value, str), "a string", value)
     return cast(str, value)
+
+
+def _strings(path: str, value: object) -> tuple[str, ...]:
+    return tuple(_string(f"{path}[{index}]", item) for index, item in enumerate(_list(path, value)))
+
+
+def _string_lists(path: str, value: object) -> tuple[tuple[str, ...], ...]:
+    return tuple(_strings(f"{path}[{index}]", item) for index, item in enumerate(_list(path, value)))
+
+
+def _json_value(path: str, value: object) -> object:
+    match value:
+        case bool() | int() | float() | str():
+            return value
+        case list():
+            items = cast(list[object], value)
+            return [_json_value(f"{path}[{index}]", item) for index, item in enumerate(items)]
+        case dict():
+            return map_of(json_value)(path, cast(dict[str, object], value))
+        case _:
+            raise PolicyError(f"{path}: expected a string, a number, true or false, a list or an object")
+
+
+def _lists_of(items: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+_NUMBER, _STRING = {"type": "number"}, {"type": "string"}
+
+integer = Reader(_integer, {"type": "integer"})
+"""An integer."""
+
+count = Reader(_count, {"type": "integer", "minimum": 0})
+"""An integer, at least 0."""
+
+number = Reader(_number, _NUMBER)
+"""A finite number."""
+
+numbers = Reader(_numbers, _lists_of(_NUMBER))
+"""A list of numbers."""
+
+pairs_of_numbers = Reader(_pairs_of_numbers, _lists_of({**_lists_of(_NUMBER), "minItems": 2, "maxItems": 2}))
+"""A list of lists of two numbers."""
+
+boolean = Reader(_boolean, {"type": "boolean"})
+"""True or false."""
+
+string = Reader(_string, _STRING)
+"""A string."""
+
+strings = Reader(_strings, _lists_of(_STRING))
+"""A list of strings."""
+
+string_lists = Reader(_string_lists, _lists_of(_lists_of(_STRING)))
+"""A list of lists of strings."""
+
+json_value = Reader(_json_value, {"type": ["string", "number", "boolean", "array", "object"]})
+"""Any value that an attribute can hold."""
 
 
 def choice(legal: Sequence[str]) -> Reader:
@@ -122,17 +208,7 @@ def choice(legal: Sequence[str]) -> Reader:
             raise PolicyError(f"{path}: '{value}' is not legal; {suggest(cast(str, value), legal, 'legal')}")
         return cast(str, value)
 
-    return read
-
-
-def strings(path: str, value: object) -> tuple[str, ...]:
-    """A list of strings."""
-    return tuple(string(f"{path}[{index}]", item) for index, item in enumerate(_list(path, value)))
-
-
-def string_lists(path: str, value: object) -> tuple[tuple[str, ...], ...]:
-    """A list of lists of strings."""
-    return tuple(strings(f"{path}[{index}]", item) for index, item in enumerate(_list(path, value)))
+    return Reader(read, {"enum": list(legal)})
 
 
 def map_of(reader: Reader) -> Reader:
@@ -141,9 +217,9 @@ def map_of(reader: Reader) -> Reader:
     def read(path: str, value: object) -> dict[str, Any]:
         _expect(path, isinstance(value, dict), "an object", value)
         found = cast(dict[object, object], value)
-        return {string(path, key): reader(f"{path}.{key}", item) for key, item in found.items()}
+        return {_string(path, key): reader(f"{path}.{key}", item) for key, item in found.items()}
 
-    return read
+    return Reader(read, {"type": "object", "additionalProperties": reader.schema})
 
 
 def switches(kind: type[Any]) -> Reader:
@@ -152,23 +228,9 @@ def switches(kind: type[Any]) -> Reader:
 
     def read(path: str, value: object) -> Any:
         found = entries(path, value, legal)
-        return kind(**{name: boolean(f"{path}.{name}", entry) for name, entry in found.items()})
+        return kind(**{name: _boolean(f"{path}.{name}", entry) for name, entry in found.items()})
 
-    return read
-
-
-def json_value(path: str, value: object) -> object:
-    """Any value that an attribute can hold."""
-    match value:
-        case bool() | int() | float() | str():
-            return value
-        case list():
-            items = cast(list[object], value)
-            return [json_value(f"{path}[{index}]", item) for index, item in enumerate(items)]
-        case dict():
-            return map_of(json_value)(path, cast(dict[object, object], value))
-        case _:
-            raise PolicyError(f"{path}: expected a string, a number, true or false, a list or an object")
+    return Reader(read, object_schema(kind, dict.fromkeys(legal, boolean.schema)))
 
 
 def _expect(path: str, holds: bool, wanted: str, value: object) -> None:

@@ -130,6 +130,8 @@ class KernelPolicy(Section):
     }
     SECTION: ClassVar[str] = "kernel"
     BOUNDS: ClassVar[tuple[str, ...]] = ("determinism", "rounding", "tf32")
+    UNITED: ClassVar[tuple[str, ...]] = ("forbid", "groups")
+    DISJOINT: ClassVar[tuple[str, ...]] = ("groups",)
 
     determinism: str = "bitwise"
     rounding: str = "fused"
@@ -148,6 +150,7 @@ class KernelPolicy(Section):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check_groups()
+        self._check_forbidden()
         for id_ in self.records:
             self.expected_us(id_)
 
@@ -182,6 +185,14 @@ class KernelPolicy(Section):
                     )
                 group_of[id_] = index
 
+    def _check_forbidden(self) -> None:
+        for key, kernel in self.kernels.items():
+            if kernel in self.forbid:
+                index = self.forbid.index(kernel)
+                raise PolicyError(
+                    f"kernels.{key}: '{kernel}' is in forbid[{index}] too; drop it from one of them"
+                )
+
     # What only the program or the target can tell
 
     def check_kernels(self, legal: Collection[str], backend: str) -> None:
@@ -190,9 +201,6 @@ class KernelPolicy(Section):
             if kernel not in legal:
                 hint = suggest(kernel, legal, "legal")
                 raise PolicyError(f"{path}: backend '{backend}' has no kernel '{kernel}'; {hint}")
-        for path, kernel in self._kernel_paths():
-            if path.startswith("kernels.") and kernel in self.forbid:
-                raise PolicyError(f"{path}: '{kernel}' is in forbid too; drop it from one of them")
 
     def check_libraries(self, legal: Mapping[str, Collection[str]], backend: str) -> None:
         """Raises PolicyError for a name of a library that `backend` has not; `legal` has its names by family."""

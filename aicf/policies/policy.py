@@ -15,18 +15,21 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
-from aicf.arguments import text_from
+from aicf.arguments import mapping_from, text_from
 from aicf.errors import PolicyError, quoted
 from aicf.policies import fields
 from aicf.policies.execution_policy import ExecutionPolicy
 from aicf.policies.kernel_policy import KernelPolicy
+from aicf.policies.merging import Names
 from aicf.policies.policy_file import json_text, read_text, write_value, yaml_text
 from aicf.policies.policy_text import parse
 from aicf.policies.precision_policy import PrecisionPolicy
+from aicf.policies.validation import Dims, validator
 
 AUTO = fields.AUTO
 """Spelling of the default policy where it is asked for by name."""
@@ -84,18 +87,13 @@ class Policy:
         Raises:
             PolicyError: a field is unknown, or a value not legal; the message names the path and lists what is.
         """
+        value = fields.without_schema(value)
         if _has_sections(value):
             given = fields.entries("policy", value, SECTIONS)
             read: dict[str, Any] = {kind.SECTION: _section(kind, given.get(kind.SECTION)) for kind in KINDS}
             return cls(**read)
-        owners = {name: kind for kind in reversed(KINDS) for name in kind.READERS}
-        stated = fields.entries("policy", value, list(owners))
-        parts: dict[str, Any] = {
-            kind.SECTION: kind.from_json_value(
-                {name: entry for name, entry in stated.items() if owners[name] is kind}
-            )
-            for kind in KINDS
-        }
+        stated = _by_section(fields.entries("policy", value, list(_OWNERS)))
+        parts: dict[str, Any] = {kind.SECTION: kind.from_json_value(stated[kind.SECTION]) for kind in KINDS}
         return cls(**parts)
 
     def to_json(self) -> str:
@@ -136,6 +134,66 @@ class Policy:
         """
         write_value(path, self.to_json_value(), comment)
 
+    def with_(self, **changes: object) -> Policy:
+        """A copy with some fields changed, of any section: `policy.with_(streams=2, fusion={"prologue": False})`.
+
+        A section may be given as a whole, `kernel=KernelPolicy()`, or as its changes. For fields see
+        `KernelPolicy.with_`.
+
+        Raises:
+            PolicyError: a field is unknown, or a value not legal.
+        """
+        fields.entries("policy", dict(changes), [*SECTIONS, *_OWNERS])
+        short = _by_section({name: value for name, value in changes.items() if name not in SECTIONS})
+        parts: dict[str, Any] = {
+            section.SECTION: _changed(section, changes.get(section.SECTION, {})).with_(
+                **short[section.SECTION]
+            )
+            for section in self.sections
+        }
+        return Policy(**parts)
+
+    def merge(
+        self, other: Policy | AnySection, names: Names = ("the first policy", "the second policy")
+    ) -> Policy:
+        """All that either policy says, section by section. A field at its default says nothing.
+
+        Args:
+            other: A policy, or a section.
+            names: What errors call this policy and the other one, such as the names of their files.
+
+        Raises:
+            PolicyError: the two contradict each other; the message names the field and both policies.
+        """
+        added = other if isinstance(other, Policy) else Policy.of(other)
+        return Policy(
+            self.kernel.merge(added.kernel, names),
+            self.execution.merge(added.execution, names),
+            self.precision.merge(added.precision, names),
+        )
+
+    def validate(
+        self,
+        model: object,
+        target: str | None = None,
+        *,
+        dims: Dims | None = None,
+        threads: int = 1,
+        training: bool = False,
+    ) -> None:
+        """Checks the policy against a model and a target: every decision is made as by a compile, and no code is made.
+
+        So every name is looked up and every kernel asked whether it is legal.
+
+        Args:
+            model, target, dims, threads, training: As of `aicf.compile`.
+
+        Raises:
+            PolicyError: a name of the policy is unknown to the model or the target, or a decision is not legal.
+            Others as `aicf.compile`.
+        """
+        validator()(self, model, target, dims=dims, threads=threads, training=training)
+
     def stated(self) -> list[str]:
         """Names of the fields that are not at their default, of all sections."""
         return [
@@ -157,6 +215,50 @@ def resolve_policy(text: str) -> Policy:
     if text.lstrip().startswith("{"):
         return Policy.from_text(text)
     return Policy.load(Path(text))
+
+
+PolicyLike: TypeAlias = Policy | AnySection | Mapping[str, object] | str | Path
+"""A policy or one of its sections, plain values, `auto`, inline JSON, or the path of a JSON or YAML file."""
+
+
+def policy_from(given: PolicyLike) -> Policy:
+    """The policy that a caller means.
+
+    Raises:
+        PolicyError: it is none of the forms, or not legal.
+    """
+    match given:
+        case Policy():
+            return given
+        case KernelPolicy() | ExecutionPolicy() | PrecisionPolicy():
+            return Policy.of(given)
+        case str() | Path():
+            return resolve_policy(str(given))
+        case _:
+            return Policy.from_json_value(dict(mapping_from(given, PolicyError, "the policy")))
+
+
+_OWNERS = {name: kind for kind in reversed(KINDS) for name in kind.READERS}
+"""Of every field, the class that has it."""
+
+
+def _by_section(stated: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Fields of any section, by the section they belong to."""
+    return {
+        kind.SECTION: {name: entry for name, entry in stated.items() if _OWNERS[name] is kind}
+        for kind in KINDS
+    }
+
+
+def _changed(section: AnySection, change: object) -> AnySection:
+    """A section with what `with_` was given for it: another one, its changes, or None for the default."""
+    if change is None:
+        return type(section)()
+    if isinstance(change, type(section)):
+        return change
+    if not isinstance(change, dict):
+        raise PolicyError(f"{section.SECTION}: expected a {type(section).__name__}, got {quoted(change)}")
+    return section.with_(**cast("dict[str, object]", change))
 
 
 def _has_sections(value: object) -> bool:

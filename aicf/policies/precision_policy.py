@@ -75,7 +75,7 @@ class PrecisionPolicy(Section):
         "smoothing": map_of(numbers),
         "corrections": map_of(numbers),
         "method": choice((NONE, *METHODS)),
-        "keep": map_of(json_value),
+        "keep": Reader(map_of(json_value).read, AccuracyGoal.SCHEMA),
         "accuracy": map_of(json_value),
     }
     SECTION: ClassVar[str] = "precision"

@@ -10,11 +10,13 @@ from typing import Any, ClassVar, Self, cast
 from xdsl.dialects.builtin import DictionaryAttr
 
 from aicf.dialects.json_values import attribute_of
-from aicf.errors import PolicyError
+from aicf.errors import PolicyError, quoted
 from aicf.policies import fields
 from aicf.policies.fields import Reader
+from aicf.policies.merging import Names, check_disjoint, merged, patched, united
 from aicf.policies.policy_file import read_text, write_value
 from aicf.policies.policy_text import parse
+from aicf.policies.validation import Dims, validator
 
 VERSION = 1
 """Of the format of policies."""
@@ -29,11 +31,15 @@ class Section:
         READERS: Of every field, what checks and reads its plain value.
         BOUNDS: The fields that still say something of a program in which all is decided: what its results may be and
             where they may lie. The others are spent by then.
+        UNITED: The lists that `merge` puts together item by item.
+        DISJOINT: Those of them whose items are lists that have no name in common.
     """
 
     SECTION: ClassVar[str]
     READERS: ClassVar[Mapping[str, Reader]]
     BOUNDS: ClassVar[tuple[str, ...]]
+    UNITED: ClassVar[tuple[str, ...]] = ()
+    DISJOINT: ClassVar[tuple[str, ...]] = ()
 
     version: int = VERSION
 
@@ -62,6 +68,7 @@ class Section:
     @classmethod
     def _own_value(cls, value: object) -> object:
         """The section in the plain value of a file; the value itself if it has no sections."""
+        value = fields.without_schema(value)
         if not isinstance(value, dict) or cls.SECTION not in value:
             return {} if value is None else cast("object", value)
         sections = cast("dict[str, object]", value)
@@ -73,6 +80,53 @@ class Section:
     def save(self, path: str | Path, comment: str = "") -> None:
         """Writes a policy file with this section alone, as `Policy.save` does. Raises PolicyError if that fails."""
         write_value(path, {self.SECTION: self.to_json_value()}, comment)
+
+    def with_(self, **changes: object) -> Self:
+        """A copy with some fields changed, each as it may stand in a file or as the class has it.
+
+        Of a field with entries (`kernels`, `fusion`) only the entries given change. None takes a field or an entry back
+        to its default: `policy.with_(tf32=True, kernels={"fc1": "cpu.gemm_avx2", "fc2": None})`.
+
+        Raises:
+            PolicyError: a field is unknown, or a value not legal.
+        """
+        fields.entries("policy", dict(changes), list(self.READERS))
+        given = {name: _json_value(value) for name, value in changes.items()}
+        return self.from_json_value(patched(self.to_json_value(), given))
+
+    def merge(self, other: Self, names: Names = ("the first policy", "the second policy")) -> Self:
+        """All that either policy says. A field at its default says nothing; lists such as `groups` are put together.
+
+        Args:
+            names: What errors call this policy and the other one, such as the names of their files.
+
+        Raises:
+            PolicyError: the two contradict each other; the message names the field and both policies.
+        """
+        if not isinstance(cast("object", other), type(self)):
+            raise PolicyError(f"{self.SECTION}: expected a {type(self).__name__}, got {quoted(other)}")
+        a, b, default = (each.to_json_value() for each in (self, other, type(self)()))
+        for name in self.DISJOINT:
+            check_disjoint(name, a[name], b[name], names)
+        for name in self.UNITED:
+            a[name] = b[name] = united(a[name], b[name])
+        value = merged(a, b, default, names)
+        try:
+            return self.from_json_value(value)
+        except PolicyError as error:
+            raise PolicyError(f"{names[0]} and {names[1]} together: {error.message}") from error
+
+    def validate(
+        self,
+        model: object,
+        target: str | None = None,
+        *,
+        dims: Dims | None = None,
+        threads: int = 1,
+        training: bool = False,
+    ) -> None:
+        """Checks the policy against a model and a target, see `Policy.validate`."""
+        validator()(self, model, target, dims=dims, threads=threads, training=training)
 
     def to_json_value(self) -> dict[str, Any]:
         """JSON values with every field, in a fixed order."""

@@ -45,6 +45,11 @@ class DeviceArray:
         return self._port.dtype
 
     @property
+    def memory(self) -> DeviceMemory:
+        """The memory of the device that it lies in."""
+        return self._memory
+
+    @property
     def nbytes(self) -> int:
         """Bytes from the first to past the last element."""
         return self._port.bind.nbytes

@@ -187,7 +187,14 @@ class HostGraphExec(GraphExec):
         return run
 
     def _in_place(self, port: Port, value: object) -> Array:
-        return port.check_in_place(value)
+        array = port.check_in_place(value)
+        if not port.is_aligned(array):
+            bind = port.bind
+            raise InputMismatch(
+                f"{bind.role} '{bind.name}' starts at {address(array):#x}, the program wants a multiple of "
+                f"{bind.align} bytes; take memory of the executable's own, or call the executable, which copies"
+            )
+        return array
 
     def _range(self, bound: Array) -> tuple[int, int]:
         return byte_range(bound)
@@ -231,7 +238,7 @@ class HostGraphExec(GraphExec):
             if stage is not None:
                 stage[...] = array
                 continue
-            if not port.fits_in_place(array):
+            if not (port.fits_in_place(array) and port.is_aligned(array)):
                 array, given = port.new_buffer(), array
                 array[...] = given
             self._table[index] = address(array)

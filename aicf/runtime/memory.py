@@ -182,9 +182,12 @@ def _huge_block(nbytes: int) -> Array:
     return np.frombuffer(pages, np.uint8)
 
 
-def allocate_tensor(shape: Sequence[int], strides: Sequence[int], dtype: str, nbytes: int) -> Array:
-    """A zeroed array over `nbytes` of our own memory; `strides` are in elements."""
-    flat = allocate(nbytes).view(numpy_dtype(dtype)) if nbytes else np.zeros(1, numpy_dtype(dtype))
+def allocate_tensor(
+    shape: Sequence[int], strides: Sequence[int], dtype: str, nbytes: int, align: int = CACHE_LINE
+) -> Array:
+    """A zeroed array over `nbytes` of our own memory, which begins at a multiple of `align` bytes; `strides` are in
+    elements."""
+    flat = allocate(nbytes, align).view(numpy_dtype(dtype)) if nbytes else np.zeros(1, numpy_dtype(dtype))
     return strided_view(flat, shape, [step * flat.itemsize for step in strides])
 
 

@@ -23,7 +23,7 @@ from aicf.backends.base import BoundaryBackend, BufferRef, CodeUnit
 from aicf.backends.base import Launch as CodeLaunch
 from aicf.backends.common.kernel import AnyKernel
 from aicf.backends.native import ProgramNeeds
-from aicf.backends.registry import get_backend, get_kernels
+from aicf.backends.registry import get_backend, get_kernels, why_no_kernel
 from aicf.dialects.body_text import body_text
 from aicf.dialects.emit import (
     PREPARE,
@@ -410,8 +410,7 @@ def _kernel_blockers(op: ResolvedOp, kernels: Mapping[str, AnyKernel], backend: 
         return
     kernel = op.kernel.kernel.data
     if (registered := kernels.get(kernel)) is None:
-        known = ", ".join(kernels)
-        yield f"instruction '{name}': {backend} has no kernel '{kernel}', it has {known}: run select-kernels"
+        yield f"instruction '{name}': {why_no_kernel(backend, kernel)}: run select-kernels"
         return
     version = json_value(op.kernel.record.data["version"])
     if version != registered.version:

@@ -13,8 +13,8 @@ from aicf.errors import InputMismatch, did_you_mean
 from aicf.runtime.capture_plan import ARENA, CapturePlan
 from aicf.runtime.dlpack import host_array
 from aicf.runtime.graph import Bind
-from aicf.runtime.memory import allocate_tensor
-from aicf.runtime.tensors import Array, dense_strides, describe, element_name, numpy_dtype
+from aicf.runtime.memory import CACHE_LINE, allocate_tensor
+from aicf.runtime.tensors import Array, address, dense_strides, describe, element_name, numpy_dtype
 
 COPY_BYTES = 16384
 """Inputs and outputs up to this size are copied through memory of ours: NumPy takes 0.1-0.4 us to copy them,
@@ -82,8 +82,13 @@ class Port:
         return self.bind.nbytes <= COPY_BYTES
 
     def new_buffer(self) -> Array:
-        """Zeroed memory of ours for it."""
-        return allocate_tensor(self.shape, self.bind.strides, self.bind.dtype, self.bind.nbytes)
+        """Zeroed memory of ours for it, aligned as its bind says."""
+        align = max(CACHE_LINE, self.bind.align or 1)
+        return allocate_tensor(self.shape, self.bind.strides, self.bind.dtype, self.bind.nbytes, align)
+
+    def is_aligned(self, array: Array) -> bool:
+        """Whether a host array begins at a multiple of the bytes that its bind states."""
+        return self.bind.align is None or address(array) % self.bind.align == 0
 
     def fits_in_place(self, array: Array) -> bool:
         """Whether the program can use the memory of `array` as it is."""

@@ -14,7 +14,7 @@ import numpy as np
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.traits import IsTerminator
 
-from aicf.dialects.logical import GradientOp, LogicalOp
+from aicf.dialects.logical import CustomOp, GradientOp, LogicalOp
 from aicf.dialects.types import ElementType, element_of, tensor_info
 from aicf.errors import InvalidIR
 from aicf.semantics.base import Array
@@ -42,6 +42,8 @@ def evaluate(op: Operation, operands: Sequence[Array], mode: Mode) -> tuple[Arra
     Raises:
         InvalidIR: the op is not in the table, has symbolic sizes, or an operand has the wrong shape.
     """
+    if isinstance(op, CustomOp) and op.whole_op is not None:
+        return _evaluate_whole(op, operands, mode)
     meaning = SEMANTICS.get(type(op))
     if meaning is None or not isinstance(op, LogicalOp):
         reason = _REQUESTS.get(type(op), "only logical ops that give a value do")
@@ -60,6 +62,15 @@ def evaluate(op: Operation, operands: Sequence[Array], mode: Mode) -> tuple[Arra
             np.asarray(array).astype(value_dtype(element_of(value.type), mode), copy=False)
             for value, array in zip(op.results, results, strict=True)
         )
+
+
+def _evaluate_whole(op: CustomOp, operands: Sequence[Array], mode: Mode) -> tuple[Array, ...]:
+    """Run the op of the dialect that another one stands for."""
+    whole = op.unwrapped()
+    try:
+        return evaluate(whole, operands, mode)
+    finally:
+        whole.drop_all_references()
 
 
 def evaluate_block(block: Block, args: Sequence[Array], mode: Mode) -> list[Array]:

@@ -16,6 +16,7 @@ from aicf.semantics import (
     attention,
     contraction,
     convolution,
+    custom,
     data_movement,
     detection,
     elementwise,
@@ -45,5 +46,6 @@ SEMANTICS: Mapping[type[Operation], Meaning] = {
     **recurrent.MEANINGS,
     **losses.MEANINGS,
     **training.MEANINGS,
+    **custom.MEANINGS,
 }
 """Every value-producing op of the logical dialect and what it computes."""

@@ -1,7 +1,7 @@
 // RUN: aicf-opt %s -p 'aicf-inference{target="cpu:x86-64-v3" policy="{kernels: {fc: cpu.gemm_portable}}"}' | filecheck %s --check-prefix=SMALLER
 // RUN: aicf-opt %s -p 'aicf-inference{target="cpu:x86-64-v3" policy="{kernels: {fc: cpu.gemm_norm_avx2}}"}' | filecheck %s --check-prefix=WHOLE
 // RUN: not aicf-opt %s -p 'aicf-inference{target="cpu:x86-64-v3" policy="{kernels: {fc: cpu.gemm_avx512}}"}' 2>&1 | filecheck %s --check-prefix=NONE
-// RUN: not aicf-opt %s -p 'aicf-inference{target=reference policy="{kernels: {fc: reference.body}}"},raise-emit,aicf-inference{target="cpu:x86-64-v3"}' 2>&1 | filecheck %s --check-prefix=TARGET
+// RUN: not aicf-opt %s -p 'set-target{target="reference:typed"},apply-policy{policy="{kernels: {fc: reference.body}}"},aicf-inference{target="cpu:x86-64-v3"}' 2>&1 | filecheck %s --check-prefix=TARGET
 // RUN: not aicf-opt %s -p 'aicf-inference{target="cpu:x86-64-v3" policy="{groups: [[fc, act]]}"}' 2>&1 | filecheck %s --check-prefix=GROUP
 
 // A pinned kernel decides which group of that name forms: the largest that it runs, whatever that is predicted to cost.

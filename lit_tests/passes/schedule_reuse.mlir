@@ -3,6 +3,15 @@
 // RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{streams: 2}"},schedule' | filecheck %s --check-prefix=TWO
 // RUN: aicf-opt %s -p 'set-target{target="cuda:sm_90a"},schedule' | filecheck %s --check-prefix=TWO
 // RUN: aicf-opt %s -p 'schedule' | filecheck %s --check-prefixes=CHECK,TEXT
+// RUN: sed '/emit.resolved .* name("a3")/s/$/ constraints {no_reorder}/' %s | aicf-opt -p 'set-target{target="cpu:x86-64-v3"},schedule,verify-order' | filecheck %s --check-prefix=KEPT
+
+// An instruction that keeps its place stays after all before it: the first branches are run to their ends only after.
+// KEPT-LABEL: emit.program @breadth_first attributes
+// KEPT: name("a0")
+// KEPT: name("a1")
+// KEPT: name("a2")
+// KEPT: name("a3")
+// KEPT: name("b
 
 // The ledger has the bytes; what stays in text order has one decision.
 // REUSE: emit.decision "schedule" ["breadth_first"] choice "order by reuse" because "3145728 bytes come from memory, 6291456 in text order"

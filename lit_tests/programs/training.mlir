@@ -24,7 +24,7 @@
 // CHECK: emit.resolved {{.*}} name("loss.sum")
 // CHECK: emit.resolved "gemm" {{.*}} name("fc2.grad.weight")
 // CHECK: emit.resolved "reduce_sum" {{.*}} name("fc2.grad.sum")
-// CHECK: emit.resolved "gemm_epilogue" {{.*}} name("fc2.grad.operand") src(["fc2", "relu"])
+// CHECK: emit.resolved "gemm_epilogue_bwd" {{.*}} name("fc2.grad.operand") src(["fc2", "relu"])
 // CHECK: emit.resolved "gemm" {{.*}} name("fc1.grad.weight")
 // CHECK: emit.resolved "reduce_sum" {{.*}} name("fc1.grad.sum")
 // One instruction for all parameters; the counter, the rate, the corrections and the slot in the history are in it.

@@ -18,11 +18,12 @@ ARENA_ALIGN = 64
 
 @dataclass(frozen=True)
 class Lifetime:
-    """The instructions that touch a slot, as positions in text order."""
+    """The instructions that touch a slot, as positions in text order; its size and alignment in bytes."""
 
     slot: SlotOp
     size: int
     touches: tuple[int, ...]
+    align: int = ARENA_ALIGN
 
     @property
     def first(self) -> int:

@@ -1,12 +1,11 @@
-"""What kind an instruction is, read from its body: one table of shapes of bodies.
+"""What kind an instruction is, read from its body: products, updates, and the table of `kind_patterns.py`.
 
 The body is authoritative. A body that fits no row is `generated`: still one kernel, only without a name of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
 
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr, f64, i64
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAValue
@@ -18,29 +17,10 @@ from aicf.dialects.types import tensor_info
 from aicf.passes.bodies.attention import Attention, attention_of
 from aicf.passes.bodies.attention_backward import attention_backward_of
 from aicf.passes.bodies.convolutions import convolution_of
-from aicf.passes.bodies.matching import splat_number, spread_over
+from aicf.passes.bodies.kind_patterns import Attrs, broadcast_argument, kind_by_pattern, slope_of
 from aicf.passes.bodies.products import Products, has_kernel_order, products_of, prologue_piece
 from aicf.passes.bodies.updates import BodyUpdate, Chain, body_update, is_spread
 from aicf.passes.bodies.view_folding import yielded
-
-Attrs = Mapping[str, Attribute]
-
-_SOFTMAX = ("reduce_max $0", "sub $0 %0^", "exp %1", "reduce_sum %2", "div %2 %3^")
-_LAYER_NORM = (
-    "reduce_sum $0",
-    "div %0 c",
-    "sub $0 %1^",
-    "mul %2 %2",
-    "reduce_sum %3",
-    "div %4 c",
-    "add %5 c",
-    "rsqrt %6",
-    "mul %2 %7^",
-    "mul %8 $1^",
-    "add %9 $2^",
-)
-"""One line an op that is no broadcast: its operands as `$argument`, `%earlier line` or `c` for a splat constant; `^` =
-through a broadcast, or as it is where the sizes need none."""
 
 _GELU = ("mul", "erf", "add", "mul", "mul")
 _GELU_TANH = ("mul", "mul", "mul", "add", "mul", "tanh", "add", "mul", "mul")
@@ -50,7 +30,7 @@ def derive_kind(block: Block) -> tuple[str, Attrs]:
     """Kind and attributes of a folded body."""
     ops = [op for op in block.ops if not isinstance(op, YieldOp | logical.ConstantOp)]
     if not ops:
-        return ("copy" if isinstance(yielded(block)[0], BlockArgument) else "generated"), {}
+        return _of_nothing(block), {}
     if any(isinstance(op, logical.MatmulOp) for op in ops):
         return _products(block, ops)
     if any(isinstance(op, logical.ConvOp) for op in ops):
@@ -60,13 +40,23 @@ def derive_kind(block: Block) -> tuple[str, Attrs]:
         return own
     if (update := body_update(block)) is not None:
         return _update(update)
-    if len(yielded(block)) == 1:
-        ops = [op for op in ops if not isinstance(op, logical.BroadcastOp)]
-        signature = _signature(block, ops)
-        for kind, rows, attrs in _KINDS:
-            if any(_matches(row, signature) for row in rows) and (found := attrs(ops)) is not None:
-                return kind, found
-    return "generated", {}
+    return kind_by_pattern(block) or ("generated", {})
+
+
+def _of_nothing(block: Block) -> str:
+    """Kind of a body without ops."""
+    results = yielded(block)
+    if isinstance(results[0], BlockArgument):
+        return "copy"
+    is_zero = (
+        len(results) == 1 and isinstance(results[0].owner, logical.ConstantOp) and _is_zero(results[0].owner)
+    )
+    return "grad_zero" if is_zero and not block.args else "generated"
+
+
+def _is_zero(constant: logical.ConstantOp) -> bool:
+    """Whether all bits of a splat are 0."""
+    return constant.is_splat and not any(constant.array.tobytes())
 
 
 def _update(update: BodyUpdate) -> tuple[str, Attrs]:
@@ -87,7 +77,7 @@ def _rate_of_step(chain: Chain) -> int | None:
     is_step = isinstance(step.operands[0], BlockArgument) and step.operands[1] is product.results[0]
     if len(rates) != 1 or not is_step:
         return None
-    number = _broadcast_argument(rates[0])
+    number = broadcast_argument(rates[0])
     return -1 if number is None else number
 
 
@@ -165,37 +155,6 @@ def is_contraction_of_arguments(matmul: logical.MatmulOp) -> bool:
     return all(isinstance(v, BlockArgument) and v.index == index for index, v in enumerate(operands))
 
 
-def _signature(block: Block, ops: Sequence[Operation]) -> tuple[tuple[str, ...], ...]:
-    """The ops in order, in the words of a row; `^` where an operand is broadcast."""
-    names: dict[SSAValue, str] = {argument: f"${argument.index}" for argument in block.args}
-    lines: list[tuple[str, ...]] = []
-    for number, op in enumerate(ops):
-        lines.append((_short(op), *(_operand_name(operand, names) for operand in op.operands)))
-        names[op.results[0]] = f"%{number}"
-    return tuple(lines)
-
-
-def _operand_name(value: SSAValue, names: Mapping[SSAValue, str]) -> str:
-    if isinstance(value.owner, logical.BroadcastOp):
-        return names.get(value.owner.operand, "c") + "^"
-    return names.get(value, "c")
-
-
-@cache
-def _words(row: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-    return tuple(tuple(line.split()) for line in row)
-
-
-def _matches(row: tuple[str, ...], signature: Sequence[tuple[str, ...]]) -> bool:
-    """Whether the signature is what the row says; a row's `^` allows a broadcast and needs none."""
-    lines = _words(row)
-    return len(lines) == len(signature) and all(
-        len(wanted) == len(given)
-        and all(g in (w, w.removesuffix("^")) for w, g in zip(wanted, given, strict=True))
-        for wanted, given in zip(lines, signature, strict=True)
-    )
-
-
 def _short(op: Operation) -> str:
     return op.name.removeprefix("logical.")
 
@@ -204,6 +163,10 @@ def _contraction(matmul: logical.MatmulOp, ops: Sequence[Operation], results: in
     attrs = _transposes(matmul)
     if len(ops) == 1:
         return "gemm", attrs
+    block = matmul.parent
+    assert block is not None
+    if results == 1 and (slope := slope_of(block)) is not None:
+        return "gemm_epilogue_bwd", {**attrs, "activation": StringAttr(slope)}
     arithmetic = [op for op in ops if op.has_trait(logical.Elementwise)]
     bias = [op for op in arithmetic if _adds(op, _is_row)]
     residual = [op for op in arithmetic if _adds(op, lambda value: isinstance(value, BlockArgument))]
@@ -242,107 +205,3 @@ def _is_row(value: SSAValue) -> bool:
     source = value.owner.operands[0]
     last = tensor_info(value.type).rank - 1
     return isinstance(source, BlockArgument) and tuple(value.owner.dimensions.get_values()) == (last,)
-
-
-def _none(ops: Sequence[Operation]) -> Attrs | None:
-    return {}
-
-
-def _reduce_sum(ops: Sequence[Operation]) -> Attrs | None:
-    op = ops[0]
-    assert isinstance(op, logical.ReduceSumOp)
-    axes = tuple(op.axes.get_values())
-    if axes != tuple(range(axes[0], axes[0] + len(axes))):
-        return None
-    return {
-        "first_axis": IntegerAttr(axes[0], i64),
-        "axis_count": IntegerAttr(len(axes), i64),
-        "keepdims": FLAGS[op.keepdims is not None],
-    }
-
-
-def _softmax(ops: Sequence[Operation]) -> Attrs | None:
-    maximum, shifted, _, total, quotient = ops
-    assert isinstance(maximum, logical.ReduceMaxOp) and isinstance(total, logical.ReduceSumOp)
-    axes = tuple(maximum.axes.get_values())
-    spread = spread_over(shifted.operands[1], axes) and spread_over(quotient.operands[1], axes)
-    if len(axes) != 1 or maximum.axes != total.axes or not spread:
-        return None
-    return {"axis": IntegerAttr(axes[0], i64)}
-
-
-def _layer_norm(ops: Sequence[Operation]) -> Attrs | None:
-    mean, variance = ops[0], ops[4]
-    assert isinstance(mean, logical.ReduceSumOp) and isinstance(variance, logical.ReduceSumOp)
-    axes = tuple(mean.axes.get_values())
-    info = tensor_info(mean.operands[0].type)
-    count = 1
-    for axis in axes:
-        count *= info.shape[axis]
-    divisors = [splat_number(ops[number].operands[1]) for number in (1, 5)]
-    epsilon = splat_number(ops[6].operands[1])
-    trailing = axes == tuple(range(axes[0], info.rank))
-    spread = all(spread_over(ops[number].operands[1], axes) for number in (2, 8))
-    affine = all(_spread_along(ops[number].operands[1], axes) for number in (9, 10))
-    counts = mean.axes == variance.axes and divisors == [count, count]
-    if not (trailing and spread and affine and counts) or epsilon is None:
-        return None
-    return {"axis": IntegerAttr(axes[0], i64), "epsilon": FloatAttr(epsilon, f64)}
-
-
-def _spread_along(value: SSAValue, axes: Sequence[int]) -> bool:
-    """Whether a scale or bias of the dims `axes` is repeated over the other dims."""
-    if not isinstance(value.owner, logical.BroadcastOp):
-        return True
-    return tuple(value.owner.dimensions.get_values()) == tuple(axes)
-
-
-def _sgd_step(ops: Sequence[Operation]) -> Attrs | None:
-    """Which operand is the learning rate, -1 for a constant."""
-    product = ops[0]
-    rates = [_broadcast_argument(operand) for operand in product.operands]
-    if splat_number(product.operands[0]) is not None or splat_number(product.operands[1]) is not None:
-        number = -1 if rates == [None, None] else None
-    else:
-        number = next((rate for rate in rates if rate is not None), None) if None in rates else None
-    return None if number is None else {"learning_rate_operand": IntegerAttr(number, i64)}
-
-
-def _broadcast_argument(value: SSAValue) -> int | None:
-    """Number of the block argument of one element that `value` broadcasts."""
-    if not isinstance(value.owner, logical.BroadcastOp):
-        return None
-    source = value.owner.operand
-    return (
-        source.index if isinstance(source, BlockArgument) and tensor_info(source.type).elements == 1 else None
-    )
-
-
-def _bias_add(ops: Sequence[Operation]) -> Attrs | None:
-    return {} if _is_row(ops[0].operands[1]) else None
-
-
-_KINDS: tuple[tuple[str, frozenset[tuple[str, ...]], Callable[[Sequence[Operation]], Attrs | None]], ...] = (
-    ("add", frozenset({("add $0 $1",)}), _none),
-    ("relu", frozenset({("relu $0",)}), _none),
-    ("bias_add", frozenset({("add $0 $1^",), ("add $1 $0^",)}), _bias_add),
-    ("reduce_sum", frozenset({("reduce_sum $0",)}), _reduce_sum),
-    ("softmax", frozenset({_SOFTMAX}), _softmax),
-    ("layernorm_fwd", frozenset({_LAYER_NORM}), _layer_norm),
-    (
-        "sgd_step",
-        frozenset(
-            {
-                ("mul $0^ $1", "sub $2 %0"),
-                ("mul $1 $0^", "sub $2 %0"),
-                ("mul $0 $1^", "sub $2 %0"),
-                ("mul $1^ $0", "sub $2 %0"),
-                ("mul $2^ $1", "sub $0 %0"),
-                ("mul $1 $2^", "sub $0 %0"),
-                ("mul $0 c", "sub $1 %0"),
-                ("mul c $0", "sub $1 %0"),
-            }
-        ),
-        _sgd_step,
-    ),
-)

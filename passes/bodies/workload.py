@@ -301,7 +301,7 @@ def legal_kernels(
     legal: list[AnyKernel] = []
     rejected: dict[str, str] = {}
     for kernel in get_kernels(target.backend.data).values():
-        if work.kind not in kernel.kinds:
+        if not kernel.is_for(work):
             continue
         reason = "forbidden by policy (forbid)" if kernel.id in forbidden else kernel.legal(work, target)
         if reason is not None:

@@ -22,8 +22,9 @@ from aicf.dialects.emit import (
     buffer_of,
     symbols,
 )
-from aicf.dialects.emit_types import BufferType, alias_pairs
+from aicf.dialects.emit_types import BufferType, i64_pairs
 from aicf.passes.analysis.accesses import Access, accesses_by_root, region_of
+from aicf.passes.analysis.alignment import aligned_operands
 from aicf.passes.analysis.happens_before import HappensBefore
 from aicf.passes.bodies.workload import symbol_name
 from aicf.passes.support.ledger import record_decision
@@ -129,7 +130,7 @@ class _Facts:
 
 def may_alias_pairs(instruction: ResolvedOp) -> tuple[tuple[int, int], ...]:
     """The (result, operand) pairs that the kernel lets share bytes."""
-    return alias_pairs(instruction.constraints.data.get("may_alias")) or ()
+    return i64_pairs(instruction.constraints.data.get("may_alias")) or ()
 
 
 def _done_in_place(module: ModuleOp, program: ProgramOp, facts: _Facts) -> list[ResolvedOp]:
@@ -140,6 +141,17 @@ def _done_in_place(module: ModuleOp, program: ProgramOp, facts: _Facts) -> list[
         if each.kind.data == "copy" and _updates_bind(each) and _try_update_in_place(module, each, facts):
             done.append(each)
     return done
+
+
+def _stays_by_hand(copy: ResolvedOp, writers: Sequence[ResolvedOp], slot: _Root) -> str | None:
+    """Why constraints that were written by hand keep a copy: of its own place or stream, or of its operand's address,
+    which would become that of the bind."""
+    if stated := sorted(copy.constraints.data.keys() - {"may_alias"}):
+        return f"the copy has constraints of its own ({', '.join(stated)})"
+    for writer in writers:
+        if any(operand.region.root is slot for operand in aligned_operands(writer)):
+            return f"'{writer.instruction.data}' wants the new value aligned, which a slot alone is"
+    return None
 
 
 def _updates_bind(copy: ResolvedOp) -> bool:
@@ -157,7 +169,8 @@ def _try_update_in_place(module: ModuleOp, copy: ResolvedOp, facts: _Facts) -> b
     assert isinstance(target.root, BindOp)
     name = target.root.bind_name.data
     writes = [access for access in facts.table[source.root] if access.writes]
-    conflict = _conflict(facts, writes, copy)
+    touching = [access.instruction for access in facts.table[source.root]]
+    conflict = _stays_by_hand(copy, touching, source.root) or _conflict(facts, writes, copy)
     if not writes or conflict is not None:
         because = conflict or "no instruction computes the new value"
         record_decision(

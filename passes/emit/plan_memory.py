@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
-from aicf.dialects.emit import ProgramOp
+from aicf.dialects.emit import BindOp, ProgramOp, SlotOp
 from aicf.passes.analysis.accesses import accesses_by_root
+from aicf.passes.analysis.alignment import aligned_operands, root_alignments
 from aicf.passes.analysis.happens_before import HappensBefore
 from aicf.passes.analysis.liveness import (
     ARENA_ALIGN,
     Interference,
     Lifetime,
+    aligned,
     interfering,
     lower_bound,
     slot_lifetimes,
 )
+from aicf.passes.support.identity import invalid
 from aicf.passes.support.ledger import record_decision
 from aicf.passes.support.policy import execution_of
 from aicf.passes.support.programs import advance, programs
@@ -36,6 +38,9 @@ class PlanMemoryPass(ModulePass):
     Lifetimes count over happens-before, so slots of unordered instructions never share bytes. The ledger gets the
     arena size beside the lower bound: the heaviest set of slots that are alive together. With `memory: separate` in
     the policy no two slots share bytes.
+
+    Operands that instructions want aligned (`constraints {align = ...}`) put their slots at offsets of that kind, and
+    raise the alignment that direct inputs and outputs state.
     """
 
     name = "plan-memory"
@@ -51,12 +56,17 @@ def _plan(module: ModuleOp, program: ProgramOp, shared: bool) -> None:
     for slot in program.slots:
         if not slot.buffer.uses:
             Rewriter.erase_op(slot)
-    order = HappensBefore(program)
-    lifetimes = slot_lifetimes(accesses_by_root(program), order)
+    _check_alignments(program)
+    order, wanted = HappensBefore(program), root_alignments(program)
+    _align_binds(program, wanted)
+    lifetimes = [
+        replace(life, align=max(ARENA_ALIGN, wanted.get(life.slot, 1)))
+        for life in slot_lifetimes(accesses_by_root(program), order)
+    ]
     bound = lower_bound(lifetimes, order)
     offsets = place(lifetimes, Interference(order), bound) if shared else _one_after_the_other(lifetimes)
     for life, offset in zip(lifetimes, offsets, strict=True):
-        for key, value in (("offset", offset), ("size", life.size), ("align", ARENA_ALIGN)):
+        for key, value in (("offset", offset), ("size", life.size), ("align", life.align)):
             life.slot.properties[key] = IntegerAttr(value, i64)
     arena = _end(lifetimes, offsets)
     program.properties["arena_bytes"] = IntegerAttr(arena, i64)
@@ -73,9 +83,29 @@ def _plan(module: ModuleOp, program: ProgramOp, shared: bool) -> None:
     )
 
 
+def _check_alignments(program: ProgramOp) -> None:
+    """Raises InvalidIR for an operand that no placement aligns as its instruction wants."""
+    for op in program.instructions:
+        for operand in aligned_operands(op):
+            if (why := operand.problem()) is not None:
+                what = f"operand {operand.number} of '{op.instruction.data}' must be aligned to {operand.align} bytes"
+                raise invalid(op, f"{what}, but {why}")
+
+
+def _align_binds(program: ProgramOp, wanted: Mapping[BindOp | SlotOp, int]) -> None:
+    """Raises what direct inputs and outputs state; callers' memory is checked against that when it is bound."""
+    for bind in program.binds:
+        if bind in wanted and bind.binding is not None and bind.binding.data == "direct":
+            stated = 1 if bind.align is None else bind.align.value.data
+            bind.properties["align"] = IntegerAttr(max(stated, wanted[bind]), i64)
+
+
 def _one_after_the_other(lifetimes: Sequence[Lifetime]) -> list[int]:
-    starts = accumulate((life.size for life in lifetimes), initial=0)
-    return [start for start, _ in zip(starts, lifetimes, strict=False)]
+    offsets, end = list[int](), 0
+    for life in lifetimes:
+        offsets.append(aligned(end, life.align))
+        end = offsets[-1] + life.size
+    return offsets
 
 
 _TRIES = 32
@@ -113,15 +143,15 @@ def _placed(
     for current in order:
         others = [other for other in neighbours[current] if other in offsets]
         taken = sorted((offsets[other], offsets[other] + lifetimes[other].size) for other in others)
-        offsets[current] = _first_gap(taken, lifetimes[current].size)
+        offsets[current] = _first_gap(taken, lifetimes[current])
     return [offsets[i] for i in range(len(lifetimes))]
 
 
-def _first_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
-    """The lowest offset where `size` bytes fit between the sorted ranges `taken`."""
+def _first_gap(taken: Sequence[tuple[int, int]], life: Lifetime) -> int:
+    """The lowest offset of a slot's alignment where it fits between the sorted ranges `taken`."""
     offset = 0
     for start, end in taken:
-        if start - offset >= size:
+        if start - offset >= life.size:
             return offset
-        offset = max(offset, end)
+        offset = max(offset, aligned(end, life.align))
     return offset

@@ -29,7 +29,7 @@ from aicf.dialects.emit import (
     find_ledger,
     symbols,
 )
-from aicf.dialects.emit_types import BufferType
+from aicf.dialects.emit_types import BufferType, TargetAttr
 from aicf.dialects.types import dense_array
 from aicf.errors import PlanError, PolicyError
 from aicf.passes.analysis.accesses import Region as Bytes
@@ -37,12 +37,12 @@ from aicf.passes.analysis.accesses import region_of
 from aicf.passes.bodies.concat_reconstruction import Operand, Piece, Pieces, box_of, filling
 from aicf.passes.bodies.view_reconstruction import laid_out, view_ops
 from aicf.passes.bodies.views import View, is_view
-from aicf.passes.bodies.workload import body_of
+from aicf.passes.bodies.workload import TARGET_ATTR, body_of
 from aicf.passes.emit.prepared_values import Inliner, Origin, PreparedValues
 from aicf.passes.emit.read_decisions import Pins, decisions_of
 from aicf.passes.emit.weight_packing import tensor_of
 from aicf.passes.support.identity import invalid, set_identity, unused, value_hint
-from aicf.passes.support.policy import EXECUTION_ATTR, POLICY_ATTR
+from aicf.passes.support.policy import EXECUTION_ATTR, POLICY_ATTR, note_read_from
 from aicf.passes.support.programs import programs
 from aicf.passes.support.works_on import PROGRAMS
 
@@ -55,8 +55,9 @@ class RaiseEmitPass(ModulePass):
     """Inlines the bodies of every program into a function and drops buffers, slots, prepared weights and the ledger.
 
     The groups and how their results lie, the kernels with their records and the number of streams become the module's
-    policy, so that running the pipeline again from `start=lowered` gives the same programs. For another target
-    `pin=groups` leaves the kernels open, and `pin=nothing` the groups too.
+    policy, so that running the pipeline again from `start=lowered` gives the same programs. For another backend
+    `set-target` opens them again, as they name kernels that it has not. `pin=groups` keeps the groups for any target
+    and leaves the kernels open, `pin=nothing` leaves all open for this one, too.
     """
 
     name = "raise-emit"
@@ -77,6 +78,9 @@ class RaiseEmitPass(ModulePass):
                 op.body.block.insert_op_before(_Raiser(program, table, prepared, taken).run(), program)
         op.attributes[POLICY_ATTR] = decisions.kernel.to_attr()
         op.attributes[EXECUTION_ATTR] = decisions.execution.to_attr()
+        target = op.attributes.get(TARGET_ATTR)
+        if every and isinstance(target, TargetAttr):
+            note_read_from(op, target)
         _drop_emit(op)
 
 

@@ -19,6 +19,7 @@ from aicf.dialects.json_values import json_value
 from aicf.dialects.kinds import KINDS
 from aicf.passes.analysis.accesses import region_of
 from aicf.passes.bodies.workload import body_of
+from aicf.passes.emit.constraint_decisions import keeps_text_order, refuse_unsaid
 from aicf.passes.layout.layout_graph import lies_last, multiplies
 from aicf.passes.layout.select_pitches import GAP
 from aicf.passes.support.identity import derived_id
@@ -42,7 +43,11 @@ class Pins:
 
 
 def decisions_of(module: ModuleOp, pins: Pins = Pins()) -> Policy:
-    """The policy that pins what the module's programs are, with what its own policies still say of them."""
+    """The policy that pins what the module's programs are, with what its own policies still say of them.
+
+    Raises InvalidIR for a constraint of an instruction that a policy cannot say.
+    """
+    refuse_unsaid(module, pins.records)
     groups: dict[ResolvedOp, tuple[str, ...]] = {}
     kernels: dict[str, str] = {}
     records: dict[str, Mapping[str, object]] = {}
@@ -68,6 +73,8 @@ def decisions_of(module: ModuleOp, pins: Pins = Pins()) -> Policy:
     execution = replace(
         execution_of(module), streams=streams, streams_of=streams_of, bindings=_staged(module)
     )
+    if keeps_text_order(module):
+        execution = replace(execution, order="text")
     return Policy(kernel, execution, lowered_precision_of(module))
 
 

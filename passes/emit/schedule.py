@@ -13,6 +13,7 @@ from xdsl.passes import ModulePass
 from aicf.backends.base import CachingBackend, ConcurrentBackend
 from aicf.backends.registry import get_backend
 from aicf.dialects.emit import PREPARE, BindOp, EdgeAttr, ProgramOp, ResolvedOp, SlotOp
+from aicf.dialects.emit_constraints import keeps_its_place, stream_group
 from aicf.dialects.emit_types import TargetAttr
 from aicf.errors import PlanError
 from aicf.passes.analysis.accesses import Access, accesses_of
@@ -48,6 +49,9 @@ class SchedulePass(ModulePass):
     says that so clearly fewer bytes come from memory. `order: text` in the policy keeps the text order.
 
     A step in micro-batches keeps the text order on one stream, unless the policy gives it more: they share memory.
+
+    Constraints hold in any case: an instruction with `no_reorder` follows all that come before it in the text, and all
+    after it follow it, by full edges; instructions with the same name in `same_stream` run on one stream.
 
     With one stream every instruction waits for the one before it. With more, an instruction follows a predecessor on
     the stream that one ended, or opens another stream; edges are those that read-after-write, write-after-read and
@@ -87,14 +91,14 @@ def _schedule(module: ModuleOp, program: ProgramOp, execution: ExecutionPolicy) 
     order, in_parts = "text order", any(part_of(op.instruction.data) for op in instructions)
     if execution.order == "reuse" and streams <= 1 and not in_parts and _order_by_reuse(module, program):
         instructions, order = program.instructions, "order of reuse"
-    accesses = [tuple(accesses_of(op)) for op in instructions]
+    steps = [_Instruction.of(op) for op in instructions]
     if streams:
-        planner, allowed = _placed(accesses, streams), f"the policy allows {_counted(streams)}"
+        planner, allowed = _placed(steps, streams), f"the policy allows {_counted(streams)}"
     elif in_parts:
-        planner, allowed = _placed(accesses, 1), "a micro-batch takes the memory of the one before"
+        planner, allowed = _placed(steps, 1), "a micro-batch takes the memory of the one before"
     else:
-        planner, allowed = _fastest(module, instructions, accesses)
-    written = frozenset(a.region.root for touched in accesses for a in touched if a.writes)
+        planner, allowed = _fastest(module, instructions, steps)
+    written = frozenset(a.region.root for step in steps for a in step.accesses if a.writes)
     planner.write(instructions, written)
     used = max(planner.stream, default=0) + 1
     edges = sum(len(op.after) for op in instructions)
@@ -111,12 +115,12 @@ def _order_by_reuse(module: ModuleOp, program: ProgramOp) -> bool:
     if capacity is None or program.sym_name.data == PREPARE or _placed_by_hand(program):
         return False
     instructions = program.instructions
-    accesses = [tuple(accesses_of(op)) for op in instructions]
-    steps = [footprint(touched) for touched in accesses]
+    planned = [_Instruction.of(op) for op in instructions]
+    steps = [footprint(each.accesses) for each in planned]
     in_text = memory_bytes(steps, capacity)
     if memory_bytes(steps, inf) >= FEWER * in_text:
         return False
-    order = reuse_order(steps, _conflicts(accesses), capacity)
+    order = reuse_order(steps, _conflicts(planned), capacity)
     by_reuse = memory_bytes([steps[position] for position in order], capacity)
     if by_reuse >= FEWER * in_text:
         return False
@@ -138,14 +142,58 @@ def _placed_by_hand(program: ProgramOp) -> bool:
     return any(isinstance(op, SlotOp) and op.offset is not None for op in program.body.block.ops)
 
 
-def _conflicts(accesses: Sequence[tuple[Access, ...]]) -> list[set[int]]:
+@dataclass(frozen=True)
+class _Instruction:
+    """What the order of an instruction follows from: what it touches, and its constraints.
+
+    Args:
+        accesses: Of its operands and workspace.
+        keeps_its_place: Whether it is ordered with all others.
+        group: Instructions of one name run on one stream; None for no group.
+    """
+
+    accesses: tuple[Access, ...]
+    keeps_its_place: bool
+    group: str | None
+
+    @classmethod
+    def of(cls, op: ResolvedOp) -> _Instruction:
+        """That of an instruction."""
+        constraints = op.constraints.data
+        return cls(tuple(accesses_of(op)), keeps_its_place(constraints), stream_group(constraints))
+
+
+@dataclass
+class _Predecessors:
+    """Which earlier instructions each one has to wait for, by what they touch and by constraints.
+
+    Args:
+        hazards: What the instructions so far touch.
+        count: How many there were so far.
+        kept: The last one that keeps its place; None if none did.
+    """
+
+    hazards: Hazards = field(default_factory=Hazards)
+    count: int = 0
+    kept: int | None = None
+
+    def of_next(self, step: _Instruction) -> set[int]:
+        """Those of the next instruction, which counts from now on."""
+        needed = self.hazards.of(step.accesses)
+        if self.kept is not None:
+            needed.add(self.kept)
+        if step.keeps_its_place:
+            needed.update(range(self.kept or 0, self.count))
+            self.kept = self.count
+        self.hazards.note(step.accesses, self.count)
+        self.count += 1
+        return needed
+
+
+def _conflicts(steps: Sequence[_Instruction]) -> list[set[int]]:
     """The earlier positions that each instruction has to wait for."""
-    hazards = Hazards()
-    found: list[set[int]] = []
-    for position, touched in enumerate(accesses):
-        found.append(hazards.of(touched))
-        hazards.note(touched, position)
-    return found
+    predecessors = _Predecessors()
+    return [predecessors.of_next(step) for step in steps]
 
 
 def _check_unstated(instructions: Sequence[ResolvedOp]) -> None:
@@ -164,10 +212,10 @@ def _counted(streams: int) -> str:
 
 
 def _fastest(
-    module: ModuleOp, instructions: Sequence[ResolvedOp], accesses: Sequence[tuple[Access, ...]]
+    module: ModuleOp, instructions: Sequence[ResolvedOp], steps: Sequence[_Instruction]
 ) -> tuple[_Planner, str]:
     """The plan with as many streams as pay, and why."""
-    one = _placed(accesses, 1)
+    one = _placed(steps, 1)
     target = module.attributes.get(TARGET_ATTR)
     backend = get_backend(target.backend.data) if isinstance(target, TargetAttr) else None
     if not isinstance(target, TargetAttr) or not isinstance(backend, ConcurrentBackend):
@@ -179,7 +227,7 @@ def _fastest(
     best, best_us = one, predicted_us(one.steps(times, shares), backend.join_us)
     tried = {1: best_us}
     for streams in range(2, MOST_STREAMS + 1):
-        plan = _placed(accesses, streams)
+        plan = _placed(steps, streams)
         if max(plan.stream, default=0) + 1 < streams:
             break
         tried[streams] = predicted_us(plan.steps(times, shares), backend.join_us)
@@ -194,10 +242,10 @@ def _expected_us(op: ResolvedOp) -> float | None:
     return None if op.expected_us is None else op.expected_us.value.data
 
 
-def _placed(accesses: Sequence[tuple[Access, ...]], streams: int) -> _Planner:
+def _placed(steps: Sequence[_Instruction], streams: int) -> _Planner:
     planner = _Planner(streams)
-    for touched in accesses:
-        planner.place(touched)
+    for step in steps:
+        planner.place(step)
     return planner
 
 
@@ -208,22 +256,26 @@ class _Planner:
     Args:
         streams: Most streams.
         stream, after: What is decided for each instruction so far: its stream, and the positions that it waits for.
-        hazards: What the instructions so far touch.
+        predecessors: What each instruction has to wait for.
         closure: Of each instruction, as bits, all that end before it starts.
         ends: The last instruction of each stream.
+        groups: The stream of each group of instructions that share one.
     """
 
     streams: int
     stream: list[int] = field(default_factory=list[int])
     after: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
-    hazards: Hazards = field(default_factory=Hazards)
+    predecessors: _Predecessors = field(default_factory=_Predecessors)
     closure: list[int] = field(default_factory=list[int])
     ends: dict[int, int] = field(default_factory=dict[int, int])
+    groups: dict[str, int] = field(default_factory=dict[str, int])
 
-    def place(self, accesses: Sequence[Access]) -> None:
-        """Decides stream and edges of the next instruction, which touches `accesses`."""
-        needed = self.hazards.of(accesses)
-        stream = self._stream(needed)
+    def place(self, step: _Instruction) -> None:
+        """Decides stream and edges of the next instruction."""
+        needed = self.predecessors.of_next(step)
+        stream = self._stream(needed) if step.group not in self.groups else self.groups[step.group]
+        if step.group is not None:
+            self.groups[step.group] = stream
         if stream in self.ends:
             needed.add(self.ends[stream])
         edges = self._irredundant(needed)
@@ -233,7 +285,6 @@ class _Planner:
             mask |= self.closure[source] | 1 << source
         self.closure.append(mask)
         self.ends[stream] = position
-        self.hazards.note(accesses, position)
         self.stream.append(stream)
         self.after.append(tuple(edges))
 
@@ -271,6 +322,7 @@ class _Planner:
 
 
 def _edge(op: ResolvedOp, source: ResolvedOp, count: int, written: frozenset[BindOp | SlotOp]) -> EdgeAttr:
-    """A programmatic edge if it is the only one and both kernels allow it, else a full one."""
-    early = count == 1 and may_start_early(op, source, written)
+    """A programmatic edge if it is the only one, both kernels allow it and neither keeps its place, else a full one."""
+    is_kept = any(keeps_its_place(each.constraints.data) for each in (op, source))
+    early = count == 1 and not is_kept and may_start_early(op, source, written)
     return EdgeAttr(source.instruction.data, "programmatic" if early else "full")

@@ -32,7 +32,8 @@ from aicf.dialects.emit import (
     buffer_of,
     symbols,
 )
-from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr, alias_pairs
+from aicf.dialects.emit_constraints import most_workspace
+from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr, i64_pairs
 from aicf.passes.analysis.accesses import region_of
 from aicf.passes.analysis.liveness import ARENA_ALIGN, aligned
 from aicf.passes.bodies.views import View
@@ -143,7 +144,20 @@ class Filler:
         may_prepare = allowed and self.prepare.is_open and program.sym_name.data != PREPARE
         return instruction_work(program, op, self.table, may_prepare)
 
-    def refuse_overlap(self, op: ResolvedOp) -> Callable[[KernelAttr], str | None]:
+    def refuse_constrained(self, op: ResolvedOp) -> Callable[[KernelAttr], str | None]:
+        """Refuses kernels that do not permit the overlaps that the instruction has or states, or take more workspace
+        than it allows."""
+        overlaps, most = self._refuse_overlap(op), most_workspace(op.constraints.data)
+
+        def reason(kernel: KernelAttr) -> str | None:
+            needed = take_apart(kernel).workspace_bytes
+            if most is not None and needed > most:
+                return f"it needs {needed} bytes of workspace, max_workspace allows {most}"
+            return overlaps(kernel)
+
+        return reason
+
+    def _refuse_overlap(self, op: ResolvedOp) -> Callable[[KernelAttr], str | None]:
         """Refuses kernels that do not permit the overlaps that the instruction has or states."""
         regions = [region_of(value) for value in op.ins]
         needed = set(may_alias_pairs(op))
@@ -153,7 +167,7 @@ class Filler:
             }
 
         def reason(kernel: KernelAttr) -> str | None:
-            missing = sorted(needed - set(alias_pairs(kernel.record.data.get("may_alias")) or ()))
+            missing = sorted(needed - set(i64_pairs(kernel.record.data.get("may_alias")) or ()))
             return f"result {missing[0][0]} may not overwrite operand {missing[0][1]}" if missing else None
 
         return reason

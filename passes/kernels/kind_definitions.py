@@ -7,45 +7,21 @@ patterns as a program.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp, StringAttr
-from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects import logical
-from aicf.dialects.emit import BodyOp, YieldOp
+from aicf.dialects.emit import YieldOp
+from aicf.dialects.kinds import KINDS, schema_of
 from aicf.dialects.logical import LogicalOp
 from aicf.dialects.types import tensor_info
 from aicf.errors import AicfError
-from aicf.passes.bodies.kinds import Attrs, derive_kind
-from aicf.passes.logical.lowerings import lowerings
-from aicf.passes.support.greedy import apply_patterns
-from aicf.passes.support.identity import IdTable, derived_id, set_identity, value_hint
-
-
-class NoBody(Exception):
-    """The kind and attributes do not say what the instruction means; the message says why."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """An instruction that needs a body.
-
-    Args:
-        name: Unique in the module; ids of the body's ops start with it.
-        src: The source ops it stands for.
-        kind, attrs: As it states them; the attributes fit a schema of the kind.
-        operands, results: Tensor types of what it reads and defines, in order.
-    """
-
-    name: str
-    src: tuple[str, ...]
-    kind: str
-    attrs: Attrs
-    operands: tuple[Attribute, ...]
-    results: tuple[Attribute, ...]
+from aicf.passes.bodies.kind_patterns import POINTWISE
+from aicf.passes.bodies.kinds import derive_kind
+from aicf.passes.kernels.body_writer import BodyWriter, KindRow, NoBody, Request, fixed
+from aicf.passes.kernels.training_kinds import TRAINING_KINDS
 
 
 def kind_body(request: Request) -> Block:
@@ -54,18 +30,24 @@ def kind_body(request: Request) -> Block:
     Raises:
         NoBody: the kind has no body of its own, its attributes leave the meaning open, or the operands do not fit.
     """
-    if (row := _BODIES.get(request.kind)) is None:
+    if (row := BODIES.get(request.kind)) is None:
         raise NoBody(
-            f"kind '{request.kind}' does not say what it computes; those that do: {', '.join(_BODIES)}"
+            f"kind '{request.kind}' does not say what it computes; those that do: {', '.join(BODIES)}"
         )
-    writer = _Writer(request)
+    if KINDS[request.kind].bare and not request.attrs:
+        schema = schema_of(request.kind)
+        raise NoBody(
+            f"an instruction of kind '{request.kind}' without attributes has them in its body; give {schema}"
+        )
+    writer = BodyWriter(request)
     wanted = row.names(writer)
     if wanted is not None and len(wanted) != len(request.operands):
         raise NoBody(
             f"it reads {len(request.operands)} buffers, kind '{request.kind}' needs {', '.join(wanted)}"
         )
     try:
-        block = writer.finish(row.write(writer))
+        values = row.write(writer)
+        block = writer.finish([values] if isinstance(values, SSAValue) else values)
     except (VerifyException, AicfError) as error:
         raise NoBody(str(error)) from error
     _check(request, block)
@@ -93,64 +75,12 @@ def _text(attrs: Mapping[str, Attribute]) -> str:
     return ", ".join(f"{key} = {value}" for key, value in attrs.items()) or "no attributes"
 
 
-class _Writer:
-    """Writes the ops of one body."""
-
-    def __init__(self, request: Request):
-        self.request = request
-        self.block = Block(arg_types=request.operands)
-
-    @property
-    def args(self) -> Sequence[SSAValue]:
-        """What the instruction reads."""
-        return self.block.args
-
-    def add(self, op: LogicalOp, part: str = "") -> SSAValue:
-        """Appends an op called after the instruction and `part`."""
-        identity = derived_id(self.request.name, part) if part else self.request.name
-        set_identity(op, identity, self.request.src)
-        op.results[0].name_hint = value_hint(identity)
-        self.block.add_op(op)
-        return op.results[0]
-
-    def integer(self, name: str) -> int:
-        """An integer or bool attribute."""
-        value = self.request.attrs[name]
-        assert isinstance(value, IntegerAttr)
-        return value.value.data
-
-    def number(self, name: str) -> float:
-        """A float attribute."""
-        value = self.request.attrs[name]
-        assert isinstance(value, FloatAttr)
-        return value.value.data
-
-    def text(self, name: str) -> str:
-        """A string attribute."""
-        value = self.request.attrs[name]
-        assert isinstance(value, StringAttr)
-        return value.data
-
-    def spread_row(self, row: SSAValue, like: SSAValue, part: str) -> SSAValue:
-        """A value of rank 1 repeated along the last dim of `like`."""
-        info = tensor_info(like.type)
-        return self.add(logical.BroadcastOp(row, [info.rank - 1], info.sizes), part)
-
-    def finish(self, value: SSAValue) -> Block:
-        """Yields `value` and lowers composite ops."""
-        self.block.add_op(YieldOp([value]))
-        body = BodyOp("body", Region(self.block))
-        module = ModuleOp([body])
-        apply_patterns(module, lowerings(IdTable(module)))
-        return body.body.detach_block(self.block)
-
-
-def _bias_add(writer: _Writer) -> SSAValue:
+def _bias_add(writer: BodyWriter) -> SSAValue:
     x, bias = writer.args
     return writer.add(logical.AddOp(x, writer.spread_row(bias, x, "bias.broadcast")))
 
 
-def _matmul(writer: _Writer, part: str) -> SSAValue:
+def _matmul(writer: BodyWriter, part: str) -> SSAValue:
     transpose_a, transpose_b = bool(writer.integer("transpose_a")), bool(writer.integer("transpose_b"))
     a, b = writer.args[:2]
     return writer.add(logical.MatmulOp(a, b, transpose_a=transpose_a, transpose_b=transpose_b), part)
@@ -165,7 +95,7 @@ _ACTIVATIONS: dict[str, Callable[[SSAValue], LogicalOp]] = {
 }
 
 
-def _gemm_epilogue(writer: _Writer) -> SSAValue:
+def _gemm_epilogue(writer: BodyWriter) -> SSAValue:
     activation, residual = writer.text("activation"), writer.integer("residual")
     if activation == "generated":
         raise NoBody("activation 'generated' is whatever its body says")
@@ -182,18 +112,18 @@ def _gemm_epilogue(writer: _Writer) -> SSAValue:
     return value
 
 
-def _epilogue_names(writer: _Writer) -> tuple[str, ...]:
+def _epilogue_names(writer: BodyWriter) -> tuple[str, ...]:
     optional = (name for name in ("bias", "residual") if writer.integer(name))
     return ("a", "b", *optional)
 
 
-def _reduce_sum(writer: _Writer) -> SSAValue:
+def _reduce_sum(writer: BodyWriter) -> SSAValue:
     first = writer.integer("first_axis")
     axes = range(first, first + writer.integer("axis_count"))
     return writer.add(logical.ReduceSumOp(writer.args[0], axes, keepdims=bool(writer.integer("keepdims"))))
 
 
-def _sgd_step(writer: _Writer) -> SSAValue:
+def _sgd_step(writer: BodyWriter) -> SSAValue:
     number = writer.integer("learning_rate_operand")
     if number not in _SGD_ORDER:
         raise NoBody("a constant learning rate stands in the body alone")
@@ -212,37 +142,29 @@ _SGD_ORDER = {0: (2, 1), 1: (2, 0), 2: (0, 1)}
 """Indices of parameter and gradient by the index of the learning rate."""
 
 
-def _layer_norm(writer: _Writer) -> SSAValue:
+def _layer_norm(writer: BodyWriter) -> SSAValue:
     x, scale, bias = writer.args
     return writer.add(logical.LayerNormOp(x, scale, bias, writer.integer("axis"), writer.number("epsilon")))
 
 
-@dataclass(frozen=True)
-class _Row:
-    """How a kind becomes a body: its writer, and the names of its operands (None for any number)."""
-
-    write: Callable[[_Writer], SSAValue]
-    names: Callable[[_Writer], tuple[str, ...] | None]
-
-
-def _fixed(*names: str) -> Callable[[_Writer], tuple[str, ...]]:
-    return lambda writer: names
-
-
-_BODIES: dict[str, _Row] = {
-    "add": _Row(lambda writer: writer.add(logical.AddOp(*writer.args)), _fixed("a", "b")),
-    "relu": _Row(lambda writer: writer.add(logical.ReluOp(writer.args[0])), _fixed("x")),
-    "gemm": _Row(lambda writer: _matmul(writer, ""), _fixed("a", "b")),
-    "bias_add": _Row(_bias_add, _fixed("x", "bias")),
-    "reduce_sum": _Row(_reduce_sum, _fixed("x")),
-    "sgd_step": _Row(_sgd_step, _fixed("parameter", "gradient", "learning rate")),
-    "copy": _Row(lambda writer: writer.args[0], _fixed("x")),
-    "layernorm_fwd": _Row(_layer_norm, _fixed("x", "scale", "bias")),
-    "gemm_epilogue": _Row(_gemm_epilogue, _epilogue_names),
-    "softmax": _Row(
-        lambda writer: writer.add(logical.SoftmaxOp(writer.args[0], writer.integer("axis"))), _fixed("x")
+BODIES: dict[str, KindRow] = {
+    "add": KindRow(lambda writer: writer.write(POINTWISE["add"]), fixed("a", "b")),
+    "mul": KindRow(lambda writer: writer.write(POINTWISE["mul"]), fixed("a", "b")),
+    "relu": KindRow(lambda writer: writer.write(POINTWISE["relu"]), fixed("x")),
+    "relu_bwd": KindRow(lambda writer: writer.write(POINTWISE["relu_bwd"]), fixed("y", "gradient")),
+    "gemm": KindRow(lambda writer: _matmul(writer, ""), fixed("a", "b")),
+    "bias_add": KindRow(_bias_add, fixed("x", "bias")),
+    "reduce_sum": KindRow(_reduce_sum, fixed("x")),
+    "sgd_step": KindRow(_sgd_step, fixed("parameter", "gradient", "learning rate")),
+    "copy": KindRow(lambda writer: writer.args[0], fixed("x")),
+    "layernorm_fwd": KindRow(_layer_norm, fixed("x", "scale", "bias")),
+    "gemm_epilogue": KindRow(_gemm_epilogue, _epilogue_names),
+    "softmax": KindRow(
+        lambda writer: writer.add(logical.SoftmaxOp(writer.args[0], writer.integer("axis"))), fixed("x")
     ),
-    "concat": _Row(
+    "concat": KindRow(
         lambda writer: writer.add(logical.ConcatOp(writer.args, writer.integer("axis"))), lambda writer: None
     ),
+    **TRAINING_KINDS,
 }
+"""Writer and operands by kind."""

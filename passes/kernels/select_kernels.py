@@ -19,7 +19,7 @@ from aicf.backends.registry import get_kernels, libraries_by_family
 from aicf.dialects.emit import GroupOp, ProgramOp, ResolvedOp
 from aicf.dialects.emit_types import KernelAttr, TargetAttr
 from aicf.dialects.json_values import json_value
-from aicf.dialects.kinds import family_of
+from aicf.dialects.kinds import KINDS, family_of
 from aicf.errors import BackendUnavailable, PolicyError, UnsupportedOp
 from aicf.passes.bodies.structure import Structure, structure_of_workload
 from aicf.passes.bodies.workload import UNMEASURED, GroupWorkload, legal_kernels, target_of, workload_of
@@ -176,10 +176,9 @@ class _Chooser:
 
     def _choose_for(self, program: ProgramOp, op: ResolvedOp, filler: Filler) -> None:
         work = filler.work(program, op)
-        refuse, what = filler.refuse_overlap(op), f"instruction '{op.instruction.data}'"
-        kernel, cost = self._choose(
-            work, op, what, "write it as other instructions or choose another target", refuse
-        )
+        refuse, what = filler.refuse_constrained(op), f"instruction '{op.instruction.data}'"
+        parts = KINDS[op.kind.data].parts or "write it as other instructions"
+        kernel, cost = self._choose(work, op, what, f"{parts}, or choose another target", refuse)
         filler.give_kernel(program, op, work.work, kernel, cost)
 
     def _choose(

@@ -67,7 +67,7 @@ def _refused(op: Operation, context: FusionContext) -> OpExpansion | None:
     if row is None or not row.is_requested(op):
         return None
     reason = _reason(op, row, context)
-    if reason is None or _copies_views(op, row, context):
+    if reason is None or _copies_views(op, row, context) or not row.has_formula(op):
         return None
     record_decision(context.module, LegalizeForTargetPass.name, [id_of(op)], row.choice, reason)
     return row
@@ -84,7 +84,8 @@ def _reason(
 def _copies_views(op: Operation, row: OpExpansion, context: FusionContext) -> bool:
     """Copies operands that are seen through views, if kernels run the op when these lie in one piece; no more of them
     than that takes."""
-    owners = (op.operands[index].owner for index in row.copied)
+    copied = op.operands if row.copied is None else [op.operands[index] for index in row.copied]
+    owners = (operand.owner for operand in copied)
     views = list(dict.fromkeys(owner for owner in owners if is_view(owner)))
     if _reason(op, row, context, views) is not None:
         return False
@@ -92,10 +93,10 @@ def _copies_views(op: Operation, row: OpExpansion, context: FusionContext) -> bo
         others = [other for other in views if other is not view]
         if _reason(op, row, context, others) is None:
             views = others
-    copied = [_copyable(view, context) for view in views]
-    if None in copied:
+    sources = [_copyable(view, context) for view in views]
+    if None in sources:
         return False
-    for view in dict.fromkeys(filter(None, copied)):
+    for view in dict.fromkeys(filter(None, sources)):
         group = form_group(_copy_of(view, context), context)
         because = f"'{id_of(op)}' reads this operand in one piece"
         record_decision(context.module, LegalizeForTargetPass.name, [group.id.data], "copy", because)

@@ -13,7 +13,13 @@ from aicf.dialects.emit import GroupOp, ProgramOp
 from aicf.errors import PolicyError
 from aicf.passes.bodies.workload import target_of
 from aicf.passes.support.ledger import record_decision
-from aicf.passes.support.policy import EXECUTION_ATTR, POLICY_ATTR, PRECISION_ATTR, asks_for_precision
+from aicf.passes.support.policy import (
+    EXECUTION_ATTR,
+    POLICY_ATTR,
+    PRECISION_ATTR,
+    READ_FROM_ATTR,
+    asks_for_precision,
+)
 from aicf.passes.support.works_on import ANYTHING, IS_FINAL, is_final
 from aicf.policies.policy import AUTO, resolve_policy
 
@@ -51,6 +57,7 @@ class ApplyPolicyPass(ModulePass):
         op.attributes[POLICY_ATTR] = policy.kernel.to_attr()
         op.attributes[EXECUTION_ATTR] = policy.execution.to_attr()
         op.attributes.pop(PRECISION_ATTR, None)
+        op.attributes.pop(READ_FROM_ATTR, None)
         if asks:
             op.attributes[PRECISION_ATTR] = policy.precision.to_attr()
         source = "the default" if self.policy == AUTO else "given"

@@ -12,6 +12,7 @@ from aicf.backends.registry import get_backend, resolve_target, target_spec
 from aicf.errors import PolicyError
 from aicf.passes.bodies.workload import TARGET_ATTR, target_of
 from aicf.passes.support.ledger import record_decision
+from aicf.passes.support.policy import forget_read
 from aicf.passes.support.works_on import ANYTHING, IS_FINAL, is_final
 
 
@@ -21,6 +22,8 @@ class SetTargetPass(ModulePass):
 
     `target` is `backend:level`, as in `cpu:x86-64-v3`. The level is written out because the output of a pass may not
     depend on the machine it runs on; the driver puts this machine's level in place of a bare backend name.
+
+    Decisions that `raise-emit` read from programs for another backend are open again: they name its kernels.
     """
 
     name = "set-target"
@@ -44,3 +47,6 @@ class SetTargetPass(ModulePass):
             )
         op.attributes[TARGET_ATTR] = target
         record_decision(op, self.name, ["module"], self.target, f"option target, threads {self.threads}")
+        if (source := forget_read(op, target.backend.data)) is not None:
+            because = f"they were read from programs for {source}, which has kernels of its own"
+            record_decision(op, self.name, ["module"], "groups, kernels and streams are open again", because)

@@ -26,6 +26,7 @@ from aicf.passes.layout.elide_concats import ElideConcatsPass
 from aicf.passes.layout.materialize_views import MaterializeViewsPass
 from aicf.passes.layout.select_layouts import SelectLayoutsPass
 from aicf.passes.layout.select_pitches import SelectPitchesPass
+from aicf.passes.legalize.keep_whole import KeepWholePass
 from aicf.passes.legalize.legalize_for_target import LegalizeForTargetPass
 from aicf.passes.legalize.lower_logical import LowerLogicalPass
 from aicf.passes.legalize.narrow_products import NarrowProductsPass
@@ -168,6 +169,7 @@ def front_passes(
 def lowering_passes() -> tuple[ModulePass, ...]:
     """From logical IR of static sizes to primitive ops."""
     return (
+        KeepWholePass(),
         LowerLogicalPass(),
         *simplifications(),
         FoldConstantsPass(),

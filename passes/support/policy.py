@@ -3,57 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import lru_cache
+from typing import TypeVar
 
-from xdsl.dialects.builtin import DictionaryAttr, ModuleOp
+from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
+from xdsl.ir import Attribute
 
+from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.json_values import attribute_of
 from aicf.errors import PolicyError
 from aicf.policies.execution_policy import ExecutionPolicy
 from aicf.policies.kernel_policy import KernelPolicy
 from aicf.policies.precision_policy import PrecisionPolicy
+from aicf.policies.section import Section
 
 POLICY_ATTR = "aicf.policy"
 EXECUTION_ATTR = "aicf.execution"
 PRECISION_ATTR = "aicf.precision"
+READ_FROM_ATTR = "aicf.read_from"
+"""The backend of the programs that the decisions in the policies were read from, by `raise-emit`."""
 LOWERED_PRECISION_ATTR = "aicf.lowered_precision"
 """What `lower-precision` has written into the program: the same policy, which no pass follows a second time."""
 
 
 def policy_of(module: ModuleOp) -> KernelPolicy:
     """The module's policy, or the default one. Raises PolicyError if the attribute is not a valid policy."""
-    attribute = module.attributes.get(POLICY_ATTR)
-    return KernelPolicy.from_attr(attribute) if isinstance(attribute, DictionaryAttr) else KernelPolicy()
+    return _read(KernelPolicy, module.attributes.get(POLICY_ATTR))
 
 
 def execution_of(module: ModuleOp) -> ExecutionPolicy:
     """How the module wants to be executed, or the default. Raises PolicyError if the attribute is no valid policy."""
-    attribute = module.attributes.get(EXECUTION_ATTR)
-    return _read_execution(attribute) if isinstance(attribute, DictionaryAttr) else ExecutionPolicy()
-
-
-@lru_cache(maxsize=64)
-def _read_execution(attribute: DictionaryAttr) -> ExecutionPolicy:
-    return ExecutionPolicy.from_attr(attribute)
+    return _read(ExecutionPolicy, module.attributes.get(EXECUTION_ATTR))
 
 
 def precision_of(module: ModuleOp) -> PrecisionPolicy:
     """In which element types the module wants to compute, or the default. Raises PolicyError if the attribute is no
     valid policy."""
-    return _precision(module, PRECISION_ATTR)
+    return _read(PrecisionPolicy, module.attributes.get(PRECISION_ATTR))
 
 
 def lowered_precision_of(module: ModuleOp) -> PrecisionPolicy:
     """In which element types the module computes because a policy said so, or the default. Raises PolicyError if the
     attribute is no valid policy."""
-    return _precision(module, LOWERED_PRECISION_ATTR)
+    return _read(PrecisionPolicy, module.attributes.get(LOWERED_PRECISION_ATTR))
 
 
-def _precision(module: ModuleOp, name: str) -> PrecisionPolicy:
-    attribute = module.attributes.get(name)
-    return (
-        PrecisionPolicy.from_attr(attribute) if isinstance(attribute, DictionaryAttr) else PrecisionPolicy()
-    )
+_S = TypeVar("_S", bound=Section)
+
+
+@lru_cache(maxsize=64)
+def _read(kind: type[_S], attribute: Attribute | None) -> _S:
+    """A section of the policy. Some thirty passes of a compile read the same attribute."""
+    return kind.from_attr(attribute) if isinstance(attribute, DictionaryAttr) else kind()
 
 
 def asks_for_precision(module: ModuleOp, wanted: PrecisionPolicy) -> bool:
@@ -73,11 +75,33 @@ def asks_for_precision(module: ModuleOp, wanted: PrecisionPolicy) -> bool:
     return not lowered
 
 
+def note_read_from(module: ModuleOp, target: TargetAttr) -> None:
+    """Notes that the decisions in the policies were read from programs for a target, and are none of a user's."""
+    module.attributes[READ_FROM_ATTR] = target.backend
+
+
+def forget_read(module: ModuleOp, backend: str) -> str | None:
+    """Opens again what was read from programs for another backend: groups, layouts, kernels and their records, streams
+    and bindings. What a user asked for stays.
+
+    Returns: The name of that backend, None if nothing was read from one.
+    """
+    source = module.attributes.get(READ_FROM_ATTR)
+    if not isinstance(source, StringAttr) or source.data == backend:
+        return None
+    kernel = replace(policy_of(module), groups=(), layouts={}, kernels={}, records={})
+    execution = replace(execution_of(module), streams=0, streams_of={}, bindings={})
+    module.attributes[POLICY_ATTR], module.attributes[EXECUTION_ATTR] = kernel.to_attr(), execution.to_attr()
+    del module.attributes[READ_FROM_ATTR]
+    return source.data
+
+
 def spend(module: ModuleOp) -> None:
     """Leaves of the policies what still says something once all is decided: the program itself says the rest.
 
     So two ways to the same decisions, one by predicted times and one by a policy that pins them, end in one text.
     """
+    module.attributes.pop(READ_FROM_ATTR, None)
     for name, bounds in (
         (POLICY_ATTR, policy_of(module).bounds()),
         (EXECUTION_ATTR, execution_of(module).bounds()),

@@ -24,7 +24,7 @@ from aicf.passes.logical.lowerings.base import LowerBy
 from aicf.passes.support.identity import IdTable, invalid, op_id, position_of, replace_with_value
 from aicf.passes.support.interface import functions
 from aicf.passes.support.works_on import WorksOn
-from aicf.passes.training.gradients import GRADIENTS, Adjoint, ByFormula, Gradient, Tape
+from aicf.passes.training.gradients import Adjoint, ByFormula, Gradient, Tape, gradient_of
 from aicf.passes.training.gradients.totals import total
 
 
@@ -113,12 +113,13 @@ def _needed(loss: SSAValue) -> set[Operation]:
 
 def _rule_of(op: Operation) -> Gradient:
     """What the op passes back. Raises NoRule if nothing says so."""
-    if type(op) not in GRADIENTS:
+    if (gradient := gradient_of(op)) is None:
+        name = f"op '{op.label}'" if isinstance(op, logical.CustomOp) else op.name
         raise NoRule(
-            f"{op.name} '{op_id(op)}' has no gradient; take the derivative by values computed after it",
+            f"{name} '{op_id(op)}' has no gradient; take the derivative by values computed after it",
             location=position_of(op),
         )
-    return GRADIENTS[type(op)]
+    return gradient
 
 
 def _write_formulas(
@@ -155,7 +156,7 @@ def _expanded(op: Operation, ids: IdTable) -> list[Operation]:
 
 def passes_to(op: Operation, index: int) -> bool:
     """Whether the op passes anything back to an operand, as far as that can be told before its formula is written."""
-    if isinstance(GRADIENTS.get(type(op), ByFormula()), ByFormula):
+    if isinstance(gradient_of(op) or ByFormula(), ByFormula):
         return element_of(op.operands[index].type).is_float
     return _passes_to(op, index)
 

@@ -13,11 +13,13 @@ from xdsl.utils.exceptions import VerifyException
 
 from aicf.backends.common.record import RecordError
 from aicf.backends.common.workload import Workload
-from aicf.backends.registry import get_kernels
+from aicf.backends.registry import get_kernels, why_no_kernel
 from aicf.dialects.emit import PHASES, KernelOp, ProgramOp, ResolvedOp, SlotOp, buffer_of, symbols
-from aicf.dialects.emit_types import BufferType, TargetAttr, alias_pairs
+from aicf.dialects.emit_constraints import most_workspace
+from aicf.dialects.emit_types import BufferType, TargetAttr, i64_pairs
 from aicf.errors import InvalidIR, PlanError
 from aicf.passes.analysis.accesses import Region, region_of
+from aicf.passes.analysis.alignment import aligned_operands
 from aicf.passes.analysis.programmatic_launch import early_operands
 from aicf.passes.bodies.kernel_code import NoCode, derive_code, derive_prologue
 from aicf.passes.bodies.kinds import Attrs, derive_kind
@@ -50,7 +52,8 @@ class VerifyEmitPass(ModulePass):
     """Checks every program; raises InvalidIR naming the instruction and its source.
 
     Fields that the phase fixes are there; symbols exist; kind, attributes and generated code are those of the body;
-    results overlap operands only where the kernel permits it; kernels belong to the target, and run the instruction by
+    results overlap operands only where the kernel permits it; operands are aligned and the workspace is bounded as
+    the constraints say; kernels belong to the target, and run the instruction by
     their records; slots lie in the arena. With `meaning=false` bodies are not compared: nothing after `lower-to-emit`
     touches them.
     """
@@ -69,6 +72,8 @@ class VerifyEmitPass(ModulePass):
             for instruction in program.instructions:
                 _verify_fields(instruction, program)
                 _verify_overlap(instruction)
+                _verify_alignment(instruction, program)
+                _verify_workspace(instruction)
                 _verify_kernel(instruction, target)
                 if self.meaning:
                     verify_meaning(instruction, table, known)
@@ -164,6 +169,36 @@ def _verify_overlap(op: ResolvedOp) -> None:
             raise _refused(op, "the workspace overlaps an operand")
 
 
+def _verify_alignment(op: ResolvedOp, program: ProgramOp) -> None:
+    """Operands that the instruction wants aligned can be, and are once memory is planned."""
+    for operand in aligned_operands(op):
+        what = f"operand {operand.number} must be aligned to {operand.align} bytes"
+        if (why := operand.problem()) is not None:
+            raise _refused(op, f"{what}, but {why}")
+        if _at_least(program, "planned") and not operand.is_given():
+            root = operand.region.root
+            kind = "slot" if isinstance(root, SlotOp) else f"{root.role.data} '{root.bind_name.data}'"
+            stated = 1 if root.align is None else root.align.value.data
+            raise _refused(
+                op,
+                f"{what}, its {kind} states {stated}; write align({operand.align}), or run plan-memory again",
+            )
+
+
+def _verify_workspace(op: ResolvedOp) -> None:
+    """The workspace is not larger than the instruction allows, whichever kernel it was for."""
+    most = most_workspace(op.constraints.data)
+    needed = sum(buffer_of(value).span_bytes for value in op.ws)
+    if op.kernel is not None:
+        needed = max(needed, take_apart(op.kernel).workspace_bytes)
+    if most is not None and needed > most:
+        raise _refused(
+            op,
+            f"its kernel and ws take {needed} bytes of workspace, max_workspace allows {most}; leave kernel(...) and "
+            "ws out for select-kernels, or allow more",
+        )
+
+
 def _is_injective(type_: BufferType) -> bool:
     """Whether each element has an address of its own: every dim steps over all that those of smaller strides reach."""
     if type_.element_count == 0:
@@ -204,8 +239,7 @@ def _verify_kernel(op: ResolvedOp, target: Attribute | None) -> None:
     if op.kernel.kernel.data not in known:
         raise _refused(
             op,
-            f"backend {target.backend.data} has no kernel '{op.kernel.kernel.data}'; "
-            f"it has {', '.join(known)}",
+            f"backend {why_no_kernel(target.backend.data, op.kernel.kernel.data)}",
         )
 
 
@@ -253,7 +287,7 @@ def _verify_demands(op: ResolvedOp, work: Workload, parts: RecordParts) -> None:
             f"its kernel needs {parts.workspace_bytes} bytes of workspace, ws has {workspace}; run "
             "lower-to-emit again",
         )
-    permitted = alias_pairs(parts.constraints.get("may_alias")) or ()
+    permitted = i64_pairs(parts.constraints.get("may_alias")) or ()
     if beyond := sorted(set(may_alias_pairs(op)) - set(permitted)):
         raise _refused(
             op,

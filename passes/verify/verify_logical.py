@@ -24,6 +24,7 @@ from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
+from aicf.dialects.custom_ops import require_definition
 from aicf.dialects.dims import Poly
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.host_formulas import check_host
@@ -35,13 +36,14 @@ from aicf.dialects.logical import (
     ROLES,
     START_ATTR,
     UPDATES_ATTR,
+    CustomOp,
     DispatchOp,
     LogicalOp,
 )
 from aicf.dialects.onnx import GraphOp
 from aicf.dialects.types import is_tensor, tensor, tensor_info
-from aicf.errors import InvalidIR
-from aicf.passes.support.identity import invalid, invalid_function, op_id, sources
+from aicf.errors import InvalidIR, UnsupportedOp
+from aicf.passes.support.identity import invalid, invalid_function, op_id, position_of, sources
 from aicf.passes.support.interface import entries_of
 from aicf.passes.support.works_on import IS_FINAL, MODELS, is_final
 
@@ -107,6 +109,17 @@ def _check_function(function: FuncOp, groups: bool) -> None:
             raise invalid(op, "is no logical op; a program is made of logical ops and func.return")
         else:
             _check_words(op, op.attributes)
+            if isinstance(op, CustomOp):
+                _check_defined(op)
+
+
+def _check_defined(op: CustomOp) -> None:
+    """Raises UnsupportedOp for an op of a user that nothing here defines."""
+    if op.whole_op is None:
+        try:
+            require_definition(op.label)
+        except UnsupportedOp as error:
+            raise UnsupportedOp(error.message, location=position_of(op)) from error
 
 
 def _check_shared(functions: Iterable[FuncOp]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -10,7 +10,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import OpResult
 from xdsl.passes import ModulePass
 
-from aicf.dialects.emit import PREPARE, BindOp, ProgramOp, ResolvedOp, SlotOp
+from aicf.dialects.emit import PREPARE, BindOp, EdgeAttr, ProgramOp, ResolvedOp, SlotOp
+from aicf.dialects.emit_constraints import keeps_its_place, stream_group
 from aicf.passes.analysis.accesses import (
     Access,
     AccessTable,
@@ -36,7 +37,8 @@ class VerifyOrderPass(ModulePass):
     bytes, one of them a write, are ordered; slots that share bytes are never alive together; all that is read of a
     slot or an output is written before, and all of every output is written, as is all that `@prepare` makes. What was
     used as workspace since counts as not written. A programmatic edge comes from a kernel that lets others start early;
-    what starts early waits inside, and reads nothing before its wait that the program writes.
+    what starts early waits inside, and reads nothing before its wait that the program writes. What keeps its place
+    (`no_reorder`) is ordered with all others as in the text; instructions of one group (`same_stream`) share a stream.
 
     A bufferized program has no edges yet, and its text is its order: only what is read and left is checked there.
     Raises InvalidIR naming both instructions.
@@ -54,6 +56,8 @@ class VerifyOrderPass(ModulePass):
                 continue
             order = HappensBefore(program)
             _verify_early_starts(program, table)
+            _verify_places(program, order)
+            _verify_stream_groups(program)
             _verify_conflicts(table, order)
             _verify_values(program, table)
             _verify_shared_bytes(program, table, order)
@@ -99,6 +103,60 @@ def _verify_early_start(op: ResolvedOp, source: ResolvedOp, written: Collection[
             op,
             f"'{name}' reads {_root_name(root)} before it waits for '{other}', and the program writes that; {way_out}",
         )
+
+
+def _verify_places(program: ProgramOp, order: HappensBefore) -> None:
+    """Checks that instructions which keep their place are ordered with all others as in the text, by full edges."""
+    for kept in program.instructions:
+        if not keeps_its_place(kept.constraints.data):
+            continue
+        name, position = kept.instruction.data, order.position(kept)
+        for other in order.order[:position]:
+            if not order.before(other, kept):
+                _raise_displaced(kept, f"may start before '{other.instruction.data}' ends", other, kept)
+        for other in order.order[position + 1 :]:
+            if not order.before(kept, other):
+                _raise_displaced(kept, f"may end after '{other.instruction.data}' starts", kept, other)
+            _verify_full(other, [edge for edge in other.after if edge.source.data == name])
+        _verify_full(kept, kept.after)
+
+
+def _raise_displaced(kept: ResolvedOp, what: str, first: ResolvedOp, second: ResolvedOp) -> None:
+    raise invalid(
+        kept,
+        f"'{kept.instruction.data}' keeps its place (no_reorder), but {what}; add an edge to "
+        f"'{second.instruction.data}': after([\"{first.instruction.data}\" full])",
+    )
+
+
+def _verify_full(op: ResolvedOp, edges: Iterable[EdgeAttr]) -> None:
+    for edge in edges:
+        if edge.kind.data != "full":
+            raise invalid(
+                op,
+                f"'{op.instruction.data}' starts before '{edge.source.data}' ends, but one of them keeps its place "
+                f'(no_reorder); write after(["{edge.source.data}" full])',
+            )
+
+
+def _verify_stream_groups(program: ProgramOp) -> None:
+    """Checks that instructions with the same name in `same_stream` run on one stream."""
+    first: dict[str, ResolvedOp] = {}
+    for op in program.instructions:
+        if (group := stream_group(op.constraints.data)) is None:
+            continue
+        other = first.setdefault(group, op)
+        if op.stream != other.stream:
+            name, its_name = op.instruction.data, other.instruction.data
+            stream, its_stream = (
+                "no stream" if each.stream is None else f"stream {each.stream.value.data}"
+                for each in (op, other)
+            )
+            raise invalid(
+                op,
+                f"'{name}' runs on {stream}, '{its_name}' of the same group \"{group}\" (same_stream) on {its_stream}; "
+                "state one stream for both, or leave streams and edges to schedule",
+            )
 
 
 def _verify_conflicts(table: AccessTable, order: HappensBefore) -> None:

@@ -212,9 +212,9 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
         "dims: the program has no symbolic dimension rows; its dimensions are: batch",
     ),
     (
-        {"policy": "{}", "exec_policy": {"new_shapes": "refuse"}},
+        {"policy": "{max_programs: 2}", "exec_policy": {"max_programs": 3}},
         PolicyError,
-        "policy= and exec_policy= are both given; put the section into policy=",
+        "max_programs: 2 in policy=, 3 in exec_policy=; drop one of them",
     ),
 ]
 

@@ -87,7 +87,8 @@ def test_the_wheel_holds_every_module_under_aicf(wheel: Path):
         for path in (ROOT / top).rglob("*.py")
         if not any(parent.is_symlink() for parent in path.parents)
     }
-    assert shipped == on_disk | {"aicf/py.typed", "aicf/frontends/builder/derived.pyi"}
+    data = {"aicf/py.typed", "aicf/frontends/builder/derived.pyi", "aicf/policies/policy.schema.json"}
+    assert shipped == on_disk | data
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 

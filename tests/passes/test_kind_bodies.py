@@ -201,15 +201,40 @@ def epilogue(bias: bool, residual: bool, activation: str) -> dict[str, Attribute
     return {**EPILOGUE, **extra}
 
 
+LOSS = {"reduction": StringAttr("none"), "grad": boolean(False)}
+
+
+def flags_of(**values: bool) -> dict[str, Attribute]:
+    return {name: boolean(value) for name, value in values.items()}
+
+
 REFUSED: list[tuple[str, dict[str, Attribute], Shapes, tuple[int, ...], str]] = [
     (
         "generated",
         {},
         [(2,)],
         (2,),
-        "kind 'generated' does not say what it computes; those that do: add, relu",
+        "kind 'generated' does not say what it computes; those that do: add, mul, relu, relu_bwd",
     ),
-    ("mse_grad", {}, [(2,), (2,)], (2,), "kind 'mse_grad' does not say what it computes"),
+    ("update", {}, [(2,), (2,)], (2,), "kind 'update' does not say what it computes"),
+    ("adam_step", {}, [(2,)] * 7, (2,), "without attributes has them in its body; give adam_step.v1"),
+    ("mse_grad", LOSS, [(2,), (2,)], (2,), "the losses of all elements have a gradient each: grad is true"),
+    ("bias_corr", {"beta": FloatAttr(1.0, f64)}, [()], (), "beta is 1.0, it lies between 0 and 1"),
+    (
+        "layernorm_bwd",
+        {"axis": integer(1), "epsilon": FloatAttr(1e-5, f64), **flags_of(dx=False, dscale=False, dbias=True)},
+        [(2, 3), (2, 3)],
+        (3,),
+        "it gives dx or dscale; dbias alone is a reduce_sum",
+    ),
+    (
+        "batchnorm_bwd",
+        {"epsilon": FloatAttr(1e-5, f64)},
+        [(3,), (3,), (3,)],
+        (3,),
+        "x has rank 1; it is [N, C, ...], channels along dimension 1",
+    ),
+    ("softmax_bwd", {"axis": integer(3)}, [(2, 3)] * 2, (2, 3), "axis is 3, operand 1 has axes 0 to 1"),
     ("add", {}, [(2,)], (2,), "it reads 1 buffers, kind 'add' needs a, b"),
     ("add", {}, [(2,), (3,)], (2,), "operand types differ: 2xf32 and 3xf32"),
     ("relu", {}, [(2, 3)], (3, 2), "kind 'relu' of its operands gives 2x3xf32, its results are 3x2xf32"),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 
 import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from aicf.backends.reference.interpreter import run_module
-from aicf.dialects.emit import find_ledger
+from aicf.dialects.emit import ResolvedOp, find_ledger
 from aicf.errors import PolicyError
 from aicf.frontends.text import make_context, parse_module, verify_module
 from aicf.passes.emit.raise_emit import RaiseEmitPass
@@ -48,9 +49,22 @@ def read_again(module: ModuleOp, number: int) -> ModuleOp:
     return module.clone() if number % 4 else parse_module(str(module), "text")
 
 
-def programs(seeds: Iterable[int]) -> list[RandomProgram]:
-    types = [(seed, "f64" if seed % 5 == 0 else "f32") for seed in seeds]
-    return [random_program(seed, float_type=dtype, steps=10) for seed, dtype in types]
+def program(seed: int) -> RandomProgram:
+    return random_program(seed, float_type="f64" if seed % 5 == 0 else "f32", steps=10)
+
+
+@cache
+def _final(seed: int) -> ModuleOp:
+    module = program(seed).module
+    compiled(module, TARGET)
+    return module
+
+
+@cache
+def _final_step(seed: int) -> ModuleOp:
+    module = random_training_program(seed, steps=5).module
+    AicfTrainingPass(TARGET).apply(make_context(), module)
+    return module
 
 
 CHUNKS = [range(CHUNK * chunk, CHUNK * (chunk + 1)) for chunk in range(4)]
@@ -58,15 +72,15 @@ CHUNKS = [range(CHUNK * chunk, CHUNK * (chunk + 1)) for chunk in range(4)]
 
 @pytest.mark.parametrize("seeds", [*CHUNKS, FOUND])
 def test_recompiling_a_raised_program_gives_the_same_program(seeds: Iterable[int]):
-    for number, program in enumerate(programs(seeds)):
-        module = program.module
-        expected = run_module(module, program.inputs, "exact").outputs
-        compiled(module, TARGET)
+    for number, seed in enumerate(seeds):
+        source = program(seed)
+        expected = run_module(source.module, source.inputs, "exact").outputs
+        module = _final(seed)
         first = stripped(module)
         raised = read_again(module, number)
         RaiseEmitPass().apply(make_context(), raised)
         verify_module(raised)
-        results = run_module(raised, program.inputs, "exact").outputs
+        results = run_module(raised, source.inputs, "exact").outputs
         for name, value in expected.items():
             scale = max(1.0, float(np.abs(value.astype(np.float64)).max()))
             np.testing.assert_allclose(
@@ -80,9 +94,8 @@ def test_recompiling_a_raised_program_gives_the_same_program(seeds: Iterable[int
 @pytest.mark.parametrize("seeds", [*CHUNKS[:2], (49, 76, 523)])
 def test_through_another_target_and_back(seeds: Iterable[int]):
     """With `pin=groups` no kernels are pinned, so names of groups follow from the groups that are listed."""
-    for program in programs(seeds):
-        module = program.module
-        compiled(module, TARGET)
+    for seed in seeds:
+        module = _final(seed).clone()
         first = stripped(module)
         for target in ("reference:typed", TARGET):
             RaiseEmitPass("groups").apply(make_context(), module)
@@ -90,12 +103,29 @@ def test_through_another_target_and_back(seeds: Iterable[int]):
         assert stripped(module) == first
 
 
+def test_across_backends_without_an_option():
+    """What was read of a program names kernels of its backend: for another one it is open again."""
+    for program in programs(range(4)):
+        module = program.module
+        expected = run_module(module, program.inputs, "exact").outputs
+        compiled(module, "cuda:sm_90a")
+        for target in ("cpu:x86-64-v3", "reference:typed", "cuda:sm_90a"):
+            RaiseEmitPass().apply(make_context(), module)
+            compiled(module, target, start="lowered")
+            kernels = {
+                op.kernel.kernel.data for op in module.walk() if isinstance(op, ResolvedOp) and op.kernel
+            }
+            assert {kernel.partition(".")[0] for kernel in kernels} == {target.partition(":")[0]}
+        results = run_module(module, program.inputs, "exact").outputs
+        for name, value in expected.items():
+            np.testing.assert_allclose(results[name], value, rtol=1e-10, atol=1e-10)
+
+
 @pytest.mark.parametrize("pin", ["all", "groups"])
 def test_a_raised_training_step_is_the_same_program_again(pin: str):
     """The results of an update lie in the order in which the step has them, whatever the order of its parameters."""
     for seed in TRAINED:
-        module = random_training_program(seed, steps=5).module
-        AicfTrainingPass(TARGET).apply(make_context(), module)
+        module = _final_step(seed).clone()
         first = stripped(module)
         RaiseEmitPass(pin).apply(make_context(), module)
         verify_module(module)

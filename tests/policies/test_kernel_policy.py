@@ -58,10 +58,10 @@ policies = st.builds(
         elementwise=st.booleans(),
         concat=st.booleans(),
     ),
-    kernels=st.dictionaries(names, names, max_size=3),
+    kernels=st.dictionaries(names, names.map("cpu.{}".format), max_size=3),
     matmul=names,
     attention=names,
-    forbid=st.lists(names, max_size=3).map(tuple),
+    forbid=st.lists(names.map("not.{}".format), max_size=3).map(tuple),
     groups=st.lists(names, unique=True, max_size=5).map(lambda ids: tuple((id_,) for id_ in ids)),
     layouts=st.dictionaries(names, st.sampled_from(LAYOUTS), max_size=3),
     records=st.dictionaries(
@@ -176,7 +176,7 @@ CHECKS: list[tuple[Callable[[KernelPolicy], None], dict[str, Any], str]] = [
     (
         lambda policy: policy.check_kernels(["cpu.gemm"], "cpu"),
         {"kernels": {"fc1": "cpu.gemm"}, "forbid": ("cpu.gemm",)},
-        "kernels.fc1: 'cpu.gemm' is in forbid too; drop it from one of them",
+        "kernels.fc1: 'cpu.gemm' is in forbid[0] too; drop it from one of them",
     ),
     (
         lambda policy: policy.check_kernel_keys(["fc1.matmul", "fc2.matmul"]),

@@ -134,7 +134,7 @@ BLOCKERS = [
     (
         '"reference.body"',
         '"reference.bodi"',
-        "reference has no kernel 'reference.bodi', it has reference.body: run select-kernels",
+        "reference has no kernel 'reference.bodi'; it has reference.body: run select-kernels",
     ),
     (
         "version = 1",

@@ -21,7 +21,7 @@ from xdsl.dialects.builtin import ArrayAttr, IntegerAttr
 from xdsl.ir import Operation, SSAValue
 
 from aicf.dialects.emit import PREPARE, BindOp, ProgramOp, ResolvedOp, SlotOp, ViewOp, buffer_of
-from aicf.dialects.emit_types import alias_pairs
+from aicf.dialects.emit_types import i64_pairs
 
 ARENA = "arena"
 
@@ -195,7 +195,7 @@ def _inside_instructions(instructions: Iterable[ResolvedOp]) -> Race | None:
     """Threads of one kernel are not ordered: it may write what it reads only element by element and by permission."""
     for op in instructions:
         accesses = {value: _addresses(value) for value in (*op.ins, *op.outs, *op.ws)}
-        permitted = alias_pairs(op.constraints.data.get("may_alias")) or ()
+        permitted = i64_pairs(op.constraints.data.get("may_alias")) or ()
         written = [*op.outs, *op.ws]
         for number, out in enumerate(written):
             others = [(written[other], None) for other in range(number)]

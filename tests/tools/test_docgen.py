@@ -29,9 +29,10 @@ def test_a_stale_page_is_named(
     monkeypatch.setattr(docgen, "ROOT", tmp_path)
     monkeypatch.setattr(docgen, "ARCHITECTURE", page)
     monkeypatch.setattr(docgen, "STUB", tmp_path / "derived.pyi")
+    monkeypatch.setattr(docgen, "SCHEMA", tmp_path / "shipped.schema.json")
     assert docgen.main(["--check"]) == 1
     said = capsys.readouterr().err
-    for name in ("passes.md", "architecture.md", "derived.pyi"):
+    for name in ("passes.md", "architecture.md", "derived.pyi", "shipped.schema.json"):
         assert f"{name}: error: differs from the code; run `make docs`" in said
     assert docgen.main([]) == 0
     assert docgen.main(["--check"]) == 0

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 
+from aicf.benched import Benched, BenchedInstruction, BenchResult, Timing
 from aicf.dataclass_json import to_json_value
 from aicf.errors import CaptureError, InputMismatch, PolicyError
-from aicf.explain import format_table, microseconds
-from aicf.runtime.graph import Bind
+from aicf.random_inputs import random_inputs
 from aicf.runtime.profiler import Profile, Profiler
-from aicf.runtime.tensors import Array, numpy_dtype
+from aicf.runtime.tensors import Array
 from aicf.tools.cli.arguments import (
     ArtifactOrModel,
     Dims,
     Json,
+    Policy,
     Target,
     Threads,
     Values,
@@ -41,56 +41,6 @@ WARM_UP = 5
 """Calls before the clock starts."""
 
 
-@dataclass(frozen=True)
-class Timing:
-    """Median microseconds of one program: a call with fresh outputs, a replay on memory of its own from its start to
-    its end, and the part of the replay after which the caller goes on (all of it on the host)."""
-
-    program: str
-    call_us: float
-    replay_us: float
-    host_us: float
-
-
-@dataclass(frozen=True)
-class BenchedInstruction:
-    """Microseconds of one instruction, measured and as predicted when it was compiled; `src` are ops of the model."""
-
-    name: str
-    kind: str
-    kernel: str
-    src: tuple[str, ...]
-    median_us: float
-    best_us: float
-    predicted_us: float | None
-
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """The row of the table."""
-        times = microseconds(self.median_us), microseconds(self.best_us)
-        return f"  {self.name}", self.kind, self.kernel, *times, f"{self.predicted_us or ''}"
-
-
-@dataclass(frozen=True)
-class Benched:
-    """Times of one program, and of its instructions or why there are none; `str()` is plain text."""
-
-    timing: Timing
-    instructions: tuple[BenchedInstruction, ...]
-    no_instructions: str | None
-
-    def __str__(self) -> str:
-        timing = self.timing
-        head = (
-            f"@{timing.program}: call {microseconds(timing.call_us)} us, replay "
-            f"{microseconds(timing.replay_us)} us, of which the caller waits {microseconds(timing.host_us)} us"
-        )
-        if self.no_instructions is not None:
-            return f"{head}\n  no times by instruction: {self.no_instructions}"
-        columns = ("  instruction", "kind", "kernel", "median us", "best us", "predicted us")
-        return f"{head}\n{format_table(columns, [row.cells for row in self.instructions])}"
-
-
 RandomWeights = Annotated[
     bool, typer.Option("--random-weights", help="Make weights up, for an .mlir file without any.")
 ]
@@ -103,23 +53,24 @@ def bench_command(
     target: Target = None,
     dims: Dims = None,
     values: Values = "",
+    policy: Policy = None,
     threads: Threads = 1,
     random_weights: RandomWeights = False,
     as_json: Json = False,
 ) -> None:
     """Time an artifact, or a model, on random inputs.
 
-    Whole calls, replays, and each instruction. Target, dims, values, threads and random weights are for models.
+    Whole calls, replays, and each instruction. Target, dims, values, policy, threads and random weights are for models.
     """
-    compiled = bench_model(model, weights, random_weights, target, joined_dims(dims), values, threads)
+    compiled = bench_model(model, weights, random_weights, target, joined_dims(dims), values, threads, policy)
     found: list[Benched] = []
     for row in compiled.plan.rows:
         found.append(_bench(compiled, row.program, repeats))
         if not as_json:
             print(found[-1])
     if as_json:
-        about = {"model": compiled.name, "target": f"{compiled.plan.backend}:{compiled.plan.arch}"}
-        print(json.dumps({**about, "programs": [to_json_value(each) for each in found]}, indent=2))
+        target = f"{compiled.plan.backend}:{compiled.plan.arch}"
+        print(json.dumps(to_json_value(BenchResult(compiled.name, target, tuple(found))), indent=2))
 
 
 def bench_model(
@@ -130,6 +81,7 @@ def bench_model(
     dims: str,
     values: str,
     threads: int,
+    policy: str | None = None,
 ) -> CompiledModel:
     """What a command times: an artifact as it is, or a model, compiled.
 
@@ -138,13 +90,15 @@ def bench_model(
         AicfError: it does not load or compile.
     """
     if is_model(model):
-        return _compiled(model, weights, random, target, dims, values, threads)
+        options = {"dims": dims, "values": values, "policy": policy, "threads": threads}
+        return _compiled(model, weights, random, target, options)
     from aicf.compiled import load
 
     _reject_options(
         target=target,
         dims=dims,
         values=values,
+        policy=policy,
         threads=None if threads == 1 else threads,
         random_weights=random,
     )
@@ -156,17 +110,16 @@ def _compiled(
     weights: Path | None,
     random: bool,
     target: str | None,
-    dims: str,
-    values: str,
-    threads: int,
+    options: Mapping[str, Any],
 ) -> CompiledModel:
+    """The model, compiled for the target with other options of `aicf.compile`."""
     from aicf.compiler import compile
 
     if model.suffix in _WEIGHTED or weights is not None:
         if random:
             given = "--weights has" if weights is not None else f"{_WEIGHTED[model.suffix]} brings its own"
             raise PolicyError(f"--random-weights has no effect: {given} weights; leave it out")
-        return compile(model, weights, target, dims=dims, values=values, threads=threads)
+        return compile(model, weights, target, **options)
     from aicf.frontends.text import make_context
     from aicf.sources import read_model
     from aicf.tools.cli.random_weights import needed_weights, random_arrays
@@ -175,9 +128,7 @@ def _compiled(
     if source.is_emit:
         if random:
             raise PolicyError("--random-weights has no effect on an emit program; give --weights")
-        return compile(
-            source.module, None, target, dims=dims, values=values, threads=threads, name=source.name
-        )
+        return compile(source.module, None, target, **options, name=source.name)
     names = [name for name, _ in needed_weights(source.module)]
     if names and not random:
         raise InputMismatch(
@@ -186,7 +137,7 @@ def _compiled(
             location=str(model),
         )
     arrays = random_arrays(source.module, np.random.default_rng(1))
-    return compile(source.module, arrays, target, dims=dims, values=values, threads=threads, name=source.name)
+    return compile(source.module, arrays, target, **options, name=source.name)
 
 
 def _reject_options(**options: object) -> None:
@@ -197,29 +148,13 @@ def _reject_options(**options: object) -> None:
 
 
 def _bench(compiled: CompiledModel, program: str, repeats: int) -> Benched:
-    rng = np.random.default_rng(0)
-    inputs = [random_input(bind, rng) for bind in compiled.plan.by_name[program].graph.inputs]
+    inputs = list(random_inputs(compiled.plan.by_name[program], seed=0).values())
     timing = time_program(compiled, program, inputs, repeats)
     try:
         profile = Profiler(compiled).measure(*inputs, repeats=repeats)
     except CaptureError as error:
         return Benched(timing, (), error.message)
     return Benched(timing, tuple(_instructions(compiled, profile)), None)
-
-
-def random_input(bind: Bind, rng: np.random.Generator) -> Array:
-    """Data for one input: normal floats, small integers, either truth value."""
-    return random_array(bind.shape, bind.dtype, rng)
-
-
-def random_array(shape: Sequence[int], dtype: str, rng: np.random.Generator) -> Array:
-    """Data of one shape and element type, by the name of AICF; see `random_input`."""
-    own = numpy_dtype(dtype)
-    if own.kind == "b":
-        return np.asarray(rng.random(shape) < 0.5)
-    if own.kind in "iu":
-        return np.asarray(rng.integers(0, 100, shape)).astype(own)
-    return np.asarray(rng.standard_normal(shape)).astype(own)
 
 
 def time_program(compiled: CompiledModel, program: str, inputs: Sequence[Array], repeats: int) -> Timing:

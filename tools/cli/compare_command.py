@@ -15,8 +15,8 @@ from aicf.dataclass_json import to_json_value
 from aicf.errors import InputMismatch, PolicyError
 from aicf.explain import microseconds
 from aicf.progress import progress
+from aicf.random_inputs import random_array
 from aicf.tools.cli.arguments import Dims, Json, Threads, joined_dims
-from aicf.tools.cli.bench_command import random_array
 from aicf.tools.cli.run_command import read_inputs
 
 if TYPE_CHECKING:

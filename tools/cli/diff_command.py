@@ -24,6 +24,12 @@ def diff_command(
     ],
     after: Annotated[Path, typer.Argument(metavar="B", help="The one to compare.", show_default=False)],
     as_json: Json = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also write both side by side, as aicf view does, into this file.", show_default=False
+        ),
+    ] = None,
 ) -> None:
     """Compare two compiled programs decision by decision.
 
@@ -35,6 +41,10 @@ def diff_command(
 
     try:
         comparison = compare(read_saved_program(before), read_saved_program(after))
+        if html is not None:
+            from aicf.tools.cli.html_report import write_report
+
+            write_report(html, before, after)
     except AicfError as error:
         # Status 1 says that they differ, so what cannot be compared is the trouble of diff(1).
         sys.stderr.write(f"{error.location or 'aicf'}: error: {error.message}\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from aicf.errors import ArtifactError
-from aicf.files import check_writable, reason_of
+from aicf.files import check_writable, reason_of, write_whole
 
 
 def check_output(path: Path, what: str, *reads: Path | str | None) -> None:
@@ -22,9 +22,21 @@ def check_output(path: Path, what: str, *reads: Path | str | None) -> None:
     try:
         check_writable(path)
     except OSError as error:
-        raise ArtifactError(
-            f"cannot write {what}: {reason_of(error)}; choose a path that can be written", location=str(path)
-        ) from error
+        raise _unwritable(path, what, error) from error
+
+
+def write_text(path: Path, what: str, text: str) -> None:
+    """Writes a file, whole or not at all. Raises ArtifactError if it cannot be written; `what` names it there."""
+    try:
+        write_whole(path, lambda stream: stream.write(text.encode()))
+    except OSError as error:
+        raise _unwritable(path, what, error) from error
+
+
+def _unwritable(path: Path, what: str, error: OSError) -> ArtifactError:
+    return ArtifactError(
+        f"cannot write {what}: {reason_of(error)}; choose a path that can be written", location=str(path)
+    )
 
 
 def _same_file(path: Path, read: Path | str) -> bool:

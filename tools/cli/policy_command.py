@@ -1,4 +1,5 @@
-"""`aicf policy`: the decisions of a compiled program as a file, and a model compiled with such a file."""
+"""`aicf policy`: the decisions of a compiled program as a file, a model compiled with such a file, and what helps to
+write one by hand: a check against a model, several files as one, the schema for editors."""
 
 from __future__ import annotations
 
@@ -8,12 +9,31 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from aicf.errors import PolicyError
+from aicf.tools.cli.arguments import Dims, Model, Target, Threads, Training, joined_dims
 from aicf.tools.cli.compile_command import compile_command
-from aicf.tools.cli.outputs import check_output
+from aicf.tools.cli.outputs import check_output, write_text
 
 if TYPE_CHECKING:
     from aicf.compiled import Options
+    from aicf.policies.policy import Policy
     from aicf.saved_program import SavedProgram
+
+_PolicyFile = Annotated[
+    Path, typer.Argument(metavar="POLICY", help="A .yaml or .json file.", show_default=False)
+]
+_PolicyFiles = Annotated[
+    list[Path], typer.Argument(metavar="POLICY", help="Files, .yaml or .json.", show_default=False)
+]
+_Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        help="Policy to write, .yaml or .json; it is printed as YAML by default.",
+        show_default=False,
+    ),
+]
 
 
 def extract_command(
@@ -23,15 +43,7 @@ def extract_command(
             metavar="PROGRAM", help="An artifact, or an .mlir file of final emit IR.", show_default=False
         ),
     ],
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="Policy to write, .yaml or .json; it is printed as YAML by default.",
-            show_default=False,
-        ),
-    ] = None,
+    output: _Output = None,
 ) -> None:
     """Write every decision of a compiled program as a policy.
 
@@ -74,11 +86,6 @@ def apply_command(**options: Any) -> None:
     compile_command(**options)
 
 
-_PolicyFile = Annotated[
-    Path, typer.Argument(metavar="POLICY", help="A .yaml or .json file.", show_default=False)
-]
-
-
 def _apply_signature() -> inspect.Signature:
     """The arguments of `aicf compile`, with the policy as the second one; typer reads them."""
     own = inspect.signature(compile_command, eval_str=True)
@@ -88,3 +95,79 @@ def _apply_signature() -> inspect.Signature:
 
 
 vars(apply_command)["__signature__"] = _apply_signature()
+
+
+def merge_command(files: _PolicyFiles, output: _Output = None) -> None:
+    """Put policy files together.
+
+    All that any of them says. A field at its default says nothing. Files that contradict each other are an error that
+    names the field and both files.
+    """
+    policy = _merged(files)
+    if output is None:
+        print(policy.to_yaml(), end="")
+        return
+    check_output(output, "the policy", *files)
+    policy.save(output, f"Merged from {', '.join(map(str, files))}")
+    print(f"{output}: {len(files)} files, which state {', '.join(policy.stated()) or 'nothing'}")
+
+
+def validate_command(
+    model: Model,
+    files: _PolicyFiles,
+    target: Target = None,
+    dims: Dims = None,
+    threads: Threads = 1,
+    training: Training = False,
+) -> None:
+    """Check policies against a model and a target.
+
+    Every decision is made as by `aicf compile`, and no code is made. Several files are put together first.
+    """
+    policy = _merged(files)
+    try:
+        policy.validate(model, target, dims=joined_dims(dims), threads=threads, training=training)
+    except PolicyError as error:
+        # Where it is in the files is the path in the message; which of several files has it is not known any more.
+        if error.location is None and len(files) == 1:
+            error.locate(str(files[0]))
+        raise
+    names = ", ".join(map(str, files))
+    print(f"{names}: legal for {model}: it states {', '.join(policy.stated()) or 'nothing'}")
+
+
+def schema_command(
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="File to write, as in policy.schema.json; it is printed by default.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Print the JSON Schema of policy files.
+
+    Name it in a file, "$schema": "policy.schema.json", and an editor completes and checks the fields.
+    """
+    from aicf.policies.policy_schema import shipped_schema
+
+    if output is None:
+        print(shipped_schema(), end="")
+        return
+    check_output(output, "the schema")
+    write_text(output, "the schema", shipped_schema())
+    print(f"{output}: the schema of policy files")
+
+
+def _merged(files: list[Path]) -> Policy:
+    """The policies of all files as one. Raises PolicyError, which names the files, if two contradict each other."""
+    from aicf.policies.policy import Policy
+
+    policy = Policy.load(files[0])
+    before = str(files[0])
+    for path in files[1:]:
+        policy = policy.merge(Policy.load(path), (before, str(path)))
+        before = f"{before} with {path}"
+    return policy

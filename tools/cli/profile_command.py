@@ -6,22 +6,23 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
 from aicf.explain import format_table, microseconds
+from aicf.random_inputs import random_inputs
 from aicf.runtime.profiler import Profile, Profiler
 from aicf.tools.cli.arguments import (
     ArtifactOrModel,
     Dims,
     Json,
+    Policy,
     Target,
     Threads,
     Values,
     Weights,
     joined_dims,
 )
-from aicf.tools.cli.bench_command import RandomWeights, bench_model, random_input
+from aicf.tools.cli.bench_command import RandomWeights, bench_model
 
 MOST_OPS = 20
 """Rows of the table."""
@@ -47,6 +48,7 @@ def profile_command(
     target: Target = None,
     dims: Dims = None,
     values: Values = "",
+    policy: Policy = None,
     threads: Threads = 1,
     random_weights: RandomWeights = False,
     as_json: Json = False,
@@ -57,15 +59,14 @@ def profile_command(
     """
     from aicf.errors import InputMismatch, did_you_mean
 
-    compiled = bench_model(model, weights, random_weights, target, joined_dims(dims), values, threads)
+    compiled = bench_model(model, weights, random_weights, target, joined_dims(dims), values, threads, policy)
     names = [row.program for row in compiled.plan.rows]
     if program is not None and program not in names:
         raise InputMismatch(
             f"there is no program '{program}'; {did_you_mean(program, names) or ', '.join(names)}"
         )
     chosen = names[0] if program is None else program
-    rng = np.random.default_rng(0)
-    inputs = [random_input(bind, rng) for bind in compiled.plan.by_name[chosen].graph.inputs]
+    inputs = list(random_inputs(compiled.plan.by_name[chosen], seed=0).values())
     profile = Profiler(compiled).measure(*inputs, repeats=repeats)
     if output is not None:
         compiled.trace(*inputs, repeats=min(repeats, _TRACED)).save(output)

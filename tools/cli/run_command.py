@@ -12,7 +12,7 @@ import typer
 from aicf.errors import ArtifactError, InputMismatch, PolicyError
 from aicf.files import write_whole
 from aicf.runtime.tensors import Array, describe_array
-from aicf.tools.cli.arguments import ArtifactOrModel, Training, Weights, is_model
+from aicf.tools.cli.arguments import ArtifactOrModel, Policy, Training, Weights, is_model
 
 
 def run_command(
@@ -44,11 +44,12 @@ def run_command(
     cache: Annotated[
         Path | None, typer.Option(help="Of a model: folder of compiled programs.", show_default=False)
     ] = None,
+    policy: Policy = None,
     training: Training = False,
 ) -> None:
     """Run an artifact, or a model of the sizes of the inputs, once on .npy files."""
     inputs = read_inputs(input or [])
-    given = {"device": device, "engine": engine, "cache_dir": cache, "training": training}
+    given = {"device": device, "engine": engine, "cache_dir": cache, "policy": policy, "training": training}
     results = _run(model, weights, inputs, given)
     for stem, array in zip(file_stems(list(results)), results.values(), strict=True):
         path = write_array(output, stem, array)

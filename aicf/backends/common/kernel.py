@@ -67,6 +67,10 @@ class Kernel(ABC, Generic[Schedule]):
         """The module that turns its record into code, `codegen` beside it; loaded when code is made."""
         return f"{type(self).__module__.rpartition('.')[0]}.codegen"
 
+    def is_for(self, work: Workload) -> bool:
+        """Whether it is of the kind of `work`; others are not asked, and nothing is said against them."""
+        return work.kind in self.kinds
+
     @abstractmethod
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
         """None if it can run `work` on `target`, else the reason in a user's words."""

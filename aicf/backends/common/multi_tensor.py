@@ -16,9 +16,6 @@ from aicf.backends.common.workload import OperandInfo, Workload
 from aicf.dialects.emit_kernels import IndexOp, KernelOp, PhaseOp, StoreOp, YieldOp
 from aicf.dialects.emit_updates import Update, is_update, program_phases, scalar_phase, update_of
 
-KINDS = frozenset({"sgd_step", "adam_step", "update"})
-"""What a kernel that updates several tensors is for."""
-
 
 def update_of_work(work: Workload) -> Update:
     """The parts of a work whose code is an update."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from aicf.backends.machine_code import llvm_binding
@@ -148,26 +148,28 @@ def level_named(name: str) -> CpuLevel:
     return level.with_features(features)
 
 
-def _architecture() -> str:
+def host_architecture() -> str:
+    """The architecture of this machine, as levels name it."""
     machine = platform.machine().lower()
     return {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
 
 
-def _host_features() -> dict[str, bool]:
+@functools.cache
+def host_features() -> Mapping[str, bool]:
     return uninterrupted(lambda: dict(llvm_binding().get_host_cpu_features()))
 
 
-def _missing(level: CpuLevel, features: dict[str, bool]) -> list[str]:
+def _missing(level: CpuLevel, features: Mapping[str, bool]) -> list[str]:
     return [name for name in level.required_features if not features.get(name, False)]
 
 
 def host_level() -> CpuLevel:
     """The best level this machine runs, with the features that it has."""
-    architecture = _architecture()
+    architecture = host_architecture()
     if architecture == "aarch64":
         return LEVELS["aarch64-v8"]  # Advanced SIMD is part of the base architecture.
     if architecture == "x86_64":
-        features = _host_features()
+        features = host_features()
         for name in ("x86-64-v4", "x86-64-v3", "x86-64-v2"):
             if not _missing(LEVELS[name], features):
                 own = (feature for feature in FEATURES if features.get(feature, False))
@@ -181,7 +183,7 @@ def check_host(level: CpuLevel) -> None:
     Raises:
         BackendUnavailable: With the missing features and the way out.
     """
-    architecture = _architecture()
+    architecture = host_architecture()
     if level.architecture not in ("", architecture):
         raise BackendUnavailable(
             f"the program was compiled for cpu:{level.name} ({level.architecture}) but this machine is {architecture}: "
@@ -189,7 +191,7 @@ def check_host(level: CpuLevel) -> None:
         )
     if architecture != "x86_64":
         return
-    missing = _missing(level, _host_features())
+    missing = _missing(level, host_features())
     if missing:
         raise BackendUnavailable(
             f"the program was compiled for cpu:{level.name} but this machine lacks {', '.join(missing)}: "

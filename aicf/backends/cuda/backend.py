@@ -9,11 +9,13 @@ from typing import cast
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, ModuleOp
 from xdsl.ir import Attribute
 
-from aicf.backends.base import CodeUnit
+from aicf.backends.base import CodeUnit, Peaks
 from aicf.backends.common.kernel import AnyKernel, kernels_below
+from aicf.backends.common.user_kernel import UserKernel
+from aicf.backends.cuda.families.custom.kernel import CudaUserKernel
 from aicf.backends.cuda.runtime.library import LIBRARIES, installed
 from aicf.backends.cuda.runtime.storage import read
-from aicf.backends.cuda.target import arch_named
+from aicf.backends.cuda.target import FLOAT8, HALVES, arch_named
 from aicf.backends.native import DeviceCode, NativeCode
 from aicf.dialects.emit_types import KernelAttr, TargetAttr
 from aicf.errors import BackendUnavailable
@@ -63,6 +65,10 @@ class CudaBackend:
         """All kernels, in a fixed order."""
         return kernels_below("aicf.backends.cuda.families")
 
+    def user_kernel(self, spec: UserKernel) -> AnyKernel:
+        """See `UserKernelBackend`."""
+        return CudaUserKernel(spec)
+
     def build(self, module: ModuleOp, units: Sequence[CodeUnit], target: TargetAttr) -> NativeCode:
         """Code for all units; needs no GPU."""
         from aicf.backends.cuda.compiler.build import build_module
@@ -82,6 +88,18 @@ class CudaBackend:
         """Blocks of the largest launch by multiprocessors; a library's launches are not known and take all."""
         blocks = _blocks(kernel.record.data)
         return 1.0 if blocks is None else min(1.0, blocks / arch_named(target.arch.data).multiprocessors)
+
+    def peaks(self, arch: str, threads: int) -> Peaks:
+        """See `RooflineBackend`: device memory, tensor cores, and f32 elsewhere."""
+        own = arch_named(arch)
+        halves = own.tensor_tflops * 1e6
+        takes_float8 = own.multiplies_float8 or own.has_wgmma
+        products = {
+            **dict.fromkeys(HALVES, halves),
+            **dict.fromkeys(("i8", "u8"), 2 * halves),
+            **dict.fromkeys(FLOAT8, 2 * halves if takes_float8 else halves),
+        }
+        return Peaks(((0, own.bandwidth_gbs * 1e3),), products, own.f32_tflops * 1e6)
 
     def devices(self) -> Sequence[Mapping[str, str]]:
         """This machine's GPUs."""

@@ -7,7 +7,7 @@ formulas, when there is a model of PyTorch.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from typing import Any
 
@@ -36,8 +36,17 @@ def of_autograd() -> Formulas:
 
 def of_export() -> Formulas:
     """For programs of `torch.export`, whose table also lists the composite ops to decompose."""
-    table: dict[Any, Any] = import_module("torch.export").default_decompositions()
-    for op in list(table.keys()):
-        if is_kept(op):
-            del table[op]
-    return table
+    torch: Any = import_module("torch")
+    return _of_export(tuple(torch._C._dispatch_get_registrations_for_dispatch_key(_COMPOSITE)))
+
+
+_COMPOSITE = "CompositeImplicitAutograd"
+"""PyTorch's key of ops that are made of others."""
+
+
+@lru_cache(maxsize=1)
+def _of_export(composite: tuple[str, ...]) -> Formulas:
+    """The table while `composite` are all composite ops: users may register more. PyTorch takes a tenth of a second to
+    make it, for which it looks up each of these ops once per namespace."""
+    table: Mapping[Any, Any] = import_module("torch.export").default_decompositions()
+    return {op: formula for op, formula in table.items() if not is_kept(op)}

@@ -17,6 +17,7 @@ from xdsl.passes import ModulePass
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_updates import is_update
+from aicf.dialects.kinds import EPILOGUES
 from aicf.dialects.types import byte_count, tensor_info
 from aicf.passes.bodies.outlining import id_of, name_of
 from aicf.passes.bodies.workload import target_of, workload_of
@@ -235,7 +236,7 @@ class _Joiner:
 
     def _against_kernels(self, merge: Merge, listed: bool) -> str | None:
         """The reasons of the kernels, or that the two groups are predicted to take less time."""
-        kinds = None if self._points(merge.first) else ("gemm_epilogue",)
+        kinds = None if self._points(merge.first) else EPILOGUES
         if (reason := refusal(merge.plan, self.context, kinds)) is not None:
             return reason
         if (reason := self.context.profitability(merge.plan).no_code) is not None:
@@ -366,7 +367,7 @@ def _is_product(group: GroupOp) -> bool:
     """Whether a group, none that came with a kernel, is one product with one result."""
     if group.kernel is not None or any(op_id(op) is None for op in members(group)):
         return False
-    return len(group.results) == 1 and workload_of(group).work.kind in ("gemm", "gemm_epilogue")
+    return len(group.results) == 1 and workload_of(group).work.kind in ("gemm", *EPILOGUES)
 
 
 def _why(merge: Merge) -> str:

@@ -104,10 +104,15 @@ def _no_kernel(op: Operation, context: FusionContext, reasons: Sequence[str]) ->
     if (training := op.get_trait(TrainingOnly)) is not None:
         reasons, way_out = [f"{training.replaced_by} replaces it"], "run the pipeline aicf-training"
     return UnsupportedOp(
-        f"no kernel of target {context.target.backend.data} runs '{id_of(op)}' ({op.name}): "
+        f"no kernel of target {context.target.backend.data} runs '{id_of(op)}' ({label_of(op)}): "
         + "; ".join([*reasons, way_out]),
         location=position_of(op),
     )
+
+
+def label_of(op: Operation) -> str:
+    """What an op is, as users call it."""
+    return op.label if isinstance(op, logical.CustomOp) else op.name
 
 
 def _computes(op: Operation) -> bool:

@@ -22,7 +22,9 @@ class OpExpansion:
         choice: What the ledger calls the result.
         is_requested: Which ops of the class are checked; the others stay as they are.
         kept: What `lower-logical` writes of the op where the target has kernels of `kinds`; None leaves it as it is.
-        copied: The operands that are copied where they are views, if a kernel then runs the op.
+        copied: The operands that are copied where they are views, if a kernel then runs the op; None for all of them.
+        has_formula: Which ops of the class the formula replaces; of the others `fuse-elementwise` says why no kernel
+            runs them.
     """
 
     op: type[LogicalOp]
@@ -31,7 +33,8 @@ class OpExpansion:
     choice: str
     is_requested: Callable[[Any], bool] = lambda _: True
     kept: Formula | None = None
-    copied: tuple[int, ...] = ()
+    copied: tuple[int, ...] | None = ()
+    has_formula: Callable[[Any], bool] = lambda _: True
 
 
 EXPANSIONS: dict[type[LogicalOp], OpExpansion] = {}

@@ -7,6 +7,8 @@ import pkgutil
 from importlib import import_module
 from typing import cast
 
+from xdsl.ir import Operation
+
 from aicf.passes.training.gradients.base import Adjoint, ByFormula, Gradient, Gradients, Tape
 
 GRADIENTS: Gradients = {
@@ -16,4 +18,11 @@ GRADIENTS: Gradients = {
     for op_class, gradient in cast(Gradients, family.GRADIENTS).items()
 }
 
-__all__ = ["GRADIENTS", "Adjoint", "ByFormula", "Gradient", "Tape"]
+
+def gradient_of(op: Operation) -> Gradient | None:
+    """What an op passes back; None if nothing says so."""
+    row = GRADIENTS.get(type(op))
+    return row(op) if callable(row) else row
+
+
+__all__ = ["GRADIENTS", "Adjoint", "ByFormula", "Gradient", "Tape", "gradient_of"]

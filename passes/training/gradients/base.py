@@ -179,7 +179,10 @@ Gradient: TypeAlias = tuple[Rule | None, ...] | ByFormula
 None: nothing passes back to that operand, which is an integer, or on which the result depends in steps.
 """
 
-Gradients: TypeAlias = Mapping[type[Operation], Gradient]
+GradientOfOp: TypeAlias = Callable[[Operation], Gradient | None]
+"""For a class whose ops have gradients of their own: that of one op, None if it has none."""
+
+Gradients: TypeAlias = Mapping[type[Operation], Gradient | GradientOfOp]
 
 STEPS: Gradient = (None,)
 """The result is no float, or constant between steps: nothing passes back."""

@@ -423,14 +423,14 @@ def test_an_op_that_the_target_does_not_run() -> None:
 
 def test_missing_toolkit_wheels(monkeypatch: pytest.MonkeyPatch) -> None:
     """What compiling lacks is named before a kernel is compiled."""
-    real = toolchain.version
+    real = toolchain.installed_version
 
     def version(package: str) -> str:
         if package == "nvidia-nvjitlink":
             raise PackageNotFoundError(package)
         return real(package)
 
-    monkeypatch.setattr(toolchain, "version", version)
+    monkeypatch.setattr(toolchain, "installed_version", version)
     with pytest.raises(BackendUnavailable) as error:
         aicf.compile(PROGRAM.format(dtype="f32"), target=TARGET)
     assert one_line(error.value) == (
@@ -440,7 +440,7 @@ def test_missing_toolkit_wheels(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_toolkit_wheels_of_another_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their code would not load with the driver that is asked for."""
-    monkeypatch.setattr(toolchain, "version", lambda package: "13.9.1")
+    monkeypatch.setattr(toolchain, "installed_version", lambda package: "13.9.1")
     with pytest.raises(BackendUnavailable) as error:
         aicf.compile(PROGRAM.format(dtype="f32"), target=TARGET)
     assert one_line(error.value) == (

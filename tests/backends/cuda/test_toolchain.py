@@ -47,6 +47,12 @@ def _loop(name: str, factor: int) -> KernelCode:
     return KernelCode(name, source, ("ptr", "ptr", "i32"), threads=64)
 
 
+@pytest.fixture(autouse=True)
+def second_kernel_starts_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for users; other tests here compile a few kernels in their own process."""
+    monkeypatch.setattr(worker_pool, "STARTS_WITH", 2)
+
+
 def test_our_linear_steps_give_the_bytes_of_numbas(monkeypatch: pytest.MonkeyPatch) -> None:
     code = _loop("loop", 3)
     ours = compile_kernel(code, ARCH)
@@ -152,7 +158,7 @@ def test_another_toolchain_is_refused(
             raise toolchain.PackageNotFoundError(package)
         return found
 
-    monkeypatch.setattr(toolchain, "version", version)
+    monkeypatch.setattr(toolchain, "installed_version", version)
     with pytest.raises(BackendUnavailable, match=message.replace("[", r"\[")):
         compile_kernels([_loop("loop", 3)], ARCH)
 

@@ -15,6 +15,7 @@ from aicf.backends.common.record import Record
 from aicf.backends.common.workload import Workload
 from aicf.dialects.emit_kernels import KernelOp, ReduceOp, StoreOp, YieldOp
 from aicf.dialects.emit_types import TargetAttr
+from aicf.dialects.kinds import EPILOGUES, SCALAR_PROGRAMS
 from aicf_plugin_numpy.scalars import SCALARS
 
 DTYPES = ("f32", "f64", "i1")
@@ -89,13 +90,7 @@ _TRANSPOSES = ("transpose_a", "transpose_b")
 
 KERNELS: Sequence[AnyKernel] = (
     NumpyKernel("numpy.matmul", frozenset({"gemm"}), False, _TRANSPOSES),
-    NumpyKernel("numpy.matmul_epilogue", frozenset({"gemm_epilogue"}), True, _TRANSPOSES),
-    NumpyKernel(
-        "numpy.generated",
-        frozenset(
-            {"generated", "add", "relu", "bias_add", "reduce_sum", "softmax", "layernorm_fwd", "sgd_step"}
-        ),
-        True,
-    ),
+    NumpyKernel("numpy.matmul_epilogue", frozenset(EPILOGUES), True, _TRANSPOSES),
+    NumpyKernel("numpy.generated", SCALAR_PROGRAMS, True),
     NumpyKernel("numpy.copy", frozenset({"copy"}), False),
 )

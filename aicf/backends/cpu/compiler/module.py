@@ -7,6 +7,7 @@ same bytes in every process. Deciding what goes into the module is not done here
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -45,18 +46,30 @@ def _triple_and_layout(level: CpuLevel) -> tuple[str, str]:
     return uninterrupted(lambda: (_triple(level), str(_target_machine(level).target_data)))
 
 
+class LinkedModule(ir.Module):
+    """A module with code that is LLVM IR already, such as functions of users: text by the symbol that it defines."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name=name)
+        self.linked: dict[str, str] = {}
+
+
 def new_module(name: str, level: CpuLevel) -> Any:
     """An empty module for code of `level`."""
-    module = ir.Module(name=name)
+    module = LinkedModule(name)
     module.triple, module.data_layout = _triple_and_layout(level)
     return module
 
 
 def compile_module(module: Any, level: CpuLevel) -> bytes:
     """Native object code of `module`."""
-    return uninterrupted(functools.partial(_compile, str(module), level))
+    linked = [module.linked[symbol] for symbol in sorted(module.linked)]
+    return uninterrupted(functools.partial(_compile, str(module), linked, level))
 
 
-def _compile(text: str, level: CpuLevel) -> bytes:
+def _compile(text: str, linked: Sequence[str], level: CpuLevel) -> bytes:
     machine = _target_machine(level)
-    return machine.emit_object(llvm_binding().parse_assembly(text))
+    module = llvm_binding().parse_assembly(text)
+    for each in linked:
+        module.link_in(llvm_binding().parse_assembly(each))
+    return machine.emit_object(module)

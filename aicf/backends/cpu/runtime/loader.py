@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aicf.backends.cpu.runtime.blas import LIBRARY, function_address
+from aicf.backends.cpu.runtime.shared_functions import SHARED, shared_address
 from aicf.backends.cpu.target import check_host, level_named
 from aicf.backends.machine_code import MachineCode, link
 from aicf.backends.native import CEntry, CProfileEntry, NativeCode
@@ -103,6 +104,8 @@ def _address_of(name: str) -> int:
         return address
     if name.startswith(LIBRARY):
         return function_address(name)
+    if name.startswith(SHARED):
+        return shared_address(name)
     raise ArtifactError(f"native code asks for an unknown function '{name}': load it with a newer aicf")
 
 

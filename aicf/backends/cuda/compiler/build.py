@@ -8,7 +8,7 @@ from importlib import import_module
 
 from aicf.backends.base import CodeUnit, Launch
 from aicf.backends.common.record import naming
-from aicf.backends.cuda.compiler.code import Cubin, KernelCode
+from aicf.backends.cuda.compiler.code import Cubin, ForeignCode, KernelCode
 from aicf.backends.cuda.compiler.launches import Emit, KernelLaunch, LibraryCall
 from aicf.backends.cuda.compiler.toolchain import MINIMUM_DRIVER, KernelError, compile_kernels, toolchain_lock
 from aicf.backends.cuda.families.records import is_programmatic
@@ -45,17 +45,28 @@ def build_module(units: Sequence[CodeUnit], arch: GpuArch) -> bytes:
     """
     lock = toolchain_lock()
     programs: list[DeviceProgram] = []
+    versions = dict(lock)
     try:
-        cubins = compile_kernels(_codes(units, programs), arch.name)
+        cubins = compile_kernels(_noting(_codes(units, programs), versions), arch.name)
     except KernelError as error:
         raise CaptureError(_failed(error, units, programs, arch)) from error
     table, section = _section([cubins[symbol] for symbol in sorted(cubins)])
     return stored(
-        DeviceModule(FORMAT, arch.name, tuple(programs), table, dict(lock), MINIMUM_DRIVER), section
+        DeviceModule(FORMAT, arch.name, tuple(programs), table, dict(versions), MINIMUM_DRIVER), section
     )
 
 
-def _codes(units: Sequence[CodeUnit], programs: list[DeviceProgram]) -> Iterator[KernelCode]:
+def _noting(
+    codes: Iterator[KernelCode | ForeignCode], versions: dict[str, str]
+) -> Iterator[KernelCode | ForeignCode]:
+    """The same, with what else compiles some of them added to `versions`."""
+    for code in codes:
+        if isinstance(code, ForeignCode):
+            versions.update(code.toolchain)
+        yield code
+
+
+def _codes(units: Sequence[CodeUnit], programs: list[DeviceProgram]) -> Iterator[KernelCode | ForeignCode]:
     """The code of each kernel as soon as it is made, so that it compiles while the next is made; adds the programs to
     `programs`."""
     for unit in units:
@@ -85,7 +96,7 @@ def _section(cubins: Sequence[Cubin]) -> tuple[tuple[StoredCubin, ...], bytes]:
     return tuple(table), section
 
 
-def _program(unit: CodeUnit) -> Generator[KernelCode, None, DeviceProgram]:
+def _program(unit: CodeUnit) -> Generator[KernelCode | ForeignCode, None, DeviceProgram]:
     """The nodes of one unit; gives the code of its kernels on the way."""
     nodes: list[KernelNode | LibraryNode] = []
     ends: dict[str, int] = {}

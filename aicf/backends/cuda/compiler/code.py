@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 PARAMETER_TYPES = ("ptr", "i32", "i64", "f32")
 """Kernel parameters: a device address as u64 (also that of a tensor map), or a number by value."""
@@ -34,6 +35,23 @@ class KernelCode:
         """Entry symbol: the name and a digest of everything that says what the code is."""
         text = repr((self.source, self.params, self.threads, self.blocks_per_sm, self.fast_math))
         return f"{self.name}_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+@dataclass(frozen=True)
+class ForeignCode:
+    """One `__global__` function that a package brings.
+
+    Args:
+        symbol: Its entry; it holds a digest of everything that says what the code is.
+        threads: Most threads of a block.
+        toolchain: Versions of the packages that compile it, besides those that compile all kernels.
+        compile: From an architecture to the cubin.
+    """
+
+    symbol: str
+    threads: int
+    toolchain: Mapping[str, str]
+    compile: Callable[[str], bytes] = field(repr=False, compare=False)
 
 
 @dataclass(frozen=True)

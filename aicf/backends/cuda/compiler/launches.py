@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from aicf.backends.base import BufferRef, Launch
-from aicf.backends.cuda.compiler.code import KernelCode
+from aicf.backends.cuda.compiler.code import ForeignCode, KernelCode
 from aicf.backends.cuda.families.records import Shape, Triple
 from aicf.backends.cuda.runtime.device_program import Address, Scalar, Table, TensorMap
 
@@ -22,7 +22,7 @@ class KernelLaunch:
         shared_bytes: Dynamic shared memory.
     """
 
-    code: KernelCode
+    code: KernelCode | ForeignCode
     arguments: tuple[Address | TensorMap | Table | Scalar, ...]
     grid: Triple
     block: Triple
@@ -45,7 +45,7 @@ Emit = Callable[[Launch], Sequence[KernelLaunch | LibraryCall]]
 
 
 def launch_in(
-    shape: Shape, code: KernelCode, arguments: tuple[Address | TensorMap | Table | Scalar, ...]
+    shape: Shape, code: KernelCode | ForeignCode, arguments: tuple[Address | TensorMap | Table | Scalar, ...]
 ) -> KernelLaunch:
     """The launch of `code` in a shape that a record states."""
     return KernelLaunch(code, arguments, shape.grid, shape.block, shape.cluster, shape.shared_bytes)

@@ -17,17 +17,19 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from aicf.backends.cuda.compiler.code import Cubin, KernelCode
+from aicf.backends.common.compiler_errors import telling_line
+from aicf.backends.cuda.compiler.code import Cubin, ForeignCode, KernelCode
 from aicf.backends.cuda.compiler.numba_passes import linear_passes
 from aicf.backends.cuda.compiler.worker_pool import CompilePool
 from aicf.errors import BackendUnavailable, CaptureError
 from aicf.extras import install
 from aicf.files import write_whole
+from aicf.installed import installed_version
 
 PACKAGES = ("numba-cuda", "llvmlite", "cuda-core", "nvidia-nvvm", "nvidia-nvjitlink")
 """What the bytes of a cubin depend on."""
@@ -50,18 +52,8 @@ class KernelError(CaptureError):
 
     def __init__(self, symbol: str, error: Exception) -> None:
         self.symbol = symbol
-        self.reason = f"{type(error).__name__}: {_telling(str(error))}"
+        self.reason = f"{type(error).__name__}: {telling_line(str(error))}"
         super().__init__(f"kernel '{symbol}' does not compile: {self.reason}")
-
-
-_PREAMBLES = ("Failed in ", "ERROR_")
-"""Starts of lines in which Numba and nvJitLink say where they failed, before they say why."""
-
-
-def _telling(message: str) -> str:
-    """The first line of an error that says why."""
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
-    return next((line for line in lines if not line.startswith(_PREAMBLES)), lines[0] if lines else "")
 
 
 def toolchain_lock() -> dict[str, str]:
@@ -72,7 +64,7 @@ def toolchain_lock() -> dict[str, str]:
     versions: dict[str, str] = {}
     for package in PACKAGES:
         try:
-            versions[package] = version(package)
+            versions[package] = installed_version(package)
         except PackageNotFoundError:
             raise BackendUnavailable(
                 f"compiling for cuda needs the package {package}; {install('cuda')}"
@@ -86,7 +78,7 @@ def toolchain_lock() -> dict[str, str]:
     return versions
 
 
-def compile_kernels(codes: Iterable[KernelCode], arch: str) -> dict[str, Cubin]:
+def compile_kernels(codes: Iterable[KernelCode | ForeignCode], arch: str) -> dict[str, Cubin]:
     """Cubins of kernels by symbol, each compiled once, side by side in processes of their own, from the moment that
     `codes` gives it.
 
@@ -95,17 +87,21 @@ def compile_kernels(codes: Iterable[KernelCode], arch: str) -> dict[str, Cubin]:
     lock = toolchain_lock()
     paths: dict[str, Path] = {}
     images: dict[str, bytes] = {}
+    foreign: list[ForeignCode] = []
     with CompilePool(arch, compile_kernel) as pool:
         for code in codes:
             if code.symbol in paths:
                 continue
             path = paths[code.symbol] = _cache_path(code, arch, lock)
             image = _kept(path)
-            if image is None:
-                pool.add(code)
-            else:
+            if image is not None:
                 images[code.symbol] = image
-        for symbol, image in pool.images().items():
+            elif isinstance(code, ForeignCode):
+                foreign.append(code)
+            else:
+                pool.add(code)
+        compiled = {code.symbol: code.compile(arch) for code in foreign}
+        for symbol, image in (*compiled.items(), *pool.images().items()):
             _keep(paths[symbol], image)
             images[symbol] = image
     return {symbol: described(symbol, images[symbol]) for symbol in paths}
@@ -118,7 +114,7 @@ def cache_directory() -> Path:
     return base / "cubin"
 
 
-def _cache_path(code: KernelCode, arch: str, lock: Mapping[str, str]) -> Path:
+def _cache_path(code: KernelCode | ForeignCode, arch: str, lock: Mapping[str, str]) -> Path:
     text = repr((code, arch, sorted(lock.items()), _layer_digest()))
     return cache_directory() / f"{hashlib.sha256(text.encode()).hexdigest()}.cubin"
 
@@ -168,19 +164,23 @@ def compile_kernel(code: KernelCode, arch: str) -> bytes:
 
 
 def _compiled(code: KernelCode, arch: str) -> bytes:
+    return with_entry(linked(lto_ir(code, arch), arch), code.symbol)
+
+
+def linked(image: bytes, arch: str) -> bytes:
+    """The cubin of LTO-IR."""
     from cuda.core import Linker, LinkerOptions, ObjectCode
 
-    image = ObjectCode.from_ltoir(lto_ir(code, arch))
     options = LinkerOptions(arch=arch, link_time_optimization=True)
-    return _with_entry(bytes(Linker(image, options=options).link("cubin").code), code.symbol)
+    return bytes(Linker(ObjectCode.from_ltoir(image), options=options).link("cubin").code)
 
 
 def lto_ir(code: KernelCode, arch: str) -> bytes:
     """What Numba makes of one kernel. Starts no thread and no driver, as linking does."""
     from numba import cuda
 
-    major, minor, suffix = _capability(arch)
-    with _ONE_AT_A_TIME, _numbered_from_one(), linear_passes(), warnings.catch_warnings():
+    major, minor, suffix = capability(arch)
+    with one_at_a_time(), linear_passes(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Numba's advice on performance; ours is checked in SASS
         image, _ = cuda.compile(
             _function(code, 10 * major + minor),
@@ -195,7 +195,8 @@ def lto_ir(code: KernelCode, arch: str) -> bytes:
     return bytes(image)
 
 
-def _capability(arch: str) -> tuple[int, int, str]:
+def capability(arch: str) -> tuple[int, int, str]:
+    """Major and minor number of an architecture, and the letter after them."""
     match = re.fullmatch(r"sm_(\d+)(\d)(a?)", arch)
     assert match is not None  # the target was checked when it was resolved
     return int(match[1]), int(match[2]), match[3]
@@ -217,6 +218,13 @@ def _signature(code: KernelCode) -> Any:
 
 
 @contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """For calls of Numba's compiler: threads take turns, and what was compiled before leaves no trace in names."""
+    with _ONE_AT_A_TIME, _numbered_from_one():
+        yield
+
+
+@contextmanager
 def _numbered_from_one() -> Iterator[None]:
     """Numba numbers the functions it compiles, and the number is in the mangled name and so in the bytes."""
     from numba.cuda.core.bytecode import FunctionIdentity
@@ -230,7 +238,7 @@ def _numbered_from_one() -> Iterator[None]:
         identity._unique_ids = ids
 
 
-def _with_entry(cubin: bytes, symbol: str) -> bytes:
+def with_entry(cubin: bytes, symbol: str) -> bytes:
     """The cubin with its mangled entry name replaced in place; the rest of each name's room is zeros."""
     match = re.search(rb"\.text\.(_Z\w+)\x00", cubin)
     assert match is not None

@@ -23,6 +23,9 @@ from aicf.errors import CaptureError
 
 WORKER = "aicf.backends.cuda.compiler.worker"
 
+STARTS_WITH = 2
+"""The number of the kernel with which the process starts."""
+
 _MOST_PROCESSES = 64
 """The worker tells them apart by a byte, and few programs have more kernels."""
 
@@ -53,12 +56,12 @@ class CompilePool:
     def add(self, code: KernelCode) -> None:
         """Starts to compile a kernel; the first one waits for the second."""
         self._codes.append(code)
-        if len(self._codes) == 1:
-            return
-        if self._worker is None:
+        if self._worker is not None:
+            self._worker.send(code)
+        elif len(self._codes) >= STARTS_WITH:
             self._worker = _Worker(self._arch)
-            self._worker.send(self._codes[0])
-        self._worker.send(code)
+            for each in self._codes:
+                self._worker.send(each)
 
     def images(self) -> dict[str, bytes]:
         """Waits for all kernels and gives their cubins by symbol. What the worker lacks is compiled here, where errors

@@ -87,7 +87,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Scalar:
-    """A kernel argument passed by value: `i32`, `i64` or `f32`."""
+    """A kernel argument passed by value: `i32`, `i64`, `f32` or `f64`."""
 
     type: str
     value: int | float

@@ -70,14 +70,19 @@ class DeviceFacts:
         return max(fitting, key=lambda arch: (arch.capability, arch.is_exact)).name if fitting else ""
 
 
-_NUMBERS: Mapping[str, Any] = {"i32": ctypes.c_int32, "i64": ctypes.c_int64, "f32": ctypes.c_float}
+_NUMBERS: Mapping[str, Any] = {
+    "i32": ctypes.c_int32,
+    "i64": ctypes.c_int64,
+    "f32": ctypes.c_float,
+    "f64": ctypes.c_double,
+}
 
 
 class Arguments:
     """The parameters of one launch in C: an array of pointers to values. Its memory stays where it is.
 
     Args:
-        types: Of each: `ptr`, `i32`, `i64` or `f32`.
+        types: Of each: `ptr`, `i32`, `i64`, `f32` or `f64`.
         values: The addresses and numbers.
     """
 

@@ -17,7 +17,7 @@ from aicf.backends.cuda.runtime.device_program import (
 )
 from aicf.errors import ArtifactError
 
-_SCALARS = frozenset({"i32", "i64", "f32"})
+_SCALARS = frozenset({"i32", "i64", "f32", "f64"})
 
 
 def check_module(module: DeviceModule, symbols: Collection[str]) -> None:

@@ -48,6 +48,7 @@ from aicf.backends.cpu.families.records import (
 )
 from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
+from aicf.dialects.kinds import EPILOGUES
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class GemmKernel(CpuKernel[GemmSchedule]):
 
     def unfused_us(self, work: Workload, target: TargetAttr) -> float:
         """See `Kernel`: the row program, then one product after the other, the last with the joint epilogue."""
-        if work.kind in ("gemm", "gemm_epilogue"):
+        if work.kind in ("gemm", *EPILOGUES):
             return inf
         gemm = read_work(work)
         level, threads = self._variant(target), threads_of(target)

@@ -32,8 +32,9 @@ from aicf.backends.cpu.families.records import (
 )
 from aicf.backends.cpu.target import ACCUMULATORS, SHORT_INTEGERS
 from aicf.dialects.emit_kernels import KernelOp
+from aicf.dialects.kinds import EPILOGUES
 
-KINDS = ("gemm", "gemm_epilogue", "gemm_gated", "gemm_multi", "norm_gemm", "norm_gated")
+KINDS = ("gemm", *EPILOGUES, "gemm_gated", "gemm_multi", "norm_gemm", "norm_gated")
 """Kinds of instructions that multiply one left operand."""
 
 _JOINED = ("gemm_gated", "norm_gated")
@@ -234,7 +235,7 @@ def gemm_reason(work: Workload) -> str | None:
         return "a matrix product of i1 has no meaning on cpu: cast to a number first"
     if work.kind == "gemm":
         return None if len(work.results) == 1 else "a plain product has one result"
-    if work.kind == "gemm_epilogue" and len(work.results) != 1:
+    if work.kind in EPILOGUES and len(work.results) != 1:
         return "a product has several results"
     if work.code is None:
         return "what follows the product has no generated code"
@@ -245,7 +246,7 @@ def gemm_reason(work: Workload) -> str | None:
 
 def products_reason(work: Workload) -> str | None:
     """Why the loop nest cannot run several products, or the row program before them; None if it can."""
-    if work.kind in ("gemm", "gemm_epilogue"):
+    if work.kind in ("gemm", *EPILOGUES):
         return None
     if work.prologue is not None and (reason := code_reason(work.prologue)) is not None:
         return reason

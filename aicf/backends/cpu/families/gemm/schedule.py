@@ -34,7 +34,7 @@ _L1_STRIDE = 4 << 10
 """Bytes from one line of a set of L1 to the next."""
 L2_BYTES = 1 << 20
 """Of one core."""
-_L2_BYTES_PER_CYCLE = 32.0
+L2_BYTES_PER_CYCLE = 32.0
 L3_BYTES_PER_CYCLE = 12.0
 _WIDEST_VECTOR = 64
 STREAM_AHEAD = 8 << 10
@@ -55,7 +55,7 @@ MEETING_CYCLES = 6000.0
 
 def traffic_cycles(bytes_: float) -> float:
     """Cycles to read or write that much once, from the level of cache that holds it."""
-    return bytes_ / (_L2_BYTES_PER_CYCLE if bytes_ <= L2_BYTES else L3_BYTES_PER_CYCLE)
+    return bytes_ / (L2_BYTES_PER_CYCLE if bytes_ <= L2_BYTES else L3_BYTES_PER_CYCLE)
 
 
 def cycles(spec: GemmSpec, epilogue_cycles: float = 0.0, row_cycles: float = 0.0) -> float:
@@ -136,12 +136,12 @@ def _product_cycles(spec: GemmSpec, epilogue_cycles: float) -> float:
     passes = blocks if stays else -(-p.m // spec.mr)
     panels = full_panels + (column_tail > 0)
     groups = -(-panels // spec.group)
-    speed = _L2_BYTES_PER_CYCLE if b_bytes <= L2_BYTES else L3_BYTES_PER_CYCLE
+    speed = L2_BYTES_PER_CYCLE if b_bytes <= L2_BYTES else L3_BYTES_PER_CYCLE
     # Narrow loads keep fewer lines under way: three quarters of the speed with vectors of 16 bytes.
     speed *= 0.7 + 0.3 * spec.lanes * b_size / _WIDEST_VECTOR
-    total = max(total, b_bytes * blocks / speed, b_bytes * passes / _L2_BYTES_PER_CYCLE)
+    total = max(total, b_bytes * blocks / speed, b_bytes * passes / L2_BYTES_PER_CYCLE)
     # Not all of that overlaps with the arithmetic.
-    total += b_bytes * (passes - blocks) / _L2_BYTES_PER_CYCLE / 16
+    total += b_bytes * (passes - blocks) / L2_BYTES_PER_CYCLE / 16
     if spec.mr > _L1_WAYS and p.tile_strides[0] * ELEMENT_BYTES[p.tile_element] % _L1_STRIDE == 0:
         total *= 1.03  # its rows and those of B share one set of the first level
     if spec.mc == 0 and _is_long(p):

@@ -22,6 +22,7 @@ from aicf.backends.cpu.families.loops.schedule import LoopSpec, choose, cost_us,
 from aicf.backends.cpu.families.records import loop_record, loop_spec
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.emit_updates import is_update
+from aicf.dialects.kinds import SCALAR_PROGRAMS
 
 PADDED_WINDOWS = 1.4
 """How much longer loops over windows take that test for each element whether it lies in the operand than a padded copy
@@ -38,9 +39,7 @@ class GeneratedKernel(CpuKernel[LoopSpec]):
     id = "cpu.generated"
     version = 2
     simplicity = 1
-    kinds = frozenset(
-        {"generated", "add", "relu", "bias_add", "reduce_sum", "sgd_step", "layernorm_fwd", "softmax"}
-    )
+    kinds = SCALAR_PROGRAMS
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
         if work.code is None:

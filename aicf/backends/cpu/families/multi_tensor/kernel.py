@@ -11,7 +11,6 @@ from xdsl.ir import Attribute
 
 from aicf.backends.common.loop_nest import LoopNest, nest_of
 from aicf.backends.common.multi_tensor import (
-    KINDS,
     overwritten,
     program_code,
     same_type,
@@ -28,6 +27,7 @@ from aicf.backends.cpu.target import CpuLevel
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.emit_updates import Update, scalar_phase
+from aicf.dialects.kinds import UPDATES
 
 Subnormals = Literal["zero", "keep"]
 ZERO: Subnormals = "zero"
@@ -54,7 +54,7 @@ class MultiTensorKernel(CpuKernel[Updates]):
 
     id = "cpu.multi_tensor"
     version = 2
-    kinds = KINDS
+    kinds = UPDATES
 
     def flushes_subnormals(self, record: Record) -> bool:
         return read_subnormals(record) != KEEP

@@ -24,9 +24,10 @@ from aicf.backends.cuda.families.gemm.packing import k_innermost
 from aicf.backends.cuda.families.records import is_never_written
 from aicf.backends.cuda.target import ELEMENT_BYTES, FLOAT8, SHORT_INTEGERS
 from aicf.dialects.emit_kernels import KernelOp
+from aicf.dialects.kinds import EPILOGUES
 from aicf.errors import PlanError
 
-KINDS = frozenset({"gemm", "gemm_epilogue", "gemm_gated", "gemm_multi"})
+KINDS = frozenset({"gemm", *EPILOGUES, "gemm_gated", "gemm_multi"})
 """Opcodes that are one or more plain products with an epilogue."""
 
 BASE_ALIGNMENT = 256

@@ -28,6 +28,7 @@ from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch, arch_named
 from aicf.dialects.emit_kernels import SCALAR_OPS, KernelOp, ReduceOp, scans_of
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.emit_updates import is_update
+from aicf.dialects.kinds import SCALAR_PROGRAMS
 
 _CODEC = RecordCodec(GeneratedSpec)
 
@@ -73,9 +74,7 @@ class GeneratedKernel(CudaKernel[GeneratedSpec]):
 
     id = "cuda.generated"
     simplicity = 1
-    kinds = frozenset(
-        {"generated", "add", "relu", "bias_add", "reduce_sum", "sgd_step", "layernorm_fwd", "softmax"}
-    )
+    kinds = SCALAR_PROGRAMS
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
         if (reason := operand_reason(work)) is not None:

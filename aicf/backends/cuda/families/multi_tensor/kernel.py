@@ -17,7 +17,6 @@ from xdsl.ir import Attribute
 from aicf.backends.base import BufferRef
 from aicf.backends.common.loop_nest import overwritable
 from aicf.backends.common.multi_tensor import (
-    KINDS,
     Turn,
     numbers_code,
     overwritten,
@@ -45,6 +44,7 @@ from aicf.backends.cuda.families.records import BLOCK_THREADS, ONE, CudaKernel, 
 from aicf.backends.cuda.target import ELEMENT_BYTES, PIECE_BYTES, GpuArch, arch_named
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.emit_updates import Part, Update
+from aicf.dialects.kinds import UPDATES
 
 _TURNED = 2
 """Elements of a part that a thread brings from row-major to channels-last memory together: they lie a window apart, and
@@ -114,7 +114,7 @@ class MultiTensorKernel(CudaKernel[UpdateSpec]):
     written in the order of the results."""
 
     id = "cuda.multi_tensor"
-    kinds = KINDS
+    kinds = UPDATES
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
         if (

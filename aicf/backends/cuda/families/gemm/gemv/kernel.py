@@ -41,6 +41,7 @@ from aicf.backends.cuda.families.records import (
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch, arch_named
 from aicf.dialects.emit_kernels import SCALAR_OPS, KernelOp, ReduceOp, StoreOp, YieldOp
 from aicf.dialects.emit_types import TargetAttr
+from aicf.dialects.kinds import EPILOGUES
 from aicf.dialects.types import element_of
 
 MOST_ROWS = 16
@@ -53,7 +54,7 @@ _BANDWIDTH_SHARE, _ARITHMETIC_FACTOR = 0.9, 1.5
 _PROLOGUE_US = 0.4
 """Of a norm that is computed on the way in."""
 
-KINDS = frozenset({"gemm", "gemm_epilogue", "norm_gemm", "gemm_gated", "norm_gated", "gemm_multi"})
+KINDS = frozenset({"gemm", *EPILOGUES, "norm_gemm", "gemm_gated", "norm_gated", "gemm_multi"})
 
 # Records
 
@@ -140,7 +141,7 @@ def _code_reason(code: KernelOp) -> str | None:
 
 def _epilogue_reason(problem: GemvProblem, work: Workload) -> str | None:
     if work.code is None:
-        without_epilogue = not problem.gated and not problem.epilogue[0] and work.kind != "gemm_epilogue"
+        without_epilogue = not problem.gated and not problem.epilogue[0] and work.kind not in EPILOGUES
         return None if without_epilogue else "what follows the product has no generated code"
     if work.code.reduce_sizes or len(work.code.phases) != 1 or len(work.code.out_maps) != 1:
         return "what follows the product is not one value for each element"

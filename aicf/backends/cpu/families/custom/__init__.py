@@ -1,0 +1,1 @@
+"""Kernels of users on processors."""

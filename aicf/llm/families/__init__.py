@@ -1,0 +1,1 @@
+"""The architectures of language models, one small file each, on the builder."""

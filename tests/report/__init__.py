@@ -1,0 +1,1 @@
+"""Reports: their data, their page, and what a browser makes of it."""

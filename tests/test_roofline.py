@@ -1,0 +1,64 @@
+"""The roofline of instructions: against operations and bytes counted by hand, and peaks given in the test."""
+
+from __future__ import annotations
+
+import pytest
+
+import aicf
+from aicf.backends.base import Peaks, RooflineBackend
+from aicf.backends.registry import get_backend
+from aicf.explain import moved_bytes
+from aicf.frontends.text import parse_module
+from aicf.roofline import peaks_of, rooflines
+from aicf.runtime.plan_from_ir import read_module
+from tests.test_compiler import MLP, mlp_weights, normal
+
+PEAKS = Peaks(((4096, 50.0), (0, 10.0)), {"f32": 1000.0}, 100.0)
+
+
+def test_a_product_and_its_epilogue() -> None:
+    """3 x 64 by 64 x 128, a bias and a ReLU."""
+    exe = aicf.compile(MLP, mlp_weights(), "cpu:x86-64-v3", dims="N=3")
+    module = parse_module(exe.ir("emit"), "emit")
+    (program,) = read_module(module).programs
+    moved = {launch.name: moved_bytes(launch, program) for launch in program.launches}
+    found = rooflines(module, moved, PEAKS)["fc1@N=3"]
+    products, rest = 2 * 3 * 64 * 128, 2 * 3 * 128
+    assert found.operations == products + rest
+    assert found.arithmetic_us == pytest.approx(products / 1000 + rest / 100)
+    assert found.memory_us == pytest.approx(moved["fc1@N=3"] / 10)
+    assert moved["fc1@N=3"] == 4 * (3 * 64 + 64 * 128 + 128 + 3 * 128)
+    assert found.least_us == max(found.arithmetic_us, found.memory_us)
+
+
+def test_a_convolution_counts_its_windows() -> None:
+    graph = aicf.Graph("conv")
+    x, w = graph.input("x", (1, 3, 10, 10)), graph.param("w", (5, 3, 3, 3))
+    graph.output(graph.conv(x, w, name="conv"), "y")
+    exe = aicf.compile(graph, {"w": normal(5, 3, 3, 3)}, "reference")
+    found = rooflines(parse_module(exe.ir("emit"), "emit"), {}, PEAKS)
+    assert found["conv"].operations == 2 * (3 * 3 * 3) * (5 * 8 * 8)
+    assert found["conv"].memory_us == 0
+
+
+def test_memory_has_the_speed_of_where_all_fits() -> None:
+    assert PEAKS.memory_us(4096) == 4096 / 50
+    assert PEAKS.memory_us(4097) == 4097 / 10
+
+
+@pytest.mark.parametrize("target", ["cpu:x86-64-v4+avx512vnni", "cpu:generic", "cuda:sm_80", "cuda:sm_90a"])
+def test_peaks_grow_with_threads_and_narrow_types(target: str) -> None:
+    name, arch = target.split(":")
+    backend = get_backend(name)
+    assert isinstance(backend, RooflineBackend)
+    one, two = (backend.peaks(arch, threads) for threads in (1, 2))
+    assert all(speed > 0 for _, speed in one.memory) and one.operations > 0
+    assert one.products["f16"] >= one.products.get("f32", one.operations)
+    factor = 2 if name == "cpu" else 1
+    assert two.operations == factor * one.operations
+    assert two.memory_us(1 << 30) == pytest.approx(one.memory_us(1 << 30) / factor)
+
+
+def test_the_reference_has_no_peaks() -> None:
+    exe = aicf.compile(MLP, mlp_weights(), "reference", dims="N=1")
+    assert peaks_of(exe.plan) is None
