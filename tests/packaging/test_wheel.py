@@ -88,7 +88,10 @@ def test_the_wheel_holds_every_module_under_aicf(wheel: Path):
         if not any(parent.is_symlink() for parent in path.parents)
     }
     data = {"aicf/py.typed", "aicf/frontends/builder/derived.pyi", "aicf/policies/policy.schema.json"}
-    assert shipped == on_disk | data
+    assets = {
+        f"aicf/{path.relative_to(ROOT / 'aicf')}" for path in (ROOT / "aicf/report/assets").rglob("*.*")
+    }
+    assert shipped == on_disk | data | assets
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 

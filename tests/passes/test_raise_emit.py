@@ -105,9 +105,9 @@ def test_through_another_target_and_back(seeds: Iterable[int]):
 
 def test_across_backends_without_an_option():
     """What was read of a program names kernels of its backend: for another one it is open again."""
-    for program in programs(range(4)):
-        module = program.module
-        expected = run_module(module, program.inputs, "exact").outputs
+    for source in map(program, range(4)):
+        module = source.module
+        expected = run_module(module, source.inputs, "exact").outputs
         compiled(module, "cuda:sm_90a")
         for target in ("cpu:x86-64-v3", "reference:typed", "cuda:sm_90a"):
             RaiseEmitPass().apply(make_context(), module)
@@ -116,7 +116,7 @@ def test_across_backends_without_an_option():
                 op.kernel.kernel.data for op in module.walk() if isinstance(op, ResolvedOp) and op.kernel
             }
             assert {kernel.partition(".")[0] for kernel in kernels} == {target.partition(":")[0]}
-        results = run_module(module, program.inputs, "exact").outputs
+        results = run_module(module, source.inputs, "exact").outputs
         for name, value in expected.items():
             np.testing.assert_allclose(results[name], value, rtol=1e-10, atol=1e-10)
 
