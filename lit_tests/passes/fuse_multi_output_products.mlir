@@ -81,3 +81,20 @@ func.func @summed(
   %s = logical.reduce_sum %h {axes = [1], aicf.id = "sums.total", aicf.src = ["sums.total"]} : tensor<4096x1024xbf16> -> tensor<4096xbf16>
   func.return %h, %s : tensor<4096x1024xbf16>, tensor<4096xbf16>
 }
+
+// A convolution takes in no cast to wider elements that its consumers can do: it writes half the bytes.
+// CHECK-LABEL: func.func @widened
+// CHECK: emit.group "taps" from ["taps"] {{.*}} -> (tensor<8x64x56x56xbf16>)
+// CHECK: emit.group "taps.wide" from ["taps.wide", "taps.sum", "taps.scaled", "taps.squares"] ins(%{{.*}} = %c : tensor<8x64x56x56xbf16>)
+func.func @widened(
+    %x : tensor<8x64x56x56xbf16> {logical.name = "x", logical.role = "input"},
+    %k : tensor<64x64x3x3xbf16> {logical.name = "k", logical.role = "param"})
+    -> (tensor<64xf32> {logical.name = "sum"}, tensor<64xf32> {logical.name = "squares"}) {
+  %c = logical.conv %x, %k {strides = [1, 1], low = [1, 1], high = [1, 1], dilations = [1, 1], groups = 1, aicf.id = "taps", aicf.src = ["taps"]} : (tensor<8x64x56x56xbf16>, tensor<64x64x3x3xbf16>) -> tensor<8x64x56x56xbf16>
+  %w = logical.cast %c {aicf.id = "taps.wide", aicf.src = ["taps.wide"]} : tensor<8x64x56x56xbf16> -> tensor<8x64x56x56xf32>
+  %a = logical.reduce_sum %w {axes = [0, 2, 3], aicf.id = "taps.sum", aicf.src = ["taps.sum"]} : tensor<8x64x56x56xf32> -> tensor<64xf32>
+  %s = logical.broadcast %a {dimensions = [1], aicf.id = "taps.spread", aicf.src = ["taps.spread"]} : tensor<64xf32> -> tensor<8x64x56x56xf32>
+  %m = logical.mul %w, %s {aicf.id = "taps.scaled", aicf.src = ["taps.scaled"]} : tensor<8x64x56x56xf32>
+  %b = logical.reduce_sum %m {axes = [0, 2, 3], aicf.id = "taps.squares", aicf.src = ["taps.squares"]} : tensor<8x64x56x56xf32> -> tensor<64xf32>
+  func.return %a, %b : tensor<64xf32>, tensor<64xf32>
+}

@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import DenseArrayBase, i64
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from aicf.dialects.emit import YieldOp
-from aicf.dialects.logical import BroadcastOp, ConstantOp, MatmulOp, TransposeOp
+from aicf.dialects.logical import BroadcastOp, ConstantOp, MatmulOp, ReshapeOp, TransposeOp
 from aicf.dialects.traits import IndexedRead, MatrixKernels, PositionalOperands, StridedOperands
 from aicf.dialects.types import ElementType, tensor, tensor_info
 from aicf.passes.bodies.attention import attention_of
@@ -129,17 +129,20 @@ class _ViewFolder:
 
     def _views_of_products(self) -> dict[SSAValue, tuple[SSAValue, View]]:
         """Results that are views of a product which nothing else reads, of keys and values that an attention writes a
-        row of, or transpositions of what is computed otherwise: the value, and its position in their memory."""
+        row of, or transpositions of what is computed otherwise, or interleaved: the value, and its position in
+        their memory."""
         attention = attention_of(self.body, self.views)
         writes = () if attention is None else (attention.writes or ())
         found: dict[SSAValue, tuple[SSAValue, View]] = {}
         for result, last in zip(yielded(self.body), self.lies.results, strict=True):
             value, chain = _seen_through(result, is_view)
             if not isinstance(value, OpResult):
-                continue
-            is_product = isinstance(value.op, MatmulOp) and value.has_one_use()
-            if not is_product and value.op not in writes:
-                value, chain = _seen_through(result, lambda op: isinstance(op, TransposeOp))
+                # A copy: what strides of the operand do not say, those of the result may.
+                value, chain = _seen_through(
+                    result, lambda op: op.results[0] not in self.views and _moves(op)
+                )
+            elif not (isinstance(value.op, MatmulOp) and value.has_one_use()) and value.op not in writes:
+                value, chain = _seen_through(result, _moves)
                 if self.has_products or _is_yielded(value, chain):
                     continue
             if chain and (view := view_after(chain, last)) is not None:
@@ -286,6 +289,18 @@ def _seen_through(value: SSAValue, is_seen: Callable[[Operation], bool]) -> tupl
         chain.append(value.op)
         value = value.op.operands[0]
     return value, chain[::-1]
+
+
+_MOST_DIMS = 5
+"""Of a value with channels. What has more is interleaved, such as ``[N, C, H / 2, 2, W / 2, 2]``."""
+
+
+def _moves(op: Operation) -> bool:
+    """Whether an op is a transposition, or the reshape that joins what is interleaved."""
+    if not isinstance(op, ReshapeOp):
+        return isinstance(op, TransposeOp)
+    before, after = (tensor_info(value.type).rank for value in (op.operand, op.result))
+    return after <= _MOST_DIMS < before
 
 
 def _is_yielded(value: SSAValue, besides: Collection[Operation]) -> bool:

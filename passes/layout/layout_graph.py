@@ -7,7 +7,7 @@ decided by `select-layouts`; here is what it may decide about.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -100,14 +100,18 @@ class Component:
 class LayoutGraph:
     """What may lie in either order in one function.
 
+    Args:
+        turns: Whether a kernel runs a group that computes many values, such as the casts of all weights, if one of its
+            results lies channels-last. Others follow from what is decided; such a group has no order of its own.
+
     Attributes:
         values: Of each group the results that may: of three to five dims, read by groups alone.
     """
 
-    def __init__(self, function: func.FuncOp):
+    def __init__(self, function: func.FuncOp, turns: Callable[[GroupOp, OpResult], bool]):
         self.groups = [op for op in function.body.block.ops if isinstance(op, GroupOp)]
         self.values: Mapping[GroupOp, tuple[OpResult, ...]] = {
-            group: found for group in self.groups if (found := tuple(_free_results(group)))
+            group: found for group in self.groups if (found := tuple(_free_results(group, turns)))
         }
 
     def touched_by(self, group: GroupOp) -> list[GroupOp]:
@@ -182,10 +186,11 @@ class LayoutGraph:
         )
 
 
-def _free_results(group: GroupOp) -> Iterator[OpResult]:
+def _free_results(group: GroupOp, turns: Callable[[GroupOp, OpResult], bool]) -> Iterator[OpResult]:
     """The results whose order in memory is nobody's business but that of the groups which give and read them."""
-    if multiplies(group.body.block) or not is_free_to_move(group):
+    if multiplies(group.body.block) or group.kernel is not None:
         return
+    has_parts = _updates(group)
     for result in group.results:
         shape = tensor_info(result.type).shape
         if (
@@ -193,6 +198,7 @@ def _free_results(group: GroupOp) -> Iterator[OpResult]:
             and not channels_last(shape, channel_dims(result)).is_whole
             and 0 not in shape
             and _is_free(result)
+            and (not has_parts or turns(group, result))
         ):
             yield result
 

@@ -148,6 +148,16 @@ class LayoutPrices:
         )
 
 
+def may_turn(context: FusionContext, group: GroupOp, result: OpResult) -> bool:
+    """Whether a kernel runs a group if `result` lies channels-last and all else where it does."""
+
+    def view_of(value: SSAValue) -> View:
+        shape = tensor_info(value.type).shape
+        return channels_last(shape) if value is result else alias_of(value).view
+
+    return why_not_aliased(group, aliased_workload(group, view_of), context) is None
+
+
 def _only_moves(group: GroupOp) -> bool:
     *ops, _ = group.body.block.ops
     return all(is_rearrangement(op) for op in ops)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from xdsl.context import Context
+from xdsl.dialects import func
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.ir import Attribute
 from xdsl.passes import ModulePass
@@ -17,7 +19,8 @@ from aicf.errors import PolicyError
 from aicf.passes.bodies.workload import target_of, workload_of
 from aicf.passes.fusion.forming import FusionContext, fusion_contexts
 from aicf.passes.layout.layout_graph import Component, LayoutGraph
-from aicf.passes.layout.prices import LayoutPrices
+from aicf.passes.layout.prices import LayoutPrices, may_turn
+from aicf.passes.layout.reshapes import hoist_reshapes
 from aicf.passes.layout.rewrite import lay_out
 from aicf.passes.layout.search import LEAST_GAIN, LEAST_GAIN_US, Found, LayoutSearch
 from aicf.passes.support.ledger import microseconds, record_decision
@@ -34,11 +37,13 @@ class SelectLayoutsPass(ModulePass):
     """Lays results of groups channels-last where the sum of predicted times of all that give and read them is less.
 
     Candidates are results of three to five dimensions that groups alone read, connected with a convolution, a pooling,
-    or a transposition from one order to the other. The meaning of a program stays: the body of a group that gives such
-    a value ends with a transposition, the body of each that reads it begins with the inverse, and both are strides to
-    kernels. A group that copies a value into the order in which it lies already goes: its readers read that value. The
-    policy may say `row_major` or `channels_last` of each group, or of all; without it, nothing changes on a target that
-    has no kernel of a convolution or pooling, or where results may not depend on the batch.
+    or a transposition from one order to the other. Of one instruction that casts many weights, those results are
+    candidates that its kernel can write channels-last: then convolutions read a weight of this step where it was cast
+    to. The meaning of a program stays: the body of a group that gives such a value ends with a transposition, the body
+    of each that reads it begins with the inverse, and both are strides to kernels. A group that copies a value into the
+    order in which it lies already goes: its readers read that value. The policy may say `row_major` or `channels_last`
+    of each group, or of all; without it, nothing changes on a target that has no kernel of a convolution or pooling, or
+    where results may not depend on the batch.
 
     Raises PolicyError for a group that is no candidate, or whose kernels do not take what the policy says.
     """
@@ -51,6 +56,9 @@ class SelectLayoutsPass(ModulePass):
         windowed = {name for name, kind in KINDS.items() if kind.is_windowed}
         if all(windowed.isdisjoint(kernel.kinds) for kernel in get_kernels(target.backend.data).values()):
             return
+        for function in op.walk():
+            if isinstance(function, func.FuncOp) and function.sym_name.data != PREPARE:
+                hoist_reshapes(function)
         deciding = [
             _Deciding(context)
             for context in fusion_contexts(op, target, grouped=True)
@@ -70,7 +78,7 @@ class _Deciding:
 
     def __init__(self, context: FusionContext):
         self.context = context
-        self.graph = LayoutGraph(context.function)
+        self.graph = LayoutGraph(context.function, partial(may_turn, context))
         self.components = self.graph.components()
         self.prices = LayoutPrices(self.graph, context)
 

@@ -16,6 +16,7 @@ from tests.gpu.case_table.attention import (
 )
 from tests.gpu.case_table.case import (
     ATTENTION_STEP,
+    CONV_MMA,
     DROPPING,
     GENERATED,
     MULTI_TENSOR,
@@ -48,9 +49,11 @@ from tests.gpu.case_table.narrow import (
 from tests.gpu.case_table.pools import pool_cases
 from tests.gpu.case_table.products import product_cases, rounded_product_cases
 from tests.gpu.case_table.training import (
+    CASTS,
     METAS,
     STEP,
     UPDATES,
+    casts_program,
     gradient_cases,
     metas_program,
     step_program,
@@ -59,6 +62,7 @@ from tests.gpu.case_table.training import (
 from tests.gpu.case_table.variants import variant_cases
 from tests.gpu.random_ops import RANDOM_OPS
 from tests.gpu.training import TRAININGS
+from tests.support.cast_weights import WEIGHTS
 
 STATELESS: dict[str, Case] = {
     **generated_cases(),
@@ -107,6 +111,9 @@ CASES: dict[str, Case] = {
     **attention_gradient_cases(),
     STEP: Case(step_program, (SIMT, GENERATED)),
     UPDATES: Case(updates_program, (MULTI_TENSOR,)),
+    CASTS: Case(
+        casts_program, (MULTI_TENSOR, CONV_MMA), {"layouts": {"*": "channels_last"}}, depth=len(WEIGHTS)
+    ),
     **{
         name: Case(metas_program, (GENERATED,), options={"meta": who, "check_finite": True})
         for who, name in METAS.items()

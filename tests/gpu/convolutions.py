@@ -21,6 +21,7 @@ class Convolution:
         batch, channels, outputs, groups: Images, channels of operand and result, and their groups.
         sizes, taps, strides, dilations, low, high: Along each dimension.
         operand_last, weight_last, result_last: Whether these lie channels-last.
+        weight_across: Whether the weight lies the other way round: outputs innermost, channels outermost.
         is_param: Whether the weight is a parameter, which may be packed ahead; else it is given at every run.
         after: What follows: a name of `AFTER`.
     """
@@ -40,6 +41,7 @@ class Convolution:
     result_last: bool = False
     is_param: bool = True
     after: str = "nothing"
+    weight_across: bool = False
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -91,6 +93,21 @@ def given(g: Graph, name: str, shape: Sequence[int], dtype: str, last: bool, is_
     rank = len(shape) - 2
     turned = make(name, (shape[0], *shape[2:], shape[1]), dtype)
     return g.transpose(turned, (0, rank + 1, *range(1, rank + 1)))
+
+
+def given_across(
+    g: Graph, name: str, shape: Sequence[int], dtype: str, last: bool, is_param: bool = False
+) -> Value:
+    """A weight of this shape whose outputs are innermost, after channels and windows; or windows are outermost, then
+    channels."""
+    make = g.param if is_param else g.input
+    outputs, channels, *taps = shape
+    rank = len(taps)
+    if last:
+        turned = make(name, (*taps, channels, outputs), dtype)
+        return g.transpose(turned, (rank + 1, rank, *range(rank)))
+    turned = make(name, (channels, *taps, outputs), dtype)
+    return g.transpose(turned, (rank + 1, 0, *range(1, rank + 1)))
 
 
 def drawn(source: random.Random, most_products: int) -> Convolution:
@@ -233,7 +250,8 @@ def add(g: Graph, made: Convolution, name: str, dtype: str) -> None:
     """Adds a convolution and what follows it to a program, with operands of its own."""
     x = given(g, f"x_{name}", (made.batch, made.channels, *made.sizes), dtype, made.operand_last)
     shape = (made.outputs, made.channels // made.groups, *made.taps)
-    w = given(g, f"w_{name}", shape, dtype, made.weight_last, made.is_param)
+    weight = given_across if made.weight_across else given
+    w = weight(g, f"w_{name}", shape, dtype, made.weight_last, made.is_param)
     y = g.conv(
         x,
         w,

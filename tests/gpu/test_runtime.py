@@ -18,7 +18,7 @@ from aicf.errors import AicfError, BackendUnavailable, CaptureError
 from aicf.runtime import Profiler
 from tests.gpu.artifacts import changed, obtained, with_module
 from tests.gpu.case_table.case import ROOT
-from tests.gpu.case_table.training import STEP, UPDATES
+from tests.gpu.case_table.training import CASTS, STEP, UPDATES
 from tests.gpu.cases import TOKEN
 from tests.gpu.controls import ASTRAY, CONTROLS
 from tests.gpu.harness import assert_right, bits, executable, instance, program
@@ -49,6 +49,18 @@ def test_every_optimizer_goes_the_way_of_its_meaning() -> None:
     assert reference.state()["step"] == 3
     for name, value in reference.state().items():
         np.testing.assert_allclose(model.state()[name], value, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_weights_are_cast_at_every_step() -> None:
+    """And laid channels-last: the second step convolves with the weights of the first one's update."""
+    made = program(CASTS)
+    model, reference = obtained(CASTS), aicf.compile(made.module, made.weights, "reference")
+    for _ in range(2):
+        found, wanted = model(made.inputs), reference(made.inputs)
+        scale = np.abs(wanted).max()
+        np.testing.assert_allclose(
+            found.astype(np.float64) / scale, wanted.astype(np.float64) / scale, atol=2e-2
+        )
 
 
 def test_a_token_is_written_into_the_state_in_place() -> None:

@@ -56,6 +56,14 @@ def bench_command(
     policy: Policy = None,
     threads: Threads = 1,
     random_weights: RandomWeights = False,
+    compare: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="ARTIFACT",
+            help="Another artifact of the model: both are timed in turns, with a verdict.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Time an artifact, or a model, on random inputs.
@@ -63,6 +71,9 @@ def bench_command(
     Whole calls, replays, and each instruction. Target, dims, values, policy, threads and random weights are for models.
     """
     compiled = bench_model(model, weights, random_weights, target, joined_dims(dims), values, threads, policy)
+    if compare is not None:
+        _print_comparison(compiled, compare, weights, as_json)
+        return
     found: list[Benched] = []
     for row in compiled.plan.rows:
         found.append(_bench(compiled, row.program, repeats))
@@ -71,6 +82,17 @@ def bench_command(
     if as_json:
         target = f"{compiled.plan.backend}:{compiled.plan.arch}"
         print(json.dumps(to_json_value(BenchResult(compiled.name, target, tuple(found))), indent=2))
+
+
+def _print_comparison(first: CompiledModel, other: Path, weights: Path | None, as_json: bool) -> None:
+    from aicf.bisection.compared_times import compare_times
+    from aicf.compiled import load
+
+    found = compare_times(first, load(other, weights=weights))
+    if as_json:
+        print(json.dumps([to_json_value(each) for each in found], indent=2))
+    else:
+        print("\n".join(map(str, found)))
 
 
 def bench_model(

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
 
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
+from aicf.backends.base import BufferRef
 from aicf.backends.common.loop_nest import overwritable
 from aicf.backends.common.workload import OperandInfo, Workload
 from aicf.dialects.emit_kernels import IndexOp, KernelOp, PhaseOp, StoreOp, YieldOp
@@ -20,21 +23,61 @@ def update_of_work(work: Workload) -> Update:
     return update_of(work.code, len(work.operands), len(work.results))
 
 
-def update_reason(work: Workload) -> str | None:
-    """Why a work is not the update of several tensors, whose elements are one row of memory each; None if it is."""
+def update_reason(work: Workload, turns: bool = False) -> str | None:
+    """Why a work is not the update of several tensors, whose elements are one row of memory each; None if it is.
+
+    Args:
+        turns: Whether the results of a part may lie channels-last, see `turn_of`.
+    """
     if work.code is None or not is_update(work.code):
         return "it is not the update of several tensors"
     for number, part in enumerate(update_of_work(work).parts):
-        infos = [*(work.operands[i] for i in part.operands), *(work.results[i] for i in part.results)]
-        if not all(map(is_row, infos)):
+        results = [work.results[i] for i in part.results]
+        if turns and turn_of(results) is not None:
+            results = []
+        if not all(map(is_row, [*(work.operands[i] for i in part.operands), *results])):
             return f"an operand of part {number} is no contiguous memory"
     return None
 
 
+@dataclass(frozen=True)
+class Turn:
+    """How a part is brought from row-major to channels-last memory.
+
+    Args:
+        channels: Elements of the second dim, which are innermost in the results.
+        window: Elements of all dims after it, which are innermost in the operands.
+    """
+
+    channels: int
+    window: int
+
+
+def turn_of(results: Sequence[OperandInfo | BufferRef]) -> Turn | None:
+    """How a part is turned on the way to its results; None if not all of them lie contiguous with their second dim
+    innermost, or are rows as well."""
+    turns = {_turn(result.shape, result.strides) for result in results}
+    return turns.pop() if len(turns) == 1 else None
+
+
+def _turn(shape: Sequence[int], strides: Sequence[int]) -> Turn | None:
+    if len(shape) < 3 or shape[1] == 1 or prod(shape[2:]) == 1:
+        return None
+    order = (0, *range(2, len(shape)), 1)
+    if not is_contiguous([shape[dim] for dim in order], [strides[dim] for dim in order]):
+        return None
+    return Turn(shape[1], prod(shape[2:]))
+
+
 def is_row(operand: OperandInfo) -> bool:
     """Whether the elements are contiguous and in order."""
+    return is_contiguous(operand.shape, operand.strides)
+
+
+def is_contiguous(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether elements of these strides are contiguous, the last dim innermost."""
     step = 1
-    for size, stride in reversed(list(zip(operand.shape, operand.strides, strict=True))):
+    for size, stride in reversed(list(zip(shape, strides, strict=True))):
         if size != 1 and stride != step:
             return False
         step *= size

@@ -24,7 +24,7 @@ from aicf.passes.bodies.outlining import id_of, name_of
 from aicf.passes.bodies.workload import target_of, workload_of
 from aicf.passes.fusion.candidates import MEMBER_LIMIT, REFUSAL_LIMIT
 from aicf.passes.fusion.forming import FusionContext, fusion_contexts, refusal
-from aicf.passes.fusion.merges.group_loops import NAMED, alone_us, is_named
+from aicf.passes.fusion.merges.group_loops import NAMED, alone_us, is_loops, is_named
 from aicf.passes.fusion.merges.merge import Merge, members, window
 from aicf.passes.fusion.profitability import LIST_THEM, SAME_TIME, slower
 from aicf.passes.logical.saved_values import is_always_in_memory
@@ -219,6 +219,7 @@ class _Joiner:
             self._against_order(merge),
             None if listed else self._against_size(merge),
             None if listed else _against_memory(merge),
+            None if listed else _against_width(merge),
         )
         return next((reason for reason in against if reason is not None), None) or self._against_kernels(
             merge, listed
@@ -353,6 +354,19 @@ def _against_memory(merge: Merge) -> str | None:
         if more * _NEGLIGIBLE > _bytes(merge.operands)
         else None
     )
+
+
+def _against_width(merge: Merge) -> str | None:
+    """That a product or convolution would write a cast to wider elements, which loops that read it can do themselves:
+    `sink-casts` has them do so."""
+    casts = members(merge.second)
+    multiplies = any(op.has_trait(logical.Contraction) for op in members(merge.first))
+    if not multiplies or len(casts) != 1 or not isinstance(cast := casts[0], logical.CastOp):
+        return None
+    widens = byte_count(cast.result.type) > byte_count(cast.operand.type)
+    if not widens or not all(map(is_loops, _readers_of(merge.second))):
+        return None
+    return "its consumers can widen what is read of it, and narrow values take less memory"
 
 
 def _arena_bytes(values: Iterable[SSAValue]) -> int:

@@ -137,7 +137,12 @@ _MEETINGS = {
     *("load_matrix_x4", "load_matrix_x4_transposed", "load_matrices", "load_matrices_transposed", "product"),
     *("mma_tile_f16", "mma_tile_bf16", "mma_tile_tf32"),
     *(f"wgmma_{n}_{a}_{b}" for n in (64, 128, 192, 256) for a, b in BYTE_PAIRS),
-    *(f"wgmma_{n}_{halves}_11" for n in (64, 128, 192, 256) for halves in ("f16", "bf16")),
+    *(
+        f"wgmma_{n}_{halves}_{across}"
+        for n in (64, 128, 192, 256)
+        for halves in ("f16", "bf16")
+        for across in ("01", "11")
+    ),
     *(
         f"wgmma_{name}"
         for n in (64, 128)

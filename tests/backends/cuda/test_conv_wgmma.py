@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import random
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.ir import Attribute
@@ -22,10 +25,15 @@ from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_types import LayoutAttr, TargetAttr
 from aicf.frontends.text import make_context
 from aicf.passes.bodies.workload import workload_of
+from aicf.passes.pipelines.aicf_inference import AicfInferencePass
 from aicf.tuning.candidates import grouped
+from tests.backends.cuda import wgmma_simulator
 from tests.backends.cuda.gemm_launches import compiled, launch_of
+from tests.backends.cuda.integer_simulator import simulated
 from tests.backends.cuda.sass import SPILLS, instructions, starting
-from tests.gpu.convolutions import Convolution, convolutions, image_layer
+from tests.gpu.convolutions import Convolution, convolutions, drawn_channels_last, image_layer
+from tests.gpu.programs import random_arrays
+from tests.support.random_graphs import run_program
 
 KERNEL = ConvWgmmaKernel()
 TARGET = TargetAttr("cuda", "sm_90a")
@@ -180,11 +188,52 @@ def test_a_weight_that_stays_is_packed_ahead() -> None:
     assert "layouts" not in KERNEL.record(replace(work, operands=(x, turned, *rest)), TARGET)
 
 
+def across(made: Convolution, last: bool = False) -> Convolution:
+    """Its weight given at every run with outputs innermost, as that of a data gradient lies."""
+    return replace(made, weight_across=True, weight_last=last, is_param=False)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_a_weight_with_outputs_innermost_is_read_where_it_lies(last: bool) -> None:
+    """Copies of 64 neighbouring outputs, for as many channels as a stage has; windows between both or outside."""
+    work = work_of(across(image_layer(2, 72, 128, 14), last))
+    assert KERNEL.legal(work, TARGET) is None and "layouts" not in KERNEL.record(work, TARGET)
+    _, weight = (a for a in launched(work).arguments if isinstance(a, TensorMap))
+    assert weight.sizes == (128, 9, 72) and weight.box == (64, 1, 64)
+    assert weight.strides == ((2 * 128 * 72, 2 * 128) if last else (2 * 128, 2 * 128 * 9))
+    work = work_of(across(image_layer(2, 64, 60, 14)))
+    assert "strides of whole 16 bytes, its weight has" in (KERNEL.legal(work, TARGET) or "")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_simulated_threads_convolve_with_a_weight_that_lies_across(seed: int) -> None:
+    """Any windows, strides and numbers of channels, against float64."""
+    made = across(drawn_channels_last(random.Random(seed)), last=seed % 2 > 0)
+    made = replace(made, outputs=(72, 16, 136)[seed], batch=1, after="bias")
+    module = convolutions("bf16", [made]).module()
+    arrays = random_arrays(module, f"across {seed}")
+    (wanted,) = run_program(module, arrays).values()
+    policy = json.dumps({"kernels": {"conv_c0": KERNEL.id}})
+    AicfInferencePass("cuda:sm_90a", policy=policy).apply(make_context(), module)
+    (found,) = simulated(module, arrays, wgmma_simulator.run).values()
+    scale = np.abs(wanted) + np.sqrt(np.mean(wanted**2))
+    assert np.max(np.abs(found.astype(np.float64) - wanted) / scale) < 1e-2
+
+
 SPECS: dict[str, dict[str, Any]] = {
     "alone": {"tile_m": 128, "tile_n": 128, "stages": 4, "cluster_m": 1, "cluster_n": 1},
     "shared": {"tile_m": 128, "tile_n": 128, "stages": 4, "cluster_m": 2, "cluster_n": 1},
     "split": {"tile_m": 64, "tile_n": 64, "stages": 4, "cluster_m": 1, "cluster_n": 1, "split_k": 4},
 }
+
+
+def test_machine_code_of_a_weight_that_lies_across() -> None:
+    """The multiplication reads it transposed; nothing spills."""
+    made = across(image_layer(2, 128, 256, 9, 1, after="residual"))
+    ((_, cubin),) = compiled([launched(work_of(made), blocks_per_sm=1, **SPECS["shared"])])
+    names = instructions(cubin)
+    assert starting(names, ("UTMALDG.3D.MULTICAST",)) and starting(names, ("HGMMA",))
+    assert cubin.stack_bytes == 0 and not starting(names, SPILLS)
 
 
 @pytest.mark.parametrize("dims", [1, 2, 3])

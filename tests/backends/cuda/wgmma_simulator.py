@@ -75,13 +75,17 @@ def _names(maps: Mapping[int, TensorMap], memory: Memory, here: Here) -> Mapping
         f"wgmma_{n}_{a}_{b}": _product(here, n, BYTE_TYPES[a], BYTE_TYPES[b])
         for n, (a, b) in itertools.product(sizes, BYTE_PAIRS)
     }
+    halves = {
+        f"wgmma_{n}_{name}_{across}1": _product_of_halves(here, n, name, across)
+        for n, name, across in itertools.product(sizes, _HALVES, (0, 1))
+    }
     return {
         **integer_simulator.names(memory, here),
         **dict.fromkeys(nothing, lambda: None),
         **{f"fewer_registers_{count}": lambda: None for count in (24, 40)},
         **{f"more_registers_{count}": lambda: None for count in (160, 216, 232, 240)},
         **products,
-        **{f"wgmma_{n}_{name}_11": _product_across(here, n, name) for n in sizes for name in _HALVES},
+        **halves,
         **{f"wgmma_result_{n}{sums}": lambda sums: sums for n in sizes for sums in ("", "_i32")},
         "rotated": lambda values, count: (*values[count:], *values[:count]),
         "cluster_rank": lambda: here.thread.rank,
@@ -228,11 +232,12 @@ def _product(here: Here, n: int, a_type: Any, b_type: Any) -> Callable[..., Meet
     return _warpgroup(here, multiplied)
 
 
-def _product_across(here: Here, n: int, dtype: str) -> Callable[..., Meeting]:
-    """Of halves, whose lines are along M and N."""
+def _product_of_halves(here: Here, n: int, dtype: str, a_across: int) -> Callable[..., Meeting]:
+    """Of halves: the lines of B are along N, those of A along K or M."""
 
     def multiplied(words: Mapping[int, int], a: int, b: int) -> Array:
-        return _across(words, a, 64, dtype).T @ _across(words, b, n, dtype)
+        left = _across(words, a, 64, dtype).T if a_across else _lines(words, a, 64, _HALVES[dtype])
+        return left @ _across(words, b, n, dtype)
 
     return _warpgroup(here, multiplied)
 

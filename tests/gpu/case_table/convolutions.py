@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 from aicf.frontends.builder import Graph
@@ -57,6 +58,13 @@ def window_cases() -> dict[str, Case]:
         "steps": (image_layer(1, 64, 64, 40, 1, 2), {"tile": [128, 64]}),
         "waves": (image_layer(8, 8, 64, 60, after="relu"), {"tile": [128, 64]}),
     }
+    for what, (size, taps, variant) in {
+        "across": (20, 3, {}),
+        "across-shared": (20, 1, {"cluster_shape": [2, 1, 1]}),
+        "across-split": (7, 3, {"cluster_shape": [1, 1, 4]}),
+    }.items():
+        made = image_layer(2, 136, 200, size, taps)
+        table[what] = (replace(made, weight_across=True, is_param=False), variant)
     name = "windows-flattened"
     cases[name] = Case(program_of(name, partial(flattened, "f16")), (CONV_WGMMA,), policy)
     for what, (made, variant) in table.items():

@@ -15,7 +15,7 @@ from aicf.passes.logical.assign_ids import AssignIdsPass
 from aicf.passes.training.differentiate import DifferentiatePass
 from tests.gpu.case_table.case import GENERATED, ROOT, SIMT, Case
 from tests.gpu.programs import Program, arguments, random_arrays
-from tests.support import training_graphs, update_programs
+from tests.support import cast_weights, training_graphs, update_programs
 from tests.support.meta_programs import regression_batch, regression_program, regression_start
 from tests.support.update_programs import Tensor
 
@@ -23,6 +23,8 @@ STEP = "step-of-descent"
 """The case that updates its parameters."""
 UPDATES = "updates"
 """The case of all optimizers."""
+CASTS = "turned-casts"
+"""The case of weights that are cast and laid channels-last at every step."""
 METAS = {who: f"metas-{who}" for who in ("device", "host")}
 """The cases of a step that is checked, by who computes its counter, rate and corrections."""
 
@@ -72,6 +74,11 @@ def updates_program() -> Program:
         name: np.zeros_like(arrays[name]) for name, role, _ in arguments(module) if role in ("state", "meta")
     }
     return Program(module, {**arrays, **zeros})
+
+
+def casts_program() -> Program:
+    module = cast_weights.step()
+    return Program(module, random_arrays(module, CASTS))
 
 
 def metas_program() -> Program:

@@ -1,3 +1,5 @@
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# Templates are text in the form of functions: their parameters have no types.
 """Launches of updates of many tensors: the template with the snippets of each program, and the table of the parts."""
 
 from __future__ import annotations
@@ -10,16 +12,17 @@ from xdsl.ir import SSAValue
 
 from aicf.backends.base import BufferRef, Launch
 from aicf.backends.common.loop_nest import nest_of
-from aicf.backends.common.multi_tensor import numbers_code, program_code
+from aicf.backends.common.multi_tensor import Turn, numbers_code, program_code
 from aicf.backends.common.record import RecordError
 from aicf.backends.cuda.codegen.scalar import REGISTERS, dtype_of
+from aicf.backends.cuda.compiler import specializer
 from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in
 from aicf.backends.cuda.compiler.specializer import Snippet, stage
 from aicf.backends.cuda.families.loops.phases import PhaseCode, packed
 from aicf.backends.cuda.families.loops.schedule import GeneratedSpec
 from aicf.backends.cuda.families.multi_tensor import template as updates_template
-from aicf.backends.cuda.families.multi_tensor.kernel import UpdateSpec, read_spec
+from aicf.backends.cuda.families.multi_tensor.kernel import UpdateSpec, read_spec, turns_of
 from aicf.backends.cuda.families.records import Rounding, is_programmatic, read_rounding, read_shape
 from aicf.backends.cuda.runtime.device_program import Address, Table
 from aicf.dialects.emit_kernels import KernelOp
@@ -46,18 +49,24 @@ def emit(launch: Launch) -> list[KernelLaunch]:
 
 @dataclass(frozen=True)
 class _Variant:
-    """The parts of one program that are handled in vectors of one width."""
+    """The parts of one program that are handled in vectors of one width, and turned alike."""
 
     program: int
     vector: int
+    turn: Turn
     parts: tuple[Part, ...]
 
 
-def _variants(update: Update, spec: UpdateSpec) -> list[_Variant]:
-    found: dict[tuple[int, int], list[Part]] = {}
-    for part, vector in zip(update.parts, spec.vectors, strict=True):
-        found.setdefault((part.program, vector), []).append(part)
-    return [_Variant(*key, tuple(parts)) for key, parts in sorted(found.items())]
+_AS_IT_LIES = Turn(0, 1)
+"""Of parts that are not turned."""
+
+
+def _variants(update: Update, spec: UpdateSpec, outs: Sequence[BufferRef]) -> list[_Variant]:
+    found: dict[tuple[int, int, Turn], list[Part]] = {}
+    for part, vector, turn in zip(update.parts, spec.vectors, turns_of(update, outs), strict=True):
+        found.setdefault((part.program, vector, turn or _AS_IT_LIES), []).append(part)
+    keys = sorted(found, key=lambda key: (*key[:2], key[2].channels, key[2].window))
+    return [_Variant(*key, tuple(found[key])) for key in keys]
 
 
 class _PartCode(PhaseCode):
@@ -104,7 +113,7 @@ class _PartCode(PhaseCode):
 
 
 def _launch(launch: Launch, code: KernelOp, update: Update, spec: UpdateSpec) -> KernelLaunch:
-    variants, rounding = _variants(update, spec), read_rounding(launch.record)
+    variants, rounding = _variants(update, spec, launch.outs), read_rounding(launch.record)
     parts = [part for variant in variants for part in variant.parts]
     starts = _starts(variants, spec)
     pointers = max(len(part.operands) + len(part.results) for part in parts)
@@ -125,6 +134,7 @@ def _launch(launch: Launch, code: KernelOp, update: Update, spec: UpdateSpec) ->
         "TICKET_AT": 8 * (_WARP * rounds + len(parts)),
         "POINTERS_AT": 8 * (_WARP * rounds + len(parts) + 1),
         "BLOCKS": shape.grid[0],
+        "ROW_MAJOR": specializer.part(updates_template.row_major),
         **_number_constants(code, update, refs, rounding),
         **_variant_constants(launch, code, update, variants, rounding),
     }
@@ -172,6 +182,8 @@ def _variant_constants(
         "FROM": (0, *ends[:-1]),
         "UNTIL": tuple(ends),
         "VECTOR": tuple(variant.vector for variant in variants),
+        "CHANNELS": tuple(variant.turn.channels for variant in variants),
+        "WINDOW": tuple(variant.turn.window for variant in variants),
         # Only the thread that takes the ticket may have read numbers that are overwritten.
         "ONE": tuple(bool(update.scalar_results) or made.computes_before() for made in wide),
         "WORDS": tuple(max(1, made.loaded) for made in wide),

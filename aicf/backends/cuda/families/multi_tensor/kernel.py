@@ -14,11 +14,14 @@ from typing import Annotated
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute
 
+from aicf.backends.base import BufferRef
 from aicf.backends.common.loop_nest import overwritable
 from aicf.backends.common.multi_tensor import (
+    Turn,
     numbers_code,
     overwritten,
     same_type,
+    turn_of,
     update_of_work,
     update_reason,
 )
@@ -32,7 +35,7 @@ from aicf.backends.common.record import (
     powers_of_two,
     read_list,
 )
-from aicf.backends.common.workload import Workload
+from aicf.backends.common.workload import OperandInfo, Workload
 from aicf.backends.cuda.families.loops.kernel import (
     code_reason,
     operand_reason,
@@ -43,6 +46,11 @@ from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.emit_updates import Part, Update
 from aicf.dialects.kinds import UPDATES
 
+_TURNED = 2
+"""Elements of a part that a thread brings from row-major to channels-last memory together: they lie a window apart, and
+a warp that reads more of them reads as many lines for each."""
+_WORD = 4
+"""Bytes of an element of what is turned: a register each."""
 _LATENCY_US = 2.2
 """Of one launch with its look-up: by itself a small update takes as long on an H100."""
 
@@ -77,16 +85,18 @@ def vector_limits(
     update: Update,
     operands: Sequence[tuple[str, int]],
     results: Sequence[tuple[str, int]],
+    turns: Sequence[Turn | None],
 ) -> list[int]:
     """The most elements of each part that one access may take.
 
     Args:
         operands, results: Element type of each operand and result, and bytes from an aligned address to its start.
+        turns: How each part is turned.
     """
     limits: list[int] = []
-    for part in update.parts:
+    for part, turn in zip(update.parts, turns, strict=True):
         own = [*(operands[i] for i in part.operands), *(results[i] for i in part.results)]
-        vector = max(PIECE_BYTES // ELEMENT_BYTES[dtype] for dtype, _ in own)
+        vector = max(PIECE_BYTES // ELEMENT_BYTES[dtype] for dtype, _ in own) if turn is None else _TURNED
         while vector > 1 and (vector > part.elements or not all(_is_aligned(*each, vector) for each in own)):
             vector //= 2
         limits.append(vector)
@@ -98,13 +108,18 @@ def _is_aligned(dtype: str, offset: int, vector: int) -> bool:
 
 
 class MultiTensorKernel(CudaKernel[UpdateSpec]):
-    """All parts in one launch; the last block that has read the numbers of all of them writes their new values."""
+    """All parts in one launch; the last block that has read the numbers of all of them writes their new values.
+
+    Results of a part may lie channels-last, as convolutions want weights: then its elements are read where they lie and
+    written in the order of the results."""
 
     id = "cuda.multi_tensor"
     kinds = UPDATES
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        if (reason := operand_reason(work) or update_reason(work)) is not None:
+        if (
+            reason := operand_reason(work) or update_reason(work, turns=True) or _turn_reason(work)
+        ) is not None:
             return reason
         assert work.code is not None
         return code_reason(work.code)
@@ -135,7 +150,13 @@ class MultiTensorKernel(CudaKernel[UpdateSpec]):
             "rounding": StringAttr(work.rounding),
             **start_entries(arch),
         }
-        pairs = overwritten(work.code, update)
+        turned = {
+            result
+            for part, turn in zip(update.parts, turns_of(update, work.results), strict=True)
+            for result in part.results
+            if turn is not None
+        }
+        pairs = [pair for pair in overwritten(work.code, update) if pair[0] not in turned]
         if (numbers := numbers_code(work.code, update)) is not None:
             pairs += [
                 (update.scalar_results[output], update.scalars[operand])
@@ -153,6 +174,25 @@ class MultiTensorKernel(CudaKernel[UpdateSpec]):
     def fixed_order(self, work: Workload, target: TargetAttr) -> str:
         """See `Kernel`: nothing is combined."""
         return "none"
+
+
+def turns_of(update: Update, results: Sequence[OperandInfo] | Sequence[BufferRef]) -> list[Turn | None]:
+    """How each part of an instruction with these results is turned."""
+    return [turn_of([results[number] for number in part.results]) for part in update.parts]
+
+
+def _turn_reason(work: Workload) -> str | None:
+    """Why a part is not brought to channels-last memory, None if all that ask for it are."""
+    update = update_of_work(work)
+    for number, (part, turn) in enumerate(zip(update.parts, turns_of(update, work.results), strict=True)):
+        if turn is None:
+            continue
+        lines = [turn.channels * ELEMENT_BYTES[work.results[i].dtype] for i in part.results]
+        if any(line % PIECE_BYTES for line in lines):
+            return f"part {number} is turned in lines of whole {PIECE_BYTES} bytes, its channels have {lines}"
+        if any(ELEMENT_BYTES[work.operands[i].dtype] != _WORD for i in part.operands):
+            return f"part {number} is turned word by word, and its operands have elements of other sizes"
+    return None
 
 
 def _chosen(work: Workload, arch: GpuArch) -> UpdateSpec:
@@ -179,7 +219,8 @@ def _limits(work: Workload) -> list[int]:
         [(info.dtype, info.offset * ELEMENT_BYTES[info.dtype]) for info in infos]
         for infos in (work.operands, work.results)
     )
-    return vector_limits(update_of_work(work), operands, results)
+    update = update_of_work(work)
+    return vector_limits(update, operands, results, turns_of(update, work.results))
 
 
 _CODEC = RecordCodec(UpdateSpec)

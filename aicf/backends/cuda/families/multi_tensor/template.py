@@ -16,6 +16,10 @@ def update(operands: object):
     """THREADS * UNROLL vectors a block, and what is left of a part in its first one.
 
     A *variant* is a program with a width of vectors: parts are sorted by variant, FROM and UNTIL are the parts of each.
+    Elements are counted as they lie in the results. Where these lie channels-last (CHANNELS of a line, WINDOW lines of
+    an output), the neighbours of a vector lie WINDOW elements apart in the operands: blocks have whole lines, so that
+    what one thread leaves of a sector is in L1 for the next ones.
+
     What is computed of numbers alone (BEFORE) is computed by one thread while the elements are on their way to all, and
     broadcast to the others; where nothing is (ONE false), each thread reads the numbers.
 
@@ -47,7 +51,15 @@ def update(operands: object):
             x = registers(UNROLL * WORDS[k], 0)
             for i in unrolled(UNROLL):
                 at = index(min(index(begin + i * THREADS), index(vectors - 1)))
-                x[i * WORDS[k] : (i + 1) * WORDS[k]] = splice(LOAD[k], 0, index(at * VECTOR[k]))
+                if CHANNELS[k] == 0:
+                    x[i * WORDS[k] : (i + 1) * WORDS[k]] = splice(LOAD[k], 0, index(at * VECTOR[k]))
+                else:
+                    source = splice(ROW_MAJOR, index(at * VECTOR[k]), CHANNELS[k], WINDOW[k])
+                    for j in unrolled(VECTOR[k]):
+                        one = registers(WORDS_ONE[k], 0)
+                        one[0 : WORDS_ONE[k]] = splice(LOAD_ONE[k], 0, index(source + j * WINDOW[k]))
+                        for n in unrolled(WORDS_ONE[k]):
+                            x[i * WORDS[k] + n * VECTOR[k] + j] = one[n]
             before = registers(BEFORES[k], 0)
             if ONE[k]:
                 board = registers(BEFORES[k], 0)
@@ -88,3 +100,10 @@ def update(operands: object):
         numbers = registers(NUMBERS_WORDS, 0)
         numbers[0:NUMBERS_WORDS] = splice(NUMBERS_LOAD, 0, 0)
         splice(NUMBERS_CELL, 0, numbers[0:NUMBERS_WORDS])
+
+
+def row_major(element, channels, window):
+    """Where element number `element` of channels-last memory lies in row-major memory."""
+    line = element // channels
+    output = line // window
+    return (output * channels + (element - line * channels)) * window + (line - output * window)

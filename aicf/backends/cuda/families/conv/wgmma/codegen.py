@@ -15,6 +15,7 @@ from aicf.backends.cuda.families.conv.problem import FIRST_EXTRA, WEIGHT, ConvPr
 from aicf.backends.cuda.families.conv.wgmma.kernel import (
     as_matrix,
     reaches,
+    runs_across,
     sizes_of,
     stage_channels,
     steps_of,
@@ -31,6 +32,9 @@ from aicf.backends.cuda.families.gemm.wgmma.kernel import clusters_of, spec_of
 from aicf.backends.cuda.families.gemm.wgmma.schedule import Spec, Task, Tensor
 from aicf.backends.cuda.families.records import read_shape
 from aicf.backends.cuda.runtime.device_program import TensorMap, Windows
+
+_ACROSS = 64
+"""Outputs of a line of the weight in shared memory, where lines run across K: 128 bytes of halves."""
 
 
 def emit(launch: Launch) -> Sequence[KernelLaunch]:
@@ -65,7 +69,7 @@ def window_map(problem: ConvProblem, ref: BufferRef, pixels: int) -> TensorMap:
     size = problem.element_bytes
     corners = zip(problem.high, reaches(problem), strict=True)
     pairs = zip(sizes_of(problem), steps_of(problem), strict=True)
-    steps = [step if n > 1 else _whole(problem) for n, step in pairs]
+    steps = [step if n > 1 else _whole(problem, problem.channels) for n, step in pairs]
     return TensorMap(
         ref.base,
         ref.offset,
@@ -88,13 +92,13 @@ def window_map(problem: ConvProblem, ref: BufferRef, pixels: int) -> TensorMap:
 def pixel_step(problem: ConvProblem) -> int:
     """Elements from one pixel to the next, where all are evenly apart."""
     many = [step for n, step in zip(sizes_of(problem), steps_of(problem), strict=True) if n > 1]
-    return many[-1] if many else _whole(problem)
+    return many[-1] if many else _whole(problem, problem.channels)
 
 
-def _whole(problem: ConvProblem) -> int:
-    """Elements of whole 16 bytes that hold the channels: a stride along what has a size of 1."""
+def _whole(problem: ConvProblem, elements: int) -> int:
+    """Elements of whole 16 bytes that hold so many: a stride along what has a size of 1."""
     whole = 16 // problem.element_bytes
-    return ceil(problem.channels / whole) * whole
+    return ceil(elements / whole) * whole
 
 
 def _copy_pixels(problem: ConvProblem, task: Task, spec: Spec) -> Snippet:
@@ -143,18 +147,25 @@ def coordinates(problem: ConvProblem) -> tuple[list[str], list[str]]:
 
 
 def _weight_map(problem: ConvProblem, ref: BufferRef, lines: int) -> TensorMap:
-    """The weight: channels, elements of a window, outputs."""
-    size, channels = problem.element_bytes, problem.channels
-    output, _, *taps = problem.weight_strides
+    """The weight: channels, elements of a window, outputs; or outputs first and channels last, where it `runs_across`.
+
+    Args:
+        lines: Outputs of a copy, if its lines run along channels.
+    """
+    size, channels, outputs = problem.element_bytes, problem.channels, problem.outputs
+    output, channel, *taps = problem.weight_strides
     many = [step for n, step in zip(problem.taps, taps, strict=True) if n > 1]
-    step = many[-1] if many else _whole(problem)
+    across = runs_across(problem)
+    inner, lead, outer = (outputs, channel, channels) if across else (channels, output, outputs)
+    step = many[-1] if many else _whole(problem, inner)
+    box = (_ACROSS, 1, stage_channels(problem)) if across else (stage_channels(problem), 1, lines)
     return TensorMap(
         ref.base,
         ref.offset,
         ref.dtype,
-        (channels, problem.window, problem.outputs),
-        (size * step, size * (output if problem.outputs > 1 else step * problem.window)),
-        (stage_channels(problem), 1, lines),
+        (inner, problem.window, outer),
+        (size * step, size * (lead if outer > 1 else step * problem.window)),
+        box,
         swizzle=128,
         l2_promotion=256,
         interleave=0,
@@ -163,20 +174,14 @@ def _weight_map(problem: ConvProblem, ref: BufferRef, lines: int) -> TensorMap:
 
 
 def _copy_weight(problem: ConvProblem, spec: Spec) -> Snippet:
-    """Copies this block's share of a stage of B: outputs from `row` on."""
+    """Copies this block's share of a stage of B: outputs from `row` on, at once or as many as a line has."""
     tile, sharers, own, mask = sharing(spec, "b")
-    body = [
-        f"place = {own} * {tile // sharers}" if sharers > 1 else "place = 0",
-        *_step_lines(problem),
-    ]
-    call = [
-        "u32(at + u32(place * 128))",
-        "b0_map",
-        "ready",
-        "i32(channel)",
-        "i32(element)",
-        "i32(row + place)",
-    ]
+    share, across = tile // sharers, runs_across(problem)
     function = "copy_tensor_3d" + ("_multicast" if sharers > 1 else "")
-    body.append(f"{function}({', '.join(call + ([mask] if sharers > 1 else []))})")
+    body = _step_lines(problem)
+    for first in range(0, share, _ACROSS if across else share):
+        body.append(f"place = {own} * {share} + {first}" if sharers > 1 else f"place = {first}")
+        lines = ["i32(channel)", "i32(element)", "i32(row + place)"]
+        call = ["u32(at + u32(place * 128))", "b0_map", "ready", *(lines[::-1] if across else lines)]
+        body.append(f"{function}({', '.join(call + ([mask] if sharers > 1 else []))})")
     return Snippet(("at", "ready", "k", "row", "matrix"), tuple(body))

@@ -9,6 +9,7 @@ of bytes, of one element of the windows. Everything else is the product's. No co
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from math import ceil, prod
 
@@ -45,7 +46,7 @@ from aicf.backends.cuda.families.gemm.wgmma.kernel import (
 )
 from aicf.backends.cuda.families.gemm.wgmma.schedule import K_BYTES, Task
 from aicf.backends.cuda.families.records import read_early
-from aicf.backends.cuda.target import arch_named
+from aicf.backends.cuda.target import ELEMENT_BYTES, arch_named
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 
@@ -61,6 +62,13 @@ def as_matrix(problem: ConvProblem) -> bool:
     """Whether the windows are the pixels themselves, one after the other: A is a matrix in memory."""
     single = all(n == 1 for n in (*problem.taps, *problem.strides)) and not any(problem.low)
     return single and problem.sizes == problem.counts and _is_one_run(problem)
+
+
+def runs_across(problem: ConvProblem) -> bool:
+    """Whether neighbouring outputs of the weight are neighbours in memory, not its channels: so lies that of a data
+    gradient of one element a window, which is a transposed view of the convolution's own."""
+    output, channel = problem.weight_strides[:2]
+    return output == 1 and problem.outputs > 1 and channel != 1 and problem.channels > 1
 
 
 def stage_channels(problem: ConvProblem) -> int:
@@ -91,9 +99,12 @@ def task_of(
     channels = stage_channels(problem)
     chunks = ceil(problem.channels / channels)
     k = problem.channels if as_matrix(problem) else problem.window * chunks * channels
+    product = problem.product(k)
+    if runs_across(problem):
+        product = replace(product, b_strides=(problem.weight_strides[1], 1))
     reads, writes = epilogue_accesses(code, problem, *own)
     elements = problem.batch * prod(problem.sizes) * problem.channels
-    return Task(problem.product(k), reads, writes[0], early, functions_in(code), writes[1:], 0, elements)
+    return Task(product, reads, writes[0], early, functions_in(code), writes[1:], 0, elements)
 
 
 def task_of_launch(launch: Launch) -> tuple[ConvProblem, Task]:
@@ -190,11 +201,15 @@ def _weight_reason(problem: ConvProblem) -> str | None:
     """Why bulk tensor copies do not read the weight where it lies."""
     output, channel, *taps = problem.weight_strides
     many = [(n, step) for n, step in zip(problem.taps, taps, strict=True) if n > 1]
-    if channel != 1 and problem.channels > 1:
-        return "bulk tensor copies read neighbouring channels, its weight has others innermost"
+    across = runs_across(problem)
+    if across and problem.element_bytes != ELEMENT_BYTES["f16"]:
+        return f"warpgroup products of {problem.dtype} read neighbouring channels, its weight has outputs innermost"
+    if not across and channel != 1 and problem.channels > 1:
+        return "bulk tensor copies read neighbouring channels or outputs, its weight has others innermost"
     if any(outer != n * step for (_, outer), (n, step) in pairwise(many)):
         return "the elements of a window of its weight are not evenly apart"
-    steps = [step for n, step in ((problem.outputs, output), *many) if n > 1]
+    lines = (problem.channels, channel) if across else (problem.outputs, output)
+    steps = [step for n, step in (lines, *many) if n > 1]
     if not _are_whole(problem, steps) or problem.weight_alignment % _WHOLE_BYTES:
         return f"the bulk tensor copy needs strides of whole 16 bytes, its weight has {steps} elements"
     return None
