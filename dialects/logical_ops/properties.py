@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import (
     AnyFloat,
     DenseArrayBase,
     DenseIntOrFPElementsAttr,
+    DictionaryAttr,
     FloatAttr,
     IntegerAttr,
     IntegerType,
@@ -135,6 +136,10 @@ def _flag(value: object) -> Attribute | None:
     return UnitAttr() if value else None
 
 
+def _dictionary(value: object) -> Attribute:
+    raise TypeError  # attributes of an op of a package are made where the op is: `custom.py`
+
+
 def _string(value: object) -> Attribute:
     if not isinstance(value, str):
         raise TypeError
@@ -192,6 +197,7 @@ _FLAGS = (
     "centred",
 )
 _INTEGERS = (
+    "version",
     "axis",
     "depth",
     "groups",
@@ -206,7 +212,7 @@ _INTEGERS = (
     "total",
     "period",
 )
-_STRINGS = ("mode", "form", "approximate", "predicate", "reduction", "schedule", "anneal")
+_STRINGS = ("mode", "form", "approximate", "predicate", "reduction", "schedule", "anneal", "op")
 _RATES = (
     "momentum",
     "dampening",
@@ -230,6 +236,7 @@ _FORMS: Mapping[str, _Form] = {
     "epsilon": _float("1.0e-05"),
     **dict.fromkeys(("negative_slope", "alpha", "beta"), _float("0.5")),
     **dict.fromkeys(("min", "max"), _Form("a number, such as 0.5, or 1 for integers", _is_number, _number)),
+    "parameters": _Form("a dictionary of attributes", _is_a(DictionaryAttr), _dictionary),
     "value": _Form("a dense literal", _is_a(DenseIntOrFPElementsAttr), _dense),
 }
 

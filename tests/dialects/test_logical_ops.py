@@ -123,14 +123,25 @@ def test_traits_say_what_kind_of_op_it_is() -> None:
         },
         logical.ViewLike: {"reshape", "transpose", "broadcast", "slice", "window", "concat"},
         logical.Scan: {"cumsum"},
-        logical.Composite: {op.name.removeprefix("logical.") for op in FORMULAS} - {"lstm", "matmul", "pow"},
+        logical.Composite: {op.name.removeprefix("logical.") for op in FORMULAS}
+        - {"custom", "lstm", "matmul", "pow"},
         logical.Normalization: {
             *("softmax", "layer_norm", "log_softmax", "rms_norm", "batch_norm", "group_norm"),
         },
         logical.IndexedRead: {"pad", "gather", "gather_elements", "flip", "write_row"},
         Expensive: {
             *("exp", "log", "tanh", "erf", "sigmoid", "sqrt", "rsqrt", "div", "expm1", "log1p", "sin", "cos"),
-            *("atan", "pow", "philox_word", "pad", "gather", "gather_elements", "flip", "write_row"),
+            *(
+                "atan",
+                "pow",
+                "philox_word",
+                "pad",
+                "gather",
+                "gather_elements",
+                "flip",
+                "write_row",
+                "custom",
+            ),
         },
         MatrixKernels: {"matmul", "lstm"},
         StridedView: {"reshape", "transpose", "broadcast", "slice", "window"},

@@ -588,6 +588,18 @@ def kept_dense(dtype: str, m: int, n: int, k: int, activation: str = "gelu") -> 
     return g
 
 
+def sloped(dtype: str, m: int, n: int, k: int, activation: str = "relu") -> Graph:
+    """x w^T times the slope of an activation at what a forward pass saved: of its result for relu and sigmoid."""
+    g = Graph("sloped")
+    x, w, saved = g.input("x", (m, k), dtype), g.param("w", (n, k), dtype), g.input("saved", (m, n), dtype)
+    product = g.matmul(x, w, transpose_b=True)
+    if activation == "relu":
+        g.output(g.where(saved <= 0, g.constant(0, (m, n), dtype), product), "y")
+    else:
+        g.output(product * saved * (g.neg(saved) + 1), "y")
+    return g
+
+
 def integer_dense(dtype: str, m: int, n: int, k: int) -> Graph:
     """x w + bias, which wraps in its type, then as i32."""
     g = Graph("integer_dense")

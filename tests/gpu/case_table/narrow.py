@@ -81,7 +81,7 @@ def integer_product_cases() -> dict[str, Case]:
     }
     cases: dict[str, Case] = {}
     for name, (kernel, build, variant) in table.items():
-        kinds = ("gemm", "gemm_epilogue", "gemm_gated", "gemm_multi")
+        kinds = ("gemm", "gemm_epilogue", "gemm_epilogue_bwd", "gemm_gated", "gemm_multi")
         policy = {} if variant else {"kernels": dict.fromkeys(kinds, kernel)}
         cases[name] = Case(partial(_whole_range, name, build), (kernel,), policy, variant)
     return cases
@@ -98,7 +98,7 @@ def float8_sums(k: int) -> float:
 
 def float8_cases() -> dict[str, Case]:
     """Floats of 8 bits: casts, moves, and products by all pairs of types, with results of every type."""
-    kinds = ("gemm", "gemm_epilogue", "gemm_gated", "gemm_multi")
+    kinds = ("gemm", "gemm_epilogue", "gemm_epilogue_bwd", "gemm_gated", "gemm_multi")
     cases: dict[str, Case] = {}
     for name, (kernel, build, variant) in fp8.float8_products().items():
         policy = {} if variant else {"kernels": dict.fromkeys(kinds, kernel)}

@@ -28,6 +28,7 @@ KIND_OF = {
     "dense": "gemm_epilogue",
     "integer_dense": "gemm_epilogue",
     "kept_dense": "gemm_epilogue",
+    "sloped": "gemm_epilogue_bwd",
     "gated": "gemm_gated",
     "projections": "gemm_multi",
     "normed_dense": "norm_gemm",
@@ -48,7 +49,7 @@ def product_cases() -> dict[str, Case]:
     spread = programs.spread_product
     integers = programs.integer_dense
     projections, normed, rows = programs.projections, programs.normed_dense, programs.rows_normed
-    kept = programs.kept_dense
+    kept, sloped = programs.kept_dense, programs.sloped
     return dict(
         (
             _product("wgmma-product-f16", WGMMA, partial(product, "f16", 192, 320, 256)),
@@ -63,6 +64,10 @@ def product_cases() -> dict[str, Case]:
             _product("wgmma-kept_dense-bf16", WGMMA, partial(kept, "bf16", 1000, 328, 72)),
             _product("wgmma-kept_dense-f16", WGMMA, partial(kept, "f16", 77, 104, 72, "relu")),
             _product("wgmma-projections-f16", WGMMA, partial(projections, "f16", 128, 128, 128)),
+            _product("wgmma-sloped-bf16", WGMMA, partial(sloped, "bf16", 130, 192, 256)),
+            _product("mma-sloped-f16", MMA, partial(sloped, "f16", 75, 100, 136, "sigmoid")),
+            _product("simt-sloped-f32", SIMT, partial(sloped, "f32", 33, 40, 51)),
+            _product("gemv-sloped-f16", GEMV, partial(sloped, "f16", 2, 192, 256)),
             _product("mma-product-f16", MMA, partial(product, "f16", 75, 100, 136)),
             _product("mma-product-nn", MMA, partial(product, "bf16", 33, 49, 51, transpose="nn")),
             _product("mma-product-tn", MMA, partial(product, "f16", 40, 56, 64, transpose="tn")),
@@ -140,6 +145,8 @@ def rounded_product_cases() -> dict[str, Case]:
         "tf32-product-batched": partial(product, 48, 64, 96, (3,), transpose="tn"),
         "tf32-product-shared": partial(product, 48, 64, 96, (4,), shared=True),
         "tf32-dense-relu": partial(dense, 128, 192, 512, "relu"),
+        "tf32wg-sloped-relu": partial(programs.sloped, "f32", 130, 192, 72),
+        "tf32-sloped-relu": partial(programs.sloped, "f32", 48, 64, 96),
         "tf32-gated-odd": partial(programs.gated, "f32", 40, 96, 128),
         "tf32-projections-three": partial(programs.projections, "f32", 50, 64, 96),
     }

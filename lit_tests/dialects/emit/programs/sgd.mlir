@@ -29,6 +29,7 @@ builtin.module attributes {aicf.target = #emit.target<"cpu", "x86-64-v4", {threa
       stream(0) after([])
     emit.resolved "mse_grad" id(5) name("grad") src(["diff", "grad"])
       ins(%y, %t : !emit.buffer<32x4xf32, arena>, !emit.buffer<32x4xf32, bound>) outs(%y : !emit.buffer<32x4xf32, arena>)
+      attrs {reduction = "mean", grad = false} schema("mse_grad.v1") blob("0x0100")
       body(@grad.body) code(@grad.code)
       kernel("cpu.generated", {version = 1 : i64, determinism = "bitwise"})
       constraints {may_alias = [[0 : i64, 0 : i64], [0 : i64, 1 : i64]]}
