@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import entry_points
@@ -130,9 +131,12 @@ class OpDefinition:
         value = given.get(name, default)
         is_float = isinstance(default, float) or parameter.annotation in (float, "float")
         if is_float and isinstance(value, int) and not isinstance(value, bool):
-            return float(value)
+            with suppress(OverflowError):
+                return float(value)
         if is_float and not isinstance(value, float):
-            raise ValueError(f"attribute '{name}' of op '{self.name}' is {quoted(value)}; it is a number")
+            raise ValueError(
+                f"attribute '{name}' of op '{self.name}' is {quoted(value)}; it is a number of f64"
+            )
         return value
 
     def result_type(self, operands: Sequence[Attribute], attributes: DictionaryAttr) -> AnyTensor:

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 from xdsl.dialects.func import FuncOp
 
+from aicf import custom_op
 from aicf.frontends.builder import Graph, Value
+from aicf.testing import temporary_definitions
 from tests.test_nonsense import ALSO, SOME, VALUES, problem_of
 
 Make = Callable[[Graph], object]
@@ -113,10 +115,12 @@ BY_METHOD: Mapping[str, Mapping[str, Make]] = {
 """What is legal of a method's arguments, where its type does not say it."""
 
 
+OTHERS = ("refuse", "check_value", "op")
+"""Methods that a builder does not call; and the one of ops of packages, whose arguments the package says."""
 METHODS = [
     name
     for name, _ in inspect.getmembers(Graph, inspect.isfunction)
-    if not name.startswith("_") and name not in ("refuse", "check_value")
+    if not name.startswith("_") and name not in OTHERS
 ]
 OPERATORS = [
     name
@@ -195,3 +199,20 @@ def _finished(name: Any) -> object:
     graph = Graph(name)
     graph.output(graph.input("x", (2,)), "y")
     return graph.module()
+
+
+@pytest.mark.parametrize("given", sorted(GIVEN))
+def test_nonsense_for_an_op_of_a_package_is_one_line(given: str):
+    """As its name, as an operand, as an attribute, and as the name in the program."""
+    value = GIVEN[given]
+
+    def call(**changes: Any) -> object:
+        graph, name = _graph(), changes.pop("op", "nonsense.halved")
+        operand = changes.pop("x", graph.input("x", (2,)))
+        return graph.op(name, operand, **changes)
+
+    with temporary_definitions():
+        custom_op("nonsense.halved", lambda x, *, by=2.0: x / by)
+        call(by=3.0)
+        found = {key: problem_of(partial(call, **{key: value})) for key in ("op", "x", "by", "name")}
+    assert not any(found.values()), found

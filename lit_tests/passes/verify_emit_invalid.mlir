@@ -114,7 +114,7 @@ emit.program @offsets attributes {phase = "planned", arena_bytes = 128 : i64} {
 // -----
 
 // A kernel of another backend.
-// CHECK: error: emit.resolved: instruction 'a' (from a.op): backend cpu has no kernel 'gpu.relu'; it has cpu.
+// CHECK: error: emit.resolved: instruction 'a' (from a.op): backend cpu has no kernel 'gpu.relu': import or install the package 'gpu' that defines it
 builtin.module attributes {aicf.target = #emit.target<"cpu", "x86-64-v3", {threads = 1 : i64}>} {
 emit.program @kernel attributes {phase = "scheduled"} {
   %x = emit.bind input "x" : !emit.buffer<8xf32, bound>

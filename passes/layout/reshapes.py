@@ -73,10 +73,11 @@ class _Reshaped:
 
 
 def _found(group: GroupOp) -> _Reshaped | None:
-    """A group whose result has no order as it is, but as others see it: with the same batch and channels."""
+    """A group whose result has more dims than an order knows, but not as others see it: with the same batch and
+    channels."""
     value = group.results[0]
     before = tensor_info(value.type).shape
-    if len(before) in RANKS or not is_free_to_move(group) or multiplies(group.body.block):
+    if len(before) <= max(RANKS) or not is_free_to_move(group) or multiplies(group.body.block):
         return None
     if alias_of(value).whole is not value:
         return None

@@ -148,6 +148,7 @@ RECORDS: Mapping[str, tuple[int, str]] = {
     "cuda.gemm_wgmma_tf32": (1, f"{_WGMMA} math"),
     "cuda.gemm_wgmma_int8": (1, f"{_WGMMA} math layouts"),
     "cuda.gemm_wgmma_fp8": (1, f"{_WGMMA} math"),
+    "cuda.gemm_wgmma_sums": (1, f"{_WGMMA} summed"),
     "cuda.gemm_mma_fp8": (1, f"{_GEMM_MMA} math"),
     "cuda.gemm_norm": (1, _WGMMA),
     "cuda.gemm_mma": (1, _GEMM_MMA),
@@ -295,7 +296,8 @@ def _records() -> Iterator[tuple[str, Mapping[str, Attribute]]]:
         yield from _offered(CASES[PROGRAMS[0]].make().module, target, {"kernels": {"gemm_norm": own}})
     for name in ON_CPU:
         yield from _offered(CASES[name].make().module, "cpu:x86-64-v4", {})
-    yield from _offered(CASES["windows-split"].make().module, "cuda:sm_90a", {})
+    for name in ("windows-split", "multi-linear_gradients-bf16"):
+        yield from _offered(CASES[name].make().module, "cuda:sm_90a", {})
     for name in ("simt-dense-f32", "convolutions-f32", "convolve-tf32-last", "weight_grad-tf32"):
         yield from _offered(CASES[name].make().module, "cuda:sm_90a", {"tf32": True})
     yield from _offered(parse_module(TILES), "cpu:x86-64-v4", {})

@@ -101,6 +101,7 @@ EXCLUDED: Mapping[str, tuple[str, ...]] = {
     "it makes no programs": (
         *(
             "attention_gradients",
+            "faulty",
             "generated_code",
             "interrupted",
             "kernel_interpreter",
@@ -113,6 +114,9 @@ EXCLUDED: Mapping[str, tuple[str, ...]] = {
     ),
     "its programs are of one op without an interface, whose values a test draws": ("op_rows",),
     "its steps have no interface; `random_training` draws from its cases": ("optimizer_programs",),
+    "it makes emit programs": ("hand_written_kinds",),
+    "its one-op programs plant faults of a package": ("faulty_programs",),
+    "its step casts weights as those of `training_resnet` do": ("cast_weights",),
     "its small classifier is like the networks of `training_graphs`": ("training_models",),
     "it draws sizes of poolings; `random_convnets` has such": ("random_pools",),
     "it spells the attention of `fused_graphs` in other ways": ("attention_spellings",),
