@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.dialects import func
-from xdsl.ir import Block, OpResult, Region, SSAValue
+from xdsl.ir import Block, Operation, OpResult, Region, SSAValue
 
 from aicf.dialects.emit import GroupOp, YieldOp
 from aicf.dialects.logical import ReshapeOp
@@ -87,13 +87,19 @@ def _found(group: GroupOp) -> _Reshaped | None:
         if not isinstance(reader, GroupOp) or not is_free_to_move(reader):
             return None
         reading.append((reader, use.index))
-        for inner in reader.body.block.args[use.index].uses:
-            if not isinstance(inner.operation, ReshapeOp):
+        body = reader.body.block
+        for inner in _readers(body.args[use.index]):
+            if not isinstance(inner, ReshapeOp) or inner.parent is not body:
                 return None
-            shapes.add(tensor_info(inner.operation.result.type).shape)
+            shapes.add(tensor_info(inner.result.type).shape)
     if len(shapes) != 1 or len(shape := shapes.pop()) not in RANKS or shape[:2] != before[:2]:
         return None
     return _Reshaped(group, tuple(reading), shape)
+
+
+def _readers(value: SSAValue) -> list[Operation]:
+    """The ops that read a value; one that a rewrite took out of its body may still hold it."""
+    return [use.operation for use in value.uses if use.operation.parent is not None]
 
 
 def _read(group: GroupOp, number: int, value: SSAValue) -> None:
@@ -101,10 +107,9 @@ def _read(group: GroupOp, number: int, value: SSAValue) -> None:
     block, old = group.body.block, group.body.block.args[number]
     new = block.insert_arg(value.type, number)
     new.name_hint = old.name_hint
-    for use in list(old.uses):
-        reshape = use.operation
+    for reshape in _readers(old):
         reshape.results[0].replace_all_uses_with(new)
         block.erase_op(reshape)
-    block.erase_arg(old)
+    block.erase_arg(old, safe_erase=False)
     group.operands[number] = value
     remember_workload(group, aliased_workload(group, lambda each: alias_of(each).view))
