@@ -38,16 +38,10 @@ class UserCode(ABC):
 
 
 @dataclass(frozen=True)
-class CpuFunction(UserCode):
-    """A Python function that Numba compiles for processors; it becomes a part of the program's own object code.
-
-    It takes a pointer for each operand, result and workspace, in this order, which it indexes as `x[i]`, and then the
-    numbers that `arguments` gives. It cannot raise and calls nothing of Python: a division by zero gives infinity or
-    NaN. A Numba `cfunc` or `njit` function stands for the Python function that it was made from.
-    """
+class _NumbaFunction(UserCode):
+    """A Python function that Numba compiles."""
 
     function: Callable[..., None]
-    backend = "cpu"
 
     @cached_property
     def python(self) -> FunctionType:
@@ -57,6 +51,18 @@ class CpuFunction(UserCode):
     @property
     def digest(self) -> str:
         return function_digest(self.python)
+
+
+@dataclass(frozen=True)
+class CpuFunction(_NumbaFunction):
+    """A Python function that Numba compiles for processors; it becomes a part of the program's own object code.
+
+    It takes a pointer for each operand, result and workspace, in this order, which it indexes as `x[i]`, and then the
+    numbers that `arguments` gives. It cannot raise and calls nothing of Python: a division by zero gives infinity or
+    NaN. A Numba `cfunc` or `njit` function stands for the Python function that it was made from.
+    """
+
+    backend = "cpu"
 
     @property
     def description(self) -> str:
@@ -90,24 +96,14 @@ class SharedFunction(UserCode):
 
 
 @dataclass(frozen=True)
-class CudaFunction(UserCode):
+class CudaFunction(_NumbaFunction):
     """A Python function that Numba compiles for GPUs, as `numba.cuda.jit` does, or such a kernel.
 
     It takes an array for each operand and result, row-major and of their shapes, an array of bytes for a workspace, and
     then the numbers that `arguments` gives, as int64 and float64.
     """
 
-    function: Callable[..., None]
     backend = "cuda"
-
-    @cached_property
-    def python(self) -> FunctionType:
-        """The Python function itself. Raises PolicyError for what is none."""
-        return _python_function(self.function)
-
-    @property
-    def digest(self) -> str:
-        return function_digest(self.python)
 
     @property
     def description(self) -> str:
