@@ -1,4 +1,4 @@
-"""Page-locked host memory for callers: a device copies from and to it beside the caller, at the bus's full speed."""
+"""Page-locked host memory for callers: a device copies from and to it directly, beside the caller."""
 
 from __future__ import annotations
 
