@@ -95,10 +95,16 @@ def float8_projections(types: tuple[str, str], m: int, n: int, k: int) -> Graph:
     return g
 
 
+LAST_NUMBER = {"f8E4M3FN": 0x7E, "f8E5M2": 0x7C}
+"""Bits of the largest positive number or infinity; above it are NaNs."""
+
+
 def _bits(g: Graph, x: Value) -> Value:
-    """The bits of each number, those of all NaNs as one: the hardware's conversion drops their sign."""
-    nan = g.is_nan(g.cast(x, "f32"))
-    return g.select(nan, g.constant(0x7F, x.shape, "u8"), g.bitcast(x, "u8"))
+    """The bits of each number, those of all NaNs as one: the hardware's conversion drops their sign. The bits decide
+    what is a NaN, for in float64 a number that is too large for its type is none."""
+    bits = g.bitcast(x, "u8")
+    positive = g.where(bits >= 0x80, bits - 0x80, bits)
+    return g.where(positive > LAST_NUMBER[x.dtype], g.constant(0x7F, x.shape, "u8"), bits)
 
 
 def float8_casts(dtype: str) -> Graph:

@@ -24,6 +24,7 @@ class Kind(IntEnum):
     CONCURRENT_KERNEL = 10
     EXTERNAL_CORRELATION = 39
     DRIVER = 4
+    RUNTIME = 5
 
 
 class FakeCupti(ModuleType):
@@ -51,8 +52,9 @@ class FakeCupti(ModuleType):
     def _watched(self, kernel: Any, stream: int) -> None:
         self._run(kernel, stream)
         number = len(self.records)
-        self.records.append(SimpleNamespace(kind=Kind.DRIVER))
-        if self.stack:
+        if Kind.DRIVER in self.enabled:
+            self.records.append(SimpleNamespace(kind=Kind.DRIVER))
+        if self.stack and Kind.DRIVER in self.enabled:  # CUPTI puts it before the record of the call
             self.records.append(
                 SimpleNamespace(
                     kind=Kind.EXTERNAL_CORRELATION, correlation_id=number, external_id=self.stack[-1]

@@ -16,6 +16,9 @@ from aicf.extras import install
 
 BUFFER_BYTES = 8 << 20
 """Of a buffer that CUPTI fills with records."""
+KINDS = ("DRIVER", "RUNTIME", "EXTERNAL_CORRELATION", "CONCURRENT_KERNEL")
+"""Kinds of records. CUPTI says which instruction a call belongs to only where it records the call: ours are the
+driver's, those of libraries the runtime's."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ def recording() -> Generator[Recorder]:
     except ImportError as error:
         raise BackendUnavailable(f"CUPTI does not import ({error}); {install('cuda')}") from None
     recorder = Recorder(cupti)
-    kinds = cupti.ActivityKind.CONCURRENT_KERNEL, cupti.ActivityKind.EXTERNAL_CORRELATION
+    kinds = tuple(getattr(cupti.ActivityKind, name) for name in KINDS)
     try:
         cupti.activity_register_callbacks(recorder.buffer, recorder.completed)
         for kind in kinds:
