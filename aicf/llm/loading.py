@@ -6,6 +6,7 @@ from pathlib import Path
 
 from aicf.errors import InputMismatch, UnsupportedOp
 from aicf.frontends.gguf.reader import GgufFile, read_gguf
+from aicf.llm.chat_template import gguf_template
 from aicf.llm.families.llama import Llama
 from aicf.llm.model import LanguageModel
 from aicf.llm.tokenizer import Tokenizer
@@ -52,7 +53,7 @@ def load(
     prefill = min(PREFILL, capacity)
     weights = {**_weights(file), **family.states(capacity)}
     executable = compile(graph, weights, target, dims={"T": sorted({1, prefill})}, threads=threads)
-    return LanguageModel(executable, tokenizer, capacity, prefill)
+    return LanguageModel(executable, tokenizer, capacity, prefill, gguf_template(file))
 
 
 def _weights(file: GgufFile) -> dict[str, Array]:

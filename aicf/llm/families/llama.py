@@ -78,15 +78,15 @@ class Llama:
         )
 
     def states(self, capacity: int) -> dict[str, Array]:
-        """Empty keys and values of every layer: f32[capacity, kv_heads, head_width] by name."""
+        """Empty keys and values of every layer, f32[capacity, kv_heads, head_width] by name, and no tokens."""
         return states(self.layers, capacity, self.kv_heads, self.head_width)
 
     def decoder(self, name: str, capacity: int, *, is_tied: bool) -> Graph:
-        """The program of one step: the new tokens in, the logits of what follows the last of them out.
+        """The program of one step: the new tokens in, the logits of what follows the last of them out, and the token
+        that is chosen by them.
 
-        Inputs are `tokens`, i64[T]; `position`, i64[1]: how many tokens came before; and `last`, i64[1]: which of the
-        tokens is the last one, as those after it only fill the program's size. Keys and values of `capacity` positions
-        are its state.
+        Inputs and outputs are those of `aicf.llm.token_state`. Keys and values of `capacity` positions are its state,
+        with the tokens of these positions.
 
         Args:
             name: Of the graph.
@@ -103,7 +103,7 @@ class Llama:
             x = graph.add(x, self._mlp(graph, layer, x))
         last = rms_norm(graph, "output_norm", step.last(x), self.epsilon)
         head = embedding if is_tied else weight(graph, "output.weight", (self.vocabulary, self.width))
-        output_logits(graph, graph.linear(last, head, name="head"))
+        output_logits(step, graph.linear(last, head, name="head"))
         return graph
 
     def _attention(self, step: Step, layer: int, x: Value, rotation: Rotation) -> Value:
