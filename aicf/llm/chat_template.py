@@ -116,9 +116,8 @@ def folder_template(folder: Path) -> ChatTemplate | None:
     if alone.is_file():
         return ChatTemplate(_read(alone), tokens, str(alone))
     found = config.get("chat_template")
-    if isinstance(found, list):  # several, each with a name
-        named: dict[object, Any] = {each["name"]: each["template"] for each in found}  # pyright: ignore[reportUnknownVariableType]
-        found = named.get("default")
+    if isinstance(found, list):
+        found = _default(found)  # pyright: ignore[reportUnknownArgumentType]
     if found is None:
         return None
     if not isinstance(found, str):
@@ -126,6 +125,14 @@ def folder_template(folder: Path) -> ChatTemplate | None:
             "'chat_template' is no text; write the template as one", location=str(folder / _CONFIG)
         )
     return ChatTemplate(found, tokens, str(folder / _CONFIG))
+
+
+def _default(templates: Sequence[Any]) -> Any:
+    """Of several templates with names, the default one; what was given if they are no such thing."""
+    try:
+        return {each["name"]: each["template"] for each in templates}["default"]
+    except (TypeError, KeyError):
+        return templates
 
 
 def file_template(path: Path) -> ChatTemplate:

@@ -82,4 +82,5 @@ class Sampling:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    """Whether it is a finite number; booleans are none."""
+    return type(value) is not bool and isinstance(value, Real) and math.isfinite(value)

@@ -29,7 +29,8 @@ class Pace:
         self.tokens += tokens
 
     def __str__(self) -> str:
-        return f"{self.tokens:,} tokens in {self.seconds:.2f} s ({self.per_second:,.1f} a second)"
+        noun = "token" if self.tokens == 1 else "tokens"
+        return f"{self.tokens:,} {noun} in {self.seconds:.2f} s ({self.per_second:,.1f} a second)"
 
 
 @dataclass

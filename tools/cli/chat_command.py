@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -81,6 +83,8 @@ def chat_command(
     if prompt is not None:
         _print_pieces(chat.say(prompt))
         return
+    with suppress(ImportError):  # makes `input` edit lines and remember them, where there is one
+        import_module("readline")
     print(f"{model.stem}, {loaded.capacity:,} positions. /help says what a line may be.")
     _converse(loaded, chat)
 
