@@ -28,13 +28,18 @@ def small() -> SmallLlama:
     return small_llama(RNG, layers=1)
 
 
-@pytest.fixture(scope="module")
-def model(small: SmallLlama) -> LanguageModel:
+def compiled(small: SmallLlama, capacity: int, target: str = "cpu") -> LanguageModel:
+    """A small model as programs for 1 and 8 tokens, with letters as tokens."""
     file = parsed(small.file(), Path("small.gguf"))
     family = Llama.of(file)
-    graph = family.decoder("small", CAPACITY, is_tied=small.is_tied)
-    weights = {name: file.array(name) for name in file.tensors} | family.states(CAPACITY)
-    return LanguageModel(aicf.compile(graph, weights, "cpu", dims="T=1,8"), letters(), CAPACITY, 8)
+    graph = family.decoder("small", capacity, is_tied=small.is_tied)
+    weights = {name: file.array(name) for name in file.tensors} | family.states(capacity)
+    return LanguageModel(aicf.compile(graph, weights, target, dims="T=1,8"), letters(), capacity, 8)
+
+
+@pytest.fixture(scope="module")
+def model(small: SmallLlama) -> LanguageModel:
+    return compiled(small, CAPACITY)
 
 
 def prompt(length: int) -> list[int]:
