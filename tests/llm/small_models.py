@@ -18,6 +18,8 @@ _COMMON: dict[str, Any] = {
     "num_key_value_heads": 2,
     "max_position_embeddings": 64,
     "tie_word_embeddings": False,
+    "rms_norm_eps": 2.0**-16,  # GGUF files have numbers in f32
+    "layer_norm_epsilon": 2.0**-16,
     "bos_token_id": 1,
     "eos_token_id": 2,
     "pad_token_id": 0,
@@ -34,6 +36,7 @@ _LLAMA3 = {
 _YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "rope_theta": 500.0}
 _LONGROPE = {
     "rope_type": "longrope",
+    "attention_factor": 1.25,
     "rope_theta": 10000.0,
     "short_factor": [1.0, 1.1, 1.3],
     "long_factor": [1.5, 2.0, 4.0],

@@ -141,6 +141,18 @@ class Decoder(ABC):
             first = source.number("max_window_layers", 0)
             are_local = [number >= first for number in range(self.layers)]
         else:
-            period = source.size("attention.sliding_window_pattern", self.PERIOD)
-            are_local = [(number + 1) % period != 0 for number in range(self.layers)]
+            are_local = self._local_layers(self.PERIOD)
         return tuple(window if is_local else None for is_local in are_local)
+
+    def _local_layers(self, period: int) -> list[bool]:
+        """Which layers have a window: all but each of a number, which the source may state, or whether each has one."""
+        source, name = self.source, "attention.sliding_window_pattern"
+        if isinstance(source.setting(name), list):
+            stated = [bool(entry) for entry in source.entries(name) or ()]
+            if len(stated) != self.layers:
+                raise source.error(
+                    f"{source.called(name)} has {len(stated)} entries for {self.layers} layers"
+                )
+            return stated
+        period = source.size(name, period)
+        return [(number + 1) % period != 0 for number in range(self.layers)]

@@ -13,7 +13,7 @@ from aicf.llm.families.common import linear, weight
 from aicf.llm.families.llama import Llama
 from aicf.llm.families.qwen import Qwen3
 from aicf.llm.sources.base import Source
-from aicf.llm.sources.names import ATTENTION, EMBEDDINGS, EXPERTS, NORMS, Names
+from aicf.llm.sources.names import ATTENTION, EMBEDDINGS, EXPERTS, NORMS, Names, flattened
 
 
 class Experts(Llama):
@@ -96,16 +96,18 @@ class Qwen2Moe(Experts):
                 for part in ("gate", "up", "down")
             },
             "blk.{}.ffn_gate_inp_shexp": "model.layers.{}.mlp.shared_expert_gate",
-        }
+        },
+        {"blk.{}.ffn_gate_inp_shexp": flattened},
     )
 
     def mlp(self, graph: Graph, name: str, x: Value) -> Value:
         hidden = self.source.shape(f"{name}.ffn_gate_shexp.weight")[0]
         gate, up = (linear(graph, f"{name}.ffn_{part}_shexp", x, hidden) for part in ("gate", "up"))
         shared = linear(graph, f"{name}.ffn_down_shexp", graph.silu(gate) * up, self.width)
-        row = f"{name}.ffn_gate_inp_shexp.weight"  # [width] in GGUF files, [1, width] in folders
-        matrix = graph.reshape(weight(graph, row, self.source.shape(row)), (1, self.width))
-        return super().mlp(graph, name, x) + graph.sigmoid(graph.linear(x, matrix)) * shared
+        row = graph.reshape(
+            weight(graph, f"{name}.ffn_gate_inp_shexp.weight", (self.width,)), (1, self.width)
+        )
+        return super().mlp(graph, name, x) + graph.sigmoid(graph.linear(x, row)) * shared
 
 
 class Qwen3Moe(Experts, Qwen3):

@@ -50,6 +50,11 @@ def transposed(stored: Array) -> Array:
     return stored.T
 
 
+def flattened(stored: Array) -> Array:
+    """Of a matrix of one row: ours is a vector."""
+    return stored.reshape(-1)
+
+
 def one_more(stored: Array) -> Array:
     """Of a norm that scales by `1 + w`."""
     return np.float32(1) + stored.astype(np.float32)
