@@ -14,7 +14,9 @@ import aicf
 from aicf.errors import InputMismatch, InvalidIR
 from aicf.frontends.gguf.reader import parsed
 from aicf.llm.families.llama import Llama
+from aicf.llm.loading import weights_of
 from aicf.llm.model import LanguageModel
+from aicf.llm.sources.gguf import GgufSource
 from aicf.llm.tokenizer import Tokenizer
 from tests.llm.small_llama import SmallLlama, small_llama
 
@@ -25,10 +27,9 @@ NO_END = cast(Tokenizer, SimpleNamespace(end=-1))
 
 
 def loaded(model: SmallLlama, target: str = "cpu") -> LanguageModel:
-    file = parsed(model.file(), Path("small.gguf"))
-    family = Llama.of(file)
-    graph = family.decoder("small", CAPACITY, is_tied=model.is_tied)
-    weights = {name: file.array(name) for name in file.tensors} | family.states(CAPACITY)
+    family = Llama(GgufSource(parsed(model.file(), Path("small.gguf"))))
+    graph = family.decoder("small", CAPACITY)
+    weights = weights_of(family.source, graph) | family.states(CAPACITY)
     return LanguageModel(
         aicf.compile(graph, weights, target, dims=f"T=1,{PREFILL}"), NO_END, CAPACITY, PREFILL
     )
@@ -102,7 +103,7 @@ def test_what_does_not_fit_is_told(model: LanguageModel) -> None:
 
 def test_a_file_of_other_sizes_is_told(small: SmallLlama) -> None:
     def of(changed: SmallLlama, **fields: Any) -> Llama:
-        return Llama.of(parsed(changed.file(**fields), Path("small.gguf")))
+        return Llama(GgufSource(parsed(changed.file(**fields), Path("small.gguf"))))
 
     with pytest.raises(InvalidIR, match="field 'llama.block_count' is 0; it is 1 or more"):
         of(replace(small, layers=0))
