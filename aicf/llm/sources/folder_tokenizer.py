@@ -55,7 +55,7 @@ def folder_tokenizer(folder: Path) -> Tokenizer:
         tokens,
         spelled,
         control=control,
-        verbatim=added.keys() - control,
+        verbatim=added.keys() - control if spelled is of_characters else (),
         special=_special(folder, impl, numbers),
     )
 

@@ -92,10 +92,14 @@ def gguf_tokenizer(file: GgufFile) -> Tokenizer:
             for number in sorted([*control, *verbatim])
         ]
     )
-    special = _special(file, tokens, control)
-    if kind == "llama":
-        verbatim = []
-    return Tokenizer(impl, tokens, spelled, control=control, verbatim=verbatim, special=special)
+    return Tokenizer(
+        impl,
+        tokens,
+        spelled,
+        control=control,
+        verbatim=verbatim if spelled is of_characters else (),
+        special=_special(file, tokens, control),
+    )
 
 
 def _byte_level(package: Any, file: GgufFile, tokens: Sequence[str]) -> Any:
