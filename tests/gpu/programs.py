@@ -397,6 +397,36 @@ def pooling(dtype: str) -> Graph:
     return g
 
 
+def max_pool_gradients(dtype: str, last: bool) -> Graph:
+    """Which element of each window is the largest, and what is passed back to it, over one to three dimensions: windows
+    that overlap as networks begin, lie apart, leave gaps, and reach beyond the operand. With `last` operands and
+    results have their channels last."""
+    g = Graph("max_pool_gradients")
+
+    def given(name: str, shape: Sequence[int]) -> Value:
+        order, back = [0, *range(2, len(shape)), 1], [0, len(shape) - 1, *range(1, len(shape) - 1)]
+        return (
+            g.transpose(g.input(name, [shape[d] for d in order], dtype), back)
+            if last
+            else g.input(name, shape, dtype)
+        )
+
+    for name, shape, *windows in (
+        ("stem", (2, 64, 57, 62), [3, 3], [2, 2], [1, 1], [1, 1]),
+        ("near", (3, 24, 19, 21), [5, 5], [1, 1], [1, 1], [2, 2]),
+        ("apart", (2, 5, 31, 33), [2, 1], [3, 2], [1, 1], [0, 0]),
+        ("spread", (2, 6, 30, 29), [3, 2], [1, 2], [2, 3], [2, 1]),
+        ("line", (3, 4, 300), [5], [4], [1], [2]),
+        ("block", (1, 16, 9, 11, 13), [2, 3, 2], [2, 2, 1], [1, 1, 1], [0, 1, 1]),
+    ):
+        taps = g.max_pool_taps(given(name, shape), *windows, windows[-1])
+        back = g.max_pool_grad(taps, given(f"{name}_grad", taps.shape), shape[2:], *windows)
+        for what, value in (("taps", taps), ("back", back)):
+            turned = g.transpose(value, [0, *range(2, value.rank), 1]) if last else value
+            g.output(turned, f"{name}_{what}")
+    return g
+
+
 def padded_pooling(dtype: str) -> Graph:
     """Poolings whose windows reach beyond the operand, each one kernel: as networks begin, one after the other with a
     step of 1, with a border as wide as a window, beyond the operand on one side, and of padded numbers."""

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from aicf.llm.token_state import NewTokens, token_states
 from aicf.runtime.tensors import Array
 
 if TYPE_CHECKING:
     from aicf.frontends.builder import Graph, Value
 
 T = TypeVar("T")
-
-TOKENS, POSITION, LAST, LOGITS = "tokens", "position", "last", "logits"
-"""Inputs and output of a decoder."""
 
 _HIDDEN = -1e30
 """What a score is where a query may not look."""
@@ -64,24 +62,25 @@ class Step:
         tokens: i64[T], the new tokens.
         rows: i64[T], their positions in the cache.
         capacity: Positions of the cache.
+        new: The tokens, and what becomes of the one that comes next.
     """
 
     graph: Graph
     tokens: Value
     rows: Value
     capacity: int
+    new: NewTokens
     _made: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @staticmethod
     def of(graph: Graph, capacity: int) -> Step:
-        """Adds the inputs `tokens`, i64[T], and `position`, i64[1]: how many tokens came before."""
-        tokens, position = graph.input(TOKENS, ("T",), "i64"), graph.input(POSITION, (1,), "i64")
-        rows = graph.add(graph.iota(("T",), 0, "i64"), position)
-        return Step(graph, tokens, rows, capacity)
+        """Adds the inputs and states of `NewTokens`."""
+        new = NewTokens.of(graph, capacity)
+        return Step(graph, new.tokens, new.rows, capacity, new)
 
     def last(self, x: Value) -> Value:
-        """f32[1, width]: the row of x[T, width] that the input `last`, i64[1], names."""
-        return self.graph.gather(x, self.graph.input(LAST, (1,), "i64"), name="last")
+        """f32[1, width]: the row of x[T, width] of the last new token."""
+        return self.new.last(x)
 
     def once(self, name: str, make: Callable[[], T]) -> T:
         """What several layers share, made for the first of them."""
@@ -102,9 +101,9 @@ class Step:
         return graph.where(visible, graph.constant(0.0), _HIDDEN)
 
 
-def output_logits(graph: Graph, logits: Value) -> None:
-    """Makes f32[1, vocabulary] the result of the step."""
-    graph.output(graph.reshape(logits, (logits.shape[1],)), LOGITS)
+def output_logits(step: Step, logits: Value) -> None:
+    """Makes f32[1, vocabulary], and the token that is chosen by them, the results of the step."""
+    step.new.choose(step.graph.reshape(logits, (logits.shape[1],)))
 
 
 @dataclass(frozen=True)
@@ -166,9 +165,10 @@ class Rotation:
 
 
 def states(layers: int, capacity: int, kv_heads: int, head_width: int) -> dict[str, Array]:
-    """Empty keys and values of every layer: f32[capacity, kv_heads, head_width] by name."""
+    """Empty keys and values of every layer, f32[capacity, kv_heads, head_width] by name, and no tokens."""
     names = (f"{kind}.{layer}" for layer in range(layers) for kind in ("keys", "values"))
-    return {name: np.zeros((capacity, kv_heads, head_width), np.float32) for name in names}
+    shape = (capacity, kv_heads, head_width)
+    return {**{name: np.zeros(shape, np.float32) for name in names}, **token_states(capacity)}
 
 
 def attention(

@@ -78,11 +78,11 @@ class Decoder(ABC):
         return graph.linear(x, matrix, name="head")
 
     def decoder(self, name: str, capacity: int) -> Graph:
-        """The program of one step: the new tokens in, the logits of what follows the last of them out.
+        """The program of one step: the new tokens in, the logits of what follows the last of them out, and the token
+        that is chosen by them.
 
-        Inputs are `tokens`, i64[T]; `position`, i64[1]: how many tokens came before; and `last`, i64[1]: which of the
-        tokens is the last one, as those after it only fill the program's size. Keys and values of `capacity` positions
-        are its state.
+        Inputs and outputs are those of `aicf.llm.token_state`. Keys and values of `capacity` positions are its state,
+        with the tokens of these positions.
 
         Args:
             name: Of the graph.
@@ -99,11 +99,11 @@ class Decoder(ABC):
             x = self.layer(step, number, x)
         x = self.norm(graph, "output_norm", step.last(x))
         matrix = embedding if self.is_tied else weight(graph, "output.weight", shape)
-        common.output_logits(graph, self.head(graph, x, matrix))
+        common.output_logits(step, self.head(graph, x, matrix))
         return graph
 
     def states(self, capacity: int) -> dict[str, Array]:
-        """Empty keys and values of every layer: f32[capacity, kv_heads, head_width] by name."""
+        """Empty keys and values of every layer, f32[capacity, kv_heads, head_width] by name, and no tokens."""
         return common.states(self.layers, capacity, self.kv_heads, self.head_width)
 
     def rotation(self, step: Step, *, local: bool = False) -> Rotation:
