@@ -175,8 +175,7 @@ def test_control_tokens_of_pieces(scored: dict[str, Any]) -> None:
     assert ours.encode("<s>a</s>")[::2] == [1, 2]
     assert ours.encode("a", begin=False) == ours.encode("a")[1:]
     assert opened(scored, add_bos_token=False).encode("") == []
-    assert ours.special.names == {"bos_token": "<s>", "eos_token": "</s>"}
-    assert (ours.end, ours.special.ends) == (2, (2,))
+    assert ours.ends == (2,)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +210,6 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made.add_tokens(["<tool>"])
     made.post_processor = tokenizers.processors.TemplateProcessing("<s> $A", special_tokens=[("<s>", 0)])
     made.save(str(folder / "tokenizer.json"))
-    write(folder, "tokenizer_config", {"eos_token": "</s>", "bos_token": {"content": "<s>"}})
     return folder
 
 
@@ -235,21 +233,12 @@ def test_a_folder_gives_the_ids_of_the_package(folder: Path) -> None:
 
 
 def test_what_a_folder_says_of_tokens(folder: Path) -> None:
-    special = folder_tokenizer(folder).special
-    assert (special.begin, special.ends, special.chat_template) == (0, (1,), None)
-    assert special.names == {"bos_token": "<s>", "eos_token": "</s>"}
+    ours = folder_tokenizer(folder)
+    assert (ours.begin, ours.ends) == (0, ())
     write(folder, "config", {"eos_token_id": 1})
+    assert folder_tokenizer(folder).ends == (1,)
     write(folder, "generation_config", {"eos_token_id": [2, 1]})
-    assert folder_tokenizer(folder).special.ends == (2, 1)
-
-
-def test_chat_templates(folder: Path) -> None:
-    entries = [{"name": "tools", "template": "x"}, {"name": "default", "template": "y"}]
-    for stated in ("y", entries):
-        write(folder, "tokenizer_config", {"chat_template": stated})
-        assert folder_tokenizer(folder).special.chat_template == "y"
-    (folder / "chat_template.jinja").write_text("z", "utf-8")
-    assert folder_tokenizer(folder).special.chat_template == "z"
+    assert folder_tokenizer(folder).ends == (2, 1)
 
 
 @pytest.mark.parametrize("prefix", [False, True])
@@ -287,7 +276,6 @@ def without_decoder(folder: Path) -> None:
         (lambda at: write(at, "tokenizer", {}), InvalidIR, "the tokenizer is damaged"),
         (lambda at: (at / "tokenizer.json").write_text("{"), InvalidIR, "the file is no JSON"),
         (without_decoder, UnsupportedOp, "is decoded by nothing; byte-level BPE and"),
-        (lambda at: (at / "chat_template.jinja").write_bytes(b"\xff"), InvalidIR, "the file is no text"),
     ],
 )
 def test_damaged_folders_are_told(
