@@ -14,6 +14,8 @@ from aicf.errors import CaptureError, InputMismatch
 from aicf.frontends.gguf.reader import parsed
 from aicf.llm import LanguageModel, Sampling, perplexity
 from aicf.llm.families.llama import Llama
+from aicf.llm.loading import weights_of
+from aicf.llm.sources.gguf import GgufSource
 from aicf.llm.stopping import until_stop
 from aicf.semantics.random import philox_word
 from tests.llm.letters import letters
@@ -30,10 +32,9 @@ def small() -> SmallLlama:
 
 def compiled(small: SmallLlama, capacity: int, target: str = "cpu") -> LanguageModel:
     """A small model as programs for 1 and 8 tokens, with letters as tokens."""
-    file = parsed(small.file(), Path("small.gguf"))
-    family = Llama.of(file)
-    graph = family.decoder("small", capacity, is_tied=small.is_tied)
-    weights = {name: file.array(name) for name in file.tensors} | family.states(capacity)
+    family = Llama(GgufSource(parsed(small.file(), Path("small.gguf"))))
+    graph = family.decoder("small", capacity)
+    weights = weights_of(family.source, graph) | family.states(capacity)
     return LanguageModel(aicf.compile(graph, weights, target, dims="T=1,8"), letters(), capacity, 8)
 
 
