@@ -147,7 +147,7 @@ class LanguageModel:
             for token in chosen:
                 if token < 0:
                     raise CaptureError("no logit of the model is a number; check its weights")
-                if token == self.tokenizer.end:
+                if token in self.tokenizer.ends:
                     return
                 yield token
             if not queued:
