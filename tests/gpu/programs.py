@@ -288,8 +288,8 @@ def column_reductions(dtype: str) -> Graph:
 
 
 def batch_norms(dtype: str) -> Graph:
-    """Columns by their means and variances: long ones in parts, some alone, some past the end of a block; two norms that
-    are added, and gradients."""
+    """Columns by their means and variances: long ones in parts, some alone, some past the end of a block; two norms
+    that are added, and gradients."""
     g = Graph("batch_norms")
     for rows, columns in ((50000, 32), (12500, 100), (150, 40)):
         x = g.input(f"x{columns}", (rows, columns), dtype)
@@ -311,7 +311,11 @@ def _batch_norm(g: Graph, x: Value, name: str) -> tuple[Value, Value, Value]:
     mean = g.reduce_mean(wide, [0], keepdims=True)
     centered = wide - mean
     variance = g.reduce_mean(centered * centered, [0], keepdims=True)
-    normalised = centered * g.rsqrt(variance + 1e-5) * g.param(f"{name}.scale", x.info.shape[1:], wide.info.element.name)
+    normalised = (
+        centered
+        * g.rsqrt(variance + 1e-5)
+        * g.param(f"{name}.scale", x.info.shape[1:], wide.info.element.name)
+    )
     return g.cast(normalised, dtype) if dtype in ("f16", "bf16") else normalised, mean, variance
 
 
