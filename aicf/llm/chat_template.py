@@ -16,10 +16,12 @@ from typing import Any, NoReturn
 from aicf.errors import AicfError, BackendUnavailable, InputMismatch, InvalidIR
 from aicf.extras import install
 from aicf.files import reason_of
-from aicf.llm.tokenizer import Special
+from aicf.frontends.gguf.reader import GgufFile
 
 Message = Mapping[str, str]
 """`role`, such as `user`, and `content`."""
+_CONFIG, _FILE = "tokenizer_config.json", "chat_template.jinja"
+_TOKENS = ("bos_token", "eos_token")
 _LONGEST = 1_000_000
 """Characters of a template."""
 
@@ -30,10 +32,10 @@ class ChatTemplate:
     Args:
         text: In Jinja.
         tokens: Texts of the tokens that it may name, `bos_token` and `eos_token`.
-        location: The file that it was read from, for errors, if it has one of its own.
+        location: Where it was read, for errors.
     """
 
-    def __init__(self, text: str, tokens: Mapping[str, str], location: str | None = None) -> None:
+    def __init__(self, text: str, tokens: Mapping[str, str], location: str) -> None:
         self.text, self.tokens, self.location = text, tokens, location
 
     def prompt(self, messages: Sequence[Message]) -> str:
@@ -91,14 +93,68 @@ def _as_json(value: object, indent: int | None = None) -> str:
     return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
-def model_template(special: Special) -> ChatTemplate | None:
-    """The template of a model; None if it has none."""
-    return None if special.chat_template is None else ChatTemplate(special.chat_template, special.names)
+def gguf_template(file: GgufFile) -> ChatTemplate | None:
+    """The template of a GGUF file; None if it has none. Raises InvalidIR if it is no text."""
+    name = "tokenizer.chat_template"
+    if name not in file.fields:
+        return None
+    vocabulary = file.fields.get("tokenizer.ggml.tokens")
+    tokens: dict[str, str] = {}
+    for token in _TOKENS:
+        number: Any = file.fields.get(f"tokenizer.ggml.{token}_id")
+        if isinstance(vocabulary, list) and isinstance(number, int) and 0 <= number < len(vocabulary):  # pyright: ignore[reportUnknownArgumentType]
+            tokens[token] = str(vocabulary[number])  # pyright: ignore[reportUnknownArgumentType]
+    return ChatTemplate(file.field(name, str), tokens, str(file.path))
+
+
+def folder_template(folder: Path) -> ChatTemplate | None:
+    """The template of a Hugging Face folder: `chat_template.jinja`, or what `tokenizer_config.json` says; None if it
+    has none. Raises InvalidIR if a file is damaged."""
+    config = _config(folder / _CONFIG)
+    tokens = {name: _text_of(config[name]) for name in _TOKENS if config.get(name) is not None}
+    alone = folder / _FILE
+    if alone.is_file():
+        return ChatTemplate(_read(alone), tokens, str(alone))
+    found = config.get("chat_template")
+    if isinstance(found, list):
+        found = _default(found)  # pyright: ignore[reportUnknownArgumentType]
+    if found is None:
+        return None
+    if not isinstance(found, str):
+        raise InvalidIR(
+            "'chat_template' is no text; write the template as one", location=str(folder / _CONFIG)
+        )
+    return ChatTemplate(found, tokens, str(folder / _CONFIG))
+
+
+def _default(templates: Sequence[Any]) -> Any:
+    """Of several templates with names, the default one; what was given if they are no such thing."""
+    try:
+        return {each["name"]: each["template"] for each in templates}["default"]
+    except (TypeError, KeyError):
+        return templates
 
 
 def file_template(path: Path) -> ChatTemplate:
     """A template that a user wrote into a file of its own. Raises InvalidIR if it cannot be read."""
     return ChatTemplate(_read(path), {}, str(path))
+
+
+def _config(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        found = json.loads(_read(path))
+    except (ValueError, RecursionError) as error:
+        raise InvalidIR(f"it is no JSON: {error}; download it again", location=str(path)) from error
+    if not isinstance(found, dict):
+        raise InvalidIR("it is no JSON object; download it again", location=str(path))
+    return found  # pyright: ignore[reportUnknownVariableType]
+
+
+def _text_of(token: Any) -> str:
+    """Of a token that is written as its text, or as an object with its `content`."""
+    return str(token.get("content", "")) if isinstance(token, dict) else str(token)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
 
 
 def _read(path: Path) -> str:

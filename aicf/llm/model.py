@@ -10,7 +10,7 @@ import numpy as np
 from aicf.compiled import CompiledModel
 from aicf.errors import CaptureError, InputMismatch, quoted
 from aicf.llm.chat import Chat
-from aicf.llm.chat_template import ChatTemplate, model_template
+from aicf.llm.chat_template import ChatTemplate
 from aicf.llm.sampling import Sampling
 from aicf.llm.stats import Pace, Stats
 from aicf.llm.stopping import stop_strings, until_stop
@@ -33,11 +33,19 @@ class LanguageModel:
         tokenizer: Of its text.
         capacity: Positions of its cache.
         prefill: Tokens that the larger program takes.
+        template: Of its conversations; None if it has none.
     """
 
-    def __init__(self, executable: CompiledModel, tokenizer: Tokenizer, capacity: int, prefill: int) -> None:
+    def __init__(
+        self,
+        executable: CompiledModel,
+        tokenizer: Tokenizer,
+        capacity: int,
+        prefill: int,
+        template: ChatTemplate | None = None,
+    ) -> None:
         self.executable, self.tokenizer, self.capacity = executable, tokenizer, capacity
-        self.template = model_template(tokenizer.special)
+        self.template = template
         self._prefill = prefill
         self._known: list[int] = []
         self._steps: dict[int, GraphExec] = {}
@@ -139,7 +147,7 @@ class LanguageModel:
             for token in chosen:
                 if token < 0:
                     raise CaptureError("no logit of the model is a number; check its weights")
-                if token in self.tokenizer.special.ends:
+                if token in self.tokenizer.ends:
                     return
                 yield token
             if not queued:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from string import ascii_letters, digits
 from typing import cast
 
-from aicf.llm.tokenizer import Special, Tokenizer
+from aicf.llm.tokenizer import Tokenizer
 
 ALPHABET = ascii_letters + digits + " .,:;!?'\"-+*/<>_\n#"
 """Of 80 characters, as the vocabulary of small models."""
@@ -16,12 +16,12 @@ class Letters:
     """Tokens of the characters of `ALPHABET`.
 
     Args:
-        end: The token that ends a text; -1 for none.
+        end: The token that ends a text; none if negative.
         broken: Tokens that are half of a character.
     """
 
     def __init__(self, end: int = -1, broken: Sequence[int] = ()) -> None:
-        self.special, self._broken = Special(ends=() if end < 0 else (end,)), broken
+        self.ends, self._broken = () if end < 0 else (end,), broken
 
     def encode(self, text: str) -> list[int]:
         return [ALPHABET.index(character) for character in text]

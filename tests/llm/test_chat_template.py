@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from aicf.errors import AicfError, InputMismatch
-from aicf.llm.chat_template import ChatTemplate, file_template, model_template
-from aicf.llm.tokenizer import Special
+from aicf.errors import AicfError, InputMismatch, InvalidIR
+from aicf.frontends.gguf.reader import parsed
+from aicf.llm.chat_template import ChatTemplate, file_template, folder_template, gguf_template
+from tests.frontends.gguf.writer import gguf
 
 CHATML = """\
 {%- if messages[0].role != 'system' %}{{ bos_token }}system: helpful
@@ -67,10 +69,60 @@ def test_errors_are_told_in_one_line(text: str, message: str) -> None:
     assert "\n" not in caught.value.message and caught.value.location == "small.gguf"
 
 
-def test_the_template_of_a_model() -> None:
-    found = model_template(Special(names=TOKENS, chat_template=CHATML))
+def test_the_template_of_a_gguf_file() -> None:
+    fields: dict[str, Any] = {
+        "tokenizer.chat_template": CHATML,
+        "tokenizer.ggml.tokens": ["a", "<s>", "</s>"],
+        "tokenizer.ggml.bos_token_id": 1,
+        "tokenizer.ggml.eos_token_id": 2,
+    }
+
+    def read(changes: dict[str, Any]) -> ChatTemplate | None:
+        changed = {name: value for name, value in {**fields, **changes}.items() if value is not None}
+        return gguf_template(parsed(gguf(changed, {}), Path("small.gguf")))
+
+    found = read({})
     assert found is not None and found.prompt(MESSAGES) == PROMPT
-    assert model_template(Special()) is None
+    outside = read({"tokenizer.ggml.bos_token_id": 3})
+    assert outside is not None and outside.tokens == {"eos_token": "</s>"}
+    assert read({"tokenizer.chat_template": None}) is None
+    with pytest.raises(InvalidIR, match="'tokenizer.chat_template' is 5"):
+        read({"tokenizer.chat_template": 5})
+
+
+def test_the_template_of_a_folder(tmp_path: Path) -> None:
+    """A file of its own comes before the setting; of several named ones the default is taken."""
+    assert folder_template(tmp_path) is None
+    config = tmp_path / "tokenizer_config.json"
+    named = [{"name": "tools", "template": "no"}, {"name": "default", "template": CHATML}]
+    for value in (CHATML, named):
+        config.write_text(
+            json.dumps({"bos_token": {"content": "<s>"}, "eos_token": "</s>", "chat_template": value})
+        )
+        found = folder_template(tmp_path)
+        assert found is not None and found.prompt(MESSAGES) == PROMPT
+    (tmp_path / "chat_template.jinja").write_text("alone{{ bos_token }}")
+    found = folder_template(tmp_path)
+    assert found is not None and found.prompt(MESSAGES) == "alone<s>"
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (b"{", "it is no JSON"),
+        (b"[" * 100_000, "it is no JSON"),
+        (b"[]", "it is no JSON object"),
+        (b'{"chat_template": 5}', "'chat_template' is no text"),
+        (b'{"chat_template": [{"name": 1}]}', "'chat_template' is no text"),
+        (b'{"chat_template": ["a"]}', "'chat_template' is no text"),
+        (b'{"chat_template": "\xff"}', "it is no UTF-8"),
+    ],
+)
+def test_damaged_files_of_a_folder(tmp_path: Path, config: bytes, message: str) -> None:
+    (tmp_path / "tokenizer_config.json").write_bytes(config)
+    with pytest.raises(InvalidIR, match=message) as caught:
+        folder_template(tmp_path)
+    assert "\n" not in caught.value.message
 
 
 def test_the_template_of_a_user(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from aicf.llm.loading import weights_of
 from aicf.llm.model import LanguageModel
 from aicf.llm.sources.folder import FolderSource, model_type
 from aicf.llm.sources.gguf import GgufSource
-from aicf.llm.tokenizer import Special, Tokenizer
+from aicf.llm.tokenizer import Tokenizer
 from tests.llm.gguf_models import written
 from tests.llm.small_models import CONFIGS, VOCABULARY, logits_of, saved, small_model
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.peers
 
 RNG = np.random.default_rng(107)
 PREFILL, CAPACITY = 8, 40
-NO_END = cast(Tokenizer, SimpleNamespace(special=Special()))
+NO_END = cast(Tokenizer, SimpleNamespace(ends=()))
 """Only ids are asked for."""
 
 

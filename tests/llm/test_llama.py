@@ -17,12 +17,12 @@ from aicf.llm.families.llama import Llama
 from aicf.llm.loading import weights_of
 from aicf.llm.model import LanguageModel
 from aicf.llm.sources.gguf import GgufSource
-from aicf.llm.tokenizer import Special, Tokenizer
+from aicf.llm.tokenizer import Tokenizer
 from tests.llm.small_llama import SmallLlama, small_llama
 
 RNG = np.random.default_rng(101)
 PREFILL, CAPACITY = 8, 40
-NO_END = cast(Tokenizer, SimpleNamespace(special=Special()))
+NO_END = cast(Tokenizer, SimpleNamespace(ends=()))
 """Only ids are asked for."""
 
 
@@ -87,7 +87,7 @@ def test_the_end_of_a_text_is_not_told(small: SmallLlama, model: LanguageModel) 
     first, second, *_ = small.greedy(tokens, 2)
     assert first != second
     ended = LanguageModel(
-        model.executable, cast(Tokenizer, SimpleNamespace(special=Special(ends=(second,)))), CAPACITY, PREFILL
+        model.executable, cast(Tokenizer, SimpleNamespace(ends=(second,))), CAPACITY, PREFILL
     )
     assert list(ended.tokens(tokens, max_tokens=9)) == [first]
 
