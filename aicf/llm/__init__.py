@@ -1,4 +1,4 @@
-"""Language models: from a GGUF file to tokens.
+"""Language models: from a GGUF file or a Hugging Face folder to tokens.
 
 lm = aicf.llm.load("model.gguf")
 for piece in lm.generate("Once upon a time"): print(piece, end="")

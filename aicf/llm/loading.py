@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-
-from xdsl.dialects.builtin import StringAttr
+from typing import TYPE_CHECKING
 
 from aicf.arguments import path_from
-from aicf.dialects.logical import ROLE_ATTR
-from aicf.dialects.types import tensor_info
 from aicf.errors import InputMismatch
-from aicf.frontends.builder import Graph
 from aicf.frontends.gguf.reader import read_gguf
 from aicf.llm.chat_template import ChatTemplate, folder_template, gguf_template
 from aicf.llm.families import family_of_architecture, family_of_model_type
 from aicf.llm.families.decoder import Decoder
 from aicf.llm.model import LanguageModel
 from aicf.llm.sources.base import Source
-from aicf.llm.sources.folder import FolderSource, model_type
-from aicf.llm.sources.folder_tokenizer import folder_tokenizer
 from aicf.llm.sources.gguf import GgufSource
 from aicf.llm.sources.gguf_tokenizer import gguf_tokenizer
 from aicf.llm.tokenizer import Tokenizer
-from aicf.passes.support.interface import argument_entry, arguments_of, functions
 from aicf.runtime.tensors import Array
 from aicf.whole_numbers import is_whole
+
+if TYPE_CHECKING:
+    from aicf.frontends.builder import Graph
 
 PREFILL = 64
 """Tokens of a prompt that one run takes."""
@@ -66,6 +62,9 @@ def open_model(path: Path) -> tuple[Decoder, Tokenizer, ChatTemplate | None]:
     Raises: as `load`.
     """
     if path.is_dir():
+        from aicf.llm.sources.folder import FolderSource, model_type
+        from aicf.llm.sources.folder_tokenizer import folder_tokenizer
+
         family = family_of_model_type(model_type(path), str(path))
         return family(FolderSource(path, family.NAMES)), folder_tokenizer(path), folder_template(path)
     file = read_gguf(path)
@@ -97,6 +96,12 @@ def weights_of(source: Source, graph: Graph) -> dict[str, Array]:
 
 def _parameters(graph: Graph) -> dict[str, tuple[int, ...]]:
     """Shapes of a graph's parameters, by name."""
+    from xdsl.dialects.builtin import StringAttr
+
+    from aicf.dialects.logical import ROLE_ATTR
+    from aicf.dialects.types import tensor_info
+    from aicf.passes.support.interface import argument_entry, arguments_of, functions
+
     (function,) = functions(graph.module())
     return {
         name: tuple(int(size) for size in tensor_info(argument.type).shape)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from aicf.frontends.builder import Graph, Value
 from aicf.llm.token_state import NewTokens, token_states
 from aicf.runtime.tensors import Array
+
+if TYPE_CHECKING:
+    from aicf.frontends.builder import Graph, Value
 
 T = TypeVar("T")
 

@@ -58,6 +58,10 @@ class Source(ABC):
         """A tensor in f32. Raises InvalidIR if there is none."""
 
     @abstractmethod
+    def names(self) -> list[str]:
+        """All tensors."""
+
+    @abstractmethod
     def unused(self, used: Iterable[str]) -> list[str]:
         """Tensors besides those used that a model computes with, as the source calls them."""
 

@@ -15,6 +15,7 @@ from aicf.llm.sources.shards import read_object, tensors_of
 from aicf.runtime.tensors import Array
 
 CONFIG = "config.json"
+KINDS = ("weight", "bias")
 NOTHING: Mapping[str, Any] = {}
 
 _BUFFERS = ("rotary_emb.inv_freq", "attn.bias", "attn.masked_bias")
@@ -105,6 +106,13 @@ class FolderSource(Source):
 
     def array(self, name: str) -> Array:
         return self._array(name).astype(np.float32, copy=False)
+
+    def names(self) -> list[str]:
+        layers = range(self.size("block_count"))
+        modules = dict.fromkeys(
+            module.replace("{}", str(layer)) for module in self._names.modules for layer in layers
+        )
+        return [name for module in modules for kind in KINDS if self.has(name := f"{module}.{kind}")]
 
     def unused(self, used: Iterable[str]) -> list[str]:
         taken = {stored for name in used for stored in self._stored(name)}

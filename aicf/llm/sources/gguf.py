@@ -75,5 +75,8 @@ class GgufSource(Source):
     def array(self, name: str) -> Array:
         return self.file.array(name)
 
+    def names(self) -> list[str]:
+        return [name for name in self.file.tensors if name not in _ROPE_TENSORS]
+
     def unused(self, used: Iterable[str]) -> list[str]:
         return sorted(self.file.tensors.keys() - set(used) - _ROPE_TENSORS)
