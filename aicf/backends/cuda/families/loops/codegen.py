@@ -185,6 +185,7 @@ def _sweep(made: _Maker) -> list[KernelLaunch]:
         "FIRST_AT": tuple(map(code.first_at, phases)),
         "FROM_FIRST": tuple(map(code.from_first, phases)),
         "COLUMNS": columns,
+        "BACKWARDS": tuple(columns and k > 0 and not code.reductions(k) for k in phases),
         "SPAN": spec.span(nest),
         "POINT_VECTOR": point_vector,
         "REDUCE_VECTOR": reduce_vector,
