@@ -25,11 +25,11 @@ from aicf.backends.cuda.families.loops.online import OnlineCode
 from aicf.backends.cuda.families.loops.phases import PhaseCode
 from aicf.backends.cuda.families.loops.scans import ScanCode, totals_of
 from aicf.backends.cuda.families.loops.schedule import (
-    PARTS_TOGETHER,
     SUM_COLUMNS,
     TILE,
     GeneratedSpec,
     partial_bytes,
+    parts_together,
 )
 from aicf.backends.cuda.families.loops.tiles import TileCode
 from aicf.backends.cuda.families.loops.welford import MomentCode
@@ -203,7 +203,7 @@ def _sweep(made: _Maker) -> list[KernelLaunch]:
         }
     if spec.splits > 1:
         constants |= {
-            "TOGETHER": min(PARTS_TOGETHER, -(-spec.splits // spec.lanes)),
+            "TOGETHER": parts_together(nest, spec),
             "PARTIALS": tuple(code.partials(k) for k in phases),
             "READ": tuple(code.load_partials(k) for k in phases),
             "ADD": tuple(code.add_partials(k) for k in phases),
