@@ -106,7 +106,7 @@ class LanguageModel:
     def tokens(
         self, prompt: Sequence[int], *, max_tokens: int = 128, sampling: Sampling = _GREEDY
     ) -> Iterator[int]:
-        """As `generate`, of token ids; the token that ends a text is not among them."""
+        """As `generate`, of token ids; a token that ends a text is not among them."""
         self._check(prompt, max_tokens)
         return self._tokens(prompt, max_tokens, sampling)
 

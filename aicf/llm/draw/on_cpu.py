@@ -39,12 +39,15 @@ def _sum_from(weights: Any, start: Any, stop: Any, least: Any) -> Any:
 
 @njit(inline="always")
 def _least_of_top_k(weights: Any, count: Any, top_k: Any) -> Any:
-    """The weight at place `top_k` from the largest: the largest number that so many weights reach."""
+    """A number that just `top_k` weights reach; the weight at place `top_k` if others are equal to it."""
     least = np.int32(0)
     for bit in range(_BITS - 1, -1, -1):
         trial = np.int32(least | np.int32(1 << bit))
-        if _count_from(weights, count, trial) >= top_k:
+        found = _count_from(weights, count, trial)
+        if found >= top_k:
             least = trial
+        if found == top_k:
+            break
     return max(least, np.int32(1))
 
 
