@@ -9,8 +9,8 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from aicf.dialects import logical
-from aicf.dialects.logical import MAX_CONSTANT_ELEMENTS
-from aicf.dialects.types import ElementType, TensorInfo, element_named, tensor_info
+from aicf.dialects.logical import MAX_CONSTANT_ELEMENTS, MOST_TAPS, int_values
+from aicf.dialects.types import ElementType, TensorInfo, element_named, element_of, tensor_info
 from aicf.dialects.window_counts import elements_found, found_by_all, found_span
 from aicf.passes.logical.lowerings.base import Formulas, Lowering
 from aicf.passes.support.writing import OpWriter
@@ -46,9 +46,78 @@ def _max_pool(lower: Lowering, op: logical.MaxPoolOp) -> SSAValue:
 
 
 def _max_pool_indices(lower: Lowering, op: logical.MaxPoolIndicesOp) -> SSAValue:
-    """The smallest position that holds the largest element, or a NaN if there is one; padding has no place."""
+    """The smallest position that holds the largest element, or a NaN if there is one; padding has no place.
+
+    Of a short window of floats it follows from which of its elements that is.
+    """
     info = tensor_info(op.operand.type)
+    if info.element.is_float and prod(window.size for window in op.windows) <= MOST_TAPS:
+        return _indices_of_taps(lower, op)
     count = prod(info.shape[2:])
+    elements, found = _largest_elements(lower, op)
+    sizes = tensor_info(elements.type).sizes
+    element = element_named("i32" if count < 1 << 31 else "i64")
+    coordinate, inside = _coordinates(
+        lower, op, lambda axis: lower.add(logical.IotaOp(axis, sizes, element), "number")
+    )
+    least = _first(lower, op, found, inside, coordinate, count)
+    return lower.cast(least, op.info.element, "i64")
+
+
+def _indices_of_taps(lower: Lowering, op: logical.MaxPoolIndicesOp) -> SSAValue:
+    """Where the largest elements lie, which are elements of their windows that are known by number."""
+    windows, whole = op.windows, tensor_info(op.operand.type).shape[2:]
+    lists = (int_values(getattr(op, name)) for name in ("sizes", "strides", "dilations", "low", "high"))
+    found = logical.MaxPoolTapsOp(op.operand, *lists, ceil_mode=op.ceil_mode is not None)
+    taps = lower.cast(
+        lower.add(found, "taps"), element_named("i32" if prod(whole) < 1 << 31 else "i64"), "tap"
+    )
+    rest, total = taps, None
+    for axis, window in enumerate(windows):
+        along, after = rest, prod(each.size for each in windows[axis + 1 :])
+        if after > 1:
+            along = lower.apply(logical.DivOp, rest, after, name="along")
+            rest = lower.apply(logical.SubOp, rest, lower.apply(logical.MulOp, along, after), name="rest")
+        start = lower.add(logical.IotaOp(2 + axis, op.info.sizes, element_of(taps.type)), "window")
+        start = lower.apply(
+            logical.SubOp, lower.apply(logical.MulOp, start, window.stride), window.low, name="start"
+        )
+        place = lower.apply(
+            logical.AddOp, start, lower.apply(logical.MulOp, along, window.dilation), name="place"
+        )
+        if total is not None:
+            place = lower.apply(
+                logical.AddOp, lower.apply(logical.MulOp, total, window.whole), place, name="place"
+            )
+        total = place
+    assert total is not None
+    finds_none = logical.CompareOp("eq", taps, lower.splat(prod(each.size for each in windows), taps, "taps"))
+    none = lower.splat(prod(whole), total, "none")
+    index = lower.apply(logical.SelectOp, lower.add(finds_none, "none"), none, total, name="index")
+    return lower.cast(index, op.info.element, "i64")
+
+
+def _max_pool_taps(lower: Lowering, op: logical.MaxPoolTapsOp) -> SSAValue:
+    """The first element of a window that holds the largest, or a NaN if there is one; padding is none."""
+    elements, found = _largest_elements(lower, op)
+    sizes = tensor_info(elements.type).sizes
+    element = element_named("i32")
+    _, inside = _coordinates(
+        lower, op, lambda axis: lower.add(logical.IotaOp(axis, sizes, element), "number")
+    )
+    number: SSAValue | None = None
+    for axis, window in zip(_inner(op), op.windows, strict=True):
+        own = lower.add(logical.IotaOp(axis, sizes, element), "tap")
+        if number is not None:
+            own = lower.apply(logical.AddOp, lower.apply(logical.MulOp, number, window.size), own, name="tap")
+        number = own
+    assert number is not None
+    return _first(lower, op, found, inside, number, prod(window.size for window in op.windows))
+
+
+def _largest_elements(lower: Lowering, op: logical.PoolOp) -> tuple[SSAValue, SSAValue]:
+    """The elements of all windows, and which of them are as large as the largest, or NaN."""
+    info = tensor_info(op.operand.type)
     elements = _windows(lower, op, op.operand, _lowest(info.element))
     sizes = tensor_info(elements.type).sizes
     largest = lower.add(logical.ReduceMaxOp(elements, _inner(op), keepdims=True), "max")
@@ -57,15 +126,22 @@ def _max_pool_indices(lower: Lowering, op: logical.MaxPoolIndicesOp) -> SSAValue
     if info.element.is_float:
         missing = lower.add(logical.CompareOp("ne", elements, elements), "nan")
         found = lower.apply(logical.MaxOp, found, missing, name="or")
-    element = element_named("i32" if count < 1 << 31 else "i64")
-    coordinate, inside = _coordinates(
-        lower, op, lambda axis: lower.add(logical.IotaOp(axis, sizes, element), "number")
-    )
+    return elements, found
+
+
+def _first(
+    lower: Lowering,
+    op: logical.PoolOp,
+    found: SSAValue,
+    inside: SSAValue | None,
+    number: SSAValue,
+    none: int,
+) -> SSAValue:
+    """The least number of an element that is found and lies inside; `none` where there is none."""
     if inside is not None:
         found = lower.apply(logical.AndOp, found, inside, name="here")
-    candidate = lower.apply(logical.SelectOp, found, coordinate, lower.splat(count, coordinate, "none"))
-    least = lower.add(logical.ReduceMinOp(candidate, _inner(op)), "first")
-    return lower.cast(least, op.info.element, "i64")
+    candidate = lower.apply(logical.SelectOp, found, number, lower.splat(none, number, "none"))
+    return lower.add(logical.ReduceMinOp(candidate, _inner(op)), "first")
 
 
 def _coordinates(
@@ -169,6 +245,7 @@ def _lp_pool(lower: Lowering, op: logical.LpPoolOp) -> SSAValue:
 FORMULAS: Formulas = {
     logical.MaxPoolOp: _max_pool,
     logical.MaxPoolIndicesOp: _max_pool_indices,
+    logical.MaxPoolTapsOp: _max_pool_taps,
     logical.AvgPoolOp: _avg_pool,
     logical.LpPoolOp: _lp_pool,
 }
