@@ -9,6 +9,15 @@ import pytest
 collect_ignore_glob = [] if find_spec("torch") else ["test_*.py"]
 
 
+@pytest.fixture(autouse=True, scope="package")
+def sweeps_are_those_of_all_tests() -> Generator[None]:
+    """TorchDynamo sweeps young objects after each compile. Tests keep two million of them (`tests/conftest.py`): the
+    more a process holds, the longer each of these sweeps takes."""
+    torch = pytest.importorskip("torch")
+    with torch._dynamo.config.patch(run_gc_after_compile=False):
+        yield
+
+
 @pytest.fixture(autouse=True)
 def fresh_dynamo() -> Generator[None]:
     """Forgets graphs and counters, before and after."""
