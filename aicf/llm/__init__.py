@@ -6,6 +6,7 @@ for piece in lm.generate("Once upon a time"): print(piece, end="")
 
 from __future__ import annotations
 
-from aicf.llm.model import LanguageModel, load
+from aicf.llm.loading import load
+from aicf.llm.model import LanguageModel
 
 __all__ = ["LanguageModel", "load"]

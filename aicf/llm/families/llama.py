@@ -8,17 +8,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from aicf.frontends.builder import Graph, Value
 from aicf.frontends.gguf.reader import GgufFile
+from aicf.llm.families.common import (
+    Rotation,
+    Step,
+    attention,
+    linear,
+    output_logits,
+    rms_norm,
+    rotary_frequencies,
+    states,
+    weight,
+)
 from aicf.runtime.tensors import Array
-
-TOKENS, POSITION, LAST, LOGITS = "tokens", "position", "last", "logits"
-"""Inputs and output of a decoder."""
-
-_HIDDEN = -1e30
-"""What a score is where a query may not look."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +79,7 @@ class Llama:
 
     def states(self, capacity: int) -> dict[str, Array]:
         """Empty keys and values of every layer: f32[capacity, kv_heads, head_width] by name."""
-        shape = (capacity, self.kv_heads, self.head_width)
-        names = (f"{kind}.{layer}" for layer in range(self.layers) for kind in ("keys", "values"))
-        return {name: np.zeros(shape, np.float32) for name in names}
+        return states(self.layers, capacity, self.kv_heads, self.head_width)
 
     def decoder(self, name: str, capacity: int, *, is_tied: bool) -> Graph:
         """The program of one step: the new tokens in, the logits of what follows the last of them out.
@@ -93,91 +94,35 @@ class Llama:
             is_tied: Whether the embedding also makes the logits.
         """
         graph = Graph(name)
-        tokens, position = graph.input(TOKENS, ("T",), "i64"), graph.input(POSITION, (1,), "i64")
-        rows = graph.add(graph.iota(("T",), 0, "i64"), position)
-        embedding = graph.param("token_embd.weight", (self.vocabulary, self.width))
-        x = graph.gather(embedding, tokens, name="embedding")
-        rotation, mask = self._rotation(graph, rows), self._mask(graph, rows, capacity)
+        step = Step.of(graph, capacity)
+        embedding = weight(graph, "token_embd.weight", (self.vocabulary, self.width))
+        x = graph.gather(embedding, step.tokens, name="embedding")
+        rotation = Rotation.of(step, rotary_frequencies(self.head_width, self.rope_base))
         for layer in range(self.layers):
-            x = graph.add(x, self._attention(graph, layer, x, rows, rotation, mask, capacity))
+            x = graph.add(x, self._attention(step, layer, x, rotation))
             x = graph.add(x, self._mlp(graph, layer, x))
-        last = graph.gather(x, graph.input(LAST, (1,), "i64"), name="last")
-        last = self._norm(graph, "output_norm.weight", last)
-        head = embedding if is_tied else graph.param("output.weight", (self.vocabulary, self.width))
-        graph.output(graph.reshape(graph.linear(last, head, name="head"), (self.vocabulary,)), LOGITS)
+        last = rms_norm(graph, "output_norm", step.last(x), self.epsilon)
+        head = embedding if is_tied else weight(graph, "output.weight", (self.vocabulary, self.width))
+        output_logits(graph, graph.linear(last, head, name="head"))
         return graph
 
-    def _norm(self, graph: Graph, name: str, x: Value) -> Value:
-        return graph.rms_norm(x, graph.param(name, (self.width,)), epsilon=self.epsilon)
-
-    def _linear(self, graph: Graph, name: str, x: Value, to: int, of: int) -> Value:
-        return graph.linear(x, graph.param(f"{name}.weight", (to, of)), name=name)
-
-    def _rotation(self, graph: Graph, rows: Value) -> tuple[Value, Value]:
-        """Cosines and sines of the angles of each position: f32[T, 1, head_width / 2]."""
-        pairs = np.arange(0, self.head_width, 2) / self.head_width
-        values = (self.rope_base**-pairs).astype(np.float32).reshape(1, -1)
-        frequencies = graph.constant(values, values.shape)
-        angles = graph.mul(graph.reshape(graph.cast(rows, "f32"), ("T", 1)), frequencies)
-        shape = ("T", 1, self.head_width // 2)
-        return graph.reshape(graph.cos(angles), shape), graph.reshape(graph.sin(angles), shape)
-
-    def _rotated(self, graph: Graph, x: Value, heads: int, rotation: tuple[Value, Value]) -> Value:
-        """Rotates the pairs of neighbours of every head, as GGUF files order them: f32[T, heads, head_width]."""
-        half = self.head_width // 2
-        pairs = graph.reshape(x, ("T", heads, half, 2))
-        parts = [
-            graph.reshape(graph.slice(pairs, (0, 0, 0, part), (-1, -1, -1, 1)), ("T", heads, half))
-            for part in (0, 1)
-        ]
-        cosines, sines = rotation
-        real = graph.sub(graph.mul(parts[0], cosines), graph.mul(parts[1], sines))
-        imaginary = graph.add(graph.mul(parts[0], sines), graph.mul(parts[1], cosines))
-        return graph.reshape(graph.stack([real, imaginary], 3), ("T", heads, self.head_width))
-
-    def _mask(self, graph: Graph, rows: Value, capacity: int) -> Value:
-        """f32[T, capacity]: 0 where a token may look, its own position and those before."""
-        columns = graph.iota(("T", capacity), 1, "i64")
-        return graph.where(graph.le(columns, graph.reshape(rows, ("T", 1))), graph.constant(0.0), _HIDDEN)
-
-    def _attention(
-        self,
-        graph: Graph,
-        layer: int,
-        x: Value,
-        rows: Value,
-        rotation: tuple[Value, Value],
-        mask: Value,
-        capacity: int,
-    ) -> Value:
-        name, width = f"blk.{layer}", self.heads * self.head_width
-        normed, kv_width = self._norm(graph, f"{name}.attn_norm.weight", x), self.kv_heads * self.head_width
-        query = self._linear(graph, f"{name}.attn_q", normed, width, self.width)
-        key = self._linear(graph, f"{name}.attn_k", normed, kv_width, self.width)
-        value = self._linear(graph, f"{name}.attn_v", normed, kv_width, self.width)
-        query = self._rotated(graph, query, self.heads, rotation)
-        key = self._rotated(graph, key, self.kv_heads, rotation)
-        value = graph.reshape(value, ("T", self.kv_heads, self.head_width))
-        keys = self._cached(graph, f"keys.{layer}", rows, key, capacity)
-        values = self._cached(graph, f"values.{layer}", rows, value, capacity)
-        heads = graph.attention(
-            graph.transpose(query, (1, 0, 2)), keys, values, mask, name=f"{name}.attention"
+    def _attention(self, step: Step, layer: int, x: Value, rotation: Rotation) -> Value:
+        graph, name = step.graph, f"blk.{layer}"
+        normed = rms_norm(graph, f"{name}.attn_norm", x, self.epsilon)
+        query, key, value = (
+            graph.reshape(
+                linear(graph, f"{name}.attn_{part}", normed, heads * self.head_width),
+                ("T", heads, self.head_width),
+            )
+            for part, heads in (("q", self.heads), ("k", self.kv_heads), ("v", self.kv_heads))
         )
-        joined = graph.reshape(graph.transpose(heads, (1, 0, 2)), ("T", width))
-        return self._linear(graph, f"{name}.attn_output", joined, self.width, width)
-
-    def _cached(self, graph: Graph, name: str, rows: Value, new: Value, capacity: int) -> Value:
-        """A state with new rows, for this run and the next: f32[kv_heads, capacity, head_width]."""
-        state = graph.state(name, (capacity, self.kv_heads, self.head_width))
-        updated = graph.scatter(state, rows, new)
-        graph.update(state, updated)
-        return graph.transpose(updated, (1, 0, 2))
+        query, key = (rotation.of_neighbours(graph, part) for part in (query, key))
+        mixed = attention(step, layer, query, key, value)
+        return linear(graph, f"{name}.attn_output", mixed, self.width)
 
     def _mlp(self, graph: Graph, layer: int, x: Value) -> Value:
         name = f"blk.{layer}"
-        normed = self._norm(graph, f"{name}.ffn_norm.weight", x)
-        gate = self._linear(graph, f"{name}.ffn_gate", normed, self.hidden, self.width)
-        up = self._linear(graph, f"{name}.ffn_up", normed, self.hidden, self.width)
-        return self._linear(
-            graph, f"{name}.ffn_down", graph.mul(graph.silu(gate), up), self.width, self.hidden
-        )
+        normed = rms_norm(graph, f"{name}.ffn_norm", x, self.epsilon)
+        gate = linear(graph, f"{name}.ffn_gate", normed, self.hidden)
+        up = linear(graph, f"{name}.ffn_up", normed, self.hidden)
+        return linear(graph, f"{name}.ffn_down", graph.mul(graph.silu(gate), up), self.width)

@@ -7,7 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+
 from aicf.frontends.builder import Graph
+from aicf.passes.logical.assign_ids import AssignIdsPass
+from aicf.passes.training.differentiate import DifferentiatePass
 from tests.gpu import programs
 from tests.gpu.programs import Program, random_arrays
 
@@ -66,6 +71,13 @@ DROPPING: Mapping[str, Any] = {"training": True}
 def program_of(name: str, build: Callable[[], Graph]) -> Callable[[], Program]:
     def make() -> Program:
         module = build().module()
+        differentiate(module)
         return Program(module, random_arrays(module, name))
 
     return make
+
+
+def differentiate(module: ModuleOp) -> None:
+    """Writes out the gradients that the program asks for, so that it has a meaning in NumPy."""
+    for step in (AssignIdsPass(), DifferentiatePass()):
+        step.apply(Context(), module)
