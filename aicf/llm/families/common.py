@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aicf.frontends.builder import Graph, Value
 from aicf.runtime.tensors import Array
+
+if TYPE_CHECKING:
+    from aicf.frontends.builder import Graph, Value
 
 TOKENS, POSITION, LAST, LOGITS = "tokens", "position", "last", "logits"
 """Inputs and output of a decoder."""
@@ -36,6 +39,10 @@ def rms_norm(graph: Graph, name: str, x: Value, epsilon: float) -> Value:
     return graph.rms_norm(x, weight(graph, f"{name}.weight", (width,)), epsilon=epsilon)
 
 
+def _no_masks() -> dict[int | None, Value]:
+    return {}
+
+
 @dataclass(frozen=True)
 class Step:
     """What all layers of one step share.
@@ -51,7 +58,7 @@ class Step:
     tokens: Value
     rows: Value
     capacity: int
-    _masks: dict[int | None, Value] = field(default_factory=dict[int | None, Value])
+    _masks: dict[int | None, Value] = field(default_factory=_no_masks)
 
     @staticmethod
     def of(graph: Graph, capacity: int) -> Step:

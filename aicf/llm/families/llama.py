@@ -6,9 +6,8 @@ Touvron et al., LLaMA, 2023; Su et al., RoFormer, 2021; Ainslie et al., GQA, 202
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from aicf.frontends.builder import Graph, Value
 from aicf.frontends.gguf.reader import GgufFile
 from aicf.llm.families.common import (
     Rotation,
@@ -22,6 +21,9 @@ from aicf.llm.families.common import (
     weight,
 )
 from aicf.runtime.tensors import Array
+
+if TYPE_CHECKING:
+    from aicf.frontends.builder import Graph, Value
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,8 @@ class Llama:
             capacity: Positions.
             is_tied: Whether the embedding also makes the logits.
         """
+        from aicf.frontends.builder import Graph
+
         graph = Graph(name)
         step = Step.of(graph, capacity)
         embedding = weight(graph, "token_embd.weight", (self.vocabulary, self.width))
