@@ -11,7 +11,7 @@ import hashlib
 import os
 import platform
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -91,11 +91,15 @@ def compiler_stamp() -> dict[str, object]:
 def _source_stamp() -> str:
     """Names, sizes and times of AICF's own files: versions say nothing of a clone that is being worked on."""
     root = Path(__file__).parent
-    stamps: list[str] = []
-    for folder, _, names in os.walk(root, followlinks=True):
-        for name in names:
-            if name.endswith(".py"):
-                path = Path(folder, name)
-                status = path.stat()
-                stamps.append(f"{path.relative_to(root)} {status.st_size} {status.st_mtime_ns}")
-    return hashlib.sha256("\n".join(sorted(stamps)).encode()).hexdigest()
+    return hashlib.sha256("\n".join(sorted(_stamps(str(root), ""))).encode()).hexdigest()
+
+
+def _stamps(folder: str, prefix: str) -> Iterator[str]:
+    """A line for each source file in a folder and those below, with its path below the first one."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(".py"):
+                status = entry.stat()
+                yield f"{prefix}{entry.name} {status.st_size} {status.st_mtime_ns}"
+            elif entry.is_dir() and entry.name != "__pycache__":
+                yield from _stamps(entry.path, f"{prefix}{entry.name}/")

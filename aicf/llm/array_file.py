@@ -69,7 +69,7 @@ def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
     def write(stream: BinaryIO) -> None:
         stream.write(bytes(_HEADER.size) + table)
         for array in arrays.values():
-            stream.write(memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8)))
+            stream.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
             stream.write(bytes(_padded(array.nbytes) - array.nbytes))
         stream.flush()
         with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as written:
@@ -121,17 +121,16 @@ def _digest(table: bytes, data: mmap.mmap) -> bytes:
     if (len(data) - start) % _ALIGN:
         raise ValueError("the file is cut")
     words = np.frombuffer(data, np.uint64, (len(data) - start) // 8, start)
-    per_sum = _SUMMED // 8
-    middle = len(words) // 2 // per_sum * per_sum
+    middle = len(data) // 2 // _SUMMED * (_SUMMED // 8)
+    halves: tuple[Array, Array] = words[:middle], words[middle:]
     with ThreadPoolExecutor(2) as pool:  # memory gives two threads more than one
-        sums = pool.map(lambda part: _sums(part, per_sum), (words[:middle], words[middle:]))
-        return hashlib.sha256(b"".join([table, *sums])).digest()
+        return hashlib.sha256(b"".join([table, *pool.map(_sums, halves)])).digest()
 
 
-def _sums(words: Array, per_sum: int) -> bytes:
+def _sums(words: Array) -> bytes:
     if not len(words):
         return b""
-    return np.add.reduceat(words, np.arange(0, len(words), per_sum), dtype=np.uint64).tobytes()
+    return np.add.reduceat(words, np.arange(0, len(words), _SUMMED // 8), dtype=np.uint64).tobytes()
 
 
 def _padded(nbytes: int) -> int:

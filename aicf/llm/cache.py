@@ -72,7 +72,7 @@ def load_or_compile(
         return executable
 
 
-def file_identity(path: Path, header: bytes | memoryview | Array) -> list[object]:
+def file_identity(path: Path, header: bytes) -> list[object]:
     """What tells a file of weights from others, as JSON values, without reading all of it: its size, its time, and the
     hash of its header."""
     status = path.stat()
@@ -107,9 +107,7 @@ def _loaded(
         return None
     try:
         arrays = map_arrays(files.path(key, _ARRAYS))
-        offered = DeferredWeights(
-            weights, lambda name: arrays[name] if name in arrays else weights[name]
-        )
+        offered = DeferredWeights(weights, lambda name: arrays[name] if name in arrays else weights[name])
         return load_program(files.path(key), offered, _StoredWeights(arrays))
     except AicfError as error:
         if tells:

@@ -21,7 +21,9 @@ from aicf.runtime.tensors import Array, address, dense_strides, describe, descri
 def bind_weights(binds: Sequence[Bind], weights: Mapping[str, Array]) -> Mapping[str, Array]:
     """The array of each weight, as it is where a program can read it in place, else copied.
 
-    What is deferred stays so, and its shape is checked when it is made. A state that is not given starts as `start_of_state` says, and a meta with the value that the program states.
+    What is deferred stays so, and its shape is checked when it is made.
+
+    A state that is not given starts as `start_of_state` says, and a meta with the value that the program states.
 
     Raises:
         InputMismatch: weights are missing or too many, or one has another shape or dtype.
@@ -53,7 +55,8 @@ def bind_weights(binds: Sequence[Bind], weights: Mapping[str, Array]) -> Mapping
 def start_of_state(name: str, shape: Sequence[int], dtype: str) -> Array:
     """What a state begins with: zeros; ones for a running variance, as in the norms of `torch.nn`."""
     value = 1 if name.endswith("running_var") else 0
-    return np.full(shape, value, numpy_dtype(dtype))
+    # Memory that is zero takes no room until it is written.
+    return np.full(shape, value, numpy_dtype(dtype)) if value else np.zeros(shape, numpy_dtype(dtype))
 
 
 def _in_place(bind: Bind, weight: Array) -> Array:

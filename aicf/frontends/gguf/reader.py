@@ -79,9 +79,10 @@ class GgufFile:
         return value
 
     @property
-    def header(self) -> Array:
-        """The bytes before the first tensor: u8, mapped."""
-        return self._data[: min((tensor.start for tensor in self.tensors.values()), default=len(self._data))]
+    def header(self) -> bytes:
+        """What comes before the first tensor."""
+        end = min((tensor.start for tensor in self.tensors.values()), default=len(self._data))
+        return self._data[:end].tobytes()
 
     def blocks(self, name: str) -> Array:
         """The bytes of a tensor as they are stored: u8[nbytes], mapped. Raises InvalidIR if there is none."""
