@@ -38,9 +38,11 @@ def is_iota_like(value: SSAValue, depth: int = 8) -> bool:
 
     Such a value needs no memory and next to no time, so that every kernel makes its own.
     """
-    if not isinstance(value, OpResult) or depth == 0:
-        return False
-    op = value.op
+    return depth > 0 and isinstance(value, OpResult) and is_coordinates(value.op, depth)
+
+
+def is_coordinates(op: Operation, depth: int = 8) -> bool:
+    """Whether the results of an op are iota-like, see `is_iota_like`."""
     if not _may_be_iota_like(type(op)):
         return False
     if isinstance(op, logical.IotaOp):
