@@ -106,7 +106,7 @@ def _numbers_of(code: KernelOp) -> list[tuple[arith.ConstantOp, Number]]:
     return [
         (op, Number.of(dtype, op.value.value.data))
         for op in code.walk()
-        if isinstance(op, arith.ConstantOp)
+        if type(op) is arith.ConstantOp
         and isinstance(op.value, FloatAttr)
         and (dtype := element_of(op.result.type).name) in _FORMATS
     ]
