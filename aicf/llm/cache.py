@@ -72,13 +72,6 @@ def load_or_compile(
         return executable
 
 
-def file_identity(path: Path, header: bytes) -> list[object]:
-    """What tells a file of weights from others, as JSON values, without reading all of it: its size, its time, and the
-    hash of its header."""
-    status = path.stat()
-    return [status.st_size, status.st_mtime_ns, hashlib.sha256(header).hexdigest()]
-
-
 def _key(made_of: Mapping[str, object]) -> str:
     text = json.dumps({"layout": _LAYOUT, **made_of, **compiler_stamp()}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -19,9 +19,11 @@ import aicf
 from aicf.compiled import CompiledModel
 from aicf.errors import ArtifactError
 from aicf.frontends.gguf.reader import read_gguf
-from aicf.llm.cache import file_identity, load_or_compile
+from aicf.llm.cache import load_or_compile
 from aicf.llm.families.llama import Llama
+from aicf.llm.loading import weights_of
 from aicf.llm.model import LanguageModel
+from aicf.llm.sources.gguf import GgufSource
 from aicf.llm.tokenizer import Tokenizer
 from aicf.runtime.deferred_weights import DeferredWeights
 from tests.llm.small_llama import SmallLlama, small_llama
@@ -46,19 +48,21 @@ def opened(
     Args:
         ready: Taken in place of compiling, for time.
     """
-    file = read_gguf(path)
-    weights = DeferredWeights(file.tensors, file.array)
+    source = GgufSource(read_gguf(path))
+    weights = DeferredWeights(source.names(), source.array)
 
     def compiled() -> CompiledModel:
         assert may_compile
         if ready is not None:
             return ready
-        graph = Llama.of(file).decoder("small", capacity, is_tied=True)
-        return aicf.compile(graph, weights, dims=f"T=1,{PREFILL}")
+        family = Llama(source)
+        graph = family.decoder("small", capacity)
+        given = {**weights_of(source, graph), **family.states(capacity)}
+        return aicf.compile(graph, given, dims=f"T=1,{PREFILL}")
 
-    made_of = {"file": file_identity(path, file.header), "context": capacity}
+    made_of = {"files": source.identity(), "context": capacity}
     executable = load_or_compile(folder, made_of, "cpu", 1, weights, compiled)
-    return LanguageModel(executable, cast(Tokenizer, SimpleNamespace(end=-1)), capacity, PREFILL), weights
+    return LanguageModel(executable, cast(Tokenizer, SimpleNamespace(ends=())), capacity, PREFILL), weights
 
 
 def check(model: LanguageModel, small: SmallLlama = SMALL) -> None:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from aicf.llm.token_state import NewTokens, token_states
 from aicf.runtime.tensors import Array
 
 if TYPE_CHECKING:
     from aicf.frontends.builder import Graph, Value
 
-TOKENS, POSITION, LAST, LOGITS = "tokens", "position", "last", "logits"
-"""Inputs and output of a decoder."""
+T = TypeVar("T")
 
 _HIDDEN = -1e30
 """What a score is where a query may not look."""
@@ -25,11 +25,12 @@ def weight(graph: Graph, name: str, shape: Sequence[int]) -> Value:
     return graph.param(name, tuple(shape))
 
 
-def linear(graph: Graph, name: str, x: Value, to: int) -> Value:
-    """A linear layer of weight `name.weight`, [to, from]: f32[..., from] to f32[..., to]."""
+def linear(graph: Graph, name: str, x: Value, to: int, *, bias: bool = False) -> Value:
+    """A linear layer of weight `name.weight`, [to, from], and `name.bias`, [to]: f32[..., from] to f32[..., to]."""
     width = x.shape[-1]
     assert isinstance(width, int)
-    return graph.linear(x, weight(graph, f"{name}.weight", (to, width)), name=name)
+    added = weight(graph, f"{name}.bias", (to,)) if bias else None
+    return graph.linear(x, weight(graph, f"{name}.weight", (to, width)), added, name=name)
 
 
 def rms_norm(graph: Graph, name: str, x: Value, epsilon: float) -> Value:
@@ -39,8 +40,17 @@ def rms_norm(graph: Graph, name: str, x: Value, epsilon: float) -> Value:
     return graph.rms_norm(x, weight(graph, f"{name}.weight", (width,)), epsilon=epsilon)
 
 
-def _no_masks() -> dict[int | None, Value]:
-    return {}
+def layer_norm(graph: Graph, name: str, x: Value, epsilon: float) -> Value:
+    """LayerNorm over the last dimension, with `name.weight` and `name.bias`. Ba, Kiros and Hinton, 2016."""
+    width = x.shape[-1]
+    assert isinstance(width, int)
+    scale, bias = (weight(graph, f"{name}.{kind}", (width,)) for kind in ("weight", "bias"))
+    return graph.layer_norm(x, scale, bias, epsilon=epsilon)
+
+
+def soft_cap(graph: Graph, x: Value, cap: float) -> Value:
+    """`cap * tanh(x / cap)`: x, kept between -cap and cap."""
+    return graph.tanh(x * (1 / cap)) * cap
 
 
 @dataclass(frozen=True)
@@ -52,70 +62,100 @@ class Step:
         tokens: i64[T], the new tokens.
         rows: i64[T], their positions in the cache.
         capacity: Positions of the cache.
+        new: The tokens, and what becomes of the one that comes next.
     """
 
     graph: Graph
     tokens: Value
     rows: Value
     capacity: int
-    _masks: dict[int | None, Value] = field(default_factory=_no_masks)
+    new: NewTokens
+    _made: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @staticmethod
     def of(graph: Graph, capacity: int) -> Step:
-        """Adds the inputs `tokens`, i64[T], and `position`, i64[1]: how many tokens came before."""
-        tokens, position = graph.input(TOKENS, ("T",), "i64"), graph.input(POSITION, (1,), "i64")
-        rows = graph.add(graph.iota(("T",), 0, "i64"), position)
-        return Step(graph, tokens, rows, capacity)
+        """Adds the inputs and states of `NewTokens`."""
+        new = NewTokens.of(graph, capacity)
+        return Step(graph, new.tokens, new.rows, capacity, new)
 
     def last(self, x: Value) -> Value:
-        """f32[1, width]: the row of x[T, width] that the input `last`, i64[1], names."""
-        return self.graph.gather(x, self.graph.input(LAST, (1,), "i64"), name="last")
+        """f32[1, width]: the row of x[T, width] of the last new token."""
+        return self.new.last(x)
 
-    def mask(self) -> Value:
-        """f32[T, capacity]: 0 where a token may look, its own position and those before. One for all layers."""
-        if None not in self._masks:
-            graph = self.graph
-            columns = graph.iota(("T", self.capacity), 1, "i64")
-            visible = graph.le(columns, graph.reshape(self.rows, ("T", 1)))
-            self._masks[None] = graph.where(visible, graph.constant(0.0), _HIDDEN)
-        return self._masks[None]
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """What several layers share, made for the first of them."""
+        if name not in self._made:
+            self._made[name] = make()
+        return self._made[name]
+
+    def mask(self, window: int | None) -> Value:
+        """f32[T, capacity]: 0 where a token may look: its own position and those before, `window` in all."""
+        return self.once(f"mask.{window}", lambda: self._mask(window))
+
+    def _mask(self, window: int | None) -> Value:
+        graph, rows = self.graph, self.graph.reshape(self.rows, ("T", 1))
+        columns = graph.iota(("T", self.capacity), 1, "i64")
+        visible = columns <= rows
+        if window is not None:
+            visible = visible & (columns > rows - window)
+        return graph.where(visible, graph.constant(0.0), _HIDDEN)
 
 
-def output_logits(graph: Graph, logits: Value) -> None:
-    """Makes f32[1, vocabulary] the result of the step."""
-    graph.output(graph.reshape(logits, (logits.shape[1],)), LOGITS)
-
-
-def rotary_frequencies(width: int, base: float) -> Array:
-    """f32[width / 2]: the angle by which each pair turns from one position to the next. Su et al., RoFormer, 2021."""
-    return (base ** -(np.arange(0, width, 2) / width)).astype(np.float32)
+def output_logits(step: Step, logits: Value) -> None:
+    """Makes f32[1, vocabulary], and the token that is chosen by them, the results of the step."""
+    step.new.choose(step.graph.reshape(logits, (logits.shape[1],)))
 
 
 @dataclass(frozen=True)
 class Rotation:
-    """Cosines and sines of the angles of each position: f32[T, 1, width / 2]."""
+    """The rotary positions of a step. Su et al., RoFormer, 2021.
+
+    Args:
+        cosines, sines: Of the angles of each position: f32[T, 1, pairs].
+        are_neighbours: Whether elements 2 i and 2 i + 1 of a head are a pair, else i and i + pairs.
+    """
 
     cosines: Value
     sines: Value
+    are_neighbours: bool
 
     @staticmethod
-    def of(step: Step, frequencies: Array) -> Rotation:
-        """Of the positions of a step."""
+    def of(step: Step, frequencies: Array, magnitude: float, *, are_neighbours: bool) -> Rotation:
+        """Of the positions of a step.
+
+        Args:
+            step: That it is part of.
+            frequencies: f32[pairs], by which the pairs turn from one position to the next.
+            magnitude: What cosines and sines are multiplied by.
+            are_neighbours: See above.
+        """
         graph, shape = step.graph, ("T", 1, len(frequencies))
         constant = graph.constant(frequencies.reshape(1, -1), (1, len(frequencies)))
         angles = graph.mul(graph.reshape(graph.cast(step.rows, "f32"), ("T", 1)), constant)
-        return Rotation(graph.reshape(graph.cos(angles), shape), graph.reshape(graph.sin(angles), shape))
+        turned = [graph.reshape(values, shape) for values in (graph.cos(angles), graph.sin(angles))]
+        if magnitude != 1:
+            turned = [values * magnitude for values in turned]
+        return Rotation(turned[0], turned[1], are_neighbours)
 
-    def of_neighbours(self, graph: Graph, x: Value) -> Value:
-        """Rotates elements 2 i and 2 i + 1 of every head, as pairs: f32[T, heads, width]."""
-        *_, heads, width = x.shape
-        assert isinstance(width, int)
-        pairs = graph.reshape(x, ("T", heads, width // 2, 2))
+    def apply(self, graph: Graph, x: Value) -> Value:
+        """Rotates the pairs of every head, and leaves elements after them as they are: f32[T, heads, width]."""
+        width, pairs = x.shape[-1], self.cosines.shape[-1]
+        assert isinstance(width, int) and isinstance(pairs, int)
+        if 2 * pairs == width:
+            return self._rotated(graph, x, pairs)
+        first, rest = graph.split(x, [2 * pairs, width - 2 * pairs], 2)
+        return graph.concat([self._rotated(graph, first, pairs), rest], 2)
+
+    def _rotated(self, graph: Graph, x: Value, pairs: int) -> Value:
+        heads = x.shape[1]
+        if not self.are_neighbours:
+            return graph.concat(self._turned(graph, *graph.split(x, [pairs, pairs], 2)), 2)
+        paired = graph.reshape(x, ("T", heads, pairs, 2))
         parts = [
-            graph.reshape(graph.slice(pairs, (0, 0, 0, part), (-1, -1, -1, 1)), ("T", heads, width // 2))
+            graph.reshape(graph.slice(paired, (0, 0, 0, part), (-1, -1, -1, 1)), ("T", heads, pairs))
             for part in (0, 1)
         ]
-        return graph.reshape(graph.stack(self._turned(graph, *parts), 3), ("T", heads, width))
+        return graph.reshape(graph.stack(self._turned(graph, *parts), 3), ("T", heads, 2 * pairs))
 
     def _turned(self, graph: Graph, real: Value, imaginary: Value) -> list[Value]:
         return [
@@ -125,12 +165,23 @@ class Rotation:
 
 
 def states(layers: int, capacity: int, kv_heads: int, head_width: int) -> dict[str, Array]:
-    """Empty keys and values of every layer: f32[capacity, kv_heads, head_width] by name."""
+    """Empty keys and values of every layer, f32[capacity, kv_heads, head_width] by name, and no tokens."""
     names = (f"{kind}.{layer}" for layer in range(layers) for kind in ("keys", "values"))
-    return {name: np.zeros((capacity, kv_heads, head_width), np.float32) for name in names}
+    shape = (capacity, kv_heads, head_width)
+    return {**{name: np.zeros(shape, np.float32) for name in names}, **token_states(capacity)}
 
 
-def attention(step: Step, layer: int, query: Value, key: Value, value: Value) -> Value:
+def attention(
+    step: Step,
+    layer: int,
+    query: Value,
+    key: Value,
+    value: Value,
+    *,
+    window: int | None = None,
+    scale: float | None = None,
+    cap: float | None = None,
+) -> Value:
     """Attention of the new tokens over the cache, which takes their keys and values first.
 
     Args:
@@ -138,6 +189,9 @@ def attention(step: Step, layer: int, query: Value, key: Value, value: Value) ->
         layer: Whose cache it is.
         query: f32[T, heads, head_width]; heads are a multiple of kv_heads.
         key, value: f32[T, kv_heads, head_width].
+        window: Positions that a token looks back, its own among them; None if it looks at all.
+        scale: Of scores; 1 / sqrt(head_width) if None.
+        cap: Soft cap of scores.
 
     Returns: f32[T, heads * head_width].
     """
@@ -145,9 +199,24 @@ def attention(step: Step, layer: int, query: Value, key: Value, value: Value) ->
     _, heads, width = query.shape
     assert isinstance(heads, int) and isinstance(width, int)
     keys, values = _cached(step, f"keys.{layer}", key), _cached(step, f"values.{layer}", value)
-    rows = graph.transpose(query, (1, 0, 2))
-    mixed = graph.attention(rows, keys, values, step.mask(), name=f"blk.{layer}.attention")
+    rows, mask = graph.transpose(query, (1, 0, 2)), step.mask(window)
+    if cap is None:
+        mixed = graph.attention(rows, keys, values, mask, scale=scale, name=f"blk.{layer}.attention")
+    else:
+        mixed = _capped_attention(graph, rows, keys, values, mask, scale or width**-0.5, cap)
     return graph.reshape(graph.transpose(mixed, (1, 0, 2)), ("T", heads * width))
+
+
+def _capped_attention(
+    graph: Graph, query: Value, keys: Value, values: Value, mask: Value, scale: float, cap: float
+) -> Value:
+    """As `attention`, of f32[heads, T, width] and f32[kv_heads, capacity, width], spelled out."""
+    (heads, rows, width), (kv_heads, capacity, _) = query.shape, keys.shape
+    assert isinstance(heads, int) and isinstance(kv_heads, int)
+    grouped = graph.reshape(query, (kv_heads, heads // kv_heads, rows, width))
+    keys, values = (graph.reshape(part, (kv_heads, 1, capacity, width)) for part in (keys, values))
+    scores = soft_cap(graph, graph.matmul(grouped, keys, transpose_b=True) * scale, cap) + mask
+    return graph.reshape(graph.matmul(graph.softmax(scores), values), (heads, rows, width))
 
 
 def _cached(step: Step, name: str, new: Value) -> Value:

@@ -1,132 +1,59 @@
 """Llama, and what is built like it (SmolLM, Mistral): a decoder with rotary positions, grouped queries and gated MLPs.
 
-Touvron et al., LLaMA, 2023; Su et al., RoFormer, 2021; Ainslie et al., GQA, 2023; Shazeer, GLU Variants, 2020.
+Touvron et al., LLaMA, 2023; Jiang et al., Mistral 7B, 2023; Ainslie et al., GQA, 2023.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from aicf.frontends.gguf.reader import GgufFile
-from aicf.llm.families.common import (
-    Rotation,
-    Step,
-    attention,
-    linear,
-    output_logits,
-    rms_norm,
-    rotary_frequencies,
-    states,
-    weight,
-)
-from aicf.runtime.tensors import Array
+from aicf.llm.families.common import Step, attention, linear
+from aicf.llm.families.decoder import Decoder
+from aicf.llm.sources.base import Source
+from aicf.llm.sources.names import ATTENTION, EMBEDDINGS, MLP, NORMS, Names
 
 if TYPE_CHECKING:
     from aicf.frontends.builder import Graph, Value
 
 
-@dataclass(frozen=True)
-class Llama:
-    """Sizes of a model.
+class Llama(Decoder):
+    """See `Decoder`."""
 
-    Args:
-        layers: Of the decoder.
-        width: Of the residual stream.
-        heads, kv_heads: Of queries, and of keys and values.
-        head_width: Of a head.
-        hidden: Of the MLP.
-        vocabulary: How many tokens there are.
-        epsilon: Of the norms.
-        rope_base: Base of the rotary frequencies.
-        context: Positions that the model was made for.
-    """
+    ARCHITECTURES = ("llama",)
+    MODEL_TYPES = ("llama", "mistral")
+    NAMES = Names({**EMBEDDINGS, **ATTENTION, **NORMS, **MLP})
 
-    layers: int
-    width: int
-    heads: int
-    kv_heads: int
-    head_width: int
-    hidden: int
-    vocabulary: int
-    epsilon: float
-    rope_base: float
-    context: int
+    def __init__(self, source: Source) -> None:
+        super().__init__(source)
+        self.has_biases = source.has("blk.0.attn_q.bias")
+        self.has_output_bias = source.has("blk.0.attn_output.bias")
 
-    @staticmethod
-    def of(file: GgufFile) -> Llama:
-        """The sizes that a file states. Raises InvalidIR if one is missing or no size."""
+    def layer(self, step: Step, number: int, x: Value) -> Value:
+        graph, name = step.graph, f"blk.{number}"
+        x = x + self.attention(step, number, self.norm(graph, f"{name}.attn_norm", x))
+        return x + self.mlp(graph, name, self.norm(graph, f"{name}.ffn_norm", x))
 
-        def size(name: str) -> int:
-            value = file.field(f"llama.{name}", int)
-            if isinstance(value, bool) or value < 1:
-                raise file.error(f"field 'llama.{name}' is {value}; it is 1 or more")
-            return value
+    def attention(self, step: Step, number: int, x: Value) -> Value:
+        """Attention of one layer: f32[T, width] to f32[T, width]."""
+        graph, name, window = step.graph, f"blk.{number}", self.windows[number]
+        query, key, value = self.projections(graph, name, x)
+        rotation = self.rotation(step)
+        query, key = rotation.apply(graph, query), rotation.apply(graph, key)
+        mixed = attention(step, number, query, key, value, window=window)
+        return linear(graph, f"{name}.attn_output", mixed, self.width, bias=self.has_output_bias)
 
-        heads, width = size("attention.head_count"), size("embedding_length")
-        optional: Any = file.fields.get
-        base = optional("llama.rope.freq_base", 10000.0)
-        return Llama(
-            layers=size("block_count"),
-            width=width,
-            heads=heads,
-            kv_heads=optional("llama.attention.head_count_kv", heads),
-            head_width=optional("llama.attention.key_length", width // heads),
-            hidden=size("feed_forward_length"),
-            vocabulary=file.tensor("token_embd.weight").shape[0],
-            epsilon=file.field("llama.attention.layer_norm_rms_epsilon", float),
-            rope_base=float(base),
-            context=size("context_length"),
-        )
-
-    def states(self, capacity: int) -> dict[str, Array]:
-        """Empty keys and values of every layer: f32[capacity, kv_heads, head_width] by name."""
-        return states(self.layers, capacity, self.kv_heads, self.head_width)
-
-    def decoder(self, name: str, capacity: int, *, is_tied: bool) -> Graph:
-        """The program of one step: the new tokens in, the logits of what follows the last of them out.
-
-        Inputs are `tokens`, i64[T]; `position`, i64[1]: how many tokens came before; and `last`, i64[1]: which of the
-        tokens is the last one, as those after it only fill the program's size. Keys and values of `capacity` positions
-        are its state.
-
-        Args:
-            name: Of the graph.
-            capacity: Positions.
-            is_tied: Whether the embedding also makes the logits.
-        """
-        from aicf.frontends.builder import Graph
-
-        graph = Graph(name)
-        step = Step.of(graph, capacity)
-        embedding = weight(graph, "token_embd.weight", (self.vocabulary, self.width))
-        x = graph.gather(embedding, step.tokens, name="embedding")
-        rotation = Rotation.of(step, rotary_frequencies(self.head_width, self.rope_base))
-        for layer in range(self.layers):
-            x = graph.add(x, self._attention(step, layer, x, rotation))
-            x = graph.add(x, self._mlp(graph, layer, x))
-        last = rms_norm(graph, "output_norm", step.last(x), self.epsilon)
-        head = embedding if is_tied else weight(graph, "output.weight", (self.vocabulary, self.width))
-        output_logits(graph, graph.linear(last, head, name="head"))
-        return graph
-
-    def _attention(self, step: Step, layer: int, x: Value, rotation: Rotation) -> Value:
-        graph, name = step.graph, f"blk.{layer}"
-        normed = rms_norm(graph, f"{name}.attn_norm", x, self.epsilon)
+    def projections(self, graph: Graph, name: str, x: Value) -> tuple[Value, Value, Value]:
+        """Queries, f32[T, heads, head_width], keys and values, f32[T, kv_heads, head_width], of a layer."""
         query, key, value = (
-            graph.reshape(
-                linear(graph, f"{name}.attn_{part}", normed, heads * self.head_width),
-                ("T", heads, self.head_width),
+            self.split(
+                graph,
+                linear(graph, f"{name}.attn_{part}", x, heads * self.head_width, bias=self.has_biases),
+                heads,
             )
             for part, heads in (("q", self.heads), ("k", self.kv_heads), ("v", self.kv_heads))
         )
-        query, key = (rotation.of_neighbours(graph, part) for part in (query, key))
-        mixed = attention(step, layer, query, key, value)
-        return linear(graph, f"{name}.attn_output", mixed, self.width)
+        return query, key, value
 
-    def _mlp(self, graph: Graph, layer: int, x: Value) -> Value:
-        name = f"blk.{layer}"
-        normed = rms_norm(graph, f"{name}.ffn_norm", x, self.epsilon)
-        gate = linear(graph, f"{name}.ffn_gate", normed, self.hidden)
-        up = linear(graph, f"{name}.ffn_up", normed, self.hidden)
-        return linear(graph, f"{name}.ffn_down", graph.mul(graph.silu(gate), up), self.width)
+    def mlp(self, graph: Graph, name: str, x: Value) -> Value:
+        """The MLP of a layer: f32[T, width] to f32[T, width]."""
+        return self.gated_mlp(graph, name, x)
