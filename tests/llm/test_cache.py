@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 
 import aicf
+from aicf.backends.registry import resolve_target, target_spec, target_text
 from aicf.compiled import CompiledModel
-from aicf.errors import ArtifactError
+from aicf.errors import ArtifactError, PolicyError
 from aicf.frontends.gguf.reader import read_gguf
 from aicf.llm.cache import load_or_compile
 from aicf.llm.families.llama import Llama
@@ -147,6 +148,13 @@ def test_another_file_and_other_sizes_are_not_found(folder: Path) -> None:
     os.utime(path, ns=(0, 1))
     with pytest.raises(AssertionError):
         opened(folder / "cache", path, may_compile=False)
+
+
+def test_a_target_without_xdsl_is_the_one_with_it() -> None:
+    assert target_text("cpu") == target_spec(resolve_target("cpu"))
+    assert target_text("cpu:x86-64-v3") == "cpu:x86-64-v3"
+    with pytest.raises(PolicyError, match="threads must be at least 1, got 0"):
+        target_text("cpu", 0)
 
 
 def test_a_folder_that_cannot_be_used_is_told(folder: Path) -> None:

@@ -65,13 +65,17 @@ def chat_command(
     ] = None,
     target: Annotated[str, typer.Option(help="Such as cpu or cuda.")] = "cpu",
     threads: Threads = 1,
+    cache: Annotated[
+        Path | None,
+        typer.Option(help="Folder of compiled models: the next start takes no time.", show_default=False),
+    ] = None,
 ) -> None:
     """Talk with a language model: text comes as it is made. /help says what else a line may be."""
     from aicf.llm import load
     from aicf.llm.chat_template import file_template
 
     given = None if template is None else file_template(template)
-    loaded = load(model, target, context=context, threads=threads)
+    loaded = load(model, target, context=context, threads=threads, cache_dir=cache)
     chat = loaded.chat(
         system,
         template=given,

@@ -86,7 +86,7 @@ class Entries:
     def _loop(self) -> Any:
         """``void loop(first, last, tid, nthreads, table)``."""
         signature = ir.FunctionType(VOID, [I64, I64, I64, I64, PTR])
-        function = ir.Function(self._module, signature, f"{self._entry}_loop")
+        function = ir.Function(self._module, signature, f"{self._entry}.loop")
         function.linkage = "internal"
         em = Emitter(self._module, self._level, function)
         first, last, tid, nthreads, table = function.args
@@ -157,7 +157,7 @@ class Entries:
 
     def _constants(self, name: str, words: Sequence[int]) -> Value:
         type_ = ir.ArrayType(I64, len(words))
-        found: Any = ir.GlobalVariable(self._module, type_, f"{self._entry}_{name}")
+        found: Any = ir.GlobalVariable(self._module, type_, f"{self._entry}.{name}")
         found.initializer = ir.Constant(type_, list(words))
         found.global_constant, found.linkage = True, "internal"
         return found
