@@ -66,16 +66,19 @@ def chat_command(
     ] = None,
     target: Annotated[str, typer.Option(help="Such as cpu or cuda.")] = "cpu",
     threads: Threads = 1,
+    cache: Annotated[
+        Path | None,
+        typer.Option(help="Folder of compiled models: the next start takes no time.", show_default=False),
+    ] = None,
 ) -> None:
     """Talk with a language model: text comes as it is made. /help says what else a line may be."""
     from aicf.llm import Sampling, load
     from aicf.llm.chat_template import file_template
 
-    sampling = Sampling(
-        temperature, top_k, top_p, min_p, repetition_penalty, seed
-    )  # wrong ones are told at once
+    # Before the model is loaded, which takes a while.
+    sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty, seed)
     given = None if template is None else file_template(template)
-    loaded = load(model, target, context=context, threads=threads)
+    loaded = load(model, target, context=context, threads=threads, cache_dir=cache)
     limit = {} if max_tokens is None else {"max_tokens": max_tokens}
     chat = loaded.chat(system, template=given, **asdict(sampling), **limit)
     if prompt is not None:
