@@ -23,7 +23,7 @@ from aicf.dialects.types import element_named
 from tests.backends.cpu.kernels_text import layer_norm, parse_kernel, reduction
 from tests.backends.cuda.sass import ATOMICS, SPILLS, instructions, starting
 from tests.backends.cuda.simulator import Memory, run
-from tests.backends.cuda.test_generated import ARCH, recorded
+from tests.backends.cuda.test_generated import ARCH, recorded, simulated
 
 EPSILON = 1e-5
 
@@ -245,6 +245,23 @@ def test_sums_of_parts(spec: GeneratedSpec) -> None:
     np.testing.assert_allclose(products, (v * w).sum(0), rtol=1e-6, atol=1e-4)
     wanted = v * (v * w).sum(0) + w * w.sum(0)
     np.testing.assert_allclose(combined.astype(np.float64), wanted, rtol=1e-2, atol=0.5)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "how"), [("f64", "sum"), ("i64", "sum"), ("bf16", "max"), ("i8", "sum"), ("i8", "max")]
+)
+@pytest.mark.parametrize("lanes", [32, 2])
+def test_parts_of_every_type(dtype: str, how: str, lanes: int) -> None:
+    """By butterflies and without; integers exactly."""
+    spec = GeneratedSpec("columns", 2, 64, lanes, 2, 5)
+    x, y = simulated(
+        reduction("10", "300", "d1, d0", "d0", how, dtype), [(300, 10), (10,)], [dtype] * 2, spec
+    )
+    combine = {"sum": np.sum, "max": np.max}[how]
+    if dtype[0] == "i":
+        assert (y == combine(x, axis=0).astype(x.dtype)).all()
+    else:
+        np.testing.assert_allclose(y.astype(np.float64), combine(x.astype(np.float64), axis=0), rtol=1e-12)
 
 
 # Decisions
