@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aicf.arguments import path_from
+from aicf.compiled import CompiledModel
 from aicf.errors import InputMismatch
 from aicf.frontends.gguf.reader import read_gguf
+from aicf.llm.cache import load_or_compile
 from aicf.llm.chat_template import ChatTemplate, folder_template, gguf_template
 from aicf.llm.families import family_of_architecture, family_of_model_type
 from aicf.llm.families.decoder import Decoder
@@ -16,6 +18,7 @@ from aicf.llm.sources.base import Source
 from aicf.llm.sources.gguf import GgufSource
 from aicf.llm.sources.gguf_tokenizer import gguf_tokenizer
 from aicf.llm.tokenizer import Tokenizer
+from aicf.runtime.deferred_weights import DeferredWeights
 from aicf.runtime.tensors import Array
 from aicf.whole_numbers import is_whole
 
@@ -27,7 +30,12 @@ PREFILL = 64
 
 
 def load(
-    path: str | Path, target: str = "cpu", *, context: int | None = None, threads: int = 1
+    path: str | Path,
+    target: str = "cpu",
+    *,
+    context: int | None = None,
+    threads: int = 1,
+    cache_dir: str | Path | None = None,
 ) -> LanguageModel:
     """Loads a model from a GGUF file or a Hugging Face folder and compiles it.
 
@@ -36,23 +44,33 @@ def load(
         target: Of the programs.
         context: Positions of the cache of keys and values; those that the model was made for, at most 2,048, if None.
         threads: That run the programs.
+        cache_dir: Folder of compiled models, shared by processes; None keeps none. It holds native code: use one that
+            nobody else can write to.
 
     Raises:
+        ArtifactError: the folder of compiled models cannot be made or used.
         InvalidIR: a file is missing or damaged, or a tensor or setting is missing or does not fit.
         UnsupportedOp: an architecture, a tokenizer or a scheme of numbers that is not read.
         InputMismatch: `context` is no number of positions that the model has.
     """
-    from aicf.compiler import compile
-
     path = path_from(path, InputMismatch, "the model's path")
     family, tokenizer, template = open_model(path)
     capacity = min(family.context, 2048) if context is None else context
     if not is_whole(capacity, least=1) or capacity > family.context:
         raise InputMismatch(f"context is {context}; the model has positions for 1 to {family.context:,}")
     prefill = min(family.prefill or PREFILL, capacity)
-    graph = family.decoder(path.stem, capacity)
-    weights = {**weights_of(family.source, graph), **family.states(capacity)}
-    executable = compile(graph, weights, target, dims={"T": sorted({1, prefill})}, threads=threads)
+    source = family.source
+
+    def compiled() -> CompiledModel:
+        from aicf.compiler import compile
+
+        graph = family.decoder(path.stem, capacity)
+        weights = {**weights_of(source, graph), **family.states(capacity)}
+        return compile(graph, weights, target, dims={"T": sorted({1, prefill})}, threads=threads)
+
+    made_of = {"files": source.identity(), "context": capacity, "prefill": prefill}
+    offered = DeferredWeights(source.names(), source.array)
+    executable = load_or_compile(cache_dir, made_of, target, threads, offered, compiled)
     return LanguageModel(executable, tokenizer, capacity, prefill, template)
 
 
