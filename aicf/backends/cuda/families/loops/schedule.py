@@ -50,8 +50,6 @@ SHARED_BYTES = 48 << 10
 """Static shared memory of a block."""
 CHAIN_TILES = 65535
 """Most blocks along the second dim of a grid."""
-PARTS_TOGETHER = 4
-"""Parts of a row or column that a thread loads before it combines the first of them."""
 MOST_VECTOR = 16
 """Elements of one byte in a piece of memory that one access takes."""
 MOST_ELEMENTS = 256
@@ -334,6 +332,13 @@ def partial_size(op: ReduceOp | ScanOp | AccumulateOp) -> int:
     return max(4, ELEMENT_BYTES[element_of(op.value.type).name])
 
 
+def parts_together(nest: LoopNest, spec: GeneratedSpec) -> int:
+    """Parts of a row or column that a thread loads before it combines the first of them: all it has to, if registers
+    hold them."""
+    words = sum(map(partial_size, reduce_ops(nest))) // 4 * (1 if spec.by_rows else spec.vector)
+    return max(1, min(_PARTIAL_WORDS // max(1, words), -(-spec.splits // spec.lanes)))
+
+
 def exchange_bytes(nest: LoopNest, spec: GeneratedSpec) -> int:
     """Shared memory in which the rows of a block add up a vector of columns of each thread."""
     return spec.threads * spec.vector * sum(map(partial_size, accumulate_ops(nest.kernel)))
@@ -604,6 +609,8 @@ _LINE_BYTES = 128
 _ALONE_READS = {"cluster": 64 << 10, "parts": 128 << 10}
 """Most bytes that a block reads by itself before blocks of a cluster share columns, and before they come in parts,
 which take another launch."""
+_PARTIAL_WORDS = 48
+"""Registers of a thread for totals of parts that are on their way."""
 _PARTS_THREADS = 512
 _PARTS_WORDS = 40
 """Registers of a thread for what is in flight where columns come in parts: 16 warps keep memory busy so."""
