@@ -96,7 +96,7 @@ def weights_of(source: Source, graph: Graph) -> dict[str, Array]:
 
     Raises InvalidIR: one is missing or has another shape, or the source has more than the program uses.
     """
-    wanted = _parameters(graph)
+    wanted = parameters_of(graph)
     for name, shape in wanted.items():
         found = source.shape(name)
         if found != shape:
@@ -112,7 +112,7 @@ def weights_of(source: Source, graph: Graph) -> dict[str, Array]:
     return {name: source.array(name) for name in wanted}
 
 
-def _parameters(graph: Graph) -> dict[str, tuple[int, ...]]:
+def parameters_of(graph: Graph) -> dict[str, tuple[int, ...]]:
     """Shapes of a graph's parameters, by name."""
     from xdsl.dialects.builtin import StringAttr
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-HIDDEN = -1e30
+_HIDDEN = -1e30
 """What a score is where a query may not look."""
 
 
@@ -98,7 +98,7 @@ class Step:
         visible = columns <= rows
         if window is not None:
             visible = visible & (columns > rows - window)
-        return graph.where(visible, graph.constant(0.0), HIDDEN)
+        return graph.where(visible, graph.constant(0.0), _HIDDEN)
 
 
 def output_logits(step: Step, logits: Value) -> None:
