@@ -78,7 +78,7 @@ def _loaded(
         return compile(graph, weights, target, dims={"T": sorted({1, prefill})}, threads=threads)
 
     made_of = {"files": source.identity(), "context": capacity, "prefill": prefill}
-    offered = DeferredWeights(source.names(), source.array)
+    offered = DeferredWeights(source.names(), lambda name, _: source.array(name))
     executable = load_or_compile(cache_dir, made_of, target, threads, offered, compiled)
     return LanguageModel(executable, tokenizer, capacity, prefill, template)
 
