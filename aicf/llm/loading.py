@@ -18,6 +18,7 @@ from aicf.llm.sources.base import Source
 from aicf.llm.sources.gguf import GgufSource
 from aicf.llm.sources.gguf_tokenizer import gguf_tokenizer
 from aicf.llm.tokenizer import Tokenizer
+from aicf.passes.pipelines.collector import collector_paused
 from aicf.runtime.deferred_weights import DeferredWeights
 from aicf.runtime.tensors import Array
 from aicf.whole_numbers import is_whole
@@ -54,6 +55,14 @@ def load(
         InputMismatch: `context` is no number of positions that the model has.
     """
     path = path_from(path, InputMismatch, "the model's path")
+    with collector_paused():  # a vocabulary is many objects, all of which stay
+        return _loaded(path, target, context, threads, cache_dir)
+
+
+def _loaded(
+    path: Path, target: str, context: int | None, threads: int, cache_dir: str | Path | None
+) -> LanguageModel:
+    """See `load`."""
     family, tokenizer, template = open_model(path)
     capacity = min(family.context, 2048) if context is None else context
     if not is_whole(capacity, least=1) or capacity > family.context:
@@ -69,7 +78,7 @@ def load(
         return compile(graph, weights, target, dims={"T": sorted({1, prefill})}, threads=threads)
 
     made_of = {"files": source.identity(), "context": capacity, "prefill": prefill}
-    offered = DeferredWeights(source.names(), source.array)
+    offered = DeferredWeights(source.names(), lambda name, _: source.array(name))
     executable = load_or_compile(cache_dir, made_of, target, threads, offered, compiled)
     return LanguageModel(executable, tokenizer, capacity, prefill, template)
 
