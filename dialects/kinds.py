@@ -99,6 +99,7 @@ KINDS: dict[str, Kind] = {
     "mul": Kind(44, scalar_program=True),
     "custom": Kind(45, needs_code=False),
     "gemm_sums": Kind(46, needs_code=False, family="matmul"),
+    "cached_attention": Kind(51, needs_code=False, family="attention"),
 }
 """Append-only: a number, once given, never changes and is never used again."""
 
@@ -269,6 +270,12 @@ SCHEMAS: dict[str, tuple[Field, ...]] = {
     "attention_step.v1": _ATTENTION[:4],
     "attention_step.v2": _ATTENTION[:5],
     "attention_step.v3": _ATTENTION,
+    "cached_attention.v1": (
+        *_ATTENTION,
+        Field("position", "?"),
+        Field("window", "q"),
+        Field("softcap", "d"),
+    ),
     "gemm_multi.v1": (*_TRANSPOSED, Field("products", "q")),
     "norm_gated.v1": _PROLOGUE,
     "gemm_norm.v1": _TRANSPOSED,

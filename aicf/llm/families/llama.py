@@ -17,9 +17,6 @@ from aicf.runtime.tensors import Array
 TOKENS, POSITION, LAST, LOGITS = "tokens", "position", "last", "logits"
 """Inputs and output of a decoder."""
 
-_HIDDEN = -1e30
-"""What a score is where a query may not look."""
-
 
 @dataclass(frozen=True)
 class Llama:
@@ -97,9 +94,9 @@ class Llama:
         rows = graph.add(graph.iota(("T",), 0, "i64"), position)
         embedding = graph.param("token_embd.weight", (self.vocabulary, self.width))
         x = graph.gather(embedding, tokens, name="embedding")
-        rotation, mask = self._rotation(graph, rows), self._mask(graph, rows, capacity)
+        rotation, first = self._rotation(graph, rows), graph.reshape(position, ())
         for layer in range(self.layers):
-            x = graph.add(x, self._attention(graph, layer, x, rows, rotation, mask, capacity))
+            x = graph.add(x, self._attention(graph, layer, x, rows, rotation, first, capacity))
             x = graph.add(x, self._mlp(graph, layer, x))
         last = graph.gather(x, graph.input(LAST, (1,), "i64"), name="last")
         last = self._norm(graph, "output_norm.weight", last)
@@ -135,11 +132,6 @@ class Llama:
         imaginary = graph.add(graph.mul(parts[0], sines), graph.mul(parts[1], cosines))
         return graph.reshape(graph.stack([real, imaginary], 3), ("T", heads, self.head_width))
 
-    def _mask(self, graph: Graph, rows: Value, capacity: int) -> Value:
-        """f32[T, capacity]: 0 where a token may look, its own position and those before."""
-        columns = graph.iota(("T", capacity), 1, "i64")
-        return graph.where(graph.le(columns, graph.reshape(rows, ("T", 1))), graph.constant(0.0), _HIDDEN)
-
     def _attention(
         self,
         graph: Graph,
@@ -147,7 +139,7 @@ class Llama:
         x: Value,
         rows: Value,
         rotation: tuple[Value, Value],
-        mask: Value,
+        position: Value,
         capacity: int,
     ) -> Value:
         name, width = f"blk.{layer}", self.heads * self.head_width
@@ -161,7 +153,12 @@ class Llama:
         keys = self._cached(graph, f"keys.{layer}", rows, key, capacity)
         values = self._cached(graph, f"values.{layer}", rows, value, capacity)
         heads = graph.attention(
-            graph.transpose(query, (1, 0, 2)), keys, values, mask, name=f"{name}.attention"
+            graph.transpose(query, (1, 0, 2)),
+            keys,
+            values,
+            position=position,
+            causal=True,
+            name=f"{name}.attention",
         )
         joined = graph.reshape(graph.transpose(heads, (1, 0, 2)), ("T", width))
         return self._linear(graph, f"{name}.attn_output", joined, self.width, width)

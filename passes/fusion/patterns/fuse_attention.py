@@ -13,6 +13,7 @@ from aicf.passes.bodies.attention import Attention, NoAttention, attention_endin
 from aicf.passes.bodies.matching import is_iota_like
 from aicf.passes.bodies.outlining import Outline, id_of, outline
 from aicf.passes.fusion.attention.batches import chains_after, split_batches
+from aicf.passes.fusion.attention.mask_copies import own_copies_of_mask
 from aicf.passes.fusion.attention.mask_sums import join, two_masks
 from aicf.passes.fusion.attention.members import members, why_in_memory
 from aicf.passes.fusion.attention.row_writes import move_after_views, row_writes
@@ -20,6 +21,7 @@ from aicf.passes.fusion.driver import Candidate, Decision, FusionPattern, label
 from aicf.passes.fusion.forming import OTHER_GROUPS, FusionContext
 
 _STEPS = ("attention_step",)
+_PLAIN, _CACHED = ("attention",), ("cached_attention",)
 
 
 @dataclass(frozen=True)
@@ -43,12 +45,14 @@ class FuseAttentionPass(FusionPattern[_Match]):
     stage = "before_views"
     benefit = 1
     switch = "attention"
-    kinds = ("attention",)
+    kinds = (*_PLAIN, *_CACHED)
 
     def matches(self, context: FusionContext) -> Iterator[_Match]:
         for output in list(context.function.body.block.ops):
             attention = self._attention(output, context) if isinstance(output, logical.MatmulOp) else None
             if attention is not None:
+                if own_copies_of_mask(attention):
+                    context.renumber()
                 yield _Match(
                     attention, members([attention.output.result], attention.operands, context.position)
                 )
@@ -70,7 +74,7 @@ class FuseAttentionPass(FusionPattern[_Match]):
         """Whether the scores had two masks, which are one now; only where a kernel may gain by it."""
         if error.scores is None or error.logits is None or context.policy.rounding == "strict":
             return False
-        if context.policy.forbids_fusion("attention") or context.why_none_of(self.kinds) is not None:
+        if context.policy.forbids_fusion("attention") or context.why_none_of(_PLAIN) is not None:
             return False
         found = two_masks(error.logits, error.scores)
         if found is None or not context.may_be_one((found.inner, found.outer)):
@@ -92,7 +96,9 @@ class FuseAttentionPass(FusionPattern[_Match]):
     def candidates(self, match: _Match, context: FusionContext) -> Iterator[Candidate]:
         """With the writes of a row into keys and values, if there are such; then without. Each with as many of the
         views after it as its strides express, then with fewer."""
-        yield from _steps(match, context)
+        kinds = _CACHED if match.attention.is_cached else _PLAIN
+        if not match.attention.is_cached:
+            yield from _steps(match, context)
         output = match.attention.output
         for chain in chains_after(output):
             ops = [*match.members, *chain]
@@ -100,7 +106,7 @@ class FuseAttentionPass(FusionPattern[_Match]):
             _use_equal_batches(plan.body)
             split_batches(plan.body)
             _use_kernel_layout(plan.body)
-            yield Candidate(label([output, *chain]), plan, self.kinds)
+            yield Candidate(label([output, *chain]), plan, kinds)
 
     def decision(self, match: _Match, plan: Outline, tried: Mapping[str, str]) -> Decision:
         because = "scores and probabilities stay on chip, and no head is moved"
