@@ -13,11 +13,11 @@ from aicf.passes.bodies.attention import Attention, NoAttention, attention_endin
 from aicf.passes.bodies.matching import is_iota_like
 from aicf.passes.bodies.outlining import Outline, id_of, outline
 from aicf.passes.fusion.attention.batches import chains_after, split_batches
-from aicf.passes.fusion.attention.mask_copies import own_copies_of_mask
 from aicf.passes.fusion.attention.mask_sums import join, two_masks
 from aicf.passes.fusion.attention.members import members, why_in_memory
+from aicf.passes.fusion.attention.position_masks import add_mask, own_copies_of_mask
 from aicf.passes.fusion.attention.row_writes import move_after_views, row_writes
-from aicf.passes.fusion.driver import Candidate, Decision, FusionPattern, label
+from aicf.passes.fusion.driver import Candidate, Decision, FusionPattern, first_formed, label
 from aicf.passes.fusion.forming import OTHER_GROUPS, FusionContext
 
 _STEPS = ("attention_step",)
@@ -51,11 +51,25 @@ class FuseAttentionPass(FusionPattern[_Match]):
         for output in list(context.function.body.block.ops):
             attention = self._attention(output, context) if isinstance(output, logical.MatmulOp) else None
             if attention is not None:
-                if own_copies_of_mask(attention):
-                    context.renumber()
-                yield _Match(
-                    attention, members([attention.output.result], attention.operands, context.position)
-                )
+                yield self._match(self._with_one_mask(attention, context), context)
+
+    def _match(self, attention: Attention, context: FusionContext) -> _Match:
+        return _Match(attention, members([attention.output.result], attention.operands, context.position))
+
+    def _with_one_mask(self, attention: Attention, context: FusionContext) -> Attention:
+        """An attention that sees keys by a position, with the comparisons that say so as its own; where no kernel of
+        the target runs it, with a mask of 0 and -inf that all such attentions share."""
+        if attention.position is None:
+            return attention
+        whole = self._match(attention, context)
+        trial = first_formed(_whole(whole, [], context, _CACHED), context, {})
+        if trial is not None:
+            changed = own_copies_of_mask(attention)
+        else:
+            changed = attention.mask is None and add_mask(attention, context.position)
+        if changed:
+            context.renumber()
+        return attention_ending_in(attention.output)
 
     def _attention(self, output: logical.MatmulOp, context: FusionContext) -> Attention | None:
         """What `output` is the last product of; what is nearly an attention is recorded with what is in the way."""
@@ -99,14 +113,8 @@ class FuseAttentionPass(FusionPattern[_Match]):
         kinds = _CACHED if match.attention.is_cached else _PLAIN
         if not match.attention.is_cached:
             yield from _steps(match, context)
-        output = match.attention.output
-        for chain in chains_after(output):
-            ops = [*match.members, *chain]
-            plan = outline(ops, context.group_id(ops), [ops[-1].results[0]])
-            _use_equal_batches(plan.body)
-            split_batches(plan.body)
-            _use_kernel_layout(plan.body)
-            yield Candidate(label([output, *chain]), plan, kinds)
+        for chain in chains_after(match.attention.output):
+            yield from _whole(match, chain, context, kinds)
 
     def decision(self, match: _Match, plan: Outline, tried: Mapping[str, str]) -> Decision:
         because = "scores and probabilities stay on chip, and no head is moved"
@@ -129,6 +137,18 @@ class FuseAttentionPass(FusionPattern[_Match]):
             if op.results and is_iota_like(op.results[0]) and op.results[0].first_use is None:
                 context.function.body.block.erase_op(op)
                 del context.position[op]
+
+
+def _whole(
+    match: _Match, chain: Sequence[Operation], context: FusionContext, kinds: Sequence[str]
+) -> Iterator[Candidate]:
+    """The attention with the views `chain` after it."""
+    ops = [*match.members, *chain]
+    plan = outline(ops, context.group_id(ops), [ops[-1].results[0]])
+    _use_equal_batches(plan.body)
+    split_batches(plan.body)
+    _use_kernel_layout(plan.body)
+    yield Candidate(label([match.attention.output, *chain]), plan, kinds)
 
 
 def _steps(match: _Match, context: FusionContext) -> Iterator[Candidate]:

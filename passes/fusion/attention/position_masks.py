@@ -1,16 +1,20 @@
-"""Which keys are seen by a position: comparisons that all layers of a decoder share, copied for each attention.
+"""Which keys are seen by a position: comparisons that all layers of a decoder share.
 
-Where a position is an operand they follow from coordinates and from one number, so that a kernel makes them itself;
-shared, they would be written to memory for the other attentions.
+Where a position is an operand they follow from coordinates and from one number, so that a kernel for it makes them
+itself: then each attention gets copies of its own, which are not written to memory for the others. For kernels that
+know no position the comparisons become a mask that is added, made once for all attentions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from xdsl.ir import Operation, OpResult, SSAValue
 
 from aicf.dialects import logical
+from aicf.dialects.types import tensor, tensor_info
 from aicf.passes.bodies.attention import Attention
-from aicf.passes.bodies.matching import is_iota_like
+from aicf.passes.bodies.matching import is_iota_like, splat_number
 from aicf.passes.support.identity import op_id, set_identity, sources, value_hint
 
 
@@ -97,5 +101,56 @@ def _identity(op: Operation, reader: Operation) -> str | None:
     name, stem = op_id(op), op_id(reader)
     if name is None or stem is None:
         return None
+    return _named(stem, name.partition("@")[0].rpartition(".")[2])
+
+
+def _named(stem: str, part: str) -> str:
+    """An id with a part more, before its bucket."""
     whole, at, bucket = stem.partition("@")
-    return f"{whole}.{name.partition('@')[0].rpartition('.')[2]}{at}{bucket}"
+    return f"{whole}.{part}{at}{bucket}"
+
+
+def add_mask(attention: Attention, position: Mapping[Operation, int]) -> bool:
+    """Adds 0 to the scores of the keys that are seen and -inf to those of others, in place of a choice between them;
+    whether there was one.
+
+    Args:
+        position: Of the ops of the function, in text order: a mask that another attention made is read again.
+    """
+    if (mask := _mask_of(attention)) is None:
+        return False
+    _, scores, hidden = mask.operands
+    assert mask.parent is not None
+    bias = _known_bias(mask, position) or _bias(mask, hidden)
+    total = logical.AddOp(scores, bias)
+    total.attributes |= mask.attributes
+    total.result.name_hint = mask.result.name_hint
+    mask.parent.insert_op_before(total, mask)
+    mask.result.replace_all_uses_with(total.result)
+    mask.parent.erase_op(mask)
+    return True
+
+
+def _known_bias(mask: logical.SelectOp, position: Mapping[Operation, int]) -> SSAValue | None:
+    """The mask of the same comparisons that stands before `mask`."""
+    for use in mask.condition.uses:
+        op = use.operation
+        if not isinstance(op, logical.SelectOp) or position.get(op, len(position)) > position[mask]:
+            continue
+        if op.result.type == mask.result.type and splat_number(op.on_true) == 0:
+            return op.result
+    return None
+
+
+def _bias(mask: logical.SelectOp, hidden: SSAValue) -> SSAValue:
+    """0 where a key is seen, else what `hidden` is."""
+    info, name = tensor_info(mask.result.type), op_id(mask)
+    seen = logical.ConstantOp(0.0, tensor(info.sizes, info.element))
+    bias = logical.SelectOp(mask.condition, seen.result, hidden)
+    assert mask.parent is not None
+    for op, part in ((seen, "zero"), (bias, "bias")):
+        identity = None if name is None else _named(name, part)
+        set_identity(op, identity, sources(mask))
+        op.result.name_hint = None if identity is None else value_hint(identity)
+        mask.parent.insert_op_before(op, mask)
+    return bias.result
