@@ -85,7 +85,7 @@ class AttentionOp(LogicalOp):
         q, k, v, *more = (tensor_info(operand) for operand in operands)
         require_float(q)
         _check_heads(q, k, v)
-        mask, position = _split([_is_integer(info) for info in more])
+        mask, position = _split([_is_position(info, q) for info in more])
         _check_properties(properties, position is not None)
         if mask is not None:
             _check_mask(more[mask], q, k)
@@ -110,7 +110,8 @@ class AttentionOp(LogicalOp):
         return self._one_of_more(1)
 
     def _one_of_more(self, which: int) -> SSAValue | None:
-        index = _split([_is_integer(tensor_info(value.type)) for value in self.more])[which]
+        q = tensor_info(self.query.type)
+        index = _split([_is_position(tensor_info(value.type), q) for value in self.more])[which]
         return None if index is None else self.more[index]
 
     @property
@@ -124,20 +125,21 @@ class AttentionOp(LogicalOp):
         return depth**-0.5
 
 
-def _is_integer(info: TensorInfo) -> bool:
-    return info.element.kind == "int"
+def _is_position(info: TensorInfo, q: TensorInfo) -> bool:
+    """Whether an operand is a position, right or wrong, and not a mask, which has rank 2 or more."""
+    return info.element.kind == "int" and (info.rank < 2 or info.sizes == q.sizes[:-3])
 
 
-def _split(are_integers: Sequence[bool]) -> tuple[int | None, int | None]:
-    """Which of the operands after the values is the mask and which the position, an integer, that follows it.
+def _split(are_positions: Sequence[bool]) -> tuple[int | None, int | None]:
+    """Which of the operands after the values is the mask, and which the position that follows it.
 
     Raises VerifyException if there are others.
     """
-    match are_integers:
+    match are_positions:
         case []:
             return None, None
-        case [is_integer]:
-            return (None, 0) if is_integer else (0, None)
+        case [is_position]:
+            return (None, 0) if is_position else (0, None)
         case [False, True]:
             return 0, 1
         case _:

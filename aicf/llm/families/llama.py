@@ -111,26 +111,30 @@ class Llama:
         return graph.linear(x, graph.param(f"{name}.weight", (to, of)), name=name)
 
     def _rotation(self, graph: Graph, rows: Value) -> tuple[Value, Value]:
-        """Cosines and sines of the angles of each position: f32[T, 1, head_width / 2]."""
-        pairs = np.arange(0, self.head_width, 2) / self.head_width
-        values = (self.rope_base**-pairs).astype(np.float32).reshape(1, -1)
-        frequencies = graph.constant(values, values.shape)
-        angles = graph.mul(graph.reshape(graph.cast(rows, "f32"), ("T", 1)), frequencies)
-        shape = ("T", 1, self.head_width // 2)
-        return graph.reshape(graph.cos(angles), shape), graph.reshape(graph.sin(angles), shape)
+        """What rotates the pairs of a head, f32[T, 1, head_width / 2, 2]: cosines of the angles of each position, and
+        minus and plus their sines."""
+        values = self.rope_base ** -(np.arange(0, self.head_width, 2) / self.head_width)
+        frequencies = graph.constant(
+            values.astype(np.float32).reshape(1, -1, 1), (1, self.head_width // 2, 1)
+        )
+        angles = graph.mul(graph.reshape(graph.cast(rows, "f32"), ("T", 1, 1)), frequencies)
+        one, both = (("T", 1, self.head_width // 2, count) for count in (1, 2))
+        cosines, sines = (
+            graph.broadcast_to(graph.reshape(angle, one), both)
+            for angle in (graph.cos(angles), graph.sin(angles))
+        )
+        is_first = graph.eq(graph.iota(both, 3, "i32"), 0)
+        return cosines, graph.where(is_first, graph.neg(sines), sines)
 
     def _rotated(self, graph: Graph, x: Value, heads: int, rotation: tuple[Value, Value]) -> Value:
-        """Rotates the pairs of neighbours of every head, as GGUF files order them: f32[T, heads, head_width]."""
-        half = self.head_width // 2
-        pairs = graph.reshape(x, ("T", heads, half, 2))
-        parts = [
-            graph.reshape(graph.slice(pairs, (0, 0, 0, part), (-1, -1, -1, 1)), ("T", heads, half))
-            for part in (0, 1)
-        ]
+        """Rotates the pairs of neighbours of every head, as GGUF files order them: f32[T, heads, head_width].
+
+        ``(a, b)`` becomes ``(a, b) * cos + (b, a) * (-sin, sin)``, which is one pass over the elements.
+        """
+        pairs = graph.reshape(x, ("T", heads, self.head_width // 2, 2))
         cosines, sines = rotation
-        real = graph.sub(graph.mul(parts[0], cosines), graph.mul(parts[1], sines))
-        imaginary = graph.add(graph.mul(parts[0], sines), graph.mul(parts[1], cosines))
-        return graph.reshape(graph.stack([real, imaginary], 3), ("T", heads, self.head_width))
+        rotated = graph.add(graph.mul(pairs, cosines), graph.mul(graph.flip(pairs, (3,)), sines))
+        return graph.reshape(rotated, ("T", heads, self.head_width))
 
     def _attention(
         self,
