@@ -7,7 +7,6 @@ an element read at another place.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -63,39 +62,31 @@ def _rotation_of(total: logical.AddOp) -> _Rotation | None:
         if not isinstance(kept.owner, logical.MulOp) or not isinstance(turned.owner, logical.MulOp):
             continue
         for halves, sines in (turned.owner.operands, [*reversed(turned.owner.operands)]):
-            x = _turned(halves)
-            if x is not None and x in kept.owner.operands:
-                other = kept.owner.rhs if kept.owner.lhs is x else kept.owner.lhs
-                return _Rotation(x, other, sines, (kept.owner, turned.owner, *_parts(halves)))
+            if (found := _turned(halves)) is not None and found[0] in kept.owner.operands:
+                x, ops = found
+                cosines = kept.owner.rhs if kept.owner.lhs is x else kept.owner.lhs
+                return _Rotation(x, cosines, sines, (kept.owner, turned.owner, *ops))
     return None
 
 
-def _parts(turned: SSAValue) -> Iterator[Operation]:
-    """The concatenation, the negation and the slices that give the halves of a pair in the other order."""
-    if isinstance(turned, OpResult) and isinstance(
-        turned.op, logical.ConcatOp | logical.NegOp | logical.SliceOp
-    ):
-        yield turned.op
-        for operand in turned.op.operands:
-            yield from _parts(operand) if not isinstance(turned.op, logical.SliceOp) else ()
-
-
-def _turned(value: SSAValue) -> SSAValue | None:
-    """The `x` of which `value` is ``concat(-x[half:], x[:half])`` along the last dimension; None if it is none."""
+def _turned(value: SSAValue) -> tuple[SSAValue, tuple[Operation, ...]] | None:
+    """The `x` of which `value` is ``concat(-x[half:], x[:half])`` along the last dimension, and what computes it; None
+    if it is none."""
     joined = value.owner
     if not isinstance(joined, logical.ConcatOp) or len(joined.operands) != 2:
         return None
-    second, first = joined.operands
-    if not isinstance(second.owner, logical.NegOp):
+    minus, first = (operand.owner for operand in joined.operands)
+    if not isinstance(minus, logical.NegOp):
         return None
-    second, first = second.owner.operand.owner, first.owner
+    second = minus.operand.owner
     if not isinstance(second, logical.SliceOp) or not isinstance(first, logical.SliceOp):
         return None
     shape, last = tensor_info(value.type).shape, tensor_info(value.type).rank - 1
-    half = shape[last] // 2
     is_last = joined.axis.value.data == last and first.operand is second.operand
-    same = is_last and tensor_info(first.operand.type).shape == shape and 2 * half == shape[last]
-    return first.operand if same and _starts(first) == 0 and _starts(second) == half else None
+    same = is_last and tensor_info(first.operand.type).shape == shape
+    if not same or (_starts(first), _starts(second)) != (0, shape[last] // 2):
+        return None
+    return first.operand, (joined, minus, second, first)
 
 
 def _starts(part: logical.SliceOp) -> int | None:
