@@ -143,7 +143,8 @@ def _sum_beside(block: Block) -> OperandSum | None:
 
 def _attention_kind(found: Attention) -> tuple[str, Attrs]:
     if found.is_cached:
-        return ("cached_attention", _cached_attention(found)) if found.writes is None else ("generated", {})
+        kind = "cached_attention" if found.writes is None else "cached_attention_step"
+        return kind, _cached_attention(found)
     return "attention" if found.writes is None else "attention_step", _attention(found)
 
 

@@ -20,8 +20,8 @@ from aicf.passes.fusion.attention.row_writes import move_after_views, row_writes
 from aicf.passes.fusion.driver import Candidate, Decision, FusionPattern, first_formed, label
 from aicf.passes.fusion.forming import OTHER_GROUPS, FusionContext
 
-_STEPS = ("attention_step",)
 _PLAIN, _CACHED = ("attention",), ("cached_attention",)
+_STEPS = {_PLAIN: ("attention_step",), _CACHED: ("cached_attention_step",)}
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,7 @@ class FuseAttentionPass(FusionPattern[_Match]):
         """With the writes of a row into keys and values, if there are such; then without. Each with as many of the
         views after it as its strides express, then with fewer."""
         kinds = _CACHED if match.attention.is_cached else _PLAIN
-        if not match.attention.is_cached:
-            yield from _steps(match, context)
+        yield from _steps(match, context, _STEPS[kinds])
         for chain in chains_after(match.attention.output):
             yield from _whole(match, chain, context, kinds)
 
@@ -151,13 +150,13 @@ def _whole(
     yield Candidate(label([match.attention.output, *chain]), plan, kinds)
 
 
-def _steps(match: _Match, context: FusionContext) -> Iterator[Candidate]:
+def _steps(match: _Match, context: FusionContext, kinds: Sequence[str]) -> Iterator[Candidate]:
     """The attention with the writes of a row into its keys and values; none where there are no such writes."""
     attention, members, output = match.attention, match.members, match.attention.output
     if (writes := row_writes(attention)) is None:
         return
     written = [write.write for write in writes]
-    because = context.why_none_of(_STEPS)
+    because = context.why_none_of(kinds)
     if because is None and not context.may_be_one((*written, *members)):
         because = OTHER_GROUPS
     if because is not None:
@@ -175,7 +174,7 @@ def _steps(match: _Match, context: FusionContext) -> Iterator[Candidate]:
         move_after_views(plan.body)
         for write in writes:
             write.result.name_hint = write.write.result.name_hint
-        yield Candidate(label([output, *chain]), plan, _STEPS)
+        yield Candidate(label([output, *chain]), plan, kinds)
 
 
 def _use_equal_batches(body: Block) -> None:

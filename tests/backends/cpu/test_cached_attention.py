@@ -32,7 +32,6 @@ CASES = {
     "a chunk": Case(6, 2, 37, 100, 32),
     "more queries than a block": Case(2, 2, 70, 150, 8),
     "a window": Case(4, 2, 5, 200, 16, window=33),
-    "a window of one": Case(2, 1, 3, 40, 8, window=1),
     "a capped step": Case(8, 2, 1, 90, 16, softcap=2.0),
     "a capped window": Case(4, 2, 40, 90, 16, window=12, softcap=0.5),
     "a position for each sequence": Case(4, 2, 1, 64, 16, batch=(3,)),
@@ -121,7 +120,7 @@ def test_other_levels(name: str, target: str) -> None:
     np.testing.assert_allclose(found, expected_of(case, feeds, position), atol=3e-6)
 
 
-@pytest.mark.parametrize("name", ["a step", "a chunk", "a capped window"])
+@pytest.mark.parametrize("name", ["a step", "a capped window"])
 def test_bits_do_not_depend_on_the_capacity_or_on_threads(name: str) -> None:
     small = CASES[name]
     large = Case(**{**vars(small), "capacity": 4 * small.capacity})
