@@ -99,6 +99,8 @@ KINDS: dict[str, Kind] = {
     "mul": Kind(44, scalar_program=True),
     "custom": Kind(45, needs_code=False),
     "gemm_sums": Kind(46, needs_code=False, family="matmul"),
+    "pool_taps": Kind(47, needs_code=False, is_windowed=True),
+    "max_pool_grad": Kind(48, needs_code=False, is_windowed=True),
     "cached_attention": Kind(51, needs_code=False, family="attention"),
     "cached_attention_step": Kind(52, needs_code=False, family="attention"),
 }
@@ -222,6 +224,12 @@ _CONV = (
     *(Field(f"{name}_{dim}", "q") for name in ("stride", "dilation", "low") for dim in range(CONV_DIMS)),
 )
 
+_POOL_WINDOWS = tuple(
+    Field(f"{name}_{dim}", "q")
+    for name in ("size", "stride", "dilation", "low", "high")
+    for dim in range(CONV_DIMS)
+)
+
 _REDUCTION = Field("reduction", "B", REDUCTIONS)
 _CROSS_ENTROPY = (
     Field("axis", "q"),
@@ -286,15 +294,9 @@ SCHEMAS: dict[str, tuple[Field, ...]] = {
     "conv.v1": _CONV,
     "conv_weight_grad.v1": _CONV,
     "conv.v2": (*_CONV, Field("padding_value", "q")),
-    "pool.v1": (
-        Field("mode", "B", POOL_MODES),
-        Field("count_include_pad", "?"),
-        *(
-            Field(f"{name}_{dim}", "q")
-            for name in ("size", "stride", "dilation", "low", "high")
-            for dim in range(CONV_DIMS)
-        ),
-    ),
+    "pool.v1": (Field("mode", "B", POOL_MODES), Field("count_include_pad", "?"), *_POOL_WINDOWS),
+    "pool_taps.v1": _POOL_WINDOWS,
+    "max_pool_grad.v1": _POOL_WINDOWS[:-CONV_DIMS],
 }
 """Field layouts by schema name, packed without padding; a changed layout gets a new version, never a new meaning."""
 

@@ -42,6 +42,7 @@ from aicf.dialects.logical_ops.functions import *
 from aicf.dialects.logical_ops.indexing import *
 from aicf.dialects.logical_ops.logic import *
 from aicf.dialects.logical_ops.losses import *
+from aicf.dialects.logical_ops.max_pool_grad import *
 from aicf.dialects.logical_ops.normalization import *
 from aicf.dialects.logical_ops.optimizers import *
 from aicf.dialects.logical_ops.pooling import *

@@ -20,6 +20,7 @@ from aicf.tools.cli.any_text import print_any_text
 from aicf.tools.cli.bench_command import bench_command
 from aicf.tools.cli.bisect_command import bisect_command
 from aicf.tools.cli.calibrate_command import calibrate_command
+from aicf.tools.cli.chat_command import chat_command
 from aicf.tools.cli.compare_command import compare_command
 from aicf.tools.cli.compile_command import compile_command
 from aicf.tools.cli.devices_command import devices_command
@@ -51,6 +52,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "compile": compile_command,
     "calibrate": calibrate_command,
     "run": run_command,
+    "chat": chat_command,
     "explain": explain_command,
     "diff": diff_command,
     "view": view_command,

@@ -1,4 +1,4 @@
-"""Language models: from a GGUF file to tokens.
+"""Language models: from a GGUF file or a Hugging Face folder to tokens.
 
 lm = aicf.llm.load("model.gguf")
 for piece in lm.generate("Once upon a time"): print(piece, end="")
@@ -6,6 +6,11 @@ for piece in lm.generate("Once upon a time"): print(piece, end="")
 
 from __future__ import annotations
 
-from aicf.llm.model import LanguageModel, load
+from aicf.llm.chat import Chat
+from aicf.llm.loading import load
+from aicf.llm.model import LanguageModel
+from aicf.llm.perplexity import perplexity
+from aicf.llm.sampling import Sampling
+from aicf.llm.stats import Stats
 
-__all__ = ["LanguageModel", "load"]
+__all__ = ["Chat", "LanguageModel", "Sampling", "Stats", "load", "perplexity"]

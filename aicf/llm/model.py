@@ -2,67 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from aicf.compiled import CompiledModel
-from aicf.errors import InputMismatch, UnsupportedOp
-from aicf.frontends.gguf.reader import GgufFile, read_gguf
-from aicf.llm.families.llama import LAST, POSITION, TOKENS, Llama
+from aicf.errors import CaptureError, InputMismatch, quoted
+from aicf.llm.chat import Chat
+from aicf.llm.chat_template import ChatTemplate
+from aicf.llm.sampling import Sampling
+from aicf.llm.stats import Pace, Stats
+from aicf.llm.stopping import stop_strings, until_stop
+from aicf.llm.token_state import COUNT, HISTORY, LOGITS, START, TOKENS
 from aicf.llm.tokenizer import StreamDecoder, Tokenizer
 from aicf.runtime.graph_exec import GraphExec
 from aicf.runtime.tensors import Array
 from aicf.whole_numbers import is_whole
 
-_FAMILIES = {"llama": Llama}
-"""By the architecture that a file states."""
-
-PREFILL = 64
-"""Tokens of a prompt that one run takes."""
-
-
-def load(
-    path: str | Path, target: str = "cpu", *, context: int | None = None, threads: int = 1
-) -> LanguageModel:
-    """Loads a model from a GGUF file and compiles it.
-
-    Args:
-        path: The file.
-        target: Of the programs.
-        context: Positions of the cache of keys and values; those that the model was made for, at most 2,048, if None.
-        threads: That run the programs.
-
-    Raises:
-        InvalidIR: the file is damaged, or a tensor or field is missing.
-        UnsupportedOp: an architecture, a tokenizer or a scheme of numbers that is not read.
-        InputMismatch: `context` is no number of positions that the model has.
-    """
-    from aicf.compiler import compile
-
-    file = read_gguf(path)
-    architecture = file.field("general.architecture", str)
-    if architecture not in _FAMILIES:
-        raise UnsupportedOp(
-            f"the architecture is {architecture}; those that are read: {', '.join(_FAMILIES)}",
-            location=str(path),
-        )
-    tokenizer, family = Tokenizer(file), _FAMILIES[architecture].of(file)
-    capacity = min(family.context, 2048) if context is None else context
-    if not is_whole(capacity, least=1) or capacity > family.context:
-        raise InputMismatch(f"context is {context}; the model has positions for 1 to {family.context:,}")
-    graph = family.decoder(Path(path).stem, capacity, is_tied="output.weight" not in file.tensors)
-    prefill = min(PREFILL, capacity)
-    weights = {**_weights(file), **family.states(capacity)}
-    executable = compile(graph, weights, target, dims={"T": sorted({1, prefill})}, threads=threads)
-    return LanguageModel(executable, tokenizer, capacity, prefill)
-
-
-def _weights(file: GgufFile) -> dict[str, Array]:
-    """All tensors, in f32."""
-    return {name: file.array(name) for name in file.tensors}
+_GREEDY = Sampling()
+_AHEAD = 16
+"""Most tokens that a device makes while the host reads those before them."""
 
 
 class LanguageModel:
@@ -73,82 +33,185 @@ class LanguageModel:
         tokenizer: Of its text.
         capacity: Positions of its cache.
         prefill: Tokens that the larger program takes.
+        template: Of its conversations; None if it has none.
     """
 
-    def __init__(self, executable: CompiledModel, tokenizer: Tokenizer, capacity: int, prefill: int) -> None:
+    def __init__(
+        self,
+        executable: CompiledModel,
+        tokenizer: Tokenizer,
+        capacity: int,
+        prefill: int,
+        template: ChatTemplate | None = None,
+    ) -> None:
         self.executable, self.tokenizer, self.capacity = executable, tokenizer, capacity
+        self.template = template
         self._prefill = prefill
         self._known: list[int] = []
         self._steps: dict[int, GraphExec] = {}
+        self._sampling = _GREEDY
+        self._is_device = executable.native.memory == "device"
+        self._prompt, self._answer, self._reused = Pace(), Pace(), 0
 
-    def generate(self, prompt: str, *, max_tokens: int = 128) -> Iterator[str]:
-        """The text that follows a prompt, in pieces as it is made: at each step the likeliest token, until the model
-        ends it.
+    # Text
+
+    def generate(
+        self, prompt: str, *, max_tokens: int = 128, stop: str | Sequence[str] = (), **settings: Any
+    ) -> Iterator[str]:
+        """The text that follows a prompt, in pieces as it is made, until the model ends it.
 
         Args:
             prompt: Text; names of control tokens in it become those tokens.
             max_tokens: Most tokens that are made.
+            stop: Text, or several, before which the answer ends.
+            settings: Those of `Sampling`: temperature, top_k, top_p, min_p, repetition_penalty and seed; without any,
+                the likeliest token at each step.
 
         Raises:
-            InputMismatch: the prompt is empty, or the cache has no room for it and the tokens.
+            InputMismatch: the prompt is empty, the cache has no room for it and the tokens, or a setting is out of its
+                range.
         """
+        stops, sampling = stop_strings(stop), sampling_of(settings)
+        tokens = self.tokens(self.tokenizer.encode(prompt), max_tokens=max_tokens, sampling=sampling)
+        return until_stop(self._pieces(tokens), stops)
+
+    def chat(
+        self, system: str | None = None, *, template: ChatTemplate | None = None, **settings: Any
+    ) -> Chat:
+        """A conversation.
+
+        Args:
+            system: What the model is told about its part; None for what the template says itself.
+            template: In place of the model's own.
+            settings: As of `generate`, `max_tokens` and `stop` among them.
+
+        Raises:
+            InputMismatch: the model has no chat template, or a setting is out of its range.
+        """
+        template = template or self.template
+        if template is None:
+            raise InputMismatch("the model has no chat template; give one, or use generate")
+        return Chat(self, template, system, settings)
+
+    def _pieces(self, tokens: Iterator[int]) -> Iterator[str]:
         decoder = StreamDecoder(self.tokenizer)
-        for token in self.tokens(self.tokenizer.encode(prompt), max_tokens=max_tokens):
+        for token in tokens:
             if piece := decoder.push(token):
                 yield piece
         if rest := decoder.finish():
             yield rest
 
-    def tokens(self, prompt: Sequence[int], *, max_tokens: int = 128) -> Iterator[int]:
-        """As `generate`, of token ids; the token that ends a text is not among them."""
+    # Tokens
+
+    def tokens(
+        self, prompt: Sequence[int], *, max_tokens: int = 128, sampling: Sampling = _GREEDY
+    ) -> Iterator[int]:
+        """As `generate`, of token ids; a token that ends a text is not among them."""
         self._check(prompt, max_tokens)
-        logits = self.logits(prompt)
-        for number in range(max_tokens):
-            token = int(np.argmax(logits))
-            if token == self.tokenizer.end:
-                return
-            yield token
-            if number + 1 < max_tokens:
-                logits = self._run([token])
+        return self._tokens(prompt, max_tokens, sampling)
 
     def logits(self, tokens: Sequence[int]) -> Array:
         """f32[vocabulary]: what may follow these tokens. What the cache has of them already is not computed again."""
-        shared = 0
-        while shared < min(len(tokens) - 1, len(self._known)) and tokens[shared] == self._known[shared]:
+        self._check(tokens, 0)
+        return np.array(self._read(tokens)[LOGITS])
+
+    @property
+    def stats(self) -> Stats:
+        """Tokens a second of the last generation, and the memory of the model."""
+        memory = self.executable.memory()
+        work = sum(size for use, size in memory.items() if use.startswith("instance@"))
+        weights = memory.get("weights", 0) + memory.get("derived", 0)
+        return Stats(self._prompt, self._reused, self._answer, weights, memory.get("state", 0), work)
+
+    def _tokens(self, prompt: Sequence[int], max_tokens: int, sampling: Sampling) -> Iterator[int]:
+        if not max_tokens:
+            return
+        self._set(sampling)
+        self._answer = Pace()
+        step = self._read(prompt)
+        step.synchronize()
+        yield from self._following(max_tokens)
+
+    def _following(self, count: int) -> Iterator[int]:
+        """At most `count` tokens, of which the program has chosen the first. A device makes the next ones while the
+        caller uses these."""
+        chosen = self._history(len(self._known), 1)
+        count -= 1
+        step = self._step(1)
+        step.fill({START: np.array([-1]), COUNT: np.array([0])})
+        ahead = 1
+        while True:
+            queued = min(ahead, count)
+            if queued and self._is_device:
+                step.replay(queued)
+            for token in chosen:
+                if token < 0:
+                    raise CaptureError("no logit of the model is a number; check its weights")
+                if token in self.tokenizer.ends:
+                    return
+                yield token
+            if not queued:
+                return
+            with self._answer.timed(queued):
+                if not self._is_device:
+                    step.replay(queued)
+                first = len(self._known) + 1
+                made = self._history(first, queued)
+            self._known += [*chosen[-1:], *made[:-1]]
+            chosen, count = made, count - queued
+            if self._is_device:
+                ahead = min(2 * ahead, _AHEAD)
+
+    def _history(self, place: int, count: int) -> list[int]:
+        """The tokens at these places, after all replays."""
+        return self.executable.state(HISTORY)[HISTORY][place : place + count].tolist()
+
+    def _set(self, sampling: Sampling) -> None:
+        self._sampling = sampling
+        for step in self._steps.values():
+            step.fill(sampling.feeds())
+
+    def _read(self, tokens: Sequence[int]) -> GraphExec:
+        """Puts tokens into the cache that it does not have; the program that has run last, of the last of them."""
+        shared, most = 0, min(len(tokens) - 1, len(self._known))
+        while shared < most and tokens[shared] == self._known[shared]:
             shared += 1
         self._known = self._known[:shared]
-        logits: Array | None = None
+        self._reused, self._prompt = shared, Pace()
+        step = self._step(1)
         for start in range(shared, len(tokens), self._prefill):
-            logits = self._run(tokens[start : start + self._prefill])
-        assert logits is not None
-        return logits
+            part = tokens[start : start + self._prefill]
+            with self._prompt.timed(len(part)):
+                step = self._run(part)
+        return step
 
-    def _run(self, tokens: Sequence[int]) -> Array:
-        """Puts at most `prefill` tokens after those that the cache holds; the logits after the last one."""
+    def _run(self, tokens: Sequence[int]) -> GraphExec:
+        """Puts at most `prefill` tokens after those that the cache holds."""
         size = 1 if len(tokens) == 1 else self._prefill
         start = len(self._known)
-        if start + size > self.capacity:  # padding must not run over the end, where it would be clamped
+        if start + size > self.capacity:  # padding must not run over the end
             for token in tokens[:-1]:
                 self._run([token])
             return self._run(tokens[-1:])
         step = self._step(size)
         padded = np.zeros(size, np.int64)
         padded[: len(tokens)] = tokens
-        numbers = np.array([start], np.int64), np.array([len(tokens) - 1], np.int64)
-        step.fill({TOKENS: padded, POSITION: numbers[0], LAST: numbers[1]})
+        step.fill({TOKENS: padded, START: np.array([start]), COUNT: np.array([len(tokens)])})
         step.replay()
         step.synchronize()
         self._known = [*self._known, *tokens]
-        return np.array(step["logits"])
+        return step
 
     def _step(self, size: int) -> GraphExec:
         if size not in self._steps:
-            self._steps[size] = self.executable.attach(T=size)
+            step = self._steps[size] = self.executable.attach(T=size)
+            step.fill(self._sampling.feeds())
+            step.fill({TOKENS: np.zeros(size, np.int64)})
         return self._steps[size]
 
     def _check(self, prompt: Sequence[Any], max_tokens: object) -> None:
         if not is_whole(max_tokens, least=0):
-            raise InputMismatch(f"max_tokens is {max_tokens}; it is a whole number, 0 or more")
+            raise InputMismatch(f"max_tokens is {quoted(max_tokens)}; it is a whole number, 0 or more")
         assert isinstance(max_tokens, int)
         if not len(prompt):
             raise InputMismatch("the prompt is empty; give at least one token")
@@ -157,3 +220,13 @@ class LanguageModel:
                 f"the prompt has {len(prompt):,} tokens and {max_tokens:,} may follow; the cache has {self.capacity:,} "
                 "positions: load the model with a larger context"
             )
+
+
+def sampling_of(settings: Mapping[str, Any]) -> Sampling:
+    """Settings by name. Raises InputMismatch for one that there is none of, or that is out of its range."""
+    try:
+        return Sampling(**settings)
+    except TypeError:
+        unknown = next(name for name in settings if name not in Sampling.__dataclass_fields__)
+        known = ", ".join(Sampling.__dataclass_fields__)
+        raise InputMismatch(f"there is no setting {quoted(unknown)}; there are {known}") from None

@@ -1,4 +1,4 @@
-"""The tokenizer that a GGUF file holds, made with the package tokenizers: byte-level BPE, as GPT-2's and others are.
+"""Text to token ids and back, on the package tokenizers. Where a vocabulary comes from is told in `sources`.
 
 Text comes back piece by piece: bytes of one character may be spread over tokens, and wait for each other.
 """
@@ -6,59 +6,57 @@ Text comes back piece by piece: bytes of one character may be spread over tokens
 from __future__ import annotations
 
 import codecs
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import cache
 from importlib import import_module
 from typing import Any
 
 from aicf.arguments import text_from
-from aicf.errors import BackendUnavailable, InputMismatch, UnsupportedOp
+from aicf.errors import BackendUnavailable, InputMismatch
 from aicf.extras import install
-from aicf.frontends.gguf.reader import GgufFile
-
-_CONTROL, _USER_DEFINED = 3, 4
-"""Types of tokens that are found in a text as they are."""
-
-_SPLITS: dict[str, tuple[str, ...]] = {
-    "gpt-2": (),
-    "smollm": ("digits",),
-}
-"""What a file calls how text is split, to what comes before the split of GPT-2."""
 
 
 class Tokenizer:
     """Text to token ids and back.
 
     Args:
-        file: That has it.
-
-    Raises:
-        BackendUnavailable: the package tokenizers is missing.
-        InvalidIR: the file has no tokenizer.
-        UnsupportedOp: it is of another kind.
+        impl: A `tokenizers.Tokenizer`, which knows the control tokens.
+        tokens: By id.
+        spelled: What makes bytes of a token.
+        control: Ids of tokens that are no text.
+        verbatim: Ids of tokens whose text is what they are called.
+        begin: Token that every text of the model starts with; None if there is none.
+        ends: Tokens that end a text or an answer; the first one is that of the training texts.
     """
 
-    def __init__(self, file: GgufFile) -> None:
-        try:
-            library: Any = import_module("tokenizers")
-        except ImportError:
-            raise BackendUnavailable(f"a tokenizer needs the package tokenizers; {install('llm')}") from None
-        self.tokens: list[str] = file.field("tokenizer.ggml.tokens", list)
-        self._types: list[int] = file.field("tokenizer.ggml.token_type", list)
-        self.end: int = file.field("tokenizer.ggml.eos_token_id", int)
-        self._impl = _byte_level(library, file, self.tokens)
-        special = [
-            library.AddedToken(token, normalized=False, special=kind == _CONTROL)
-            for token, kind in zip(self.tokens, self._types, strict=True)
-            if kind in (_CONTROL, _USER_DEFINED)
-        ]
-        self._impl.add_tokens(special)
-        self._decoder = library.decoders.ByteLevel()
-        self._bytes = _bytes_of_characters()
+    def __init__(
+        self,
+        impl: Any,
+        tokens: Sequence[str],
+        spelled: Callable[[str], bytes],
+        *,
+        control: Collection[int] = (),
+        verbatim: Collection[int] = (),
+        begin: int | None = None,
+        ends: Sequence[int] = (),
+    ) -> None:
+        self.tokens, self.begin, self.ends = tokens, begin, tuple(ends)
+        self._impl, self._spelled = impl, spelled
+        self._control, self._verbatim = frozenset(control), frozenset(verbatim)
 
-    def encode(self, text: str) -> list[int]:
-        """The ids of a text; names of control tokens in it become those tokens."""
+    def encode(self, text: str, *, begin: bool = True) -> list[int]:
+        """The ids of a text; names of control tokens in it become those tokens.
+
+        Args:
+            text: Any text.
+            begin: Whether the token that the model's texts start with comes first, where there is one and the text does
+                not start with it.
+        """
         text = text_from(text, InputMismatch, "the text")
-        return list(self._impl.encode(text, add_special_tokens=False).ids)
+        ids = list(self._impl.encode(text, add_special_tokens=False).ids)
+        if begin and self.begin is not None and ids[:1] != [self.begin]:
+            return [self.begin, *ids]
+        return ids
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, without control tokens; what is no UTF-8 becomes U+FFFD."""
@@ -67,12 +65,10 @@ class Tokenizer:
 
     def raw(self, token: int) -> bytes:
         """The bytes of a token; none of a control token."""
-        kind, text = self._types[token], self.tokens[token]
-        if kind == _CONTROL:
+        if token in self._control:
             return b""
-        if kind == _USER_DEFINED:
-            return text.encode()
-        return bytes(self._bytes[character] for character in text)
+        text = self.tokens[token]
+        return text.encode() if token in self._verbatim else self._spelled(text)
 
 
 class StreamDecoder:
@@ -95,28 +91,33 @@ class StreamDecoder:
         return self._utf8.decode(b"", final=True)
 
 
-def _byte_level(library: Any, file: GgufFile, tokens: Sequence[str]) -> Any:
-    kind, split = file.field("tokenizer.ggml.model", str), file.fields.get("tokenizer.ggml.pre", "gpt-2")
-    if kind != "gpt2" or split not in _SPLITS:
-        raise UnsupportedOp(
-            f"the tokenizer is of kind {kind} with split {split}; those that are read: gpt2 with {', '.join(_SPLITS)}",
-            location=str(file.path),
-        )
-    merges = [tuple(pair.split(" ", 1)) for pair in file.field("tokenizer.ggml.merges", list)]
-    if any(len(pair) != 2 for pair in merges):
-        raise file.error("field 'tokenizer.ggml.merges' has an entry that is no pair")
-    numbers = {token: number for number, token in enumerate(tokens)}
-    made = library.Tokenizer(library.models.BPE(vocab=numbers, merges=merges))
-    steps = [library.pre_tokenizers.Digits(individual_digits=True)] if "digits" in _SPLITS[split] else []
-    steps.append(library.pre_tokenizers.ByteLevel(add_prefix_space=False))
-    made.pre_tokenizer = library.pre_tokenizers.Sequence(steps)
-    return made
+def library() -> Any:
+    """The package tokenizers. Raises BackendUnavailable if it is missing."""
+    try:
+        return import_module("tokenizers")
+    except ImportError:
+        raise BackendUnavailable(f"a tokenizer needs the package tokenizers; {install('llm')}") from None
 
 
-def _bytes_of_characters() -> dict[str, int]:
-    """GPT-2's alphabet: the character of each byte; those that print stand for themselves, the others follow U+00FF."""
+def of_characters(text: str) -> bytes:
+    """The bytes of a token of byte-level BPE, a character for each byte. Radford et al., GPT-2, 2019."""
+    known = _bytes_of_characters()
+    return b"".join(known[character] if character in known else character.encode() for character in text)
+
+
+@cache
+def _bytes_of_characters() -> dict[str, bytes]:
+    """Bytes that print stand for themselves, the others follow U+00FF."""
     prints = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in prints]
-    return {chr(byte): byte for byte in prints} | {
+    found = {chr(byte): byte for byte in prints} | {
         chr(256 + number): byte for number, byte in enumerate(others)
     }
+    return {character: bytes([byte]) for character, byte in found.items()}
+
+
+def of_pieces(text: str) -> bytes:
+    """The bytes of a piece of SentencePiece: U+2581 is a space, and `<0x0A>` is a byte. Kudo and Richardson, 2018."""
+    if len(text) == 6 and text.startswith("<0x") and text.endswith(">"):
+        return bytes.fromhex(text[3:5])
+    return text.replace("\u2581", " ").encode()

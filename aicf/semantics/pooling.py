@@ -10,6 +10,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from xdsl.ir import Operation
 
 from aicf.dialects import logical
+from aicf.dialects.logical import int_values
 from aicf.dialects.window_counts import elements_found
 from aicf.semantics.base import Array, Meaning, coefficient
 
@@ -38,11 +39,46 @@ def _max_pool_indices(op: logical.MaxPoolIndicesOp, operands: Sequence[Array]) -
     (x,) = operands
     spatial = x.shape[2:]
     count = int(np.prod(spatial))
-    elements = _windows(op, x, _lowest(x))
     indices = _windows(op, np.arange(count).reshape(1, 1, *spatial), count)
-    largest = np.max(elements, -1, keepdims=True)
-    is_largest = (elements == largest) | (elements != elements)
-    return np.min(np.where(is_largest, indices, count), -1)
+    found: Array = np.where(_are_largest(op, x), indices, count)
+    return np.min(found, -1)
+
+
+def _max_pool_taps(op: logical.MaxPoolTapsOp, operands: Sequence[Array]) -> Array:
+    (x,) = operands
+    inside: Array = _windows(op, np.ones((1, 1, *x.shape[2:]), np.bool_), False)
+    taps: int = inside.shape[-1]
+    found: Array = np.where(_are_largest(op, x) & inside, np.arange(taps), taps)
+    return np.min(found, -1).astype(np.int8)
+
+
+def _are_largest(op: logical.PoolOp, x: Array) -> Array:
+    """Which elements of the windows are as large as the largest, or NaN."""
+    elements = _windows(op, x, _lowest(x))
+    found: Array = (elements == np.max(elements, -1, keepdims=True)) | (elements != elements)
+    return found
+
+
+def _max_pool_grad(op: logical.MaxPoolGradOp, operands: Sequence[Array]) -> Array:
+    """Tap by tap, along each dimension at the elements that it is; one for all taps that are none of the operand."""
+    taps, grad = operands
+    whole, sizes, strides, dilations, low = (
+        int_values(op.properties[name]) for name in ("whole", "sizes", "strides", "dilations", "low")
+    )
+    lead, counts = grad.shape[:2], grad.shape[2:]
+    total = np.zeros((*lead, *(size + 1 for size in whole)), grad.dtype)
+    for number, tap in enumerate(np.ndindex(*sizes)):
+        along: list[Array] = [
+            np.arange(count) * stride + k * dilation - before
+            for count, stride, k, dilation, before in zip(counts, strides, tap, dilations, low, strict=True)
+        ]
+        at = [
+            np.where((index >= 0) & (index < size), index, size)
+            for index, size in zip(along, whole, strict=True)
+        ]
+        place = np.ix_(*map(np.arange, lead), *at)
+        np.add.at(total, place, np.where(taps == number, grad, 0))
+    return total[(slice(None), slice(None), *map(slice, whole))]
 
 
 def _avg_pool(op: logical.AvgPoolOp, operands: Sequence[Array]) -> Array:
@@ -63,6 +99,8 @@ def _lp_pool(op: logical.LpPoolOp, operands: Sequence[Array]) -> Array:
 MEANINGS: Mapping[type[Operation], Meaning] = {
     logical.MaxPoolOp: _max_pool,
     logical.MaxPoolIndicesOp: _max_pool_indices,
+    logical.MaxPoolTapsOp: _max_pool_taps,
+    logical.MaxPoolGradOp: _max_pool_grad,
     logical.AvgPoolOp: _avg_pool,
     logical.LpPoolOp: _lp_pool,
 }

@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
 from xdsl.dialects.builtin import I64, DenseArrayBase, IntegerAttr, StringAttr, UnitAttr, i64
@@ -29,14 +30,16 @@ from aicf.dialects.logical_ops.base import (
     require_numeric,
     value_per_dimension,
 )
-from aicf.dialects.logical_ops.properties import Properties, int_value
+from aicf.dialects.logical_ops.properties import Properties, int_value, int_values
 from aicf.dialects.traits import Composite, StridedOperands
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor, tensor_info
 
-__all__ = ["AvgPoolOp", "LpPoolOp", "MaxPoolIndicesOp", "MaxPoolOp", "PoolOp", "PoolWindow"]
+__all__ = ["AvgPoolOp", "LpPoolOp", "MaxPoolIndicesOp", "MaxPoolOp", "MaxPoolTapsOp", "PoolOp", "PoolWindow"]
 
 LEADING = 2
 """Dimensions before the spatial ones: batch and channels."""
+MOST_TAPS = 127
+"""Elements of the longest window of which an i8 says which one is meant, or that none is."""
 
 
 @dataclass(frozen=True)
@@ -160,12 +163,18 @@ def _pool_kind(mode: str, windows: Sequence[PoolWindow], include_pad: bool = Fal
     """Kind `pool`; none of more dimensions than its attributes have room for."""
     if len(windows) > CONV_DIMS:
         return None
-    attrs: dict[str, Attribute] = {"mode": StringAttr(mode), "count_include_pad": FLAGS[include_pad]}
+    own = {"mode": StringAttr(mode), "count_include_pad": FLAGS[include_pad]}
+    return "pool", {**own, **_window_attrs(windows)}
+
+
+def _window_attrs(windows: Sequence[PoolWindow]) -> dict[str, Attribute]:
+    """The attributes of a kind that say how windows slide."""
+    attrs: dict[str, Attribute] = {}
     for name, absent in (("size", 1), ("stride", 1), ("dilation", 1), ("low", 0), ("high", 0)):
         for dim in range(CONV_DIMS):
             value = getattr(windows[dim], name) if dim < len(windows) else absent
             attrs[f"{name}_{dim}"] = IntegerAttr(value, i64)
-    return "pool", attrs
+    return attrs
 
 
 def _known(info: TensorInfo, axis: int) -> int:
@@ -200,6 +209,32 @@ class MaxPoolIndicesOp(PoolOp):
     ELEMENTS: ClassVar[ElementRule] = require_numeric
     RESULT: ClassVar[str | None] = "i64"
     traits = traits_def(Composite())
+
+
+@irdl_op_definition
+class MaxPoolTapsOp(PoolOp):
+    """Which element of each window is the largest, the first of several, counted in row-major order over the window, as
+    i8; a NaN is larger than all. The number of elements of a window where it finds none. Floats only.
+    """
+
+    name = "logical.max_pool_taps"
+    RESULT: ClassVar[str | None] = "i8"
+    traits = traits_def(Composite(), StridedOperands())
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """As every pooling's, for windows of no more elements than an i8 counts."""
+        found = super().infer(operands, properties)
+        if (taps := prod(int_values(properties["sizes"]))) > MOST_TAPS:
+            raise VerifyException(
+                f"a window has {taps} elements, and an i8 counts {MOST_TAPS}; use logical.max_pool_indices"
+            )
+        return found
+
+    def kind_alone(self) -> OwnKind | None:
+        """`pool_taps`; none of more dimensions than its attributes have room for."""
+        windows = self.windows
+        return None if len(windows) > CONV_DIMS else ("pool_taps", _window_attrs(windows))
 
 
 @irdl_op_definition

@@ -178,7 +178,7 @@ _STRING = _Form("a string", _is_a(StringAttr), _string)
 
 _LISTS = (
     *("axes", "permutation", "dimensions", "starts", "sizes", "strides"),
-    *("low", "high", "repeats", "dilations", "extra", "milestones"),
+    *("low", "high", "repeats", "dilations", "extra", "milestones", "whole"),
 )
 _FLAGS = (
     "keepdims",

@@ -287,6 +287,38 @@ def column_reductions(dtype: str) -> Graph:
     return g
 
 
+def batch_norms(dtype: str) -> Graph:
+    """Columns by their means and variances: long ones in parts, some alone, some past the end of a block; two norms
+    that are added, and gradients."""
+    g = Graph("batch_norms")
+    for rows, columns in ((50000, 32), (12500, 100), (150, 40)):
+        x = g.input(f"x{columns}", (rows, columns), dtype)
+        y, mean, variance = _batch_norm(g, x, f"of_{columns}")
+        for name, value in (("y", g.relu(y)), ("mean", mean), ("variance", variance)):
+            g.output(value, f"{name}_{columns}")
+    left, right = g.input("left", (6272, 256), dtype), g.input("right", (6272, 256), dtype)
+    both = g.relu(_batch_norm(g, left, "left")[0] + _batch_norm(g, right, "right")[0])
+    g.output(both, "both")
+    loss = g.reduce_mean(g.cast(both * both, "f32") if dtype != "f32" else both * both, [0, 1])
+    g.output(g.gradient(loss, left), "left_gradient")
+    return g
+
+
+def _batch_norm(g: Graph, x: Value, name: str) -> tuple[Value, Value, Value]:
+    """Normalised elements, means and variances of columns; statistics in f32 at least."""
+    dtype = x.info.element.name
+    wide = g.cast(x, "f32") if dtype in ("f16", "bf16") else x
+    mean = g.reduce_mean(wide, [0], keepdims=True)
+    centered = wide - mean
+    variance = g.reduce_mean(centered * centered, [0], keepdims=True)
+    normalised = (
+        centered
+        * g.rsqrt(variance + 1e-5)
+        * g.param(f"{name}.scale", x.info.shape[1:], wide.info.element.name)
+    )
+    return g.cast(normalised, dtype) if dtype in ("f16", "bf16") else normalised, mean, variance
+
+
 def integer_reductions(dtype: str) -> Graph:
     """Sums and maxima of integers along rows, columns and everything."""
     g = Graph("integer_reductions")
@@ -394,6 +426,36 @@ def pooling(dtype: str) -> Graph:
     g.output(g.avg_pool(line, [4], [3], None, [2], [0], ceil_mode=True), "avg_pool_line")
     g.output(g.max_pool(block, [2, 3, 4], [2, 2, 3]), "max_pool_block")
     g.output(g.lp_pool(block, 3, [3, 3, 3], None, None, [1, 1, 1], [1, 1, 1]), "lp_pool_block")
+    return g
+
+
+def max_pool_gradients(dtype: str, last: bool) -> Graph:
+    """Which element of each window is the largest, and what is passed back to it, over one to three dimensions: windows
+    that overlap as networks begin, lie apart, leave gaps, and reach beyond the operand. With `last` operands and
+    results have their channels last."""
+    g = Graph("max_pool_gradients")
+
+    def given(name: str, shape: Sequence[int]) -> Value:
+        order, back = [0, *range(2, len(shape)), 1], [0, len(shape) - 1, *range(1, len(shape) - 1)]
+        return (
+            g.transpose(g.input(name, [shape[d] for d in order], dtype), back)
+            if last
+            else g.input(name, shape, dtype)
+        )
+
+    for name, shape, *windows in (
+        ("stem", (2, 64, 57, 62), [3, 3], [2, 2], [1, 1], [1, 1]),
+        ("near", (3, 24, 19, 21), [5, 5], [1, 1], [1, 1], [2, 2]),
+        ("apart", (2, 5, 31, 33), [2, 1], [3, 2], [1, 1], [0, 0]),
+        ("spread", (2, 6, 30, 29), [3, 2], [1, 2], [2, 3], [2, 1]),
+        ("line", (3, 4, 300), [5], [4], [1], [2]),
+        ("block", (1, 16, 9, 11, 13), [2, 3, 2], [2, 2, 1], [1, 1, 1], [0, 1, 1]),
+    ):
+        taps = g.max_pool_taps(given(name, shape), *windows, windows[-1])
+        back = g.max_pool_grad(taps, given(f"{name}_grad", taps.shape), shape[2:], *windows)
+        for what, value in (("taps", taps), ("back", back)):
+            turned = g.transpose(value, [0, *range(2, value.rank), 1]) if last else value
+            g.output(turned, f"{name}_{what}")
     return g
 
 

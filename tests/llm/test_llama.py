@@ -14,21 +14,22 @@ import aicf
 from aicf.errors import InputMismatch, InvalidIR
 from aicf.frontends.gguf.reader import parsed
 from aicf.llm.families.llama import Llama
+from aicf.llm.loading import weights_of
 from aicf.llm.model import LanguageModel
+from aicf.llm.sources.gguf import GgufSource
 from aicf.llm.tokenizer import Tokenizer
 from tests.llm.small_llama import SmallLlama, small_llama
 
 RNG = np.random.default_rng(101)
 PREFILL, CAPACITY = 8, 40
-NO_END = cast(Tokenizer, SimpleNamespace(end=-1))
+NO_END = cast(Tokenizer, SimpleNamespace(ends=()))
 """Only ids are asked for."""
 
 
 def loaded(model: SmallLlama, target: str = "cpu") -> LanguageModel:
-    file = parsed(model.file(), Path("small.gguf"))
-    family = Llama.of(file)
-    graph = family.decoder("small", CAPACITY, is_tied=model.is_tied)
-    weights = {name: file.array(name) for name in file.tensors} | family.states(CAPACITY)
+    family = Llama(GgufSource(parsed(model.file(), Path("small.gguf"))))
+    graph = family.decoder("small", CAPACITY)
+    weights = weights_of(family.source, graph) | family.states(CAPACITY)
     return LanguageModel(
         aicf.compile(graph, weights, target, dims=f"T=1,{PREFILL}"), NO_END, CAPACITY, PREFILL
     )
@@ -85,7 +86,9 @@ def test_the_end_of_a_text_is_not_told(small: SmallLlama, model: LanguageModel) 
     tokens = prompt(6)
     first, second, *_ = small.greedy(tokens, 2)
     assert first != second
-    ended = LanguageModel(model.executable, cast(Tokenizer, SimpleNamespace(end=second)), CAPACITY, PREFILL)
+    ended = LanguageModel(
+        model.executable, cast(Tokenizer, SimpleNamespace(ends=(second,))), CAPACITY, PREFILL
+    )
     assert list(ended.tokens(tokens, max_tokens=9)) == [first]
 
 
@@ -102,7 +105,7 @@ def test_what_does_not_fit_is_told(model: LanguageModel) -> None:
 
 def test_a_file_of_other_sizes_is_told(small: SmallLlama) -> None:
     def of(changed: SmallLlama, **fields: Any) -> Llama:
-        return Llama.of(parsed(changed.file(**fields), Path("small.gguf")))
+        return Llama(GgufSource(parsed(changed.file(**fields), Path("small.gguf"))))
 
     with pytest.raises(InvalidIR, match="field 'llama.block_count' is 0; it is 1 or more"):
         of(replace(small, layers=0))

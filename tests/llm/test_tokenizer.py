@@ -11,6 +11,7 @@ import pytest
 
 from aicf.errors import InputMismatch, InvalidIR, UnsupportedOp
 from aicf.frontends.gguf.reader import parsed
+from aicf.llm.sources.gguf_tokenizer import gguf_tokenizer
 from aicf.llm.tokenizer import StreamDecoder, Tokenizer
 from tests.frontends.gguf.writer import gguf
 
@@ -61,7 +62,7 @@ def fields_of(trained: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def ours(trained: Any) -> Tokenizer:
-    return Tokenizer(parsed(gguf(fields_of(trained)), Path("small.gguf")))
+    return gguf_tokenizer(parsed(gguf(fields_of(trained)), Path("small.gguf")))
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -71,7 +72,7 @@ def test_ids_are_those_of_the_package_and_give_the_text_back(
     ids = ours.encode(text)
     assert ids == trained.encode(text).ids
     assert ours.decode(ids) == trained.decode(ids, skip_special_tokens=True)
-    assert ours.end == ours.encode("<|end|>")[0]
+    assert ours.ends[0] == ours.encode("<|end|>")[0]
 
 
 def test_characters_wait_until_they_are_whole(ours: Tokenizer) -> None:
@@ -95,9 +96,9 @@ def test_what_is_no_utf8_is_replaced(ours: Tokenizer) -> None:
         (
             {"tokenizer.ggml.model": "bert"},
             UnsupportedOp,
-            "of kind bert with split smollm; those that are read: gpt2",
+            "of kind bert; those that are read: gpt2, llama",
         ),
-        ({"tokenizer.ggml.pre": "odd"}, UnsupportedOp, "split odd"),
+        ({"tokenizer.ggml.pre": "odd"}, UnsupportedOp, "splits text as odd; those that are read: gpt-2,"),
         ({"tokenizer.ggml.merges": ["ab"]}, InvalidIR, "an entry that is no pair"),
         ({"tokenizer.ggml.tokens": None}, InvalidIR, "no field 'tokenizer.ggml.tokens'"),
     ],
@@ -107,7 +108,7 @@ def test_other_tokenizers_are_refused(
 ) -> None:
     fields = {name: value for name, value in {**fields_of(trained), **changes}.items() if value is not None}
     with pytest.raises(kind, match=message):
-        Tokenizer(parsed(gguf(fields), Path("small.gguf")))
+        gguf_tokenizer(parsed(gguf(fields), Path("small.gguf")))
 
 
 def test_a_text_is_text(ours: Tokenizer) -> None:

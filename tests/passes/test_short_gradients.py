@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 from aicf.dialects import logical
 from aicf.dialects.types import byte_count, element_of
 from aicf.frontends.builder import Graph
+from aicf.passes.legalize.lower_logical import LowerLogicalPass
 from aicf.passes.logical.assign_ids import AssignIdsPass
 from aicf.passes.training.differentiate import DifferentiatePass
 from tests.support.random_graphs import run_program
@@ -76,6 +77,9 @@ def test_maxima_pass_back_in_short_types(case: str) -> None:
     exact = maxima_pass_back(*(given[name].astype(np.float64) for name in ("x", "weights")), tuple(windows))
     found = run_program(module, given, "typed")["dx"].astype(np.float64)
     np.testing.assert_allclose(found, exact, rtol=UNIT, atol=UNIT * 1e-3)
+    LowerLogicalPass().apply(Context(), module)
+    lowered = run_program(module, given, "typed")["dx"].astype(np.float64)
+    np.testing.assert_allclose(lowered, exact, rtol=UNIT, atol=UNIT * 1e-3)
     moving = (op for op in module.walk() if isinstance(op, logical.PadOp | logical.ConcatOp))
     moved = {element_of(op.result.type).name for op in moving}
     assert moved == {"bf16", "i8"} if case == "overlapping" else moved <= {"bf16", "i8"}

@@ -69,3 +69,43 @@ func.func @power(%x : tensor<2x3x4xf32>) {
   %0 = logical.lp_pool %x {sizes = [3], strides = [1], dilations = [1], low = [0], high = [0], p = 0} : tensor<2x3x4xf32> -> tensor<2x3x2xf32>
   func.return
 }
+
+// -----
+
+func.func @many_taps(%x : tensor<2x3x140xf32>) {
+  // CHECK: error: logical.max_pool_taps: a window has 128 elements, and an i8 counts 127; use logical.max_pool_indices
+  %0 = logical.max_pool_taps %x {sizes = [128], strides = [1], dilations = [1], low = [0], high = [0]} : tensor<2x3x140xf32> -> tensor<2x3x13xi8>
+  func.return
+}
+
+// -----
+
+func.func @integers(%x : tensor<2x3x14xi32>) {
+  // CHECK: error: logical.max_pool_taps: not defined for i32; cast to a float type first
+  %0 = logical.max_pool_taps %x {sizes = [2], strides = [1], dilations = [1], low = [0], high = [0]} : tensor<2x3x14xi32> -> tensor<2x3x13xi8>
+  func.return
+}
+
+// -----
+
+func.func @other_windows(%t : tensor<2x3x5xi8>, %g : tensor<2x3x4xf32>) {
+  // CHECK: error: logical.max_pool_grad: taps {{.*}} and grad {{.*}} are an i8 and a float for each window: [N, C, O1..Ok] both
+  %0 = logical.max_pool_grad %t, %g {whole = [9], sizes = [2], strides = [2], dilations = [1], low = [0]} : (tensor<2x3x5xi8>, tensor<2x3x4xf32>) -> tensor<2x3x9xf32>
+  func.return
+}
+
+// -----
+
+func.func @whole(%t : tensor<2x3x4xi8>, %g : tensor<2x3x4xf32>) {
+  // CHECK: error: logical.max_pool_grad: whole [9, 9] has 2 values for 1 spatial dimension of 2x3x4
+  %0 = logical.max_pool_grad %t, %g {whole = [9, 9], sizes = [2], strides = [2], dilations = [1], low = [0]} : (tensor<2x3x4xi8>, tensor<2x3x4xf32>) -> tensor<2x3x9xf32>
+  func.return
+}
+
+// -----
+
+func.func @integer_grad(%t : tensor<2x3x4xi8>, %g : tensor<2x3x4xi32>) {
+  // CHECK: error: logical.max_pool_grad: not defined for i32; cast to a float type first
+  %0 = logical.max_pool_grad %t, %g {whole = [9], sizes = [2], strides = [2], dilations = [1], low = [0]} : (tensor<2x3x4xi8>, tensor<2x3x4xi32>) -> tensor<2x3x9xi32>
+  func.return
+}

@@ -26,3 +26,13 @@ func.func @means(%x : tensor<2x3x4x5x6xf32>) -> tensor<2x3x3x3x3xf32> {
   %2 = logical.lp_pool %x {p = 2, sizes = [2, 2, 2], strides = [2, 2, 2], dilations = [1, 1, 1], low = [0, 0, 0], high = [0, 0, 0]} : tensor<2x3x4x5x6xf32> -> tensor<2x3x2x2x3xf32>
   func.return %0 : tensor<2x3x3x3x3xf32>
 }
+
+// Which element of each window is the largest, and what is passed back to it.
+// CHECK-LABEL: func.func @gradient
+func.func @gradient(%x : tensor<2x3x9x11xbf16>, %g : tensor<2x3x5x6xbf16>) -> tensor<2x3x9x11xbf16> {
+  // CHECK-NEXT: %0 = logical.max_pool_taps %x {sizes = [3, 3], strides = [2, 2], dilations = [1, 1], low = [1, 1], high = [1, 1]} : tensor<2x3x9x11xbf16> -> tensor<2x3x5x6xi8>
+  %0 = logical.max_pool_taps %x {sizes = [3, 3], strides = [2, 2], dilations = [1, 1], low = [1, 1], high = [1, 1]} : tensor<2x3x9x11xbf16> -> tensor<2x3x5x6xi8>
+  // CHECK-NEXT: %1 = logical.max_pool_grad %0, %g {whole = [9, 11], sizes = [3, 3], strides = [2, 2], dilations = [1, 1], low = [1, 1]} : (tensor<2x3x5x6xi8>, tensor<2x3x5x6xbf16>) -> tensor<2x3x9x11xbf16>
+  %1 = logical.max_pool_grad %0, %g {whole = [9, 11], sizes = [3, 3], strides = [2, 2], dilations = [1, 1], low = [1, 1]} : (tensor<2x3x5x6xi8>, tensor<2x3x5x6xbf16>) -> tensor<2x3x9x11xbf16>
+  func.return %1 : tensor<2x3x9x11xbf16>
+}

@@ -85,9 +85,10 @@ def _phase_weight(lower: Lowering, op: logical.ConvTransposeOp, own: Sequence[Ph
         starts, steps = [0, 0, *(p.taps[0] for p in own)], [1, 1, *(p.taps.step for p in own)]
         weight = lower.add(logical.SliceOp(weight, starts, [channels, outputs, *counts], steps), "reaching")
     weight = lower.reshape(weight, [groups, channels // groups, outputs, *counts], "groups")
+    # Channels change places before elements do: so what is written lies as what is read, where outputs are innermost.
+    weight = lower.add(logical.TransposeOp(weight, [0, 2, 1, *range(3, 3 + rank)]), "turned")
     if turned := [axis for axis, count in enumerate(counts, 3) if count > 1]:
         weight = lower.add(logical.FlipOp(weight, turned), "flip")
-    weight = lower.add(logical.TransposeOp(weight, [0, 2, 1, *range(3, 3 + rank)]), "turned")
     return lower.reshape(weight, [groups * outputs, channels // groups, *counts], "weights")
 
 

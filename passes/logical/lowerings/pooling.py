@@ -47,8 +47,38 @@ def _max_pool(lower: Lowering, op: logical.MaxPoolOp) -> SSAValue:
 
 def _max_pool_indices(lower: Lowering, op: logical.MaxPoolIndicesOp) -> SSAValue:
     """The smallest position that holds the largest element, or a NaN if there is one; padding has no place."""
+    count = prod(tensor_info(op.operand.type).shape[2:])
+    elements, found = _largest_elements(lower, op)
+    sizes = tensor_info(elements.type).sizes
+    element = element_named("i32" if count < 1 << 31 else "i64")
+    coordinate, inside = _coordinates(
+        lower, op, lambda axis: lower.add(logical.IotaOp(axis, sizes, element), "number")
+    )
+    least = _first(lower, op, found, inside, coordinate, count)
+    return lower.cast(least, op.info.element, "i64")
+
+
+def _max_pool_taps(lower: Lowering, op: logical.MaxPoolTapsOp) -> SSAValue:
+    """The first element of a window that holds the largest, or a NaN if there is one; padding is none."""
+    elements, found = _largest_elements(lower, op)
+    sizes = tensor_info(elements.type).sizes
+    element = element_named("i32")
+    _, inside = _coordinates(
+        lower, op, lambda axis: lower.add(logical.IotaOp(axis, sizes, element), "number")
+    )
+    number: SSAValue | None = None
+    for axis, window in zip(_inner(op), op.windows, strict=True):
+        own = lower.add(logical.IotaOp(axis, sizes, element), "tap")
+        if number is not None:
+            own = lower.apply(logical.AddOp, lower.apply(logical.MulOp, number, window.size), own, name="tap")
+        number = own
+    assert number is not None
+    return _first(lower, op, found, inside, number, prod(window.size for window in op.windows))
+
+
+def _largest_elements(lower: Lowering, op: logical.PoolOp) -> tuple[SSAValue, SSAValue]:
+    """The elements of all windows, and which of them are as large as the largest, or NaN."""
     info = tensor_info(op.operand.type)
-    count = prod(info.shape[2:])
     elements = _windows(lower, op, op.operand, _lowest(info.element))
     sizes = tensor_info(elements.type).sizes
     largest = lower.add(logical.ReduceMaxOp(elements, _inner(op), keepdims=True), "max")
@@ -57,15 +87,22 @@ def _max_pool_indices(lower: Lowering, op: logical.MaxPoolIndicesOp) -> SSAValue
     if info.element.is_float:
         missing = lower.add(logical.CompareOp("ne", elements, elements), "nan")
         found = lower.apply(logical.MaxOp, found, missing, name="or")
-    element = element_named("i32" if count < 1 << 31 else "i64")
-    coordinate, inside = _coordinates(
-        lower, op, lambda axis: lower.add(logical.IotaOp(axis, sizes, element), "number")
-    )
+    return elements, found
+
+
+def _first(
+    lower: Lowering,
+    op: logical.PoolOp,
+    found: SSAValue,
+    inside: SSAValue | None,
+    number: SSAValue,
+    none: int,
+) -> SSAValue:
+    """The least number of an element that is found and lies inside; `none` where there is none."""
     if inside is not None:
         found = lower.apply(logical.AndOp, found, inside, name="here")
-    candidate = lower.apply(logical.SelectOp, found, coordinate, lower.splat(count, coordinate, "none"))
-    least = lower.add(logical.ReduceMinOp(candidate, _inner(op)), "first")
-    return lower.cast(least, op.info.element, "i64")
+    candidate = lower.apply(logical.SelectOp, found, number, lower.splat(none, number, "none"))
+    return lower.add(logical.ReduceMinOp(candidate, _inner(op)), "first")
 
 
 def _coordinates(
@@ -169,6 +206,7 @@ def _lp_pool(lower: Lowering, op: logical.LpPoolOp) -> SSAValue:
 FORMULAS: Formulas = {
     logical.MaxPoolOp: _max_pool,
     logical.MaxPoolIndicesOp: _max_pool_indices,
+    logical.MaxPoolTapsOp: _max_pool_taps,
     logical.AvgPoolOp: _avg_pool,
     logical.LpPoolOp: _lp_pool,
 }

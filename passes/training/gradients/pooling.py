@@ -15,9 +15,9 @@ from xdsl.ir import SSAValue
 
 from aicf.dialects import logical
 from aicf.dialects.logical import PoolWindow, int_values
-from aicf.dialects.types import element_named, tensor_info
+from aicf.dialects.types import tensor_info
 from aicf.passes.logical.lowerings.pooling import found_by_windows
-from aicf.passes.logical.overlap_add import overlap_add, zeros_around
+from aicf.passes.logical.overlap_add import overlap_add
 from aicf.passes.logical.phases import ALONE, MOST_PHASES, Phase, interleaved, padded, phases
 from aicf.passes.support.writing import static_size
 from aicf.passes.training.gradients.base import BY_FORMULA, STEPS, Adjoint, Gradients
@@ -27,7 +27,29 @@ _MOST_TERMS = 64
 
 
 def _max_pool(adjoint: Adjoint, op: logical.MaxPoolOp) -> SSAValue:
-    """Sums at the first of the largest elements of each window."""
+    """Sums at the first of the largest elements of each window.
+
+    Of short windows it is known which element that is, in an 8-bit number; other windows add at an index.
+    """
+    windows = op.windows
+    is_short = prod(window.size for window in windows) <= _MOST_TERMS
+    if is_short and prod(window.stride for window in windows) <= MOST_PHASES:
+        return _gathered(adjoint, op)
+    return _scattered(adjoint, op)
+
+
+def _gathered(adjoint: Adjoint, op: logical.MaxPoolOp) -> SSAValue:
+    """At each element the gradients of the windows that it is in and whose largest element it is."""
+    of_both = tuple(int_values(op.properties[name]) for name in ("sizes", "strides", "dilations", "low"))
+    high, ceil_mode = int_values(op.high), op.ceil_mode is not None
+    taps = logical.MaxPoolTapsOp(adjoint.stored(op.operand), *of_both, high=high, ceil_mode=ceil_mode)
+    whole = [window.whole for window in op.windows]
+    grad = logical.MaxPoolGradOp(adjoint.add(taps, "taps"), adjoint.passed, whole, *of_both)
+    return adjoint.add(grad, "operand")
+
+
+def _scattered(adjoint: Adjoint, op: logical.MaxPoolOp) -> SSAValue:
+    """The gradient of each window, added at its index."""
     indices = adjoint.add(
         logical.MaxPoolIndicesOp(
             adjoint.stored(op.operand),
@@ -40,15 +62,6 @@ def _max_pool(adjoint: Adjoint, op: logical.MaxPoolOp) -> SSAValue:
         ),
         "places",
     )
-    windows = op.windows
-    is_short = prod(window.size for window in windows) <= _MOST_TERMS
-    if is_short and prod(window.stride for window in windows) <= MOST_PHASES:
-        return _gathered(adjoint, op, indices)
-    return _scattered(adjoint, op, indices)
-
-
-def _scattered(adjoint: Adjoint, op: logical.MaxPoolOp, indices: SSAValue) -> SSAValue:
-    """The gradient of each window, added at its index."""
     info = tensor_info(op.operand.type)
     planes = prod(static_size(op, size) for size in info.sizes[:2])
     counts = [planes, prod(op.info.shape[2:])]
@@ -58,107 +71,6 @@ def _scattered(adjoint: Adjoint, op: logical.MaxPoolOp, indices: SSAValue) -> SS
     )
     summed = adjoint.add(logical.ScatterElementsOp(zeros, rows, parts, 1, "add"), "scatter")
     return adjoint.add(logical.ReshapeOp(summed, info.sizes), "reshape")
-
-
-def _gathered(adjoint: Adjoint, op: logical.MaxPoolOp, indices: SSAValue) -> SSAValue:
-    """At each element the gradients of the windows that it is in and whose largest element it is.
-
-    All that is written to memory is as short as it may be: an 8-bit number for each window, and phases in the element
-    type of the operand.
-    """
-    windows, element, wide = (
-        op.windows,
-        tensor_info(op.operand.type).element,
-        tensor_info(adjoint.grad.type).element,
-    )
-    sizes, strides = tensor_info(op.operand.type).shape[2:], [window.stride for window in windows]
-    counts = [-(-size // stride) for size, stride in zip(sizes, strides, strict=True)]
-    taps = _taps(adjoint, op, indices)
-    every = list(product(*map(_phases, windows)))
-    reaching = [own for own in every if _reaches(own, op.info.shape[2:])]
-    if not reaching:
-        return adjoint.zeros(tensor_info(op.operand.type).sizes)
-    borders = _borders(reaching)
-    taps, grad = (_bordered(adjoint, value, borders) for value in (taps, adjoint.passed))
-    parts: list[SSAValue | None] = []
-    for own in every:
-        if not _reaches(own, op.info.shape[2:]):
-            parts.append(None)
-            continue
-        shifted = [low - phase.low for phase, (low, _) in zip(own, borders, strict=True)]
-        found = (
-            adjoint.where(
-                adjoint.compare(
-                    "eq", _windows_at(adjoint, taps, own, at, counts, shifted), _tap_at(op, own, at)
-                ),
-                adjoint.cast(_windows_at(adjoint, grad, own, at, counts, shifted), wide, "widen"),
-                0.0,
-            )
-            for at in product(*(range(phase.count) for phase in own))
-        )
-        parts.append(adjoint.cast(_sum(adjoint, found), element, "phase"))
-    return _together(adjoint, op, parts, strides, sizes)
-
-
-def _reaches(own: Sequence[Phase], counts: Sequence[int]) -> bool:
-    """Whether one of so many windows reaches an element of a phase."""
-    return all(
-        phase.count and count > max(-phase.low, 0) + max(-phase.high, 0)
-        for phase, count in zip(own, counts, strict=True)
-    )
-
-
-def _borders(every: Sequence[Sequence[Phase]]) -> list[tuple[int, int]]:
-    """Windows that are missing before and after those there are, along each dimension, for all phases at once."""
-    return [
-        (max(0, *(phase.low for phase in along)), max(0, *(phase.high for phase in along)))
-        for along in zip(*every, strict=True)
-    ]
-
-
-def _bordered(adjoint: Adjoint, value: SSAValue, borders: Sequence[tuple[int, int]]) -> SSAValue:
-    """What windows hold with zeros in the place of those that are missing."""
-    low, high = zip(*borders, strict=True)
-    return zeros_around(adjoint, value, [0, 0, *low], [0, 0, *high])
-
-
-def _tap_at(op: logical.MaxPoolOp, own: Sequence[Phase], at: Sequence[int]) -> int:
-    """Which element of a window, in row-major order, an element of a phase is for the windows `at` which it is."""
-    number = 0
-    for window, phase, place in zip(op.windows, own, at, strict=True):
-        number = number * window.size + phase.taps[phase.count - 1 - place]
-    return number
-
-
-def _taps(adjoint: Adjoint, op: logical.MaxPoolOp, indices: SSAValue) -> SSAValue:
-    """Which element of its window each maximum is, in row-major order, as i8; -1 for a window that finds none.
-
-    Args:
-        indices: Where the maxima lie in their planes; the number of elements of one where there is none.
-    """
-    sizes = tensor_info(op.operand.type).shape[2:]
-    rest = adjoint.cast(indices, element_named("i32"), "index") if prod(sizes) < 1 << 31 else indices
-    none = adjoint.compare("eq", rest, prod(sizes))
-    info = tensor_info(rest.type)
-    number: SSAValue | None = None
-    for axis, window in enumerate(op.windows):
-        along, pitch = rest, prod(sizes[axis + 1 :])
-        if axis + 1 < len(sizes):
-            along = adjoint.apply(logical.DivOp, rest, pitch, name="along")
-            before = adjoint.apply(logical.MulOp, along, pitch, name="before")
-            rest = adjoint.apply(logical.SubOp, rest, before, name="rest")
-        start = adjoint.add(logical.IotaOp(2 + axis, info.sizes, info.element), "window")
-        start = adjoint.apply(logical.MulOp, start, window.stride, name="start")
-        tap = adjoint.apply(logical.SubOp, along, start, name="reach")
-        tap = adjoint.apply(logical.AddOp, tap, window.low, name="reach")
-        if window.dilation > 1:
-            tap = adjoint.apply(logical.DivOp, tap, window.dilation, name="tap")
-        if number is not None:
-            number = adjoint.apply(logical.MulOp, number, window.size, name="row")
-            tap = adjoint.apply(logical.AddOp, number, tap, name="tap")
-        number = tap
-    assert number is not None
-    return adjoint.cast(adjoint.where(none, -1, number), element_named("i8"), "taps")
 
 
 def _avg_pool(adjoint: Adjoint, op: logical.AvgPoolOp) -> SSAValue:
@@ -232,13 +144,9 @@ def _windows_at(
     own: Sequence[Phase],
     at: Sequence[int],
     counts: Sequence[int],
-    shifted: Sequence[int] | None = None,
 ) -> SSAValue:
-    """For each element of a phase one of the windows that reach it, which have borders of zeros already: by `shifted`
-    windows more than the phase needs before the first."""
-    more = shifted or [0] * len(own)
-    places = zip(own, at, more, strict=True)
-    starts = [0, 0, *(phase.spread * number + before for phase, number, before in places)]
+    """For each element of a phase one of the windows that reach it, which have borders of zeros already."""
+    starts = [0, 0, *(phase.spread * number for phase, number in zip(own, at, strict=True))]
     sizes = [*tensor_info(value.type).shape[:2], *counts]
     if tensor_info(value.type).shape == tuple(sizes):
         return value
@@ -252,6 +160,8 @@ def _sum(adjoint: Adjoint, terms: Iterable[SSAValue]) -> SSAValue:
 GRADIENTS: Gradients = {
     logical.MaxPoolOp: (_max_pool,),
     logical.MaxPoolIndicesOp: STEPS,
+    logical.MaxPoolTapsOp: STEPS,
+    logical.MaxPoolGradOp: BY_FORMULA,
     logical.AvgPoolOp: (_avg_pool,),
     logical.LpPoolOp: BY_FORMULA,
 }

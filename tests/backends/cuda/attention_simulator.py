@@ -37,7 +37,6 @@ ARITHMETIC: Mapping[str, Any] = {
     "NEGATIVE_INFINITY": np.float32("-inf"),
     "larger": lambda a, b: np.fmax(np.float32(a), np.float32(b)),
     "exp2_approx": lambda x: np.exp2(np.float32(x)),
-    "rcp_approx": lambda x: np.float32(1) / np.float32(x),
 }
 
 

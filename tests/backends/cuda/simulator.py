@@ -620,6 +620,7 @@ def _namespace(memory: Memory, here: Here) -> dict[str, Any]:
         "philox": _philox,
         "philox_word": lambda number, words: words[int(number)],
         "erf_absolute": lambda x: f32(math.erf(x)),
+        "rcp_approx": lambda x: np.nextafter(f32(1) / f32(x), f32(0)),  # as far off as PTX allows
         "max_nan": np.maximum,
         "min_nan": np.minimum,
         "ALL_LANES": 0xFFFFFFFF,

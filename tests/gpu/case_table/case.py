@@ -7,7 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+
 from aicf.frontends.builder import Graph
+from aicf.passes.logical.assign_ids import AssignIdsPass
+from aicf.passes.training.differentiate import DifferentiatePass
 from tests.gpu import programs
 from tests.gpu.programs import Program, random_arrays
 
@@ -28,7 +33,7 @@ CONV_WGMMA, CONV_SIMT = "cuda.conv_wgmma", "cuda.conv_simt"
 CONV_MMA_INT8, CONV_WGMMA_INT8 = "cuda.conv_mma_int8", "cuda.conv_wgmma_int8"
 CONV_MMA, CONV_MMA_TF32 = "cuda.conv_mma", "cuda.conv_mma_tf32"
 CONV_DEPTHWISE = "cuda.conv_depthwise"
-POOL = "cuda.pool"
+POOL, POOL_TAPS, MAX_POOL_GRAD = "cuda.pool", "cuda.pool_taps", "cuda.max_pool_grad"
 SCATTER, SCATTER_SORTED = "cuda.scatter", "cuda.scatter_sorted"
 LAST_UPDATE, TOPK = "cuda.last_update", "cuda.topk"
 NON_MAX_SUPPRESSION = "cuda.non_max_suppression"
@@ -67,6 +72,13 @@ DROPPING: Mapping[str, Any] = {"training": True}
 def program_of(name: str, build: Callable[[], Graph]) -> Callable[[], Program]:
     def make() -> Program:
         module = build().module()
+        differentiate(module)
         return Program(module, random_arrays(module, name))
 
     return make
+
+
+def differentiate(module: ModuleOp) -> None:
+    """Writes out the gradients that the program asks for, so that it has a meaning in NumPy."""
+    for step in (AssignIdsPass(), DifferentiatePass()):
+        step.apply(Context(), module)

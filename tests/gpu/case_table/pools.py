@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from tests.gpu.case_table.case import POOL, Case
+from tests.gpu import programs
+from tests.gpu.case_table.case import MAX_POOL_GRAD, POOL, POOL_TAPS, Case, program_of
 from tests.gpu.pools import POOL_POLICY, DrawnPool, Lies, drawn_pools, pool_layer, pools
 
 
@@ -28,6 +29,18 @@ def pool_cases() -> dict[str, Case]:
     for what, (drawn, lies, variant) in table.items():
         make = partial(pools, lies, [drawn])
         cases[f"pools-{what}"] = Case(make, (POOL,), POOL_POLICY[lies], variant, depth=4)
+    return {**cases, **_gradients()}
+
+
+def _gradients() -> dict[str, Case]:
+    """Those of poolings by the largest element, in each order of memory."""
+    orders: tuple[Lies, ...] = ("rows", "last")
+    cases: dict[str, Case] = {}
+    for lies in orders:
+        for dtype in ("f32", "bf16", "f64"):
+            name = f"max-pool-gradients-{lies}-{dtype}"
+            make = program_of(name, partial(programs.max_pool_gradients, dtype, lies == "last"))
+            cases[name] = Case(make, (POOL_TAPS, MAX_POOL_GRAD), POOL_POLICY[lies], depth=4)
     return cases
 
 

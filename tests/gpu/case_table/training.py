@@ -6,14 +6,11 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr
 from xdsl.dialects.func import FuncOp
 
 from aicf.frontends.text import parse_module
-from aicf.passes.logical.assign_ids import AssignIdsPass
-from aicf.passes.training.differentiate import DifferentiatePass
-from tests.gpu.case_table.case import GENERATED, ROOT, SIMT, Case
+from tests.gpu.case_table.case import GENERATED, ROOT, SIMT, Case, differentiate
 from tests.gpu.programs import Program, arguments, random_arrays
 from tests.support import cast_weights, training_graphs, update_programs
 from tests.support.meta_programs import regression_batch, regression_program, regression_start
@@ -48,8 +45,7 @@ def gradient_cases() -> dict[str, Case]:
 
 def _differentiated(make: Callable[[], training_graphs.Program]) -> Program:
     module, arrays = make()
-    for step in (AssignIdsPass(), DifferentiatePass()):
-        step.apply(Context(), module)
+    differentiate(module)
     (function,) = (op for op in module.ops if isinstance(op, FuncOp))
     assert function.res_attrs is not None
     named = [

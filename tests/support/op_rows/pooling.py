@@ -90,8 +90,11 @@ def _each(
 
 def _found(plane: Array, coordinates: Coordinates) -> list[tuple[int, ...]]:
     """The indices that are in the plane."""
-    sizes = plane.shape
-    return [at for at in coordinates if all(0 <= one < size for one, size in zip(at, sizes, strict=True))]
+    return [at for at in coordinates if _is_in(plane, at)]
+
+
+def _is_in(plane: Array, at: tuple[int, ...]) -> bool:
+    return all(0 <= one < size for one, size in zip(at, plane.shape, strict=True))
 
 
 def _largest(plane: Array, coordinates: Coordinates) -> Any:
@@ -109,12 +112,58 @@ def _index_of_largest(plane: Array, coordinates: Coordinates) -> int:
     return int(np.ravel_multi_index(found[ranked.index(max(ranked))], plane.shape))
 
 
+def _tap_of_largest(plane: Array, coordinates: Coordinates) -> int:
+    found = {at: tap for tap, at in reversed(list(enumerate(coordinates))) if _is_in(plane, at)}
+    ranked = {tap: (plane[at] != plane[at], np.nan_to_num(plane[at], nan=0.0)) for at, tap in found.items()}
+    largest = [tap for tap, rank in ranked.items() if rank == max(ranked.values())]
+    return min(largest, default=len(coordinates))
+
+
 def _max_pool(x: Array, **windows: Any) -> Array:
     return _each(x, _largest, x.dtype, **windows)
 
 
 def _max_pool_indices(x: Array, **windows: Any) -> Array:
     return _each(x, _index_of_largest, np.int64, **windows)
+
+
+def max_pool_taps(x: Array, **windows: Any) -> Array:
+    return _each(x, _tap_of_largest, np.int8, **windows)
+
+
+def _taps_and_grad(draw: Draw, dtype: str) -> OperandsAndAttrs:
+    """Taps of any window, none of some, and of some that lie in the padding."""
+    rank = draw(st.integers(1, 3))
+    axes = [_axis(draw, False, rank == 1 or last) for last in [False] * (rank - 1) + [True]]
+    counts = [len(starts_of(*axis, False)) for axis in axes]
+    shape = [draw(st.integers(1, 2)), draw(st.integers(1, 3)), *counts]
+    names = ("whole", "sizes", "strides", "dilations", "low")
+    lists = zip(*(axis[:5] for axis in axes), strict=True)
+    attributes = {name: list(one) for name, one in zip(names, lists, strict=True)}
+    most = math.prod(attributes["sizes"])
+    numbers = draw(st.lists(st.integers(0, most), min_size=math.prod(shape), max_size=math.prod(shape)))
+    return [np.array(numbers, np.int8).reshape(shape), values(draw, dtype, shape)], attributes
+
+
+def max_pool_grad(
+    taps: Array,
+    grad: Array,
+    whole: Sequence[int],
+    sizes: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    low: Sequence[int],
+) -> Array:
+    """Window by window."""
+    result = np.zeros((*grad.shape[:2], *whole), np.float64)
+    for index in np.ndindex(*grad.shape):
+        if taps[index] < math.prod(sizes):
+            along = np.unravel_index(int(taps[index]), sizes)
+            lists = zip(index[2:], along, strides, dilations, low, strict=True)
+            at = tuple(int(o * stride + k * dilation - before) for o, k, stride, dilation, before in lists)
+            if _is_in(result[index[:2]], at):
+                result[(*index[:2], *at)] += grad[index]
+    return result
 
 
 def _avg_pool(x: Array, count_include_pad: bool, **windows: Any) -> Array:
@@ -144,6 +193,8 @@ def _lp_pool(x: Array, p: int, **windows: Any) -> Array:
 ROWS = (
     Row(logical.MaxPoolOp, _pool, _max_pool, NUMBERS),
     Row(logical.MaxPoolIndicesOp, _pool, _max_pool_indices, NUMBERS),
+    Row(logical.MaxPoolTapsOp, _pool, max_pool_taps),
+    Row(logical.MaxPoolGradOp, _taps_and_grad, max_pool_grad),
     Row(logical.AvgPoolOp, _average, _avg_pool),
     Row(logical.LpPoolOp, _norm, _lp_pool),
 )

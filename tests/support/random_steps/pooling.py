@@ -44,4 +44,15 @@ def _max_pool_indices(g: Generator) -> None:
     g.add(logical.CastOp(g.require(logical.MaxPoolIndicesOp(x, **windows)), g.float_type))
 
 
-STEPS = (_pool, _max_pool_indices)
+def _max_pool_grad(g: Generator) -> None:
+    """What a pooling of integers passes back; their maxima are the same whatever is rounded."""
+    x = g.argument(g.shape(4), "input", g.choice(g.integers))
+    whole = tensor_info(x.type).shape
+    windows = _lists(g, whole)
+    taps = g.require(logical.MaxPoolTapsOp(g.require(logical.CastOp(x, g.float_type)), **windows))
+    grad = g.argument(tensor_info(taps.type).shape, "input")
+    of_grad = {name: windows[name] for name in ("sizes", "strides", "dilations", "low")}
+    g.add(logical.MaxPoolGradOp(taps, grad, whole[2:], **of_grad))
+
+
+STEPS = (_pool, _max_pool_indices, _max_pool_grad)

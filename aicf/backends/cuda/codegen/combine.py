@@ -81,24 +81,71 @@ def by_butterflies(
 
 
 def by_columns(spec: GeneratedSpec, reductions: Sequence[ReduceOp], lines: list[str]) -> list[str]:
-    """Through shared memory: every thread adds up its columns, the threads of a column ascending."""
+    """Within each warp, then over what the warps left in shared memory: a thread for each column adds that up,
+    ascending, and all threads of the column read the sum."""
     own = [f"total[{slot}]" for slot in range(len(reductions) * spec.vector)]
     if spec.lanes == 1 or not reductions:
         return own
-    across, size = spec.threads // spec.lanes, spec.threads * spec.vector
+    board = ColumnBoard(spec)
     for i, op in enumerate(reductions):
-        lines.append(f"shared{i} = cuda.shared.array({size}, {partial_dtype(op)})")
-    for slot, name in enumerate(own):
+        lines.append(f"shared{i} = cuda.shared.array({board.size}, {partial_dtype(op)})")
+    kept: list[str] = []
+    for slot, total in enumerate(own):
         i, lane = divmod(slot, spec.vector)
-        lines.append(f"shared{i}[{lane * spec.threads} + thread] = {name}")
-    lines += ["cuda.syncthreads()", f"column = thread % {across}"]
-    for slot in range(len(own)):
-        i, lane = divmod(slot, spec.vector)
-        how, dtype = reductions[i].combine.data, partial_dtype(reductions[i])
-        for j in range(spec.lanes):
-            cell = f"shared{i}[{lane * spec.threads + j * across} + column]"
-            lines.append(f"s{slot} = {combine_text(how, dtype, f's{slot}', cell) if j else cell}")
-    return [f"s{slot}" for slot in range(len(own))]
+        name = _butterfly(reductions[i], total, board.warp, f"b{slot}_", lines, board.across)
+        kept.append(f"shared{i}[{board.cell(lane)}] = {name}")
+    lines += board.by_writers(kept)
+    lines.append("cuda.syncthreads()")
+    for start in board.starts:
+        added = [
+            line
+            for i, op in enumerate(reductions)
+            for line in (
+                *_added(op, f"shared{i}", f"s{i}", board.rows, board.columns, f"thread + {start}"),
+                f"shared{i}[thread + {start}] = s{i}",
+            )
+        ]
+        lines += board.by_owners(start, added)
+    lines.append("cuda.syncthreads()")
+    return [f"shared{i}[{board.total(lane)}]" for i in range(len(reductions)) for lane in range(spec.vector)]
+
+
+class ColumnBoard:
+    """Where threads of a block that share columns leave what they have, in shared memory: a row of columns for each
+    warp, or for each thread of a column where a warp has no column twice. Neighbouring threads have neighbouring cells.
+    """
+
+    def __init__(self, spec: GeneratedSpec):
+        self.across = spec.threads // spec.lanes
+        self.columns = self.across * spec.vector
+        self.warp = min(spec.threads, max(WARP, self.across))
+        """Threads that leave one row; those of a warp have come together before."""
+        self.rows = spec.threads // self.warp
+        self.size = self.rows * self.columns
+        self.starts = range(0, self.columns, spec.threads)
+        """The first column of each turn in which every thread adds up one column at most."""
+        self._threads = spec.threads
+
+    def cell(self, lane: int) -> str:
+        """What the thread leaves of a lane of its vector."""
+        row = f"thread // {self.warp} * {self.columns} + " if self.rows > 1 else ""
+        return f"{row}{self.total(lane)}"
+
+    def total(self, lane: int) -> str:
+        """Where the total of that column is found."""
+        return f"{lane * self.across} + thread % {self.across}"
+
+    def by_writers(self, lines: Sequence[str]) -> list[str]:
+        """Statements for one thread of each column of a row."""
+        if self.across == self.warp:
+            return list(lines)
+        return [f"if thread % {self.warp} < {self.across}:", *(f"    {line}" for line in lines)]
+
+    def by_owners(self, start: int, lines: Sequence[str]) -> list[str]:
+        """Statements for the threads that add up a column of the turn that begins with column `start`."""
+        if self.columns - start >= self._threads:
+            return list(lines)
+        return [f"if thread < {self.columns - start}:", *(f"    {line}" for line in lines)]
 
 
 def by_clusters(

@@ -24,8 +24,15 @@ from aicf.backends.cuda.families.loops.kernel import read_shapes, read_spec
 from aicf.backends.cuda.families.loops.online import OnlineCode
 from aicf.backends.cuda.families.loops.phases import PhaseCode
 from aicf.backends.cuda.families.loops.scans import ScanCode, totals_of
-from aicf.backends.cuda.families.loops.schedule import SUM_COLUMNS, TILE, GeneratedSpec, partial_bytes
+from aicf.backends.cuda.families.loops.schedule import (
+    PARTS_TOGETHER,
+    SUM_COLUMNS,
+    TILE,
+    GeneratedSpec,
+    partial_bytes,
+)
 from aicf.backends.cuda.families.loops.tiles import TileCode
+from aicf.backends.cuda.families.loops.welford import MomentCode
 from aicf.backends.cuda.families.records import Rounding, Shape, is_programmatic, read_rounding
 
 Constants = Mapping[str, Any]
@@ -170,11 +177,13 @@ def _resident(made: _Maker) -> list[KernelLaunch]:
 def _sweep(made: _Maker) -> list[KernelLaunch]:
     """One launch, or one for each phase that does something if rows are split."""
     spec, nest, code = made.spec, made.nest, made.code
-    columns = spec.strategy == "columns"
+    columns = not spec.by_rows
     point_vector, reduce_vector = (spec.vector, 1) if columns else (1, spec.vector)
     phases = range(len(code.kernel.phases))
     constants = {
         **_phase_constants(code),
+        "FIRST_AT": tuple(map(code.first_at, phases)),
+        "FROM_FIRST": tuple(map(code.from_first, phases)),
         "COLUMNS": columns,
         "SPAN": spec.span(nest),
         "POINT_VECTOR": point_vector,
@@ -193,7 +202,10 @@ def _sweep(made: _Maker) -> list[KernelLaunch]:
         }
     if spec.splits > 1:
         constants |= {
-            "READ": tuple(code.read_partials(k) for k in phases),
+            "TOGETHER": min(PARTS_TOGETHER, -(-spec.splits // spec.lanes)),
+            "PARTIALS": tuple(code.partials(k) for k in phases),
+            "READ": tuple(code.load_partials(k) for k in phases),
+            "ADD": tuple(code.add_partials(k) for k in phases),
             "WRITE": tuple(code.write_partials(k) for k in phases),
             "PARTIAL": tuple(code.combine(k, finish=False) for k in phases),
         }
@@ -276,7 +288,8 @@ def _scan(made: _Maker) -> list[KernelLaunch]:
         "POINTS": nest.parallel_size,
         "POINT_VECTORS": nest.parallel_size // spec.vector,
         "REDUCE": nest.reduce_size,
-        "READ": totals.code.read_partials(0),
+        "READ": totals.code.load_partials(0),
+        "ADD": totals.code.add_partials(0),
         "COMBINE": totals.code.combine(0, finish=False),
     }
     template = scans_template.rows if spec.by_rows else scans_template.columns
@@ -319,6 +332,7 @@ _STRATEGIES: Mapping[str, Callable[[_Maker], list[KernelLaunch]]] = {
     "rows": _sweep,
     "online_rows": _sweep,
     "columns": _sweep,
+    "online_columns": _sweep,
     "tiles": _tiles,
     "scan_rows": _scan,
     "scan_columns": _scan,
@@ -329,6 +343,7 @@ _CODES: Mapping[str, type[PhaseCode]] = {
     "tiles": TileCode,
     "column_sums": SumCode,
     "online_rows": OnlineCode,
+    "online_columns": MomentCode,
     "scan_rows": ScanCode,
     "scan_columns": ScanCode,
     "scan_chain": ScanCode,

@@ -6,12 +6,16 @@ from math import prod
 
 from xdsl.dialects.builtin import MemRefType
 
+from aicf.backends.common.lanes import LaneSteps
 from aicf.backends.common.loop_nest import LoopNest, load_ops
+from aicf.backends.cuda.families.loops.phase_pairs import reductions_of
 from aicf.backends.cuda.families.loops.schedule import (
+    PARTS_TOGETHER,
     GeneratedSpec,
     access_bytes,
     block_bytes,
     partial_bytes,
+    partial_size,
     scan_ops,
 )
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
@@ -46,33 +50,38 @@ def cost_us(nest: LoopNest, spec: GeneratedSpec, arch: GpuArch) -> float:
     Measured on an H100 against what this says: layer norms of f16 with 768 columns between two products, 1.3 for 128
     rows (1.4) and 1.5 for 1024 (2.0, for they read what is still in L2); 180 for 16384 rows of 4096 in f32 (183).
     """
-    sweeps = spec.sweeps(nest)
     launches = _launches(nest, spec)
     narrow = min(1.0, 0.4 + 0.15 * spec.vector * min(ELEMENT_BYTES[a.dtype] for a in nest.accesses))
     bandwidth = arch.bandwidth_gbs * narrow * 1e3
-    read = sum(access_bytes(nest, number) * _sectors(nest, spec, number) for number in range(nest.inputs))
-    read *= 1 + 0.5 * max(0, sweeps - 1)
-    if scan_ops(nest) and spec.splits > 1 and spec.strategy != "scan_chain":
-        read *= 2
-    points = prod(dim.size for dim in nest.dims)
-    read += sum(_loaded(op, points) for op in load_ops(nest.kernel))
-    written = sum(_written(nest, spec, number) for number in range(nest.inputs, len(nest.accesses)))
+    read = _read(nest, spec)
+    read += sum(_loaded(nest, spec, op) for op in load_ops(nest.kernel))
+    written = sum(access_bytes(nest, number) for number in range(nest.inputs, len(nest.accesses)))
     if spec.strategy == "column_sums":
         written += 2 * partial_bytes(nest, spec)
-    waits = max(1, sweeps) * _rounds(nest, spec) * _LATENCY_US
+    waits = max(1, _sweeps(nest, spec)) * _rounds(nest, spec) * _LATENCY_US
     if spec.cluster > 1:
         meetings = sum(
             any(isinstance(op, ReduceOp) for op in phase.body.block.ops) for phase in nest.kernel.phases
         )
         waits = max(waits, block_bytes(nest, spec) / _BLOCK_GBS / 1e3) + _MEETING_US * meetings
-    handed_over = _HANDOVER_US * (launches - 1)
+    handed_over = _HANDOVER_US * (launches - 1) + _parts_us(nest, spec)
     return start_us(arch) * launches + handed_over + max(read / bandwidth, waits) + written / bandwidth
+
+
+def _sweeps(nest: LoopNest, spec: GeneratedSpec) -> int:
+    """How often a thread walks over its row or columns."""
+    if not spec.by_columns:
+        return spec.sweeps(nest)
+    joined = spec.joined_phase(nest)
+    return sum(
+        nest.kernel.sweeps_reduce_space(phase) for at, phase in enumerate(nest.kernel.phases) if at != joined
+    )
 
 
 def _launches(nest: LoopNest, spec: GeneratedSpec) -> int:
     if spec.strategy == "column_sums":
         return 2
-    return 1 if spec.splits == 1 else max(len(nest.kernel.phases), len(spec.launches(nest)))
+    return len(spec.launches(nest))
 
 
 def start_us(arch: GpuArch) -> float:
@@ -80,6 +89,8 @@ def start_us(arch: GpuArch) -> float:
     return _START_US[arch.has_programmatic_launch]
 
 
+_WARP = 32
+"""Threads that read at once."""
 _SECTOR_BYTES = 32
 """What a multiprocessor asks of L2 at least."""
 
@@ -98,22 +109,72 @@ def _sectors(nest: LoopNest, spec: GeneratedSpec, number: int) -> float:
     return min(_SECTOR_BYTES / size, max(1, step))
 
 
-def _loaded(op: LoadOp, points: int) -> int:
-    """Bytes of what is read at indices: an element a point, but all of the memory at most, as windows share theirs."""
+def _loaded(nest: LoopNest, spec: GeneratedSpec, op: LoadOp) -> float:
+    """Bytes of what is read at indices: an element a point, but all of the memory at most, as windows share theirs.
+    Half as often as other operands where neighbouring threads read what lies far apart: more of it is still in L2.
+
+    Measured on an H100: 6.4 million halves with zeros between them, written along rows and read from channels-last
+    memory, took 55 us (53).
+    """
     memory = op.memory.type
     assert isinstance(memory, MemRefType)
-    return min(points, prod(memory.get_shape())) * ELEMENT_BYTES[element_of(op.result.type).name]
+    points, size = prod(dim.size for dim in nest.dims), ELEMENT_BYTES[element_of(op.result.type).name]
+    again = max(1.0, min(_SECTOR_BYTES / size, _load_step(nest, spec, op)) / 2)
+    return again * min(points, prod(memory.get_shape())) * size
 
 
-_DOWN_COLUMNS = 4
-"""How much longer a result takes that is written down columns, beside the sum of each: on an H100 3 to 5 times, in f32
-and f16, with 4096 and 16384 rows of 1024."""
+def _load_step(nest: LoopNest, spec: GeneratedSpec, op: LoadOp) -> int:
+    """Elements in memory between what neighbouring threads of a warp read at indices; 1 where it is no constant."""
+    farthest, threads, dim = 1, 1, spec.vector_dim(nest)
+    while dim is not None and dim >= 0 and threads < _WARP:
+        farthest = max(farthest, abs(LaneSteps(nest, dim).load_step(op) or 1))
+        threads *= nest.dims[dim].size
+        dim -= 1
+    return farthest
 
 
-def _written(nest: LoopNest, spec: GeneratedSpec, number: int) -> int:
-    """Bytes of a result, counted as often as writing them takes longer than along rows."""
-    down = spec.strategy == "columns" and any(nest.dims[dim].strides[number] for dim in nest.reduce_dims)
-    return access_bytes(nest, number) * (_DOWN_COLUMNS if down else 1)
+_PARTS_GBS = 6500
+"""At what rate all multiprocessors together read from L2 what parts of rows or columns have left.
+
+Measured on an H100 against what `cost_us` says, batch norms of bf16 in so many parts of 256 threads that this was most
+of the time: of 32 x 56 x 56 elements in each of 64 columns, in 528 parts, 66 us (56); 256 columns in 264 parts, 127
+(125), and two such norms in one kernel 193 (194); of 32 x 28 x 28 elements in 128 columns, in 392 parts, 43 (51).
+Gradients of the first, 52 (58), and of the last, 52 (50).
+"""
+_TURN_US = 0.6
+"""From asking for parts to having added them."""
+
+
+def _parts_us(nest: LoopNest, spec: GeneratedSpec) -> float:
+    """What later launches take for the totals of earlier ones: every block reads what all parts have of its rows or
+    columns."""
+    if spec.splits == 1 or spec.strategy == "column_sums":
+        return 0.0
+    each = -(-nest.parallel_size // spec.blocks(nest)) * spec.splits
+    turns = -(-spec.splits // (spec.lanes * PARTS_TOGETHER))
+    total = 0.0
+    for run, parts in spec.launches(nest):
+        sizes = [partial_size(op) for phase in nest.kernel.phases[: run[0]] for op in reductions_of(phase)]
+        moved = spec.blocks(nest) * parts * each * sum(sizes)
+        total += max(moved / _PARTS_GBS / 1e3, turns * _TURN_US) if sizes else 0.0
+    return total
+
+
+def _read(nest: LoopNest, spec: GeneratedSpec) -> float:
+    """Bytes of all inputs, as often as they are read."""
+    sizes = [access_bytes(nest, number) * _sectors(nest, spec, number) for number in range(nest.inputs)]
+    if spec.by_columns:
+        return sum(size * _phases_that_read(nest, spec, number) for number, size in enumerate(sizes))
+    again = 2 if scan_ops(nest) and spec.splits > 1 and spec.strategy != "scan_chain" else 1
+    return sum(sizes) * (1 + 0.5 * max(0, spec.sweeps(nest) - 1)) * again
+
+
+def _phases_that_read(nest: LoopNest, spec: GeneratedSpec, number: int) -> int:
+    """How many sweeps over columns read an input; one where it is read once for a column."""
+    uses = {use.operation.parent_op() for use in nest.kernel.body.block.args[number].uses}
+    joined = spec.joined_phase(nest)
+    phases = [phase in uses for at, phase in enumerate(nest.kernel.phases) if at != joined]
+    return sum(phases) if any(nest.dims[dim].strides[number] for dim in nest.reduce_dims) else 1
 
 
 def _rounds(nest: LoopNest, spec: GeneratedSpec) -> int:
@@ -121,7 +182,7 @@ def _rounds(nest: LoopNest, spec: GeneratedSpec) -> int:
     if spec.strategy == "column_sums":
         rows = -(-nest.parallel_size // (spec.splits * (spec.threads // spec.lanes)))
         return rows + 1  # and what the second launch reads
-    if not spec.reads_again and spec.strategy not in ("columns", "scan_rows", "scan_columns"):
+    if not (spec.reads_again or spec.by_columns or spec.strategy in ("scan_rows", "scan_columns")):
         return 1
     together = spec.lanes * spec.unroll * (spec.vector if spec.by_rows else 1)
     return max(1, -(-spec.span(nest) // together))

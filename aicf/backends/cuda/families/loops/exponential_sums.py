@@ -6,15 +6,15 @@ difference (Milakov and Gimelshein, 2018). Imports no code generator.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import FloatAttr, f32
-from xdsl.ir import OpResult, SSAValue
+from xdsl.ir import SSAValue
 
-from aicf.dialects.emit_kernels import KernelOp, PhaseOp, ReduceOp, StoreOp
+from aicf.backends.cuda.families.loops.phase_pairs import are_same, reductions_of, stores_cells, yields
+from aicf.dialects.emit_kernels import KernelOp, ReduceOp
 
 
 @dataclass(frozen=True)
@@ -40,16 +40,16 @@ def exponential_sum_of(kernel: KernelOp) -> ExponentialSum | None:
     """The first maximum of a kernel that is followed by such a sum, in f32; None if none is."""
     varying = kernel.varying_values()
     for number, (phase, later) in enumerate(zip(kernel.phases, kernel.phases[1:], strict=False)):
-        reductions = _reductions(later)
-        if len(reductions) != 1 or reductions[0].combine.data != "sum" or _stores_cells(kernel, later):
+        reductions = reductions_of(later)
+        if len(reductions) != 1 or reductions[0].combine.data != "sum" or stores_cells(kernel, later):
             continue
         shifted = _exponent(reductions[0].value)
         if shifted is None or shifted.rhs in varying or shifted.result.type != f32:
             continue
         subtracted = _unguarded(shifted.rhs)
-        for index, maximum in enumerate(_reductions(phase)):
-            is_subtracted = maximum.combine.data == "max" and _yields(phase, maximum, subtracted)
-            if is_subtracted and _same(maximum.value, shifted.lhs):
+        for index, maximum in enumerate(reductions_of(phase)):
+            is_subtracted = maximum.combine.data == "max" and yields(phase, maximum, subtracted)
+            if is_subtracted and are_same(maximum.value, shifted.lhs):
                 is_guarded = subtracted is not shifted.rhs
                 return ExponentialSum(number, index, maximum, reductions[0], is_guarded)
     return None
@@ -65,41 +65,9 @@ def _unguarded(value: SSAValue) -> SSAValue:
     return value.owner.lhs if is_lowest else value
 
 
-def _reductions(phase: PhaseOp) -> list[ReduceOp]:
-    return [op for op in phase.body.block.ops if isinstance(op, ReduceOp)]
-
-
-def _stores_cells(kernel: KernelOp, phase: PhaseOp) -> bool:
-    stores = (op for op in phase.body.block.ops if isinstance(op, StoreOp))
-    return any(kernel.writes_reduce_space(op.output.value.data) for op in stores)
-
-
 def _exponent(value: SSAValue) -> arith.SubfOp | None:
     """The difference that a value is the exponential of."""
     if not isinstance(value.owner, math.ExpOp):
         return None
     shifted = value.owner.operand.owner
     return shifted if isinstance(shifted, arith.SubfOp) else None
-
-
-def _yields(phase: PhaseOp, maximum: ReduceOp, value: SSAValue) -> bool:
-    """Whether a value of a later phase is the maximum of this one."""
-    if not isinstance(value, OpResult) or value.op is not phase:
-        return False
-    return phase.terminator.operands[value.index] is maximum.result
-
-
-def _same(one: SSAValue, other: SSAValue) -> bool:
-    """Whether two phases compute the same of the same."""
-    if one is other:
-        return True
-    if not isinstance(one, OpResult) or not isinstance(other, OpResult):
-        return False
-    a, b = one.op, other.op
-    if type(a) is not type(b) or isinstance(a, PhaseOp | ReduceOp) or a.properties != b.properties:
-        return False
-    return one.type == other.type and _all_same(a.operands, b.operands)
-
-
-def _all_same(ones: Sequence[SSAValue], others: Sequence[SSAValue]) -> bool:
-    return len(ones) == len(others) and all(_same(a, b) for a, b in zip(ones, others, strict=True))

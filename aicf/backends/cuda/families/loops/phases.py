@@ -38,15 +38,13 @@ from aicf.backends.cuda.codegen.scalar import (
     element_text,
     identity_text,
     index_type,
-    load_text,
-    store_text,
 )
 from aicf.backends.cuda.codegen.vector_access import VectorAccess, vector_access
 from aicf.backends.cuda.compiler.specializer import Snippet
 from aicf.backends.cuda.families.loops.ends import has_head, lead_of, steps_from
 from aicf.backends.cuda.families.loops.schedule import GeneratedSpec, nest_moves, partial_size, reduces
 from aicf.backends.cuda.families.records import Rounding
-from aicf.backends.cuda.target import ELEMENT_BYTES
+from aicf.backends.cuda.target import ELEMENT_BYTES, PIECE_BYTES
 from aicf.dialects.emit_kernels import IndexOp, LoadOp, PhaseOp, PhiloxOp, ReduceOp, StoreOp
 
 Source = Callable[[list[str]], list[str]]
@@ -423,6 +421,14 @@ class PhaseCode:
         ]
         return Snippet((), (), packed(names))
 
+    def first_at(self, phase: int) -> int:
+        """Where in `total` what follows from the first cell of a row or column begins; at its end if nothing does."""
+        return self.totals(phase)
+
+    def from_first(self, phase: int) -> Snippet:
+        """Parameters point, cell, x, before; the result is those registers."""
+        return Snippet(("point", "cell", "x", "before"), (), packed([]))
+
     def totals(self, phase: int) -> int:
         """Registers that `total` takes."""
         return max(1, len(self.reductions(phase)) * self.uniform_lanes)
@@ -500,38 +506,61 @@ class PhaseCode:
 
     # Partial results of splits
 
-    def _partial_address(self, op: ReduceOp, lane: int) -> str:
-        """Of the partial result of part `part`, from the workspace `w`."""
-        points = self.nest.parallel_size
-        start = 0
+    def _partials(self, op: ReduceOp) -> tuple[str, VectorAccess]:
+        """Where the parts of a reduction start, and how those of a vector of points are touched, in pieces of up to 16
+        bytes. Part after part has an element for each point."""
+        points, dtype, start = self.nest.parallel_size, partial_dtype(op), 0
         for phase in self.kernel.phases:
             for other in _reductions(phase):
                 if other is op:
-                    element = f"i64(part) * {points} + i64(point) + {lane}"
-                    return f"w + u64({start} + ({element}) * {partial_size(op)})"
+                    piece = min(self.uniform_lanes, PIECE_BYTES // ELEMENT_BYTES[dtype])
+                    while points % piece or start % (piece * ELEMENT_BYTES[dtype]):
+                        piece //= 2
+                    return f"w + u64({start})", VectorAccess(
+                        Access(dtype, 0, ()), self.uniform_lanes, 1, piece
+                    )
                 start += self.spec.splits * points * partial_size(other)
         raise AssertionError("a reduction of another kernel")
+
+    def _partial_element(self) -> str:
+        return f"i64(part) * {self.nest.parallel_size} + i64(point)"
 
     def write_partials(self, phase: int) -> Snippet:
         """Parameters total, point, part; writes the totals of one part."""
         lines: list[str] = []
+        lanes = self.uniform_lanes
         for index, op in enumerate(self.reductions(phase)):
-            for lane in range(self.uniform_lanes):
-                name = f"total[{index * self.uniform_lanes + lane}]"
-                lines.append(store_text(partial_dtype(op), self._partial_address(op, lane), name))
+            base, access = self._partials(op)
+            names = [f"total[{index * lanes + lane}]" for lane in range(lanes)]
+            lines += access.store(base, self._partial_element(), names)
         return Snippet(("total", "point", "part"), tuple(lines or ["pass"]))
 
-    def read_partials(self, phase: int) -> Snippet:
-        """Parameters total, point, part; the result is the totals with one part more."""
+    def load_partials(self, phase: int) -> Snippet:
+        """Parameters point, part; the result is the totals of that part."""
+        lines: list[str] = []
+        names: list[str] = []
+        for index, op in enumerate(self.reductions(phase)):
+            base, access = self._partials(op)
+            words = self.load_words(access, base, self._partial_element(), lines, f"w{index}_")
+            names += access.unpack(words, lines, f"e{index}_")
+        return Snippet(("point", "part"), tuple(lines), packed(names))
+
+    def partials(self, phase: int) -> int:
+        """Registers that the totals of a part take."""
+        return max(1, len(self.reductions(phase)) * self.uniform_lanes)
+
+    def add_partials(self, phase: int) -> Snippet:
+        """Parameters total, found, part, valid; the result is the totals with those found of a part, if it is valid."""
         lines: list[str] = []
         names: list[str] = []
         for index, op in enumerate(self.reductions(phase)):
             for lane in range(self.uniform_lanes):
-                slot, dtype = index * self.uniform_lanes + lane, partial_dtype(op)
-                part = load_text(dtype, self._partial_address(op, lane))
-                lines.append(f"n{slot} = {combine_text(op.combine.data, dtype, f'total[{slot}]', part)}")
+                slot = index * self.uniform_lanes + lane
+                both = combine_text(op.combine.data, partial_dtype(op), f"total[{slot}]", f"found[{slot}]")
+                lines.append(f"n{slot} = {both}")
+                lines.append(f"n{slot} = n{slot} if valid else total[{slot}]")
                 names.append(f"n{slot}")
-        return Snippet(("total", "point", "part"), tuple(lines), packed(names))
+        return Snippet(("total", "found", "part", "valid"), tuple(lines), packed(names))
 
     # Pointwise
 

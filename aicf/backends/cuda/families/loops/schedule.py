@@ -5,6 +5,7 @@
     rows        rows too long for that: every phase reads the row again
     online_rows the same, where one phase takes a maximum and the sum of exponentials below it
     columns     the reduced dims are not the contiguous ones: a thread owns neighbouring points
+    online_columns  the same, where one phase takes means and the squares around them
     tiles       pointwise, where an operand is contiguous along another dim than the result: through shared memory
     column_sums rows in registers, whose columns are combined too: blocks walk over rows with what they have of each
     scan_rows, scan_columns     prefix sums along the contiguous dim, or along another
@@ -28,13 +29,14 @@ from aicf.backends.common.loop_nest import LoopNest, accumulate_ops, index_ops, 
 from aicf.backends.common.record import Entry, OneOf, Whole, illegal, powers_of_two
 from aicf.backends.cuda.families.loops.ends import vector_with_ends
 from aicf.backends.cuda.families.loops.exponential_sums import exponential_sum_of
+from aicf.backends.cuda.families.loops.moments import moments_of
 from aicf.backends.cuda.families.records import CLUSTER_BLOCKS
 from aicf.backends.cuda.target import ELEMENT_BYTES, PIECE_BYTES, GpuArch
 from aicf.dialects.emit_kernels import AccumulateOp, ReduceOp, ScanOp, StoreOp, scans_of
 from aicf.dialects.types import element_of
 
 STRATEGIES = (
-    *("pointwise", "resident", "column_sums", "rows", "online_rows", "columns", "tiles"),
+    *("pointwise", "resident", "column_sums", "rows", "online_rows", "columns", "online_columns", "tiles"),
     *("scan_rows", "scan_columns", "scan_chain"),
 )
 
@@ -48,6 +50,8 @@ SHARED_BYTES = 48 << 10
 """Static shared memory of a block."""
 CHAIN_TILES = 65535
 """Most blocks along the second dim of a grid."""
+PARTS_TOGETHER = 4
+"""Parts of a row or column that a thread loads before it combines the first of them."""
 MOST_VECTOR = 16
 """Elements of one byte in a piece of memory that one access takes."""
 MOST_ELEMENTS = 256
@@ -99,7 +103,7 @@ class GeneratedSpec:
             return "the threads of a row must be a power of two that divides the block"
         if self.strategy.startswith("scan_") != bool(scan_ops(nest)):
             return "scan strategies are for kernels with prefix sums, and only for them"
-        if self.lanes > 32 and self.strategy != "columns" and self.lanes != self.threads:
+        if self.lanes > 32 and not self.by_columns and self.lanes != self.threads:
             return "a row of more than one warp has a block of its own"
         if (self.strategy in ("pointwise", "tiles")) != (not reduces(nest)):
             return "pointwise strategies are for kernels without reduction, and only for them"
@@ -121,6 +125,8 @@ class GeneratedSpec:
             return f"strategy '{self.strategy}' does not split"
         if self.strategy == "online_rows" and exponential_sum_of(nest.kernel) is None:
             return "online rows are for kernels that sum exponentials below a maximum of f32"
+        if self.strategy == "online_columns" and moments_of(nest.kernel) is None:
+            return "online columns are for kernels that sum f32, and then the squares around the mean"
         if self.strategy == "tiles" and (
             tile_dim(nest) is None or self.vector * self.unroll * self.threads != TILE * TILE
         ):
@@ -163,6 +169,11 @@ class GeneratedSpec:
         return phases - (self.strategy == "online_rows")
 
     @property
+    def by_columns(self) -> bool:
+        """Whether a thread owns neighbouring points whose reduce space other threads share."""
+        return self.strategy in ("columns", "online_columns")
+
+    @property
     def holds_rows(self) -> bool:
         """Whether rows stay in registers from phase to phase."""
         return self.strategy in ("resident", "column_sums")
@@ -199,7 +210,7 @@ class GeneratedSpec:
                 )
             case "column_sums":
                 return self.splits
-            case "columns" | "scan_columns":
+            case "columns" | "online_columns" | "scan_columns":
                 return -(-points * self.lanes // (self.vector * self.threads))
             case _:
                 return -(-points * self.lanes // self.threads)
@@ -209,15 +220,23 @@ class GeneratedSpec:
         phases = nest.kernel.phases
         if self.splits == 1:
             return [(range(len(phases)), 1)]
+        joined = self.joined_phase(nest)
         if scan_ops(nest):
             return [(range(len(phases)), self.splits)] * 2
         found: list[tuple[range, int]] = []
         for number, phase in enumerate(phases):
+            if number == joined:
+                continue
             if nest.kernel.sweeps_reduce_space(phase):
                 found.append((range(number, number + 1), self.splits))
             elif any(isinstance(op, StoreOp) for op in phase.body.block.ops):
                 found.append((range(number, number + 1), 1))
         return found
+
+    def joined_phase(self, nest: LoopNest) -> int | None:
+        """The phase of columns whose work the one before it does."""
+        found = moments_of(nest.kernel) if self.strategy == "online_columns" else None
+        return None if found is None else found.phase + 1
 
     def grids(self, nest: LoopNest) -> list[tuple[int, int, int]]:
         """Of each launch."""
@@ -253,11 +272,18 @@ class GeneratedSpec:
             warps = self.threads // 32
             within = f"then {self.lanes // warps} threads of a warp by butterflies, {warps} warps ascending"
             return f"{own}, {within}, then {self.cluster} blocks ascending"
-        across = {
-            "columns": f"then {self.lanes} threads ascending",
-        }.get(self.strategy, f"then {self.lanes} threads by butterflies")
+        if self.strategy == "online_columns":
+            own += ", which move its mean"
+        across = self._column_order() if self.by_columns else f"then {self.lanes} threads by butterflies"
         parts = f", then {self.splits} parts strided over the threads, likewise" if self.splits > 1 else ""
         return f"{own}, {across}{parts}"
+
+    def _column_order(self) -> str:
+        """How the threads of a column come together."""
+        together = max(1, 32 * self.lanes // self.threads)
+        if together == 1:
+            return f"then {self.lanes} threads ascending"
+        return f"then {together} threads of a warp by butterflies, {self.lanes // together} warps ascending"
 
     def _scan_order(self) -> str:
         parts = (
@@ -336,8 +362,7 @@ def choose(nest: LoopNest, offsets: Sequence[int], arch: GpuArch, fixed: bool = 
         return _fixed_rows(nest, arch) if reduces_innermost(nest.kernel) else _fixed_columns(nest)
     if rows:
         return _by_rows(nest, offsets, arch)
-    spec = _by_columns(nest, offsets, arch)
-    return (spec.splits > 1 and arch.has_clusters and _cluster_of(nest, spec, arch)) or spec
+    return _by_columns(nest, offsets, arch)
 
 
 def _contiguous_bytes(nest: LoopNest, dims: Sequence[int]) -> int:
@@ -359,9 +384,11 @@ def access_bytes(nest: LoopNest, number: int) -> int:
 
 def _vector(nest: LoopNest, dim: int, offsets: Sequence[int], ragged: bool = False) -> int:
     """Elements of a vector along `dim`: 16 bytes of the widest operand that is contiguous and aligned along it. Sums of
-    columns are no such operands: they are written once."""
-    summed = {nest.inputs + op.output.value.data for op in accumulate_ops(nest.kernel)}
-    contiguous = [n for n, stride in enumerate(nest.dims[dim].strides) if stride == 1 and n not in summed]
+    columns are no such operands, nor is what has one element for a column among others: it is touched once."""
+    beside = {nest.inputs + op.output.value.data for op in accumulate_ops(nest.kernel)}
+    if nest.reduce_dims and dim in nest.parallel_dims and (cells := _of_cells(nest)):
+        beside |= set(range(len(nest.accesses))) - set(cells)
+    contiguous = [n for n, stride in enumerate(nest.dims[dim].strides) if stride == 1 and n not in beside]
     if not contiguous:
         return 1
     vector = PIECE_BYTES // max(ELEMENT_BYTES[nest.accesses[n].dtype] for n in contiguous)
@@ -371,6 +398,13 @@ def _vector(nest: LoopNest, dim: int, offsets: Sequence[int], ragged: bool = Fal
     while vector > 1 and (size % vector and not (ragged and size >= vector)):
         vector //= 2
     return vector
+
+
+def _of_cells(nest: LoopNest) -> list[int]:
+    """The accesses that have elements along the reduced dims."""
+    return [
+        n for n in range(len(nest.accesses)) if any(nest.dims[dim].strides[n] for dim in nest.reduce_dims)
+    ]
 
 
 def _aligned(nest: LoopNest, number: int, dim: int, offset: int, vector: int) -> bool:
@@ -565,19 +599,49 @@ def _row_of_cluster(size: int, vector: int, held: int, arch: GpuArch) -> Generat
     return GeneratedSpec("resident", vector, lanes, lanes, chunks, 1, late=late, cluster=CLUSTER_BLOCKS)
 
 
+_LINE_BYTES = 128
+"""What a block has of each row where columns are few: they come together in a line of the cache."""
+_ALONE_READS = {"cluster": 64 << 10, "parts": 128 << 10}
+"""Most bytes that a block reads by itself before blocks of a cluster share columns, and before they come in parts,
+which take another launch."""
+_PARTS_THREADS = 512
+_PARTS_WORDS = 40
+"""Registers of a thread for what is in flight where columns come in parts: 16 warps keep memory busy so."""
+
+
 def _by_columns(nest: LoopNest, offsets: Sequence[int], arch: GpuArch) -> GeneratedSpec:
-    dim = nest.parallel_dims[-1]
-    vector = _vector(nest, dim, offsets)
+    """Wide blocks where they fill the GPU; else narrow ones, which share columns where those are long."""
+    vector = _vector(nest, nest.parallel_dims[-1], offsets)
+    strategy = "columns" if moments_of(nest.kernel) is None else "online_columns"
     across = min(32, _power_of_two(-(-nest.parallel_size // vector)))
     threads = 256
     while threads > 64 and threads // across > nest.reduce_size:
         threads //= 2
-    lanes = threads // across
     blocks = -(-nest.parallel_size // (vector * across))
-    splits = 1
-    if blocks < 2 * arch.multiprocessors:
-        splits = max(1, min(-(-4 * arch.multiprocessors // blocks), nest.reduce_size // (8 * lanes)))
-    return GeneratedSpec("columns", vector, threads, lanes, 4, splits)
+    if blocks >= 2 * arch.multiprocessors:
+        return GeneratedSpec(strategy, vector, threads, threads // across, 4, 1)
+    spec = _narrow_columns(nest, strategy, vector, arch)
+    is_long = block_bytes(nest, replace(spec, splits=1)) > _ALONE_READS["cluster"]
+    return (is_long and arch.has_clusters and _cluster_of(nest, spec, arch)) or spec
+
+
+def _narrow_columns(nest: LoopNest, strategy: str, vector: int, arch: GpuArch) -> GeneratedSpec:
+    """As few parts as fill the GPU, since every block of a later launch reads what all parts left of its columns."""
+    line = max(1, _LINE_BYTES // (vector * _narrowest(nest)))
+    across = min(_power_of_two(-(-nest.parallel_size // vector)), line)
+    blocks = -(-nest.parallel_size // (vector * across))
+    wanted = 1
+    if nest.reduce_size * across * vector * _row_bytes(nest) > _ALONE_READS["parts"]:
+        wanted = arch.multiprocessors // blocks
+        wanted = wanted if wanted > 1 else max(1, 2 * arch.multiprocessors // blocks)
+    threads = _PARTS_THREADS
+    while threads > max(64, across) and wanted * 2 * (threads // across) > nest.reduce_size:
+        threads //= 2
+    lanes = threads // across
+    splits = max(1, min(wanted, nest.reduce_size // (2 * lanes)))
+    rows = -(-nest.reduce_size // (splits * lanes))
+    turns = -(-rows // max(1, 4 * _PARTS_WORDS // (vector * max(1, _row_bytes(nest)))))
+    return GeneratedSpec(strategy, vector, threads, lanes, -(-rows // turns), splits)
 
 
 _CLUSTER_READS = 256 << 10

@@ -91,7 +91,8 @@ def sweep(operands: object):
     """Phases FIRST to LAST, each a loop over the row: `splits` blocks share one, if there is one phase in a launch.
     With ENDS the loops are over the whole vectors of a row; its other elements come after them, one to a thread.
 
-    The totals of earlier launches are combined from what their parts left in the workspace. The blocks of a cluster
+    The totals of earlier launches are combined from what their parts left in the workspace, those of TOGETHER parts on
+    their way at once. The blocks of a cluster
     share columns in all phases: they tell each other their totals.
     """
     thread = index(cuda.threadIdx.x)
@@ -134,10 +135,35 @@ def sweep(operands: object):
         if REDUCTIONS[k]:
             total = registers(TOTALS[k], 0)
             total[0 : TOTALS[k]] = splice(START[k])
-            other = lane
-            while other < SPLITS:
-                total[0 : TOTALS[k]] = splice(READ[k], total[0 : TOTALS[k]], point, other)
-                other = index(other + LANES)
+            if FIRST_AT[k] < TOTALS[k]:
+                before = registers(BEFORES[k], 0)
+                before[0 : BEFORES[k]] = splice(BEFORE[k], known[0:KNOWN])
+                x = registers(WORDS, 0)
+                x[0:WORDS] = splice(LOAD, point, index(0))
+                total[FIRST_AT[k] : TOTALS[k]] = splice(
+                    FROM_FIRST[k], point, index(0), x[0:WORDS], before[0 : BEFORES[k]]
+                )
+            first = lane
+            while first < SPLITS:
+                found = registers(TOGETHER * PARTIALS[k], 0)
+                for i in unrolled(TOGETHER):
+                    other = index(first + i * LANES)
+                    if SPLITS % (TOGETHER * LANES):
+                        other = index(min(other, index(SPLITS - 1)))
+                    found[i * PARTIALS[k] : (i + 1) * PARTIALS[k]] = splice(READ[k], point, other)
+                for i in unrolled(TOGETHER):
+                    other = index(first + i * LANES)
+                    valid = True
+                    if SPLITS % (TOGETHER * LANES):
+                        valid = other < SPLITS
+                    total[0 : TOTALS[k]] = splice(
+                        ADD[k],
+                        total[0 : TOTALS[k]],
+                        found[i * PARTIALS[k] : (i + 1) * PARTIALS[k]],
+                        other,
+                        valid,
+                    )
+                first = index(first + TOGETHER * LANES)
             known[KNOWN_AT[k] : KNOWN_TO[k]] = splice(COMBINE[k], total[0 : TOTALS[k]], thread)
     for k in unrolled(FIRST, LAST + 1):
         if POINT_STORES[k]:
@@ -150,6 +176,12 @@ def sweep(operands: object):
             before[0 : BEFORES[k]] = splice(BEFORE[k], known[0:KNOWN])
             total = registers(TOTALS[k], 0)
             total[0 : TOTALS[k]] = splice(START[k])
+            if FIRST_AT[k] < TOTALS[k]:
+                x = registers(WORDS, 0)
+                x[0:WORDS] = splice(LOAD, point, index(0))
+                total[FIRST_AT[k] : TOTALS[k]] = splice(
+                    FROM_FIRST[k], point, index(0), x[0:WORDS], before[0 : BEFORES[k]]
+                )
             at = index(begin + lane * REDUCE_VECTOR)
             while at < end:
                 x = registers(UNROLL * WORDS, 0)

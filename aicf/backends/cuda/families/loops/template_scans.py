@@ -50,9 +50,9 @@ def rows(operands: object):
         earlier = index(SPLITS - 1 - part) if REVERSE else part
         other = lane
         while other < earlier:
-            carry[0:SCANS] = splice(
-                READ, carry[0:SCANS], row, index(SPLITS - 1 - other) if REVERSE else other
-            )
+            found = registers(SCANS, 0)
+            found[0:SCANS] = splice(READ, row, index(SPLITS - 1 - other) if REVERSE else other)
+            carry[0:SCANS] = splice(ADD, carry[0:SCANS], found[0:SCANS], other, True)
             other = index(other + LANES)
         carry[0:SCANS] = splice(COMBINE, carry[0:SCANS], thread)
     board = registers(SCANS, 0)
@@ -173,8 +173,10 @@ def columns(operands: object):
         earlier = index(SPLITS - 1 - part) if REVERSE else part
         other = index(0)
         while other < earlier:
+            found = registers(SCANS * VECTOR, 0)
+            found[0 : SCANS * VECTOR] = splice(READ, point, index(SPLITS - 1 - other) if REVERSE else other)
             total[0 : SCANS * VECTOR] = splice(
-                READ, total[0 : SCANS * VECTOR], point, index(SPLITS - 1 - other) if REVERSE else other
+                ADD, total[0 : SCANS * VECTOR], found[0 : SCANS * VECTOR], other, True
             )
             other = index(other + 1)
     length = index(end - begin)

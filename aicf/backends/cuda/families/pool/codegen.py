@@ -17,6 +17,7 @@ from aicf.backends.cuda.codegen.vector_access import VectorAccess
 from aicf.backends.cuda.compiler.launches import KernelLaunch
 from aicf.backends.cuda.compiler.specializer import Snippet
 from aicf.backends.cuda.families.pool import template as kernels
+from aicf.backends.cuda.families.pool.groups import counting_type, number_snippet, place_snippet
 from aicf.backends.cuda.families.pool.problem import Border, PoolDim, PoolProblem, read_pool
 from aicf.backends.cuda.families.pool.schedule import TOGETHER, PoolSpec, read_spec
 from aicf.backends.cuda.families.records import read_shape
@@ -32,18 +33,19 @@ _LOWEST = {"f16": 0xFC00FC00, "bf16": 0xFF80FF80}
 def emit(launch: Launch) -> list[KernelLaunch]:
     """The one launch of an instruction."""
     (x,), (y,) = launch.ins, launch.outs
-    problem = read_pool(launch.record, _strided(x), _strided(y))
+    problem = read_pool(launch.record, strided(x), strided(y))
     spec = read_spec(launch.record, problem)
-    made = _PoolText(spec).constants()
+    made = PoolText(spec).constants()
     template = kernels.short if spec.lanes == 1 else kernels.long
     return [launched(launch, read_shape(launch.record), template, {"x": x, "y": y}, made)]
 
 
-def _strided(ref: BufferRef) -> Strided:
+def strided(ref: BufferRef) -> Strided:
+    """The operand by its sizes, strides and type."""
     return Strided(ref.shape, ref.strides, ref.dtype)
 
 
-class _PoolText:
+class PoolText:
     """What the templates are told of one pooling."""
 
     def __init__(self, spec: PoolSpec) -> None:
@@ -51,14 +53,14 @@ class _PoolText:
         self.p: PoolProblem = spec.problem
         self.dtype = spec.problem.dtype
         self.access = VectorAccess(Access(self.dtype, 0, ()), spec.vector, 1, spec.vector)
-        self.number = "i32" if spec.grid[0] * spec.slots < 1 << 31 else "i64"
+        self.number = counting_type(spec.grid[0] * spec.slots)
 
     def constants(self) -> Constants:
         """Of both templates."""
         common: Constants = {
             "GROUPS": self.spec.groups,
             "REGISTERS": self.spec.registers,
-            "NUMBER": self._number(),
+            "NUMBER": number_snippet(self.number, self.spec.slots),
             "PLACE": self._place(),
             "PLANE": Snippet(("image", "channel"), (), self._planes(self.p.x_planes)),
             "NOTHING": Snippet((), (), self._nothing()),
@@ -101,11 +103,6 @@ class _PoolText:
 
     # Who does what
 
-    def _number(self) -> Snippet:
-        """Parameter slot, in the block: the number of a group."""
-        block = f"{self.number}({self.number}(cuda.blockIdx.x) * {self.spec.slots})"
-        return Snippet(("slot",), (), f"{self.number}({block} + {self.number}(slot))")
-
     def _shared_by(self) -> Snippet:
         """Parameter thread: its group in the block, and its number among those that share a window. Neighbours have
         neighbouring channels, or neighbouring elements of a window."""
@@ -118,28 +115,11 @@ class _PoolText:
     def _place(self) -> Snippet:
         """Parameter number: the image, the first channel and the first result of a group. The last group of a row
         starts early enough to be a whole one: what two threads compute is the same."""
-        spec, sizes = self.spec, self.spec.sizes
-        lines = ["rest = number"]
-        outermost = next((name for name in reversed(spec.order) if sizes[name] > 1), spec.order[-1])
-        for name in spec.order:
-            if sizes[name] == 1:
-                lines.append(f"{name} = i32(0)")
-            elif name == outermost:
-                lines.append(f"{name} = i32(rest)")
-            else:
-                lines += self._divided(name, sizes[name])
+        spec, moved = self.spec, list[str]()
         if spec.pixels > 1:
             name, last = "dhw"[spec.dim], self.p.dims[spec.dim].axis.count - spec.pixels
-            lines.append(f"{name} = i32(min(i32({name} * {spec.pixels}), i32({last})))")
-        lines.append(f"c = i32(c * {spec.vector})")
-        return Snippet(("number",), tuple(lines), "(n, c, d, h, w)")
-
-    def _divided(self, name: str, size: int) -> list[str]:
-        """Splits `rest`, which is not negative."""
-        if self.number == "i64":
-            return [f"{name} = i32(rest % {size})", f"rest = i64(rest // {size})"]
-        pair = f"(u32(rest), u32({size}))"
-        return [f"{name} = i32(remainder{pair})", f"rest = i32(quotient{pair})"]
+            moved.append(f"{name} = i32(min(i32({name} * {spec.pixels}), i32({last})))")
+        return place_snippet(self.number, spec.order, spec.sizes, spec.vector, moved)
 
     # Places in windows
 

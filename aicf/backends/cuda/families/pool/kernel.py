@@ -31,17 +31,21 @@ class PoolKernel(CudaKernel[PoolSpec]):
     id = "cuda.pool"
     kinds = frozenset({"pool"})
 
+    def problem(self, work: Workload) -> PoolProblem:
+        """The pooling that a work asks for."""
+        return read_pool(work.attrs, strided(work.operands[0]), strided(work.results[0]))
+
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        return operand_reason(work) or refusal(_problem(work))
+        return operand_reason(work) or refusal(self.problem(work))
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
         return self.schedule(work, target).cost_us(arch_named(target.arch.data))
 
     def schedule(self, work: Workload, target: TargetAttr) -> PoolSpec:
-        return _offered(work, target)[0]
+        return self._offered(work, target)[0]
 
     def variants(self, work: Workload, target: TargetAttr) -> Sequence[Record]:
-        return [self.record_of(work, target, spec) for spec in _offered(work, target)]
+        return [self.record_of(work, target, spec) for spec in self._offered(work, target)]
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: PoolSpec) -> dict[str, Attribute]:
         return {
@@ -52,7 +56,7 @@ class PoolKernel(CudaKernel[PoolSpec]):
         }
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> PoolSpec:
-        return read_spec(record, _problem(work))
+        return read_spec(record, self.problem(work))
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: PoolSpec) -> str | None:
         return contradiction(schedule, widest(schedule.problem, _offsets(work)))
@@ -61,16 +65,12 @@ class PoolKernel(CudaKernel[PoolSpec]):
         """See `Kernel`: one order for each window, whatever the batch."""
         return self.schedule(work, target).combination_order
 
-
-def _offered(work: Workload, target: TargetAttr) -> list[PoolSpec]:
-    return offered(_problem(work), _offsets(work), arch_named(target.arch.data))
-
-
-def _problem(work: Workload) -> PoolProblem:
-    return read_pool(work.attrs, _strided(work.operands[0]), _strided(work.results[0]))
+    def _offered(self, work: Workload, target: TargetAttr) -> list[PoolSpec]:
+        return offered(self.problem(work), _offsets(work), arch_named(target.arch.data))
 
 
-def _strided(info: OperandInfo) -> Strided:
+def strided(info: OperandInfo) -> Strided:
+    """An operand by its sizes, strides and type."""
     return Strided(info.shape, info.strides, info.dtype)
 
 

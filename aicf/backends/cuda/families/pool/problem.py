@@ -65,7 +65,7 @@ class PoolProblem:
     """Planes of a batch and of channels, whose windows have one result each.
 
     Args:
-        mode: `max` or `avg`.
+        mode: `max` or `avg`; `taps` for which element of a window is the largest.
         dtype: Of the elements.
         batch, channels: How many planes there are.
         dims: The three spatial dimensions, outermost first.
@@ -100,7 +100,7 @@ class PoolProblem:
     @property
     def how(self) -> str:
         """How elements are combined."""
-        return "max" if self.mode == "max" else "sum"
+        return "sum" if self.mode == "avg" else "max"
 
     @property
     def found(self) -> tuple[int | None, ...]:
@@ -115,15 +115,26 @@ class PoolProblem:
 
 def read_pool(attrs: Mapping[str, Attribute], x: Strided, y: Strided) -> PoolProblem:
     """The problem of an instruction, from the attributes of its kind or a record that holds them."""
+    return _problem(attrs, x, y, read_text(attrs, "mode"), bool(read_integer(attrs, "count_include_pad")))
+
+
+def read_taps(attrs: Mapping[str, Attribute], x: Strided, y: Strided) -> PoolProblem:
+    """The same of an instruction that says which element of each window is the largest."""
+    return _problem(attrs, x, y, "taps", False)
+
+
+def _problem(
+    attrs: Mapping[str, Attribute], x: Strided, y: Strided, mode: str, padding_counts: bool
+) -> PoolProblem:
     axes = read_axes(attrs, x.shape, y.shape)
     dims = [PoolDim(*each) for each in zip(axes, x.strides[2:], y.strides[2:], strict=True)]
     return PoolProblem(
-        read_text(attrs, "mode"),
+        mode,
         x.dtype,
         x.shape[0],
         x.shape[1],
         dims=_joined(dims),
-        padding_counts=bool(read_integer(attrs, "count_include_pad")),
+        padding_counts=padding_counts,
         x_planes=(x.strides[0], x.strides[1]),
         y_planes=(y.strides[0], y.strides[1]),
     )

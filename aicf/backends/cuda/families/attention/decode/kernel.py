@@ -106,13 +106,14 @@ def problem_of_launch(launch: Launch) -> StepProblem:
 
 
 def _problem(kind: str, ins: Operands, outs: Operands, entries: Record) -> StepProblem:
-    ins, filled = (*ins,), None
+    given: list[OperandInfo | BufferRef] = [*ins]
+    filled = None
     if kind in (CACHED, CACHED_STEP) and read_flag(entries, "position"):
-        position = (ins[-1].strides[:-2], ins[-1].dtype)
+        last = given.pop()
+        position = (last.strides[:-2], last.dtype)
         filled = Filled(position, read_integer(entries, "window"), read_number(entries, "softcap"))
-        ins = ins[:-1]
-    mask = ins[NEW_VALUE + 1 :] if kind in (STEP, CACHED_STEP) else ins[POSITION:]
-    attention = problem_of_operands((*ins[:POSITION], *mask), outs[0], entries)
+    mask = given[NEW_VALUE + 1 :] if kind in (STEP, CACHED_STEP) else given[POSITION:]
+    attention = problem_of_operands([*given[:POSITION], *mask], outs[0], entries)
     if filled is not None:
         attention = replace(attention, past=None)
     if kind not in (STEP, CACHED_STEP):

@@ -33,7 +33,7 @@ from aicf.backends.cuda.families.gemm.byte_operands import (
     problem_of_bytes,
 )
 from aicf.backends.cuda.families.gemm.packing import PRODUCT_WEIGHT
-from aicf.backends.cuda.families.gemm.problem import GemmProblem
+from aicf.backends.cuda.families.gemm.problem import FEW_ROWS, FEW_ROWS_SHARE, GemmProblem
 from aicf.backends.cuda.families.gemm.tf32 import math_entries, tf32_reason
 from aicf.backends.cuda.families.gemm.tiled_kernel import TiledKernel, TileSpec
 from aicf.backends.cuda.families.records import (
@@ -298,6 +298,8 @@ def predicted_us(
         p = problem
         results = p.m * p.n * (_SUM_BYTES // p.element_bytes if p.widens else 1)
         touched = p.products * p.batches * (p.factors * p.k * p.n + results) + p.batches * p.m * p.k
+        if p.m <= FEW_ROWS:
+            touched /= FEW_ROWS_SHARE
     memory = float(problem.element_bytes) * touched / (arch.bandwidth_gbs * 1e3)
     return _LAUNCH_US + max(rounds * (per_round + end), memory) + _split_us(spec, problem, arch)
 

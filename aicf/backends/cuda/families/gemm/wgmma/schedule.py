@@ -8,7 +8,7 @@ from math import ceil, prod
 from typing import Annotated
 
 from aicf.backends.common.record import Entry, OneOf, Whole
-from aicf.backends.cuda.families.gemm.problem import Access, GemmProblem
+from aicf.backends.cuda.families.gemm.problem import FEW_ROWS, FEW_ROWS_SHARE, Access, GemmProblem
 from aicf.backends.cuda.families.records import BAND, CLUSTER_BLOCKS, STAGES
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
 
@@ -511,6 +511,8 @@ def predicted_us(spec: Spec, task: Task, arch: GpuArch) -> float:
     p = task.problem
     left = p.m * p.k if task.a_elements is None else task.a_elements
     operands = p.element_bytes * p.batches * (left + p.k * p.n * p.factors * p.products)
+    if p.m <= FEW_ROWS:
+        operands /= FEW_ROWS_SHARE
     return overlapped_us(spec, task, arch, operands + _epilogue_bytes(task))
 
 

@@ -1,0 +1,1 @@
+"""What a pooling by the largest element passes back to its operand."""

@@ -1,0 +1,1 @@
+"""Which element of each window is the largest."""

@@ -1,0 +1,166 @@
+"""Chat templates: from the messages of a conversation to the text of a prompt, as a model's makers wrote them.
+
+A template is a program in Jinja that comes with the model. It runs in Jinja's sandbox, which lets it read the messages
+and compute, and change or call nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NoReturn
+
+from aicf.errors import AicfError, BackendUnavailable, InputMismatch, InvalidIR
+from aicf.extras import install
+from aicf.files import reason_of
+from aicf.frontends.gguf.reader import GgufFile
+
+Message = Mapping[str, str]
+"""`role`, such as `user`, and `content`."""
+_CONFIG, _FILE = "tokenizer_config.json", "chat_template.jinja"
+_TOKENS = ("bos_token", "eos_token")
+_LONGEST = 1_000_000
+"""Characters of a template."""
+
+
+class ChatTemplate:
+    """A template.
+
+    Args:
+        text: In Jinja.
+        tokens: Texts of the tokens that it may name, `bos_token` and `eos_token`.
+        location: Where it was read, for errors.
+    """
+
+    def __init__(self, text: str, tokens: Mapping[str, str], location: str) -> None:
+        self.text, self.tokens, self.location = text, tokens, location
+
+    def prompt(self, messages: Sequence[Message]) -> str:
+        """The text of a conversation, up to where the answer begins.
+
+        Raises:
+            BackendUnavailable: the package jinja2 is missing.
+            InputMismatch: the template refuses the messages, has an error, or does what it may not.
+        """
+        template = self._template  # an error of its own
+        try:
+            return template.render(
+                messages=[dict(message) for message in messages], add_generation_prompt=True, **self.tokens
+            )
+        except AicfError:
+            raise
+        except Exception as error:  # a template may raise anything
+            raise self._error(error) from error
+
+    @cached_property
+    def _template(self) -> Any:
+        try:
+            jinja: Any = import_module("jinja2.sandbox")
+        except ImportError:
+            raise BackendUnavailable(f"a chat template needs the package jinja2; {install('llm')}") from None
+        if len(self.text) > _LONGEST:
+            raise InputMismatch(
+                f"the chat template has {len(self.text):,} characters; at most {_LONGEST:,} are read",
+                location=self.location,
+            )
+        sandbox = jinja.ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+        )
+        sandbox.globals["raise_exception"] = self._refuse
+        sandbox.filters["tojson"] = _as_json
+        try:
+            return sandbox.from_string(self.text)
+        except Exception as error:  # also what deep nesting raises
+            raise self._error(error) from error
+
+    def _refuse(self, message: object) -> NoReturn:
+        raise InputMismatch(f"the chat template refuses the messages: {message}", location=self.location)
+
+    def _error(self, error: Exception) -> InputMismatch:
+        line = getattr(error, "lineno", None)
+        where = "" if line is None else f" in line {line}"
+        return InputMismatch(
+            f"the chat template has an error{where}: {error or type(error).__name__}; give another template",
+            location=self.location,
+        )
+
+
+def _as_json(value: object, indent: int | None = None) -> str:
+    """JSON as Python writes it; the filter of Jinja writes it for HTML."""
+    return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+def gguf_template(file: GgufFile) -> ChatTemplate | None:
+    """The template of a GGUF file; None if it has none. Raises InvalidIR if it is no text."""
+    name = "tokenizer.chat_template"
+    if name not in file.fields:
+        return None
+    vocabulary = file.fields.get("tokenizer.ggml.tokens")
+    tokens: dict[str, str] = {}
+    for token in _TOKENS:
+        number: Any = file.fields.get(f"tokenizer.ggml.{token}_id")
+        if isinstance(vocabulary, list) and isinstance(number, int) and 0 <= number < len(vocabulary):  # pyright: ignore[reportUnknownArgumentType]
+            tokens[token] = str(vocabulary[number])  # pyright: ignore[reportUnknownArgumentType]
+    return ChatTemplate(file.field(name, str), tokens, str(file.path))
+
+
+def folder_template(folder: Path) -> ChatTemplate | None:
+    """The template of a Hugging Face folder: `chat_template.jinja`, or what `tokenizer_config.json` says; None if it
+    has none. Raises InvalidIR if a file is damaged."""
+    config = _config(folder / _CONFIG)
+    tokens = {name: _text_of(config[name]) for name in _TOKENS if config.get(name) is not None}
+    alone = folder / _FILE
+    if alone.is_file():
+        return ChatTemplate(_read(alone), tokens, str(alone))
+    found = config.get("chat_template")
+    if isinstance(found, list):
+        found = _default(found)  # pyright: ignore[reportUnknownArgumentType]
+    if found is None:
+        return None
+    if not isinstance(found, str):
+        raise InvalidIR(
+            "'chat_template' is no text; write the template as one", location=str(folder / _CONFIG)
+        )
+    return ChatTemplate(found, tokens, str(folder / _CONFIG))
+
+
+def _default(templates: Sequence[Any]) -> Any:
+    """Of several templates with names, the default one; what was given if they are no such thing."""
+    try:
+        return {each["name"]: each["template"] for each in templates}["default"]
+    except (TypeError, KeyError):
+        return templates
+
+
+def file_template(path: Path) -> ChatTemplate:
+    """A template that a user wrote into a file of its own. Raises InvalidIR if it cannot be read."""
+    return ChatTemplate(_read(path), {}, str(path))
+
+
+def _config(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        found = json.loads(_read(path))
+    except (ValueError, RecursionError) as error:
+        raise InvalidIR(f"it is no JSON: {error}; download it again", location=str(path)) from error
+    if not isinstance(found, dict):
+        raise InvalidIR("it is no JSON object; download it again", location=str(path))
+    return found  # pyright: ignore[reportUnknownVariableType]
+
+
+def _text_of(token: Any) -> str:
+    """Of a token that is written as its text, or as an object with its `content`."""
+    return str(token.get("content", "")) if isinstance(token, dict) else str(token)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidIR(f"it is no UTF-8: {error.reason}; write it as UTF-8", location=str(path)) from error
+    except OSError as error:
+        raise InvalidIR(f"cannot read it: {reason_of(error)}; check the path", location=str(path)) from error

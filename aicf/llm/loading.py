@@ -1,0 +1,110 @@
+"""Loads a language model: opens its file or folder, builds the program of its architecture, and compiles it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aicf.arguments import path_from
+from aicf.errors import InputMismatch
+from aicf.frontends.gguf.reader import read_gguf
+from aicf.llm.chat_template import ChatTemplate, folder_template, gguf_template
+from aicf.llm.families import family_of_architecture, family_of_model_type
+from aicf.llm.families.decoder import Decoder
+from aicf.llm.model import LanguageModel
+from aicf.llm.sources.base import Source
+from aicf.llm.sources.gguf import GgufSource
+from aicf.llm.sources.gguf_tokenizer import gguf_tokenizer
+from aicf.llm.tokenizer import Tokenizer
+from aicf.runtime.tensors import Array
+from aicf.whole_numbers import is_whole
+
+if TYPE_CHECKING:
+    from aicf.frontends.builder import Graph
+
+PREFILL = 64
+"""Tokens of a prompt that one run takes."""
+
+
+def load(
+    path: str | Path, target: str = "cpu", *, context: int | None = None, threads: int = 1
+) -> LanguageModel:
+    """Loads a model from a GGUF file or a Hugging Face folder and compiles it.
+
+    Args:
+        path: The file; or the folder, with `config.json`, `tokenizer.json` and safetensors files.
+        target: Of the programs.
+        context: Positions of the cache of keys and values; those that the model was made for, at most 2,048, if None.
+        threads: That run the programs.
+
+    Raises:
+        InvalidIR: a file is missing or damaged, or a tensor or setting is missing or does not fit.
+        UnsupportedOp: an architecture, a tokenizer or a scheme of numbers that is not read.
+        InputMismatch: `context` is no number of positions that the model has.
+    """
+    from aicf.compiler import compile
+
+    path = path_from(path, InputMismatch, "the model's path")
+    family, tokenizer, template = open_model(path)
+    capacity = min(family.context, 2048) if context is None else context
+    if not is_whole(capacity, least=1) or capacity > family.context:
+        raise InputMismatch(f"context is {context}; the model has positions for 1 to {family.context:,}")
+    prefill = min(family.prefill or PREFILL, capacity)
+    graph = family.decoder(path.stem, capacity)
+    weights = {**weights_of(family.source, graph), **family.states(capacity)}
+    executable = compile(graph, weights, target, dims={"T": sorted({1, prefill})}, threads=threads)
+    return LanguageModel(executable, tokenizer, capacity, prefill, template)
+
+
+def open_model(path: Path) -> tuple[Decoder, Tokenizer, ChatTemplate | None]:
+    """The model of a file or folder, its tokenizer and its chat template; weights stay where they are stored.
+
+    Raises: as `load`.
+    """
+    if path.is_dir():
+        from aicf.llm.sources.folder import FolderSource, model_type
+        from aicf.llm.sources.folder_tokenizer import folder_tokenizer
+
+        family = family_of_model_type(model_type(path), str(path))
+        return family(FolderSource(path, family.NAMES)), folder_tokenizer(path), folder_template(path)
+    file = read_gguf(path)
+    source = GgufSource(file)
+    family = family_of_architecture(source.architecture, str(path))
+    return family(source), gguf_tokenizer(file), gguf_template(file)
+
+
+def weights_of(source: Source, graph: Graph) -> dict[str, Array]:
+    """The arrays of a program's parameters.
+
+    Raises InvalidIR: one is missing or has another shape, or the source has more than the program uses.
+    """
+    wanted = _parameters(graph)
+    for name, shape in wanted.items():
+        found = source.shape(name)
+        if found != shape:
+            raise source.error(
+                f"tensor '{name}' has shape {list(found)}; the model's settings ask for {list(shape)}"
+            )
+    if unused := source.unused(wanted):
+        more = f" and {len(unused) - 1} more" if len(unused) > 1 else ""
+        raise source.unsupported(
+            f"it has a tensor '{unused[0]}'{more}, which {source.architecture} does not use; "
+            "it is of another architecture"
+        )
+    return {name: source.array(name) for name in wanted}
+
+
+def _parameters(graph: Graph) -> dict[str, tuple[int, ...]]:
+    """Shapes of a graph's parameters, by name."""
+    from xdsl.dialects.builtin import StringAttr
+
+    from aicf.dialects.logical import ROLE_ATTR
+    from aicf.dialects.types import tensor_info
+    from aicf.passes.support.interface import argument_entry, arguments_of, functions
+
+    (function,) = functions(graph.module())
+    return {
+        name: tuple(int(size) for size in tensor_info(argument.type).shape)
+        for name, argument in arguments_of(function).items()
+        if argument_entry(function, argument.index)[ROLE_ATTR] == StringAttr("param")
+    }

@@ -1,0 +1,144 @@
+"""A Hugging Face folder as a source of models: `config.json` and safetensors files, with names translated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from aicf.errors import InvalidIR, did_you_mean, quoted
+from aicf.llm.sources.base import Source
+from aicf.llm.sources.names import SETTINGS, Names
+from aicf.llm.sources.shards import read_object, tensors_of
+from aicf.runtime.tensors import Array
+
+CONFIG = "config.json"
+KINDS = ("weight", "bias")
+NOTHING: Mapping[str, Any] = {}
+
+_BUFFERS = ("rotary_emb.inv_freq", "attn.bias", "attn.masked_bias")
+"""Ends of the names of what old files store besides weights: tables that follow from the settings."""
+
+
+def model_type(folder: Path) -> str:
+    """The architecture of a folder's model. Raises InvalidIR if it states none."""
+    found = read_object(folder / CONFIG).get("model_type")
+    if not isinstance(found, str):
+        raise InvalidIR(
+            f"'model_type' is {quoted(found)}; it names the architecture", location=str(folder / CONFIG)
+        )
+    return found
+
+
+class FolderSource(Source):
+    """A model in a folder.
+
+    Args:
+        folder: Its path.
+        names: Of its tensors.
+
+    Raises:
+        InvalidIR: a file is missing or damaged.
+    """
+
+    rotates_neighbours = False
+
+    def __init__(self, folder: Path, names: Names) -> None:
+        super().__init__(folder, model_type(folder))
+        self._config, self._names = read_object(folder / CONFIG), names
+        self._tensors = tensors_of(folder)
+
+    def setting(self, name: str) -> object:
+        keys = SETTINGS.get(name, ())
+        return next((self._config[key] for key in keys if self._config.get(key) is not None), None)
+
+    def called(self, name: str) -> str:
+        keys = SETTINGS.get(name, (name,))
+        return f"'{next((key for key in keys if key in self._config), keys[0])}' of {CONFIG}"
+
+    def rope_parameters(self, *, local: bool) -> Mapping[str, Any]:
+        """From `rope_parameters`, which may have an entry a kind of layer, or from the keys that came before it."""
+        stated = self._object("rope_parameters")
+        kind = "sliding_attention" if local else "full_attention"
+        if kind in stated:
+            stated = self._object("rope_parameters", kind)
+        elif not stated:
+            stated = self._former_rope_parameters(local)
+        return {"original_max_position_embeddings": self._original_context(), **stated}
+
+    def _former_rope_parameters(self, local: bool) -> Mapping[str, Any]:
+        base = self._config.get("rope_local_base_freq") if local else None
+        scaling = self._object("rope_scaling") if base is None else NOTHING
+        return {
+            "rope_type": scaling.get("type", "default"),
+            "rope_theta": base or self._config.get("rope_theta", 10000.0),
+            "partial_rotary_factor": self._config.get("partial_rotary_factor", 1.0),
+            **scaling,
+        }
+
+    def _original_context(self) -> object:
+        return self._config.get("original_max_position_embeddings", self.setting("context_length"))
+
+    def _object(self, *keys: str) -> Mapping[str, Any]:
+        found = self._config
+        for key in keys:
+            inner: object = found.get(key)
+            if inner is None:
+                return NOTHING
+            if not isinstance(inner, dict):
+                raise self.error(f"'{key}' of {CONFIG} is {quoted(inner)}; it is an object")
+            found = cast("Mapping[str, Any]", inner)
+        return found
+
+    def has(self, name: str) -> bool:
+        try:
+            return all(stored in self._tensors for stored in self._stored(name))
+        except KeyError:  # no name of the family
+            return False
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        stored = self._stored(name)
+        if len(stored) == 1:
+            return self._array(name).shape
+        return (len(stored), *self._tensor(stored[0]).shape)
+
+    def array(self, name: str) -> Array:
+        return self._array(name).astype(np.float32, copy=False)
+
+    def names(self) -> list[str]:
+        layers = range(self.size("block_count"))
+        modules = dict.fromkeys(
+            module.replace("{}", str(layer)) for module in self._names.modules for layer in layers
+        )
+        return [name for module in modules for kind in KINDS if self.has(name := f"{module}.{kind}")]
+
+    def unused(self, used: Iterable[str]) -> list[str]:
+        taken = {stored for name in used for stored in self._stored(name)}
+        if "output.weight" not in used:  # a tied head may be stored all the same
+            taken.update(self._stored("output.weight"))
+        return sorted(name for name in self._tensors.keys() - taken if not name.endswith(_BUFFERS))
+
+    def _stored(self, name: str) -> list[str]:
+        """What the folder calls a tensor: several names if it is stored by experts."""
+        stored, _ = self._names.stored(name)
+        if "{expert}" not in stored:
+            return [stored]
+        return [stored.replace("{expert}", str(expert)) for expert in range(self.size("expert_count"))]
+
+    def _array(self, name: str) -> Array:
+        parts = [self._tensor(stored) for stored in self._stored(name)]
+        stored, change = self._names.stored(name)
+        if "{expert}" not in stored:
+            return parts[0] if change is None else change(parts[0])
+        if len({part.shape for part in parts}) != 1:
+            raise self.error(f"the tensors '{stored}' differ in shape; fetch the model again")
+        return np.stack(parts)
+
+    def _tensor(self, stored: str) -> Array:
+        if stored not in self._tensors:
+            raise self.error(
+                f"it has no tensor '{stored}'; {did_you_mean(stored, self._tensors) or 'fetch the model again'}"
+            )
+        return self._tensors[stored]

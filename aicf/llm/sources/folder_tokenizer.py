@@ -1,0 +1,86 @@
+"""The tokenizer of a Hugging Face folder: `tokenizer.json`, and which tokens end a text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from aicf.errors import InvalidIR, UnsupportedOp
+from aicf.llm.sources.shards import read_object
+from aicf.llm.tokenizer import Tokenizer, library, of_characters, of_pieces
+
+_FILE = "tokenizer.json"
+_ENDS = ("generation_config.json", "config.json")
+"""Files that say which tokens end a text; the first one that does is followed."""
+
+
+def folder_tokenizer(folder: Path) -> Tokenizer:
+    """The tokenizer of a folder.
+
+    Raises:
+        BackendUnavailable: the package tokenizers is missing.
+        InvalidIR: the folder has no tokenizer, or a damaged one.
+        UnsupportedOp: it is of another kind.
+    """
+    package, path = library(), folder / _FILE
+    if not path.is_file():
+        raise InvalidIR(
+            f"the folder has no {_FILE}; save the tokenizer with save_pretrained", location=str(folder)
+        )
+    stated = read_object(path)
+    try:
+        impl = package.Tokenizer.from_file(str(path))
+    except Exception as error:  # the package raises no class of its own
+        raise InvalidIR(f"the tokenizer is damaged: {error}; fetch it again", location=str(path)) from None
+    kinds = set(_types(stated.get("decoder")))
+    if "ByteLevel" in kinds:
+        spelled = of_characters
+    elif kinds & {"ByteFallback", "Metaspace"}:
+        spelled = of_pieces
+    else:
+        raise UnsupportedOp(
+            f"the tokenizer is decoded by {', '.join(sorted(kinds)) or 'nothing'}; byte-level BPE and SentencePiece "
+            "are read",
+            location=str(path),
+        )
+    numbers: Mapping[str, int] = impl.get_vocab(with_added_tokens=True)
+    tokens = [""] * (max(numbers.values(), default=-1) + 1)
+    for token, number in numbers.items():
+        tokens[number] = token
+    added: Mapping[int, Any] = impl.get_added_tokens_decoder()
+    control = [number for number, token in added.items() if token.special]
+    return Tokenizer(
+        impl,
+        tokens,
+        spelled,
+        control=control,
+        verbatim=added.keys() - control if spelled is of_characters else (),
+        begin=_begin(impl),
+        ends=_ends(folder),
+    )
+
+
+def _types(stated: Any) -> Iterator[str]:
+    """The types of a decoder and of those in it."""
+    if isinstance(stated, dict):
+        parts = cast("Mapping[str, Any]", stated)
+        yield str(parts.get("type"))
+        for part in parts.get("decoders") or ():
+            yield from _types(part)
+
+
+def _begin(impl: Any) -> int | None:
+    """The token that the tokenizer puts before every text."""
+    bare, whole = (list(impl.encode("a", add_special_tokens=adds).ids) for adds in (False, True))
+    return whole[0] if whole[:1] != bare[:1] else None
+
+
+def _ends(folder: Path) -> Sequence[int]:
+    for name in _ENDS:
+        if (folder / name).is_file():
+            stated = read_object(folder / name).get("eos_token_id")
+            found = cast("list[Any]", stated if isinstance(stated, list) else [stated])
+            if found and all(type(number) is int for number in found):
+                return found
+    return ()

@@ -1,0 +1,73 @@
+"""The tensors of a folder: one safetensors file, or several with an index. Files are mapped, not read.
+
+Every offset and size is checked against the bytes that are there before anything is made of it.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from aicf.dataclass_json import parse_json
+from aicf.errors import InvalidIR
+from aicf.runtime.tensors import Array
+from aicf.tensor_bytes import view_tensors
+
+_SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
+
+
+def read_object(path: Path) -> Mapping[str, Any]:
+    """The object that a JSON file holds. Raises InvalidIR if it is none, or cannot be read."""
+    try:
+        found = parse_json(path.read_bytes())
+    except OSError as error:
+        raise InvalidIR(f"the file cannot be read: {error.strerror}", location=str(path)) from error
+    except ValueError as error:
+        raise InvalidIR(f"the file is no JSON: {error}; fetch it again", location=str(path)) from error
+    if not isinstance(found, dict):
+        raise InvalidIR("the file holds no JSON object; fetch it again", location=str(path))
+    return cast("Mapping[str, Any]", found)
+
+
+def tensors_of(folder: Path) -> dict[str, Array]:
+    """The tensors of a folder by name, as views of its mapped files.
+
+    Raises InvalidIR: there are none, or a file is missing, cut short or damaged.
+    """
+    if (folder / _INDEX).is_file():
+        return _indexed(folder)
+    if not (folder / _SINGLE).is_file():
+        raise InvalidIR(
+            f"the folder has neither {_SINGLE} nor {_INDEX}; save the model with save_pretrained",
+            location=str(folder),
+        )
+    return _mapped(folder / _SINGLE)
+
+
+def _indexed(folder: Path) -> dict[str, Array]:
+    index = folder / _INDEX
+    places: object = read_object(index).get("weight_map")
+    by_name = cast("Mapping[str, Any]", places) if isinstance(places, dict) else None
+    if by_name is None or not all(isinstance(name, str) for name in by_name.values()):
+        raise InvalidIR("the file has no 'weight_map' of file names; fetch it again", location=str(index))
+    files: dict[str, dict[str, Array]] = {}
+    for name in sorted(set(by_name.values())):
+        if Path(name).name != name:
+            raise InvalidIR(f"'weight_map' names '{name}', which is not in the folder", location=str(index))
+        files[name] = _mapped(folder / name)
+    for tensor, name in by_name.items():
+        if tensor not in files[name]:
+            raise InvalidIR(f"it has no tensor '{tensor}'; fetch it again", location=str(folder / name))
+    return {tensor: files[name][tensor] for tensor, name in by_name.items()}
+
+
+def _mapped(path: Path) -> dict[str, Array]:
+    try:
+        with path.open("rb") as stream:
+            return view_tensors(memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)))
+    except OSError as error:
+        raise InvalidIR(f"the file cannot be read: {error.strerror}", location=str(path)) from error
+    except ValueError as error:
+        raise InvalidIR(f"the file is cut or damaged: {error}; fetch it again", location=str(path)) from error

@@ -1,0 +1,85 @@
+"""Language models on the GPU: draws against their meaning, tokens against float64, and runs that follow each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aicf
+from aicf.llm import LanguageModel, Sampling
+from aicf.llm.draw import CUDA
+from aicf.llm.draw.meaning import draw
+from aicf.testing import check_kernel
+from tests.llm.letters import letters
+from tests.llm.small_llama import SmallLlama, small_llama
+from tests.llm.test_draw import program, settings
+from tests.llm.test_sampling import compiled, expected
+
+pytestmark = pytest.mark.gpu
+
+RNG = np.random.default_rng(229)
+CAPACITY, COUNT = 64, 5000
+
+
+@pytest.mark.parametrize("filters", [(0, 1, 0), (40, 1, 0), (0, 0.9, 0), (40, 0.9, 0.05), (0, 0, 1)])
+@pytest.mark.parametrize("count", [1, 777, 49152, 128256])
+def test_a_draw(count: int, filters: tuple[int, float, float]) -> None:
+    weights = RNG.integers(0, 1 << 30, count).astype(np.int32)
+    check_kernel(CUDA, weights, RNG.random(1), *settings(*filters), bounds=True, runs=4)
+
+
+def test_draws_of_all_sizes_of_weights() -> None:
+    exe = aicf.compile(program(COUNT), {}, "cuda")
+    for number in range(2000):
+        weights = RNG.integers(-5, 2 ** int(RNG.integers(1, 31)), COUNT).astype(np.int32)
+        if number % 3 == 0:
+            weights = RNG.choice(weights[:9], COUNT)
+        shares = RNG.choice([0, 1, *RNG.random(2)], 2)
+        operands = [weights, RNG.random(1), *settings(int(RNG.integers(0, COUNT + 9)), *shares)]
+        assert exe(*operands) == draw(*operands)
+
+
+@pytest.fixture(scope="module")
+def small() -> SmallLlama:
+    return small_llama(RNG, layers=1)
+
+
+@pytest.fixture(scope="module")
+def model(small: SmallLlama) -> LanguageModel:
+    return compiled(small, CAPACITY, "cuda")
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {},
+        {"temperature": 1.0},
+        {"temperature": 0.9, "top_k": 30, "top_p": 0.9, "min_p": 0.02, "repetition_penalty": 1.3},
+    ],
+)
+def test_tokens_are_those_of_float64(model: LanguageModel, small: SmallLlama, chosen: Any) -> None:
+    """Up to the end of the cache, in runs that the host reads while others are queued."""
+    sampling, known = Sampling(**chosen), RNG.integers(0, 80, 9).tolist()
+    for token in model.tokens(known, max_tokens=CAPACITY - 9, sampling=sampling):
+        assert token == expected(small, known, sampling)
+        known.append(token)
+    assert len(known) == CAPACITY
+
+
+def test_a_text_that_is_left_early_changes_nothing(model: LanguageModel) -> None:
+    """The device was ahead of the host when the first text was left."""
+    whole = list(model.tokens([1, 2, 3], max_tokens=50))
+    for taken in (1, 2, 5, 9, 20):
+        tokens = model.tokens([1, 2, 3], max_tokens=50)
+        assert [next(tokens) for _ in range(taken)] == whole[:taken]
+        ended = LanguageModel(model.executable, letters(whole[taken]), CAPACITY, 8)
+        end = whole.index(whole[taken])
+        assert list(ended.tokens([1, 2, 3], max_tokens=50)) == whole[:end]
+    assert list(model.tokens([1, 2, 3], max_tokens=50)) == whole
+
+
+def test_logits(model: LanguageModel, small: SmallLlama) -> None:
+    tokens = RNG.integers(0, 80, 21).tolist()
+    np.testing.assert_allclose(model.logits(tokens), small.logits(tokens), rtol=1e-3, atol=1e-3)

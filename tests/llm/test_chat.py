@@ -1,0 +1,158 @@
+"""Conversations with a model that answers as it is told: what it is asked, what is kept, and the command's lines."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+import aicf.llm
+from aicf.errors import CaptureError, InputMismatch
+from aicf.llm import Chat, LanguageModel
+from aicf.llm.chat_template import ChatTemplate
+from aicf.tools.aicf_cli import main
+from tests.llm.letters import letters
+
+TEMPLATE = ChatTemplate(
+    "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}", {}, "small.gguf"
+)
+CAPACITY = 100
+
+
+class Scripted:
+    """A model whose answers are given, and that notes what it was asked.
+
+    Args:
+        answers: Pieces of each answer; an exception is raised in its place.
+    """
+
+    def __init__(self, *answers: list[str | BaseException]) -> None:
+        self.tokenizer, self.capacity, self.template = letters(), CAPACITY, TEMPLATE
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self._answers = iter(answers)
+
+    def generate(self, prompt: str, **settings: Any) -> Iterator[str]:
+        self.asked.append((prompt, settings))
+        return self._pieces(next(self._answers))
+
+    def _pieces(self, answer: list[str | BaseException]) -> Iterator[str]:
+        for piece in answer:
+            if isinstance(piece, BaseException):
+                raise piece
+            yield piece
+
+    stats = "how fast it was"
+
+    def chat(
+        self, system: str | None = None, *, template: ChatTemplate | None = None, **settings: Any
+    ) -> Chat:
+        return Chat(cast(LanguageModel, self), template or TEMPLATE, system, settings)
+
+
+def test_messages_are_kept_and_asked_again() -> None:
+    model = Scripted(["one", " two"], ["three"])
+    chat = model.chat("be short", temperature=0.5)
+    assert list(chat.say("hello")) == ["one", " two"] and "".join(chat.say("more")) == "three"
+    first, second = (prompt for prompt, _ in model.asked)
+    assert first == "system: be short\nuser: hello\n"
+    assert second == first + "assistant: one two\nuser: more\n"
+    assert model.asked[1][1] == {"max_tokens": CAPACITY - len(second), "temperature": 0.5}
+    assert [message["role"] for message in chat.messages] == ["system", *["user", "assistant"] * 2]
+
+
+def test_an_answer_that_is_left_is_kept_as_far_as_it_came() -> None:
+    model = Scripted(["one", "two", "three"], ["a", KeyboardInterrupt()], [CaptureError("broken")])
+    chat = model.chat()
+    pieces = cast(Generator[str], chat.say("x"))
+    assert next(pieces) == "one"
+    pieces.close()
+    with pytest.raises(KeyboardInterrupt):
+        list(chat.say("y"))
+    with pytest.raises(CaptureError):
+        list(chat.say("z"))
+    assert [message["content"] for message in chat.messages] == ["x", "one", "y", "a", "z", ""]
+
+
+def test_beginning_anew() -> None:
+    chat = Scripted(["a"], ["b"]).chat("old")
+    list(chat.say("x"))
+    chat.reset()
+    assert chat.messages == [{"role": "system", "content": "old"}]
+    chat.system = None
+    assert chat.messages == []
+
+
+def test_a_conversation_that_does_not_fit_is_told_and_not_kept() -> None:
+    chat = Scripted([]).chat()
+    with pytest.raises(InputMismatch, match="the conversation has 107 tokens and the cache 100 positions"):
+        chat.say("x" * 100)
+    with pytest.raises(InputMismatch, match="the message"):
+        chat.say(5)  # type: ignore[arg-type]
+    assert chat.messages == []
+
+
+def test_a_model_without_a_template_is_told() -> None:
+    model = LanguageModel.__new__(LanguageModel)
+    model.template = None
+    with pytest.raises(InputMismatch, match="the model has no chat template; give one, or use generate"):
+        model.chat()
+
+
+# The command
+
+
+def talked(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    model: Scripted,
+    lines: str,
+    *more: str,
+) -> tuple[int, str, str]:
+    monkeypatch.setattr(aicf.llm, "load", lambda path, target, **options: model)
+    monkeypatch.setattr("sys.stdin", io.StringIO(lines))
+    status = main(["chat", "small.gguf", *more])
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+def test_lines_of_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Ctrl-C ends an answer and an error ends an answer; the conversation goes on after both."""
+    model = Scripted(["one"], ["tw", KeyboardInterrupt()], [CaptureError("broken")], ["four"], ["five"])
+    lines = "a\n\nb\nc\n/stats\n/odd\n/help\n/system be short\nd\n/reset\ne\n/exit\nnot read\n"
+    status, out, err = talked(monkeypatch, capsys, model, lines, "--system", "old", "--top-k", "3")
+    assert status == 0 and err == "error: broken\n"
+    assert out.startswith(
+        "small, 100 positions. /help says what a line may be.\n> one\n> > tw\n> > how fast it was\n"
+    )
+    assert "there is no /odd; /help lists what there is" in out and "/reset         begins" in out
+    assert out.endswith("> (a new conversation)\n> four\n> (a new conversation)\n> five\n> ")
+    prompts = [prompt for prompt, _ in model.asked]
+    assert prompts[0] == "system: old\nuser: a\n"
+    assert prompts[3:] == [f"system: be short\nuser: {line}\n" for line in "de"]
+    assert model.asked[0][1]["top_k"] == 3 and model.asked[0][1]["temperature"] == 0.7
+
+
+def test_one_answer_and_the_end_of_input(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = Scripted(["one", "two"])
+    more = ("--prompt", "hello", "--max-tokens", "7", "--temperature", "0")
+    assert talked(monkeypatch, capsys, model, "", *more) == (0, "onetwo\n", "")
+    assert model.asked[0][1]["max_tokens"] == 7
+    assert talked(monkeypatch, capsys, model, "")[1].endswith("> \n")
+
+
+def test_an_error_of_one_answer_is_the_status(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    model = Scripted([CaptureError("broken")])
+    assert talked(monkeypatch, capsys, model, "", "--prompt", "x") == (1, "", "aicf: error: broken\n")
+    assert talked(monkeypatch, capsys, model, "", "--template", str(tmp_path / "no"))[2].startswith(
+        f"{tmp_path / 'no'}: error: cannot read it"
+    )
+    monkeypatch.undo()
+    assert main(["chat", str(tmp_path / "missing.gguf")]) == 1
+    assert capsys.readouterr().err.count("\n") == 1

@@ -1,0 +1,132 @@
+"""Chat templates: what they make of messages, where they come from, and what they may not do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aicf.errors import AicfError, InputMismatch, InvalidIR
+from aicf.frontends.gguf.reader import parsed
+from aicf.llm.chat_template import ChatTemplate, file_template, folder_template, gguf_template
+from tests.frontends.gguf.writer import gguf
+
+CHATML = """\
+{%- if messages[0].role != 'system' %}{{ bos_token }}system: helpful
+{% endif %}
+{%- for message in messages %}
+    {%- if message.role == 'tool' %}{% continue %}{% endif %}
+{{ message.role }}: {{ message.content | trim }}{{ eos_token }}
+{% endfor %}
+{%- if add_generation_prompt %}assistant:{% endif %}"""
+MESSAGES = [
+    {"role": "user", "content": " one {{ 7 * 6 }} "},
+    {"role": "tool", "content": "left out"},
+    {"role": "assistant", "content": "<two> & ü"},
+    {"role": "user", "content": "three"},
+]
+PROMPT = (
+    "<s>system: helpful\nuser: one {{ 7 * 6 }}</s>\nassistant: <two> & ü</s>\nuser: three</s>\nassistant:"
+)
+TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}
+
+
+def template(text: str) -> ChatTemplate:
+    return ChatTemplate(text, TOKENS, "small.gguf")
+
+
+def test_the_text_of_a_conversation() -> None:
+    """Messages are text, not templates, and nothing is escaped."""
+    assert template(CHATML).prompt(MESSAGES) == PROMPT
+    assert template("{{ messages | tojson }}").prompt(MESSAGES[2:3]) == json.dumps(
+        MESSAGES[2:3], ensure_ascii=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{% for m in messages %}", "an error in line 1: Unexpected end of template"),
+        ("a\n{{ 1 + }}", "an error in line 2: unexpected 'end of print statement'"),
+        ("{{ messages[0].content.missing.more }}", "has an error: 'str object' has no attribute 'missing'"),
+        ("{{ 1 / 0 }}", "has an error: division by zero"),
+        ("{{ raise_exception('roles must\nalternate') }}", "refuses the messages: roles must alternate"),
+        ("{{ messages.append(1) }}", "has an error: .*unsafe"),
+        ("{{ ''.__class__.__mro__ }}", "has an error: .*unsafe"),
+        ("{{ messages.__init__.__globals__ }}", "has an error: .*unsafe"),
+        ("{{ cycler.__init__.__globals__.os.system('true') }}", "has an error: .*unsafe"),
+        ("{% include 'other' %}", "has an error: no loader"),
+        ("{{ range(999999999) | list }}", "has an error: Range too big"),
+        ("{{ open('file') }}", "has an error: 'open' is undefined"),
+        ("{{ " + "(" * 5000 + ")" * 5000 + " }}", "has an error"),
+    ],
+)
+def test_errors_are_told_in_one_line(text: str, message: str) -> None:
+    with pytest.raises(InputMismatch, match=message) as caught:
+        template(text).prompt(MESSAGES)
+    assert "\n" not in caught.value.message and caught.value.location == "small.gguf"
+
+
+def test_the_template_of_a_gguf_file() -> None:
+    fields: dict[str, Any] = {
+        "tokenizer.chat_template": CHATML,
+        "tokenizer.ggml.tokens": ["a", "<s>", "</s>"],
+        "tokenizer.ggml.bos_token_id": 1,
+        "tokenizer.ggml.eos_token_id": 2,
+    }
+
+    def read(changes: dict[str, Any]) -> ChatTemplate | None:
+        changed = {name: value for name, value in {**fields, **changes}.items() if value is not None}
+        return gguf_template(parsed(gguf(changed, {}), Path("small.gguf")))
+
+    found = read({})
+    assert found is not None and found.prompt(MESSAGES) == PROMPT
+    outside = read({"tokenizer.ggml.bos_token_id": 3})
+    assert outside is not None and outside.tokens == {"eos_token": "</s>"}
+    assert read({"tokenizer.chat_template": None}) is None
+    with pytest.raises(InvalidIR, match="'tokenizer.chat_template' is 5"):
+        read({"tokenizer.chat_template": 5})
+
+
+def test_the_template_of_a_folder(tmp_path: Path) -> None:
+    """A file of its own comes before the setting; of several named ones the default is taken."""
+    assert folder_template(tmp_path) is None
+    config = tmp_path / "tokenizer_config.json"
+    named = [{"name": "tools", "template": "no"}, {"name": "default", "template": CHATML}]
+    for value in (CHATML, named):
+        config.write_text(
+            json.dumps({"bos_token": {"content": "<s>"}, "eos_token": "</s>", "chat_template": value})
+        )
+        found = folder_template(tmp_path)
+        assert found is not None and found.prompt(MESSAGES) == PROMPT
+    (tmp_path / "chat_template.jinja").write_text("alone{{ bos_token }}")
+    found = folder_template(tmp_path)
+    assert found is not None and found.prompt(MESSAGES) == "alone<s>"
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (b"{", "it is no JSON"),
+        (b"[" * 100_000, "it is no JSON"),
+        (b"[]", "it is no JSON object"),
+        (b'{"chat_template": 5}', "'chat_template' is no text"),
+        (b'{"chat_template": [{"name": 1}]}', "'chat_template' is no text"),
+        (b'{"chat_template": ["a"]}', "'chat_template' is no text"),
+        (b'{"chat_template": "\xff"}', "it is no UTF-8"),
+    ],
+)
+def test_damaged_files_of_a_folder(tmp_path: Path, config: bytes, message: str) -> None:
+    (tmp_path / "tokenizer_config.json").write_bytes(config)
+    with pytest.raises(InvalidIR, match=message) as caught:
+        folder_template(tmp_path)
+    assert "\n" not in caught.value.message
+
+
+def test_the_template_of_a_user(tmp_path: Path) -> None:
+    with pytest.raises(AicfError, match="cannot read it: No such file"):
+        file_template(tmp_path / "missing")
+    (tmp_path / "own").write_text("hello")
+    assert file_template(tmp_path / "own").prompt(MESSAGES) == "hello"

@@ -1,0 +1,159 @@
+"""`aicf chat`: a conversation with a language model in the terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from aicf.errors import AicfError
+from aicf.tools.cli.arguments import Threads
+
+if TYPE_CHECKING:
+    from aicf.llm import Chat, LanguageModel
+
+HELP = """\
+/reset         begins the conversation anew
+/system TEXT   says what the model's part is, and begins anew; without TEXT there is none
+/stats         tokens a second of the last answer, and memory
+/exit          ends, as Ctrl-D does; Ctrl-C ends an answer"""
+
+
+def chat_command(
+    model: Annotated[
+        Path,
+        typer.Argument(metavar="MODEL", help="A .gguf file, or a Hugging Face folder.", show_default=False),
+    ],
+    prompt: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Answer this alone, and end.", show_default=False),
+    ] = None,
+    system: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="What the model's part is.", show_default=False)
+    ] = None,
+    template: Annotated[
+        Path | None, typer.Option(help="A chat template, in place of the model's own.", show_default=False)
+    ] = None,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(help="Most tokens of an answer; by default those that fit.", show_default=False),
+    ] = None,
+    temperature: Annotated[
+        float, typer.Option(help="What logits are divided by; 0 takes the likeliest token.")
+    ] = 0.7,
+    top_k: Annotated[int, typer.Option(help="Draw among this many of the likeliest tokens; 0: all.")] = 40,
+    top_p: Annotated[
+        float, typer.Option(help="Draw among the likeliest tokens of this probability together; 1: all.")
+    ] = 0.95,
+    min_p: Annotated[
+        float, typer.Option(help="Draw tokens at least this likely, as a share of the likeliest; 0: all.")
+    ] = 0.05,
+    repetition_penalty: Annotated[
+        float, typer.Option(help="Makes tokens that came before less likely; 1: not.")
+    ] = 1.0,
+    seed: Annotated[int, typer.Option(help="Of the random numbers: the same gives the same answers.")] = 0,
+    context: Annotated[
+        int | None,
+        typer.Option(
+            help="Positions of the cache; the model's, at most 2,048, by default.", show_default=False
+        ),
+    ] = None,
+    target: Annotated[str, typer.Option(help="Such as cpu or cuda.")] = "cpu",
+    threads: Threads = 1,
+) -> None:
+    """Talk with a language model: text comes as it is made. /help says what else a line may be."""
+    from aicf.llm import load
+    from aicf.llm.chat_template import file_template
+
+    given = None if template is None else file_template(template)
+    loaded = load(model, target, context=context, threads=threads)
+    chat = loaded.chat(
+        system,
+        template=given,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        min_p=min_p,
+        repetition_penalty=repetition_penalty,
+        seed=seed,
+        **({} if max_tokens is None else {"max_tokens": max_tokens}),
+    )
+    if prompt is not None:
+        _print_pieces(chat.say(prompt))
+        return
+    with suppress(ImportError):  # makes `input` edit lines and remember them, where there is one
+        import_module("readline")
+    print(f"{model.stem}, {loaded.capacity:,} positions. /help says what a line may be.")
+    _converse(loaded, chat)
+
+
+def _converse(model: LanguageModel, chat: Chat) -> None:
+    """Line by line, until the user ends it. An error of one answer ends that alone."""
+    while True:
+        try:
+            line = input("> ").strip()
+        except EOFError:
+            print()
+            return
+        except KeyboardInterrupt:
+            print("\n(Ctrl-D or /exit ends)")
+            continue
+        if line == "/exit":
+            return
+        try:
+            _answer(model, chat, line)
+        except KeyboardInterrupt:
+            print()
+        except AicfError as error:
+            print(f"error: {error.message}", file=sys.stderr)
+
+
+def _answer(model: LanguageModel, chat: Chat, line: str) -> None:
+    word, _, rest = line.partition(" ")
+    if word.startswith("/"):
+        command = _COMMANDS.get(word)
+        print(
+            f"there is no {word}; /help lists what there is"
+            if command is None
+            else command(model, chat, rest)
+        )
+    elif line:
+        _print_pieces(chat.say(line))
+
+
+def _print_pieces(pieces: Iterable[str]) -> None:
+    """Text as it comes, and the end of its line."""
+    for piece in pieces:
+        print(piece, end="", flush=True)
+    print()
+
+
+def _help(model: LanguageModel, chat: Chat, rest: str) -> str:
+    return HELP
+
+
+def _reset(model: LanguageModel, chat: Chat, rest: str) -> str:
+    chat.reset()
+    return "(a new conversation)"
+
+
+def _system(model: LanguageModel, chat: Chat, rest: str) -> str:
+    chat.system = rest.strip() or None
+    return "(a new conversation)"
+
+
+def _stats(model: LanguageModel, chat: Chat, rest: str) -> str:
+    return str(model.stats)
+
+
+_COMMANDS: dict[str, Callable[[LanguageModel, Chat, str], str]] = {
+    "/help": _help,
+    "/reset": _reset,
+    "/system": _system,
+    "/stats": _stats,
+}
