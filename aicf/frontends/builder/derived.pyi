@@ -306,6 +306,14 @@ class DerivedOps(GraphCore):
         wrap around.
         """
 
+    def dequantize_blocks(self, packed: Value, scheme: str, *, name: str | None = None) -> Value:
+        """The numbers that rows of blocks store, by a scheme: packed u8 ``[..., bytes]``, result f32 ``[..., columns]``.
+
+        Products that contract the columns read the blocks themselves, and a gather of rows widens only those it reads.
+        Never computed ahead of a run, so the weight stays packed in memory. Schemes: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K,
+        Q5_K and Q6_K, as llama.cpp defines them.
+        """
+
     def detach(self, x: Value, *, name: str | None = None) -> Value:
         """The operand, a constant to every gradient: nothing is passed back through it.
 
@@ -521,6 +529,26 @@ class DerivedOps(GraphCore):
     ) -> Value:
         """The largest element of each window; NaN if it holds one. Padding is smaller than every number."""
 
+    def max_pool_grad(
+        self,
+        taps: Value,
+        grad: Value,
+        whole: Sequence[int],
+        sizes: Sequence[int],
+        strides: Sequence[int] | None = None,
+        dilations: Sequence[int] | None = None,
+        low: Sequence[int] | None = None,
+        *,
+        name: str | None = None,
+    ) -> Value:
+        """What a pooling passes back to its operand: at each element the sum of the gradients of the windows whose largest
+        element it is.
+
+        Taps [N, C, O1..Ok] of i8 say which that is, as ``max_pool_taps`` does; grad [N, C, O1..Ok]; result
+        [N, C, S1..Sk] with S the sizes ``whole``: window o is ``sizes`` elements, ``dilations`` apart, from
+        o * stride - low on. Windows add their gradients in row-major order. Defaults are those of ``max_pool``.
+        """
+
     def max_pool_indices(
         self,
         x: Value,
@@ -535,6 +563,22 @@ class DerivedOps(GraphCore):
     ) -> Value:
         """Where the largest element of each window lies, the first of several, counted in row-major order over the spatial
         dimensions, as i64; a NaN is larger than all. The count of elements itself of a window that finds none.
+        """
+
+    def max_pool_taps(
+        self,
+        x: Value,
+        sizes: Sequence[int],
+        strides: Sequence[int] | None = None,
+        dilations: Sequence[int] | None = None,
+        low: Sequence[int] | None = None,
+        high: Sequence[int] | None = None,
+        *,
+        ceil_mode: bool = False,
+        name: str | None = None,
+    ) -> Value:
+        """Which element of each window is the largest, the first of several, counted in row-major order over the window, as
+        i8; a NaN is larger than all. The number of elements of a window where it finds none. Floats only.
         """
 
     def min(self, lhs: Operand, rhs: Operand, *, name: str | None = None) -> Value:

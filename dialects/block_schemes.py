@@ -1,4 +1,4 @@
-"""How GGUF stores numbers: one table of schemes, each with the NumPy lines that are its definition.
+"""How files store numbers: one table of schemes, each with the NumPy lines that are its definition.
 
 A row of a tensor is a sequence of blocks. A block holds some elements with few bits each, and what they share: scales,
 and offsets or minima, in blocks of 256 nested ones of 6 bits. A new scheme is a row of the table and its lines.
@@ -23,7 +23,7 @@ class Scheme:
 
     Args:
         name: As llama.cpp calls it.
-        number: Of the type in a file.
+        number: Of the type in a GGUF file.
         length: Elements of a block.
         nbytes: Bytes of a block.
         widen: u8[blocks, nbytes] to f32[blocks, length].
@@ -43,6 +43,11 @@ class Scheme:
             shape: Its sizes, row-major; the last one is a multiple of `length`.
         """
         return self.widen(data.reshape(-1, self.nbytes)).reshape(shape)
+
+    def rows(self, data: Array) -> Array:
+        """The f32 numbers of rows of bytes: u8[..., bytes] to f32[..., columns], whole blocks to a row."""
+        columns = data.shape[-1] // self.nbytes * self.length
+        return self.array(data, (*data.shape[:-1], columns))
 
 
 def _halves(block: Array, start: int) -> Array:
@@ -172,5 +177,9 @@ SCHEMES: dict[str, Scheme] = {
     )
 }
 """By name."""
+
+BLOCK_SCHEMES = {name: scheme for name, scheme in SCHEMES.items() if scheme.length > 1}
+"""Those whose elements share scales, by name; the others are element types. Their order is that of
+codes in emit IR: new ones go to the end."""
 
 BY_NUMBER = {scheme.number: scheme for scheme in SCHEMES.values()}
