@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from pathlib import Path
 
 from xdsl.dialects.builtin import StringAttr
 
 from aicf.arguments import path_from
+from aicf.dialects.block_schemes import Scheme
 from aicf.dialects.logical import ROLE_ATTR
 from aicf.dialects.types import tensor_info
 from aicf.errors import InputMismatch
@@ -16,6 +18,7 @@ from aicf.llm.chat_template import ChatTemplate, folder_template, gguf_template
 from aicf.llm.families import family_of_architecture, family_of_model_type
 from aicf.llm.families.decoder import Decoder
 from aicf.llm.model import LanguageModel
+from aicf.llm.packed_weights import keep_packed, reads_blocks
 from aicf.llm.sources.base import Source
 from aicf.llm.sources.folder import FolderSource, model_type
 from aicf.llm.sources.folder_tokenizer import folder_tokenizer
@@ -55,8 +58,11 @@ def load(
         raise InputMismatch(f"context is {context}; the model has positions for 1 to {family.context:,}")
     prefill = min(family.prefill or PREFILL, capacity)
     graph = family.decoder(path.stem, capacity)
-    weights = {**weights_of(family.source, graph), **family.states(capacity)}
-    executable = compile(graph, weights, target, dims={"T": sorted({1, prefill})}, threads=threads)
+    module = graph.module()
+    packed = family.source.packed() if reads_blocks(target) else dict[str, Scheme]()
+    keep_packed(module, packed)
+    weights = {**weights_of(family.source, graph, packed), **family.states(capacity)}
+    executable = compile(module, weights, target, dims={"T": sorted({1, prefill})}, threads=threads)
     return LanguageModel(executable, tokenizer, capacity, prefill, template)
 
 
@@ -74,8 +80,13 @@ def open_model(path: Path) -> tuple[Decoder, Tokenizer, ChatTemplate | None]:
     return family(source), gguf_tokenizer(file), gguf_template(file)
 
 
-def weights_of(source: Source, graph: Graph) -> dict[str, Array]:
+def weights_of(source: Source, graph: Graph, packed: Container[str] = ()) -> dict[str, Array]:
     """The arrays of a program's parameters.
+
+    Args:
+        source: That has them.
+        graph: The program, as it was built.
+        packed: Parameters that stay in blocks, which the source's file backs; the others are widened to f32.
 
     Raises InvalidIR: one is missing or has another shape, or the source has more than the program uses.
     """
@@ -92,7 +103,7 @@ def weights_of(source: Source, graph: Graph) -> dict[str, Array]:
             f"it has a tensor '{unused[0]}'{more}, which {source.architecture} does not use; "
             "it is of another architecture"
         )
-    return {name: source.array(name) for name in wanted}
+    return {name: source.rows(name) if name in packed else source.array(name) for name in wanted}
 
 
 def _parameters(graph: Graph) -> dict[str, tuple[int, ...]]:

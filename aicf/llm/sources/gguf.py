@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from aicf.dialects.block_schemes import Scheme
 from aicf.frontends.gguf.reader import GgufFile
 from aicf.llm.sources.base import Source
 from aicf.runtime.tensors import Array
@@ -74,6 +75,16 @@ class GgufSource(Source):
 
     def array(self, name: str) -> Array:
         return self.file.array(name)
+
+    def packed(self) -> Mapping[str, Scheme]:
+        return {
+            name: each.scheme
+            for name, each in self.file.tensors.items()
+            if each.scheme.length > 1 and len(each.shape) == 2
+        }
+
+    def rows(self, name: str) -> Array:
+        return self.file.rows(name)
 
     def unused(self, used: Iterable[str]) -> list[str]:
         return sorted(self.file.tensors.keys() - set(used) - _ROPE_TENSORS)
