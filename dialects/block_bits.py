@@ -33,22 +33,24 @@ class Bits:
 
 @dataclass(frozen=True)
 class Factor:
-    """A factor of each part: an f16 of the block, times a whole number of the part if there is one.
+    """A factor of each part: a float of the block, times a whole number of the part if there is one.
 
     Args:
-        half: Byte of the f16.
+        byte: Where the float starts.
         number: Where the number of a part lies.
         signed: Whether it is an i8.
+        stored: Type of the float, f16 or f32.
     """
 
-    half: int
+    byte: int
     number: Callable[[int], tuple[Bits, ...]] | None = None
     signed: bool = False
+    stored: str = "f16"
 
     @property
     def dtype(self) -> str:
         """The narrowest type that holds it exactly."""
-        return "f16" if self.number is None else "f32"
+        return self.stored if self.number is None else "f32"
 
 
 @dataclass(frozen=True)
@@ -129,5 +131,6 @@ BLOCK_BITS: Mapping[str, BlockBits] = {
     "Q4_K": BlockBits(32, 4, _q4_k, 0, *_NESTED),
     "Q5_K": BlockBits(32, 5, _q5_k, 0, *_NESTED),
     "Q6_K": BlockBits(16, 6, _q6_k, 32, Factor(208, lambda part: (Bits(192 + part, 0, 8),), signed=True)),
+    "U4": BlockBits(32, 4, _nibbles(8), 0, Factor(0, stored="f32"), Factor(4, stored="f32")),
 }
 """By the name of the scheme."""

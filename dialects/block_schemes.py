@@ -22,15 +22,15 @@ class Scheme:
     """One way to store numbers.
 
     Args:
-        name: As llama.cpp calls it.
-        number: Of the type in a GGUF file.
+        name: As llama.cpp calls it, if it has it.
+        number: Of the type in a GGUF file; None if these have none.
         length: Elements of a block.
         nbytes: Bytes of a block.
         widen: u8[blocks, nbytes] to f32[blocks, length].
     """
 
     name: str
-    number: int
+    number: int | None
     length: int
     nbytes: int
     widen: Callable[[Array], Array]
@@ -110,6 +110,11 @@ def _q8_0(block: Array) -> Array:
     return _halves(block, 0) * np.ascontiguousarray(block[:, 2:]).view(np.int8)
 
 
+def _u4(block: Array) -> Array:
+    """scale f32, minimum f32; x = scale q + minimum. Holds integers of 4 bits less a zero point, of groups of 32."""
+    return _f32(block[:, :4]) * _four_bits(block[:, 8:]) + _f32(block[:, 4:8])
+
+
 def _nested(block: Array) -> tuple[Array, Array]:
     """Scales and minima of the 8 parts of a block of 256: f16 each, times 6 bits, in 12 bytes.
 
@@ -174,6 +179,7 @@ SCHEMES: dict[str, Scheme] = {
         Scheme("Q4_K", 12, 256, 144, _q4_k),
         Scheme("Q5_K", 13, 256, 176, _q5_k),
         Scheme("Q6_K", 14, 256, 210, _q6_k),
+        Scheme("U4", None, 32, 24, _u4),
     )
 }
 """By name."""
@@ -182,4 +188,4 @@ BLOCK_SCHEMES = {name: scheme for name, scheme in SCHEMES.items() if scheme.leng
 """Those whose elements share scales, by name; the others are element types. Their order is that of
 codes in emit IR: new ones go to the end."""
 
-BY_NUMBER = {scheme.number: scheme for scheme in SCHEMES.values()}
+BY_NUMBER = {scheme.number: scheme for scheme in SCHEMES.values() if scheme.number is not None}

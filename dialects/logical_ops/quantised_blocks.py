@@ -42,7 +42,7 @@ class DequantizeBlocksOp(LogicalOp):
 
     Products that contract the columns read the blocks themselves, and a gather of rows widens only those it reads.
     Never computed ahead of a run, so the weight stays packed in memory. Schemes: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K,
-    Q5_K and Q6_K, as llama.cpp defines them.
+    Q5_K and Q6_K, as llama.cpp defines them, and U4: 32 codes of 4 bits with a scale and a minimum of f32.
     """
 
     name = "logical.dequantize_blocks"

@@ -14,6 +14,10 @@ def half(block: bytes, at: int) -> float:
     return struct.unpack_from("<e", block, at)[0]
 
 
+def single(block: bytes, at: int) -> float:
+    return struct.unpack_from("<f", block, at)[0]
+
+
 def nibble(codes: bytes, number: int) -> int:
     """Of 32 elements in 16 bytes: the low bits of all bytes come first."""
     return codes[number] & 15 if number < 16 else codes[number - 16] >> 4
@@ -78,6 +82,7 @@ MEANINGS: dict[str, Callable[[bytes, int], float]] = {
     "Q4_K": lambda block, number: nested(block, number, four_of_256(block[16:], number)),
     "Q5_K": q5_k,
     "Q6_K": q6_k,
+    "U4": lambda block, number: single(block, 0) * nibble(block[8:], number) + single(block, 4),
 }
 """Element `number` of a block, in f64."""
 
@@ -89,6 +94,7 @@ SCALES = {
     "Q6_K": (208,),
     "F32": (),
     "BF16": (),
+    "U4": (),
 }
 """Where a block has numbers of f16; the first two bytes if not listed."""
 
@@ -99,6 +105,8 @@ def random_blocks(random: np.random.Generator, scheme: Scheme, count: int) -> np
     for at in SCALES.get(scheme.name, (0,)):
         scales = random.standard_normal(count).astype(np.float16)
         blocks[:, at : at + 2] = scales.view(np.uint8).reshape(-1, 2)
+    if scheme.name == "U4":
+        blocks[:, :8] = random.standard_normal((count, 2), dtype=np.float32).view(np.uint8)
     if scheme.name in ("F32", "BF16"):
         values = random.standard_normal(count, dtype=np.float32).view(np.uint8).reshape(-1, 4)
         blocks = np.ascontiguousarray(values[:, 4 - scheme.nbytes :])

@@ -62,11 +62,13 @@ class _Blocks:
 
     def factor(self, factor: Factor, part: int) -> SSAValue:
         """A factor of a part: f32[blocks, 1]."""
-        lower = self.lower
-        upper = lower.apply(logical.MulOp, self.taken(factor.half + 1, 1), 256)
-        both = lower.apply(logical.AddOp, self.taken(factor.half, 1), upper)
-        half = lower.add(logical.BitcastOp(lower.cast(both, element_named("i16"), "half"), "f16"), "half")
-        value = lower.cast(half, element_named("f32"), "factor")
+        lower, bits = self.lower, element_named("i16" if factor.stored == "f16" else "i32")
+        whole = self.taken(factor.byte, 1)
+        for byte in range(1, bits.bytes):
+            upper = lower.apply(logical.MulOp, self.taken(factor.byte + byte, 1), 256**byte)
+            whole = lower.apply(logical.AddOp, whole, upper)
+        stored = lower.add(logical.BitcastOp(lower.cast(whole, bits, "bits"), factor.stored), "stored")
+        value = lower.cast(stored, element_named("f32"), "factor")
         if factor.number is None:
             return value
         number = self.number(factor.number(part), 1)

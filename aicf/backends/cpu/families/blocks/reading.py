@@ -43,8 +43,11 @@ def _taken(em: Emitter, value: Value, bits: Bits, lanes: int) -> Value:
 
 def read_factor(em: Emitter, factor: Factor, block: Value, part: int) -> Value:
     """A factor of a part of the block at an address: f32."""
-    half = em.b.load(em.address(block, factor.half, "u8"), align=1, typ=I16)
-    value = em.reread(half, "i16", "f16", 1)
+    at = em.address(block, factor.byte, "u8")
+    if factor.stored == "f32":
+        value = em.b.load(at, align=1, typ=F32)
+    else:
+        value = em.reread(em.b.load(at, align=1, typ=I16), "i16", "f16", 1)
     if factor.number is None:
         return value
     number = _number(em, factor.number(part), block)
