@@ -9,17 +9,15 @@ def _scheme(g: Generator) -> Scheme:
     return BLOCK_SCHEMES[g.choice([name for name, scheme in BLOCK_SCHEMES.items() if scheme.length == 32])]
 
 
-def _dequantize(g: Generator) -> None:
+def _packed(g: Generator) -> None:
+    """Widened, or multiplied."""
     scheme = _scheme(g)
     packed = g.argument((int(g.random.integers(1, 4)), scheme.nbytes), "param", "u8")
-    g.add(logical.DequantizeBlocksOp(packed, scheme.name))
+    if g.chance(0.5):
+        g.add(logical.DequantizeBlocksOp(packed, scheme.name))
+    else:
+        x = g.argument((int(g.random.integers(1, 4)), scheme.length), "input", "f32")
+        g.add(logical.MatmulBlocksOp(x, packed, scheme.name))
 
 
-def _matmul(g: Generator) -> None:
-    scheme = _scheme(g)
-    packed = g.argument((int(g.random.integers(1, 4)), scheme.nbytes), "param", "u8")
-    x = g.argument((int(g.random.integers(1, 4)), scheme.length), "input", "f32")
-    g.add(logical.MatmulBlocksOp(x, packed, scheme.name))
-
-
-STEPS = (_dequantize, _matmul)
+STEPS = (_packed,)
