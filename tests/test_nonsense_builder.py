@@ -69,6 +69,7 @@ BY_TYPE: dict[str, Make] = {
 """What is legal, by the type of an argument without a default."""
 
 _POOL: Mapping[str, Make] = {"x": IMAGE, "sizes": _same([2, 2])}
+_PLANES: Mapping[str, Make] = {"whole": _same([6, 6]), "sizes": _same([2, 2])}
 _BITS: Mapping[str, Make] = dict.fromkeys(("lhs", "rhs", "x", "bits", "amount"), WHOLE)
 _INDEXED: Mapping[str, Make] = {"indices": WHOLE}
 _NORM: Mapping[str, Make] = dict.fromkeys(("scale", "bias", "mean", "variance"), VECTOR)
@@ -78,7 +79,8 @@ _UPDATE: Mapping[str, Make] = {"learning_rate": SCALAR, "step": NUMBER}
 _STEP: Mapping[str, Make] = {"step": NUMBER}
 _CHOICE: Mapping[str, Make] = {"condition": BOOL}
 BY_METHOD: Mapping[str, Mapping[str, Make]] = {
-    **dict.fromkeys(("avg_pool", "max_pool", "max_pool_indices", "lp_pool"), _POOL),
+    **dict.fromkeys(("avg_pool", "max_pool", "max_pool_indices", "max_pool_taps", "lp_pool"), _POOL),
+    "max_pool_grad": {"taps": _input((2, 4, 3, 3), "i8"), "grad": _input((2, 4, 3, 3)), **_PLANES},
     **dict.fromkeys(("and_", "or_", "xor", "not_", "mod", "floor_div", "shift_left", "shift_right"), _BITS),
     **dict.fromkeys(("gather", "gather_elements", "one_hot", "scatter_elements"), _INDEXED),
     **dict.fromkeys(("batch_norm", "group_norm", "layer_norm", "rms_norm"), _NORM),

@@ -1,4 +1,4 @@
-"""Language models: from a GGUF file to tokens.
+"""Language models: from a GGUF file or a Hugging Face folder to tokens.
 
 lm = aicf.llm.load("model.gguf")
 for piece in lm.generate("Once upon a time"): print(piece, end="")
@@ -11,6 +11,16 @@ from aicf.llm.loading import load
 from aicf.llm.model import LanguageModel
 from aicf.llm.perplexity import perplexity
 from aicf.llm.sampling import Sampling
+from aicf.llm.sentences import SentenceEncoder, load_encoder
 from aicf.llm.stats import Stats
 
-__all__ = ["Chat", "LanguageModel", "Sampling", "Stats", "load", "perplexity"]
+__all__ = [
+    "Chat",
+    "LanguageModel",
+    "Sampling",
+    "SentenceEncoder",
+    "Stats",
+    "load",
+    "load_encoder",
+    "perplexity",
+]

@@ -4,30 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Container
 from pathlib import Path
-
-from xdsl.dialects.builtin import StringAttr
+from typing import TYPE_CHECKING
 
 from aicf.arguments import path_from
-from aicf.dialects.block_schemes import Scheme
-from aicf.dialects.logical import ROLE_ATTR
-from aicf.dialects.types import tensor_info
 from aicf.errors import InputMismatch
-from aicf.frontends.builder import Graph
 from aicf.frontends.gguf.reader import read_gguf
 from aicf.llm.chat_template import ChatTemplate, folder_template, gguf_template
 from aicf.llm.families import family_of_architecture, family_of_model_type
 from aicf.llm.families.decoder import Decoder
 from aicf.llm.model import LanguageModel
-from aicf.llm.packed_weights import keep_packed, reads_blocks
 from aicf.llm.sources.base import Source
-from aicf.llm.sources.folder import FolderSource, model_type
-from aicf.llm.sources.folder_tokenizer import folder_tokenizer
 from aicf.llm.sources.gguf import GgufSource
 from aicf.llm.sources.gguf_tokenizer import gguf_tokenizer
 from aicf.llm.tokenizer import Tokenizer
-from aicf.passes.support.interface import argument_entry, arguments_of, functions
 from aicf.runtime.tensors import Array
 from aicf.whole_numbers import is_whole
+
+if TYPE_CHECKING:
+    from aicf.frontends.builder import Graph
 
 PREFILL = 64
 """Tokens of a prompt that one run takes."""
@@ -50,6 +44,7 @@ def load(
         InputMismatch: `context` is no number of positions that the model has.
     """
     from aicf.compiler import compile
+    from aicf.llm.packed_weights import keep_packed, reads_blocks
 
     path = path_from(path, InputMismatch, "the model's path")
     family, tokenizer, template = open_model(path)
@@ -59,7 +54,7 @@ def load(
     prefill = min(family.prefill or PREFILL, capacity)
     graph = family.decoder(path.stem, capacity)
     module = graph.module()
-    packed = family.source.packed() if reads_blocks(target) else dict[str, Scheme]()
+    packed = family.source.packed() if reads_blocks(target) else {}
     keep_packed(module, packed)
     weights = {**weights_of(family.source, graph, packed), **family.states(capacity)}
     executable = compile(module, weights, target, dims={"T": sorted({1, prefill})}, threads=threads)
@@ -72,6 +67,9 @@ def open_model(path: Path) -> tuple[Decoder, Tokenizer, ChatTemplate | None]:
     Raises: as `load`.
     """
     if path.is_dir():
+        from aicf.llm.sources.folder import FolderSource, model_type
+        from aicf.llm.sources.folder_tokenizer import folder_tokenizer
+
         family = family_of_model_type(model_type(path), str(path))
         return family(FolderSource(path, family.NAMES)), folder_tokenizer(path), folder_template(path)
     file = read_gguf(path)
@@ -108,6 +106,12 @@ def weights_of(source: Source, graph: Graph, packed: Container[str] = ()) -> dic
 
 def _parameters(graph: Graph) -> dict[str, tuple[int, ...]]:
     """Shapes of a graph's parameters, by name."""
+    from xdsl.dialects.builtin import StringAttr
+
+    from aicf.dialects.logical import ROLE_ATTR
+    from aicf.dialects.types import tensor_info
+    from aicf.passes.support.interface import argument_entry, arguments_of, functions
+
     (function,) = functions(graph.module())
     return {
         name: tuple(int(size) for size in tensor_info(argument.type).shape)

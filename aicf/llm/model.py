@@ -106,7 +106,7 @@ class LanguageModel:
     def tokens(
         self, prompt: Sequence[int], *, max_tokens: int = 128, sampling: Sampling = _GREEDY
     ) -> Iterator[int]:
-        """As `generate`, of token ids; the token that ends a text is not among them."""
+        """As `generate`, of token ids; a token that ends a text is not among them."""
         self._check(prompt, max_tokens)
         return self._tokens(prompt, max_tokens, sampling)
 
@@ -147,7 +147,7 @@ class LanguageModel:
             for token in chosen:
                 if token < 0:
                     raise CaptureError("no logit of the model is a number; check its weights")
-                if token == self.tokenizer.end:
+                if token in self.tokenizer.ends:
                     return
                 yield token
             if not queued:

@@ -6,8 +6,7 @@ Text comes back piece by piece: bytes of one character may be spread over tokens
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -15,23 +14,6 @@ from typing import Any
 from aicf.arguments import text_from
 from aicf.errors import BackendUnavailable, InputMismatch
 from aicf.extras import install
-
-
-@dataclass(frozen=True)
-class Special:
-    """What a model says of tokens and prompts.
-
-    Args:
-        begin: Token that every text starts with; None if there is none.
-        ends: Tokens that end a text; the first one is that of the training texts.
-        names: Texts of tokens by what chat templates call them, such as `bos_token`.
-        chat_template: The Jinja template of conversations; None if there is none.
-    """
-
-    begin: int | None = None
-    ends: tuple[int, ...] = ()
-    names: Mapping[str, str] = field(default_factory=dict[str, str])
-    chat_template: str | None = None
 
 
 class Tokenizer:
@@ -43,7 +25,8 @@ class Tokenizer:
         spelled: What makes bytes of a token.
         control: Ids of tokens that are no text.
         verbatim: Ids of tokens whose text is what they are called.
-        special: What the model says of them.
+        begin: Token that every text of the model starts with; None if there is none.
+        ends: Tokens that end a text or an answer; the first one is that of the training texts.
     """
 
     def __init__(
@@ -54,16 +37,12 @@ class Tokenizer:
         *,
         control: Collection[int] = (),
         verbatim: Collection[int] = (),
-        special: Special | None = None,
+        begin: int | None = None,
+        ends: Sequence[int] = (),
     ) -> None:
-        self.tokens, self.special = tokens, special or Special()
+        self.tokens, self.begin, self.ends = tokens, begin, tuple(ends)
         self._impl, self._spelled = impl, spelled
         self._control, self._verbatim = frozenset(control), frozenset(verbatim)
-
-    @property
-    def end(self) -> int:
-        """The token that ends a text; -1 if there is none."""
-        return self.special.ends[0] if self.special.ends else -1
 
     def encode(self, text: str, *, begin: bool = True) -> list[int]:
         """The ids of a text; names of control tokens in it become those tokens.
@@ -75,8 +54,9 @@ class Tokenizer:
         """
         text = text_from(text, InputMismatch, "the text")
         ids = list(self._impl.encode(text, add_special_tokens=False).ids)
-        first = self.special.begin
-        return [first, *ids] if begin and first is not None and ids[:1] != [first] else ids
+        if begin and self.begin is not None and ids[:1] != [self.begin]:
+            return [self.begin, *ids]
+        return ids
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, without control tokens; what is no UTF-8 becomes U+FFFD."""

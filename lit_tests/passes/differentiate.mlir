@@ -183,23 +183,10 @@ func.func @centered(%x : tensor<6x3xbf16> {logical.name = "x", logical.role = "i
   func.return %dw : tensor<6x3xbf16>
 }
 
-// A maximum passes back to the first of the largest elements: each window keeps an 8-bit number of it, -1 if it finds
-// none. Of three elements 2 apart, with one before the first, an even element is number 1 of one window, an odd one
-// number 2 of one and number 0 of the next. Nothing wider than the operand is padded or put together.
+// A maximum passes back to the first of the largest elements: each window keeps an 8-bit number of it.
 // CHECK-LABEL: func.func @pooled
-// CHECK: %best.grad.places = logical.max_pool_indices %x
-// CHECK: %best.grad.taps = logical.cast %best.grad.select {{.*}} -> tensor<1x2x2xi8>
-// CHECK: %best.grad.pad = logical.pad %best.grad.taps
-// CHECK: %best.grad.pad_1 = logical.pad {{.*}} -> tensor<1x2x3xbf16>
-// CHECK: %best.grad.windows = logical.slice %best.grad.pad {starts = [0, 0, 0]
-// CHECK-NEXT: %best.grad.bound_1 = logical.constant dense<1>
-// CHECK-NEXT: %best.grad.eq_1 = logical.compare "eq" %best.grad.windows, %best.grad.bound_1
-// CHECK: %best.grad.phase = logical.cast %best.grad.select_1 {{.*}} -> tensor<1x2x2xbf16>
-// CHECK: %best.grad.bound_2 = logical.constant dense<2>
-// CHECK: %best.grad.windows_4 = logical.slice %best.grad.pad {starts = [0, 0, 1]
-// CHECK-NEXT: %best.grad.bound_3 = logical.constant dense<0>
-// CHECK: %best.grad.sum = logical.add %best.grad.select_2, %best.grad.select_3
-// CHECK: %best.grad.phases = logical.concat {{.*}} -> tensor<1x4x2xbf16>
+// CHECK: %best.grad.taps = logical.max_pool_taps %x {sizes = [3], strides = [2], dilations = [1], low = [1], high = [0], {{.*}} -> tensor<1x2x2xi8>
+// CHECK-NEXT: %best.grad.operand = logical.max_pool_grad %best.grad.taps, %widest.grad.cast {whole = [4], sizes = [3], strides = [2], dilations = [1], low = [1], {{.*}} -> tensor<1x2x4xbf16>
 func.func @pooled(%x : tensor<1x2x4xbf16> {logical.name = "x", logical.role = "param"}) -> (tensor<1x2x4xbf16> {logical.name = "dx"}) {
   %best = logical.max_pool %x {sizes = [3], strides = [2], dilations = [1], low = [1], high = [0]} : tensor<1x2x4xbf16> -> tensor<1x2x2xbf16>
   %widest = logical.cast %best : tensor<1x2x2xbf16> -> tensor<1x2x2xf32>

@@ -104,3 +104,13 @@ def test_neighbours_that_share_counters(
     lanes = 4 if words is None else len(words)
     assert LaneSteps(nest, len(nest.dims) - 1, lanes).counter_words(op, lanes) == words
     assert LaneSteps(nest, len(nest.dims) - 1, 2).counter_words(op, 2) is None
+
+
+def test_coordinates_of_what_lies_in_another_order() -> None:
+    """Neighbouring points are neighbours in memory: rows go by, and the last loop runs along the dim of step 1. What
+    reads its own coordinates finds them where they are, and its loads are wide."""
+    kernel = parse_kernel(KERNEL.format(load="%j, %i]"))
+    nest = nest_of(kernel, [(1, 9), (1,), (1, 6), (1, 6)], ["f32", "i32", "i32", "f32"])
+    assert [dim.size for dim in nest.dims] == [64, 6] and nest.coordinates == (1, 0)
+    (op,) = load_ops(kernel)
+    assert LaneSteps(nest, 1, 2).load_step(op) == 9 and LaneSteps(nest, 0).load_step(op) == 1

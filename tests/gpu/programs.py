@@ -287,6 +287,38 @@ def column_reductions(dtype: str) -> Graph:
     return g
 
 
+def batch_norms(dtype: str) -> Graph:
+    """Columns by their means and variances: long ones in parts, some alone, some past the end of a block; two norms
+    that are added, and gradients."""
+    g = Graph("batch_norms")
+    for rows, columns in ((50000, 32), (12500, 100), (150, 40)):
+        x = g.input(f"x{columns}", (rows, columns), dtype)
+        y, mean, variance = _batch_norm(g, x, f"of_{columns}")
+        for name, value in (("y", g.relu(y)), ("mean", mean), ("variance", variance)):
+            g.output(value, f"{name}_{columns}")
+    left, right = g.input("left", (6272, 256), dtype), g.input("right", (6272, 256), dtype)
+    both = g.relu(_batch_norm(g, left, "left")[0] + _batch_norm(g, right, "right")[0])
+    g.output(both, "both")
+    loss = g.reduce_mean(g.cast(both * both, "f32") if dtype != "f32" else both * both, [0, 1])
+    g.output(g.gradient(loss, left), "left_gradient")
+    return g
+
+
+def _batch_norm(g: Graph, x: Value, name: str) -> tuple[Value, Value, Value]:
+    """Normalised elements, means and variances of columns; statistics in f32 at least."""
+    dtype = x.info.element.name
+    wide = g.cast(x, "f32") if dtype in ("f16", "bf16") else x
+    mean = g.reduce_mean(wide, [0], keepdims=True)
+    centered = wide - mean
+    variance = g.reduce_mean(centered * centered, [0], keepdims=True)
+    normalised = (
+        centered
+        * g.rsqrt(variance + 1e-5)
+        * g.param(f"{name}.scale", x.info.shape[1:], wide.info.element.name)
+    )
+    return g.cast(normalised, dtype) if dtype in ("f16", "bf16") else normalised, mean, variance
+
+
 def integer_reductions(dtype: str) -> Graph:
     """Sums and maxima of integers along rows, columns and everything."""
     g = Graph("integer_reductions")

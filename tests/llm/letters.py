@@ -16,12 +16,12 @@ class Letters:
     """Tokens of the characters of `ALPHABET`.
 
     Args:
-        end: The token that ends a text.
+        end: The token that ends a text; none if negative.
         broken: Tokens that are half of a character.
     """
 
     def __init__(self, end: int = -1, broken: Sequence[int] = ()) -> None:
-        self.end, self._broken = end, broken
+        self.ends, self._broken = () if end < 0 else (end,), broken
 
     def encode(self, text: str) -> list[int]:
         return [ALPHABET.index(character) for character in text]

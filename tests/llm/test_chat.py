@@ -76,6 +76,14 @@ def test_an_answer_that_is_left_is_kept_as_far_as_it_came() -> None:
     assert [message["content"] for message in chat.messages] == ["x", "one", "y", "a", "z", ""]
 
 
+def test_an_answer_is_as_long_as_fits() -> None:
+    model = Scripted(["a"], ["b"])
+    chat = model.chat(max_tokens=85)
+    list(chat.say("x"))
+    list(chat.say("y"))
+    assert [settings["max_tokens"] for _, settings in model.asked] == [85, CAPACITY - len(model.asked[1][0])]
+
+
 def test_beginning_anew() -> None:
     chat = Scripted(["a"], ["b"]).chat("old")
     list(chat.say("x"))

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.peers
 
 RNG = np.random.default_rng(107)
 PREFILL, CAPACITY = 8, 40
-NO_END = cast(Tokenizer, SimpleNamespace(end=-1))
+NO_END = cast(Tokenizer, SimpleNamespace(ends=()))
 """Only ids are asked for."""
 
 

@@ -22,7 +22,7 @@ from tests.llm.small_llama import SmallLlama, small_llama
 
 RNG = np.random.default_rng(101)
 PREFILL, CAPACITY = 8, 40
-NO_END = cast(Tokenizer, SimpleNamespace(end=-1))
+NO_END = cast(Tokenizer, SimpleNamespace(ends=()))
 """Only ids are asked for."""
 
 
@@ -86,7 +86,9 @@ def test_the_end_of_a_text_is_not_told(small: SmallLlama, model: LanguageModel) 
     tokens = prompt(6)
     first, second, *_ = small.greedy(tokens, 2)
     assert first != second
-    ended = LanguageModel(model.executable, cast(Tokenizer, SimpleNamespace(end=second)), CAPACITY, PREFILL)
+    ended = LanguageModel(
+        model.executable, cast(Tokenizer, SimpleNamespace(ends=(second,))), CAPACITY, PREFILL
+    )
     assert list(ended.tokens(tokens, max_tokens=9)) == [first]
 
 

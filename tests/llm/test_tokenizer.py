@@ -72,7 +72,7 @@ def test_ids_are_those_of_the_package_and_give_the_text_back(
     ids = ours.encode(text)
     assert ids == trained.encode(text).ids
     assert ours.decode(ids) == trained.decode(ids, skip_special_tokens=True)
-    assert ours.end == ours.encode("<|end|>")[0]
+    assert ours.ends[0] == ours.encode("<|end|>")[0]
 
 
 def test_characters_wait_until_they_are_whole(ours: Tokenizer) -> None:

@@ -25,7 +25,10 @@ HELP = """\
 
 
 def chat_command(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A .gguf file.", show_default=False)],
+    model: Annotated[
+        Path,
+        typer.Argument(metavar="MODEL", help="A .gguf file, or a Hugging Face folder.", show_default=False),
+    ],
     prompt: Annotated[
         str | None,
         typer.Option(metavar="TEXT", help="Answer this alone, and end.", show_default=False),

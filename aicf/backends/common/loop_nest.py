@@ -172,7 +172,7 @@ def nest_of(kernel: KernelOp, strides: Sequence[Sequence[int]], dtypes: Sequence
     counted = {op.number for op in index_ops(kernel)}
     coordinates: list[int | None] = [None] * len(sizes)
     dims: list[Dim] = []
-    for index in range(len(sizes)) if counted else _memory_order(kernel, accesses):
+    for index in _memory_order(kernel, accesses, bool(counted)):
         size, is_reduce = sizes[index]
         if size == 1:
             continue
@@ -187,17 +187,20 @@ def nest_of(kernel: KernelOp, strides: Sequence[Sequence[int]], dtypes: Sequence
     return LoopNest(kernel, tuple(dims), accesses, len(kernel.in_maps), tuple(coordinates), indexed)
 
 
-def _memory_order(kernel: KernelOp, accesses: Sequence[Access]) -> list[int]:
+def _memory_order(kernel: KernelOp, accesses: Sequence[Access], counted: bool) -> list[int]:
     """The dims of a kernel, far steps first: the parallel ones as the first output lies that moves along them, then the
-    reduced ones as the first operand does that has all of them. Scans need theirs in the order of the kernel."""
+    reduced ones as the first operand does that has all of them. Scans need theirs in the order of the kernel; what is
+    `counted` keeps it, too, as its operands may be indexed, and say nothing."""
     count, sizes = len(kernel.parallel_sizes), kernel.reduce_sizes
     summed = {op.output.value.data for op in accumulate_ops(kernel)}
     stored = [number for number in range(len(kernel.out_maps)) if number not in summed]
     steps = accesses[len(kernel.in_maps) + stored[0]].strides if stored else (0,) * count
     parallel = sorted(range(count), key=lambda dim: -abs(steps[dim]))
     reduced = list(range(count, count + len(sizes)))
-    if len(sizes) > 1 and not any(
-        isinstance(op, ScanOp) for phase in kernel.phases for op in phase.body.block.ops
+    if (
+        len(sizes) > 1
+        and not counted
+        and not any(isinstance(op, ScanOp) for phase in kernel.phases for op in phase.body.block.ops)
     ):
         moving = [dim for dim in reduced if sizes[dim - count] > 1]
         whole = next((each for each in accesses if all(each.strides[dim] for dim in moving)), None)

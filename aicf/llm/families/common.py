@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from aicf.frontends.builder import Graph, Value
 from aicf.llm.token_state import NewTokens, token_states
 from aicf.runtime.tensors import Array
 
+if TYPE_CHECKING:
+    from aicf.frontends.builder import Graph, Value
+
 T = TypeVar("T")
 
-_HIDDEN = -1e30
+HIDDEN = -1e30
 """What a score is where a query may not look."""
 
 
@@ -96,7 +98,7 @@ class Step:
         visible = columns <= rows
         if window is not None:
             visible = visible & (columns > rows - window)
-        return graph.where(visible, graph.constant(0.0), _HIDDEN)
+        return graph.where(visible, graph.constant(0.0), HIDDEN)
 
 
 def output_logits(step: Step, logits: Value) -> None:

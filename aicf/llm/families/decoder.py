@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from aicf.frontends.builder import Graph, Value
 from aicf.llm.families import common, rope
 from aicf.llm.families.common import Rotation, Step, linear, weight
 from aicf.llm.sources.base import Source
 from aicf.llm.sources.names import Names
 from aicf.runtime.tensors import Array
+
+if TYPE_CHECKING:
+    from aicf.frontends.builder import Graph, Value
 
 
 class Decoder(ABC):
@@ -86,6 +88,8 @@ class Decoder(ABC):
             name: Of the graph.
             capacity: Positions.
         """
+        from aicf.frontends.builder import Graph
+
         graph = Graph(name)
         step = Step.of(graph, capacity)
         shape = (self.vocabulary, self.width)

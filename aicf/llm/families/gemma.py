@@ -6,11 +6,15 @@ Gemma Team, Gemma 2, 2024; Gemma Team, Gemma 3 Technical Report, 2025.
 
 from __future__ import annotations
 
-from aicf.frontends.builder import Graph, Value
+from typing import TYPE_CHECKING
+
 from aicf.llm.families.common import Step, attention, linear, soft_cap
 from aicf.llm.families.llama import Llama
 from aicf.llm.sources.base import Source
 from aicf.llm.sources.names import ATTENTION, EMBEDDINGS, MLP, Names, one_more
+
+if TYPE_CHECKING:
+    from aicf.frontends.builder import Graph, Value
 
 _NORMS = {
     "blk.{}.attn_norm": "model.layers.{}.input_layernorm",

@@ -5,11 +5,15 @@ Radford, Wu, Child, Luan, Amodei and Sutskever, Language Models are Unsupervised
 
 from __future__ import annotations
 
-from aicf.frontends.builder import Graph, Value
+from typing import TYPE_CHECKING
+
 from aicf.llm.families.common import Step, attention, layer_norm, linear, weight
 from aicf.llm.families.decoder import Decoder
 from aicf.llm.sources.base import Source
 from aicf.llm.sources.names import Names, transposed
+
+if TYPE_CHECKING:
+    from aicf.frontends.builder import Graph, Value
 
 _LAYERS = {
     "attn_qkv": "attn.c_attn",

@@ -5,11 +5,15 @@ Touvron et al., LLaMA, 2023; Jiang et al., Mistral 7B, 2023; Ainslie et al., GQA
 
 from __future__ import annotations
 
-from aicf.frontends.builder import Graph, Value
+from typing import TYPE_CHECKING
+
 from aicf.llm.families.common import Step, attention, linear
 from aicf.llm.families.decoder import Decoder
 from aicf.llm.sources.base import Source
 from aicf.llm.sources.names import ATTENTION, EMBEDDINGS, MLP, NORMS, Names
+
+if TYPE_CHECKING:
+    from aicf.frontends.builder import Graph, Value
 
 
 class Llama(Decoder):

@@ -8,12 +8,16 @@ Shazeer et al., Outrageously Large Neural Networks, 2017; Muennighoff et al., OL
 
 from __future__ import annotations
 
-from aicf.frontends.builder import Graph, Value
+from typing import TYPE_CHECKING
+
 from aicf.llm.families.common import linear, weight
 from aicf.llm.families.llama import Llama
 from aicf.llm.families.qwen import Qwen3
 from aicf.llm.sources.base import Source
 from aicf.llm.sources.names import ATTENTION, EMBEDDINGS, EXPERTS, NORMS, Names, flattened
+
+if TYPE_CHECKING:
+    from aicf.frontends.builder import Graph, Value
 
 
 class Experts(Llama):

@@ -5,10 +5,14 @@ Abdin et al., Phi-3 Technical Report, 2024; Abdin et al., Phi-4 Technical Report
 
 from __future__ import annotations
 
-from aicf.frontends.builder import Graph, Value
+from typing import TYPE_CHECKING
+
 from aicf.llm.families.common import linear
 from aicf.llm.families.llama import Llama
 from aicf.llm.sources.names import EMBEDDINGS, NORMS, Names
+
+if TYPE_CHECKING:
+    from aicf.frontends.builder import Graph, Value
 
 
 class Phi3(Llama):

@@ -5,8 +5,12 @@ Yang et al., Qwen2 Technical Report, 2024; Yang et al., Qwen3 Technical Report, 
 
 from __future__ import annotations
 
-from aicf.frontends.builder import Graph, Value
+from typing import TYPE_CHECKING
+
 from aicf.llm.families.llama import Llama
+
+if TYPE_CHECKING:
+    from aicf.frontends.builder import Graph, Value
 
 
 class Qwen2(Llama):

@@ -58,13 +58,17 @@ class Source(ABC):
     def array(self, name: str) -> Array:
         """A tensor in f32. Raises InvalidIR if there is none."""
 
-    def packed(self) -> Mapping[str, Scheme]:
+    def packed(self) -> dict[str, Scheme]:
         """The schemes of the matrices that are stored in blocks, by name."""
         return {}
 
     def rows(self, name: str) -> Array:
         """A matrix that is stored in blocks: u8[rows, bytes of a row], mapped. Raises InvalidIR if it is not."""
         raise self.error(f"tensor '{name}' is not stored in blocks")
+
+    @abstractmethod
+    def names(self) -> list[str]:
+        """All tensors."""
 
     @abstractmethod
     def unused(self, used: Iterable[str]) -> list[str]:

@@ -15,9 +15,10 @@ from aicf.llm.sources.shards import read_object, tensors_of
 from aicf.runtime.tensors import Array
 
 CONFIG = "config.json"
+KINDS = ("weight", "bias")
 NOTHING: Mapping[str, Any] = {}
 
-_BUFFERS = ("rotary_emb.inv_freq", "attn.bias", "attn.masked_bias")
+_BUFFERS = ("rotary_emb.inv_freq", "attn.bias", "attn.masked_bias", "position_ids")
 """Ends of the names of what old files store besides weights: tables that follow from the settings."""
 
 
@@ -106,11 +107,24 @@ class FolderSource(Source):
     def array(self, name: str) -> Array:
         return self._array(name).astype(np.float32, copy=False)
 
+    def names(self) -> list[str]:
+        layers = range(self.size("block_count"))
+        modules = dict.fromkeys(
+            module.replace("{}", str(layer)) for module in self._names.modules for layer in layers
+        )
+        return [name for module in modules for kind in KINDS if self.has(name := f"{module}.{kind}")]
+
     def unused(self, used: Iterable[str]) -> list[str]:
         taken = {stored for name in used for stored in self._stored(name)}
-        if "output.weight" not in used:  # a tied head may be stored all the same
+        if "output" in self._names.modules:  # a tied head may be stored all the same
             taken.update(self._stored("output.weight"))
-        return sorted(name for name in self._tensors.keys() - taken if not name.endswith(_BUFFERS))
+        left = self._tensors.keys() - taken
+        ignored = tuple(f"{module}." for module in self._names.ignored)
+        return sorted(
+            name
+            for name in left
+            if not name.endswith(_BUFFERS) and not (ignored and name.startswith(ignored))
+        )
 
     def _stored(self, name: str) -> list[str]:
         """What the folder calls a tensor: several names if it is stored by experts."""

@@ -1,16 +1,16 @@
-"""The tokenizer of a Hugging Face folder: `tokenizer.json`, and what the files beside it say of tokens and prompts."""
+"""The tokenizer of a Hugging Face folder: `tokenizer.json`, and which tokens end a text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from aicf.errors import InvalidIR, UnsupportedOp
 from aicf.llm.sources.shards import read_object
-from aicf.llm.tokenizer import Special, Tokenizer, library, of_characters, of_pieces
+from aicf.llm.tokenizer import Tokenizer, library, of_characters, of_pieces
 
-_FILE, _CONFIG, _TEMPLATE = "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"
+_FILE = "tokenizer.json"
 _ENDS = ("generation_config.json", "config.json")
 """Files that say which tokens end a text; the first one that does is followed."""
 
@@ -55,8 +55,9 @@ def folder_tokenizer(folder: Path) -> Tokenizer:
         tokens,
         spelled,
         control=control,
-        verbatim=added.keys() - control,
-        special=_special(folder, impl, numbers),
+        verbatim=added.keys() - control if spelled is of_characters else (),
+        begin=_begin(impl),
+        ends=_ends(folder),
     )
 
 
@@ -69,46 +70,17 @@ def _types(stated: Any) -> Iterator[str]:
             yield from _types(part)
 
 
-def _special(folder: Path, impl: Any, numbers: Mapping[str, int]) -> Special:
-    config: Mapping[str, Any] = read_object(folder / _CONFIG) if (folder / _CONFIG).is_file() else {}
-    names = {
-        name: text for name in ("bos_token", "eos_token") if (text := _text(config.get(name))) is not None
-    }
-    ends = _ends(folder) or ([numbers[names["eos_token"]]] if names.get("eos_token") in numbers else [])
+def _begin(impl: Any) -> int | None:
+    """The token that the tokenizer puts before every text."""
     bare, whole = (list(impl.encode("a", add_special_tokens=adds).ids) for adds in (False, True))
-    return Special(
-        begin=whole[0] if whole[:1] != bare[:1] else None,
-        ends=tuple(dict.fromkeys(ends)),
-        names=names,
-        chat_template=_template(folder, config),
-    )
+    return whole[0] if whole[:1] != bare[:1] else None
 
 
-def _text(stated: Any) -> str | None:
-    """A token is a text, or an object with it."""
-    found = cast("Mapping[str, Any]", stated).get("content") if isinstance(stated, dict) else stated
-    return found if isinstance(found, str) else None
-
-
-def _ends(folder: Path) -> list[int]:
+def _ends(folder: Path) -> Sequence[int]:
     for name in _ENDS:
         if (folder / name).is_file():
             stated = read_object(folder / name).get("eos_token_id")
             found = cast("list[Any]", stated if isinstance(stated, list) else [stated])
-            if all(type(number) is int for number in found) and found:
+            if found and all(type(number) is int for number in found):
                 return found
-    return []
-
-
-def _template(folder: Path, config: Mapping[str, Any]) -> str | None:
-    path = folder / _TEMPLATE
-    if path.is_file():
-        try:
-            return path.read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidIR(f"the file is no text: {error}", location=str(path)) from None
-    stated = config.get("chat_template")
-    if isinstance(stated, list):  # several, each with a name
-        entries = cast("list[Mapping[str, Any]]", stated)
-        stated = next((entry.get("template") for entry in entries if entry.get("name") == "default"), None)
-    return stated if isinstance(stated, str) else None
+    return ()

@@ -76,7 +76,7 @@ class GgufSource(Source):
     def array(self, name: str) -> Array:
         return self.file.array(name)
 
-    def packed(self) -> Mapping[str, Scheme]:
+    def packed(self) -> dict[str, Scheme]:
         return {
             name: each.scheme
             for name, each in self.file.tensors.items()
@@ -85,6 +85,9 @@ class GgufSource(Source):
 
     def rows(self, name: str) -> Array:
         return self.file.rows(name)
+
+    def names(self) -> list[str]:
+        return [name for name in self.file.tensors if name not in _ROPE_TENSORS]
 
     def unused(self, used: Iterable[str]) -> list[str]:
         return sorted(self.file.tensors.keys() - set(used) - _ROPE_TENSORS)

@@ -8,7 +8,7 @@ from typing import Any
 
 from aicf.errors import UnsupportedOp
 from aicf.frontends.gguf.reader import GgufFile
-from aicf.llm.tokenizer import Special, Tokenizer, library, of_characters, of_pieces
+from aicf.llm.tokenizer import Tokenizer, library, of_characters, of_pieces
 
 _UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4
 """Types of tokens: `<unk>`, and those that are found in a text as they are."""
@@ -92,10 +92,15 @@ def gguf_tokenizer(file: GgufFile) -> Tokenizer:
             for number in sorted([*control, *verbatim])
         ]
     )
-    special = _special(file, tokens, control)
-    if kind == "llama":
-        verbatim = []
-    return Tokenizer(impl, tokens, spelled, control=control, verbatim=verbatim, special=special)
+    return Tokenizer(
+        impl,
+        tokens,
+        spelled,
+        control=control,
+        verbatim=verbatim if spelled is of_characters else (),
+        begin=_begin(file, len(tokens)),
+        ends=_ends(file, tokens, control),
+    )
 
 
 def _byte_level(package: Any, file: GgufFile, tokens: Sequence[str]) -> Any:
@@ -149,23 +154,16 @@ def _bpe(package: Any, file: GgufFile, tokens: Sequence[str], merges: Sequence[A
         raise file.error(f"its tokenizer is damaged: {error}") from None
 
 
-def _special(file: GgufFile, tokens: Sequence[str], control: Sequence[int]) -> Special:
-    ids = {name: _token(file, name, len(tokens)) for name in ("bos", *_ENDS)}
-    ends = [found for name in _ENDS if (found := ids[name]) is not None]
-    ends += [number for number in control if tokens[number] in _END_NAMES]
-    template = file.fields.get("tokenizer.chat_template")
-    begin = ids["bos"]
-    # llama.cpp's default, where a file does not say
-    adds_begin = file.fields.get(
-        "tokenizer.ggml.add_bos_token",
-        "llama" in (file.fields["tokenizer.ggml.model"], str(file.fields.get("tokenizer.ggml.pre"))[:5]),
-    )
-    return Special(
-        begin=begin if adds_begin else None,
-        ends=tuple(dict.fromkeys(ends)),
-        names={f"{name}_token": tokens[found] for name in ("bos", "eos") if (found := ids[name]) is not None},
-        chat_template=template if isinstance(template, str) else None,
-    )
+def _begin(file: GgufFile, count: int) -> int | None:
+    """The token that texts start with; where a file does not say whether they do, it is as llama.cpp has it."""
+    kind, split = file.fields["tokenizer.ggml.model"], file.fields.get("tokenizer.ggml.pre")
+    is_usual = kind == "llama" or split == "llama-bpe"
+    return _token(file, "bos", count) if file.fields.get("tokenizer.ggml.add_bos_token", is_usual) else None
+
+
+def _ends(file: GgufFile, tokens: Sequence[str], control: Sequence[int]) -> Sequence[int]:
+    stated = [found for name in _ENDS if (found := _token(file, name, len(tokens))) is not None]
+    return list(dict.fromkeys([*stated, *(number for number in control if tokens[number] in _END_NAMES)]))
 
 
 def _token(file: GgufFile, name: str, count: int) -> int | None:

@@ -45,6 +45,7 @@ def generated_cases() -> dict[str, Case]:
         "many_blocks": (programs.many_blocks, ("f32", "f16"), (GENERATED,)),
         "norms": (programs.norms, ("f32", "f16", "bf16"), (GENERATED,)),
         "column_reductions": (programs.column_reductions, ("f32", "f16"), (GENERATED,)),
+        "batch_norms": (programs.batch_norms, ("f32", "f16", "bf16", "f64"), (GENERATED,)),
         "integer_reductions": (programs.integer_reductions, ("i32", "i16", "u8"), (GENERATED,)),
         "other_reductions": (
             programs.other_reductions,

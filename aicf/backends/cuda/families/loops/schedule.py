@@ -50,8 +50,6 @@ SHARED_BYTES = 48 << 10
 """Static shared memory of a block."""
 CHAIN_TILES = 65535
 """Most blocks along the second dim of a grid."""
-PARTS_TOGETHER = 4
-"""Parts of a row or column that a thread loads before it combines the first of them."""
 MOST_VECTOR = 16
 """Elements of one byte in a piece of memory that one access takes."""
 MOST_ELEMENTS = 256
@@ -334,6 +332,13 @@ def partial_size(op: ReduceOp | ScanOp | AccumulateOp) -> int:
     return max(4, ELEMENT_BYTES[element_of(op.value.type).name])
 
 
+def parts_together(nest: LoopNest, spec: GeneratedSpec) -> int:
+    """Parts of a row or column that a thread loads before it combines the first of them: all it has to, if registers
+    hold them."""
+    words = sum(map(partial_size, reduce_ops(nest))) // 4 * (1 if spec.by_rows else spec.vector)
+    return max(1, min(_PARTIAL_WORDS // max(1, words), -(-spec.splits // spec.lanes)))
+
+
 def exchange_bytes(nest: LoopNest, spec: GeneratedSpec) -> int:
     """Shared memory in which the rows of a block add up a vector of columns of each thread."""
     return spec.threads * spec.vector * sum(map(partial_size, accumulate_ops(nest.kernel)))
@@ -362,8 +367,7 @@ def choose(nest: LoopNest, offsets: Sequence[int], arch: GpuArch, fixed: bool = 
         return _fixed_rows(nest, arch) if reduces_innermost(nest.kernel) else _fixed_columns(nest)
     if rows:
         return _by_rows(nest, offsets, arch)
-    spec = _by_columns(nest, offsets, arch)
-    return (spec.splits > 1 and arch.has_clusters and _cluster_of(nest, spec, arch)) or spec
+    return _by_columns(nest, offsets, arch)
 
 
 def _contiguous_bytes(nest: LoopNest, dims: Sequence[int]) -> int:
@@ -602,13 +606,18 @@ def _row_of_cluster(size: int, vector: int, held: int, arch: GpuArch) -> Generat
 
 _LINE_BYTES = 128
 """What a block has of each row where columns are few: they come together in a line of the cache."""
+_ALONE_READS = {"cluster": 64 << 10, "parts": 128 << 10}
+"""Most bytes that a block reads by itself before blocks of a cluster share columns, and before they come in parts,
+which take another launch."""
+_PARTIAL_WORDS = 48
+"""Registers of a thread for totals of parts that are on their way."""
 _PARTS_THREADS = 512
 _PARTS_WORDS = 40
 """Registers of a thread for what is in flight where columns come in parts: 16 warps keep memory busy so."""
 
 
 def _by_columns(nest: LoopNest, offsets: Sequence[int], arch: GpuArch) -> GeneratedSpec:
-    """Wide blocks where they fill the GPU; else narrow ones, and columns in parts."""
+    """Wide blocks where they fill the GPU; else narrow ones, which share columns where those are long."""
     vector = _vector(nest, nest.parallel_dims[-1], offsets)
     strategy = "columns" if moments_of(nest.kernel) is None else "online_columns"
     across = min(32, _power_of_two(-(-nest.parallel_size // vector)))
@@ -618,18 +627,20 @@ def _by_columns(nest: LoopNest, offsets: Sequence[int], arch: GpuArch) -> Genera
     blocks = -(-nest.parallel_size // (vector * across))
     if blocks >= 2 * arch.multiprocessors:
         return GeneratedSpec(strategy, vector, threads, threads // across, 4, 1)
-    return _parts_of_columns(nest, strategy, vector, arch)
+    spec = _narrow_columns(nest, strategy, vector, arch)
+    is_long = block_bytes(nest, replace(spec, splits=1)) > _ALONE_READS["cluster"]
+    return (is_long and arch.has_clusters and _cluster_of(nest, spec, arch)) or spec
 
 
-def _parts_of_columns(nest: LoopNest, strategy: str, vector: int, arch: GpuArch) -> GeneratedSpec:
+def _narrow_columns(nest: LoopNest, strategy: str, vector: int, arch: GpuArch) -> GeneratedSpec:
     """As few parts as fill the GPU, since every block of a later launch reads what all parts left of its columns."""
-    across = min(
-        _power_of_two(-(-nest.parallel_size // vector)), max(1, _LINE_BYTES // (vector * _narrowest(nest)))
-    )
+    line = max(1, _LINE_BYTES // (vector * _narrowest(nest)))
+    across = min(_power_of_two(-(-nest.parallel_size // vector)), line)
     blocks = -(-nest.parallel_size // (vector * across))
-    wanted = arch.multiprocessors // blocks
-    if wanted < 2:
-        wanted = max(1, 2 * arch.multiprocessors // blocks)
+    wanted = 1
+    if nest.reduce_size * across * vector * _row_bytes(nest) > _ALONE_READS["parts"]:
+        wanted = arch.multiprocessors // blocks
+        wanted = wanted if wanted > 1 else max(1, 2 * arch.multiprocessors // blocks)
     threads = _PARTS_THREADS
     while threads > max(64, across) and wanted * 2 * (threads // across) > nest.reduce_size:
         threads //= 2

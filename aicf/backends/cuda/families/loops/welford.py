@@ -116,18 +116,22 @@ class MomentCode(PhaseCode):
     ) -> list[str]:
         if phase is not self.kernel.phases[self.moments.phase]:
             return super()._accumulated(phase, value, lines)
-        total, columns = self._total(), range(self.columns)
+        total = self._total()
         lines.append(f"grown = {total.count} + f32(1.0)")
         _quotient("share", "f32(1.0)", "grown", lines)
+        lines.append(f"grown = grown if valid else {total.count}")
         sums = super().reductions(self.moments.phase)
         elements = [name for op in sums for name in value(op.value)]
-        for i, element, first in zip(columns, elements, self._first_elements(), strict=True):
-            lines.append(f"x{i} = {element} - {first}")
+        for i, element, first in zip(range(self.columns), elements, self._first_elements(), strict=True):
+            lines.append(
+                f"x{i} = {element} - {first} if valid else {total.means[i]}"
+            )  # which changes nothing
             lines.append(f"d{i} = x{i} - {total.means[i]}")
             lines.append(f"m{i} = cuda.fma(d{i}, share, {total.means[i]})")
             lines.append(f"q{i} = cuda.fma(d{i}, x{i} - m{i}, {total.squares[i]})")
+        columns = range(self.columns)
         seen = Seen([f"m{i}" for i in columns], [f"q{i}" for i in columns], "grown")
-        return self._if_valid(seen, lines)
+        return [*self._in_slots(seen), seen.count, *self._first_elements()]
 
     def combine(self, phase: int, *, finish: bool = True) -> Snippet:
         if not self._is_first(phase):
@@ -151,15 +155,15 @@ class MomentCode(PhaseCode):
         rest = f"max({self.index}(0), {self.index}({self.index}({size}) - part * {self.index}({span})))"
         lines = [f"elements = f32(min({self.index}({span}), {rest}))"]
         joined = _joined(self._total(), self._seen("found", "elements"), "j_", lines)
-        names = self._if_valid(joined, lines)
-        return Snippet(("total", "found", "part", "valid"), tuple(lines), packed(names))
-
-    def _if_valid(self, seen: Seen, lines: list[str]) -> list[str]:
-        """The registers `total` with that, if the cell or part is valid."""
         total = self._total()
-        pairs = zip([*self._in_slots(seen), seen.count], [*self._in_slots(total), total.count], strict=True)
+        pairs = zip(
+            [*self._in_slots(joined), joined.count], [*self._in_slots(total), total.count], strict=True
+        )
         lines += [f"n{slot} = {new} if valid else {old}" for slot, (new, old) in enumerate(pairs)]
-        return [*(f"n{slot}" for slot in range(2 * self.columns + 1)), *self._first_elements()]
+        names = [f"n{slot}" for slot in range(2 * self.columns + 1)]
+        return Snippet(
+            ("total", "found", "part", "valid"), tuple(lines), packed([*names, *self._first_elements()])
+        )
 
     # Threads of a block
 
