@@ -26,7 +26,7 @@ from tests.llm.small_llama import SmallLlama, small_llama
 
 RNG = np.random.default_rng(223)
 PREFILL, CAPACITY = 8, 24
-NO_END = cast(Tokenizer, SimpleNamespace(end=-1))
+NO_END = cast(Tokenizer, SimpleNamespace(ends=()))
 
 
 def quantised(array: np.ndarray) -> np.ndarray:
