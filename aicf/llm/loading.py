@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,13 +73,20 @@ def _loaded(
 
     def compiled() -> CompiledModel:
         from aicf.compiler import compile
+        from aicf.llm.packed_weights import keep_packed, reads_blocks
 
+        packed = source.packed() if reads_blocks(target) else {}
         graph = family.decoder(path.stem, capacity)
-        weights = {**weights_of(source, graph), **family.states(capacity)}
-        return compile(graph, weights, target, dims={"T": sorted({1, prefill})}, threads=threads)
+        module = graph.module()
+        keep_packed(module, packed)
+        weights = {**weights_of(source, graph, packed), **family.states(capacity)}
+        return compile(module, weights, target, dims={"T": sorted({1, prefill})}, threads=threads)
+
+    def array(name: str, dtype: str | None) -> Array:
+        return source.rows(name) if dtype == "u8" else source.array(name)
 
     made_of = {"files": source.identity(), "context": capacity, "prefill": prefill}
-    offered = DeferredWeights(source.names(), lambda name, _: source.array(name))
+    offered = DeferredWeights(source.names(), array)
     executable = load_or_compile(cache_dir, made_of, target, threads, offered, compiled)
     return LanguageModel(executable, tokenizer, capacity, prefill, template)
 
@@ -100,8 +108,13 @@ def open_model(path: Path) -> tuple[Decoder, Tokenizer, ChatTemplate | None]:
     return family(source), gguf_tokenizer(file), gguf_template(file)
 
 
-def weights_of(source: Source, graph: Graph) -> dict[str, Array]:
+def weights_of(source: Source, graph: Graph, packed: Container[str] = ()) -> dict[str, Array]:
     """The arrays of a program's parameters.
+
+    Args:
+        source: That has them.
+        graph: The program, as it was built.
+        packed: Parameters that stay in blocks, which the source's file backs; the others are widened to f32.
 
     Raises InvalidIR: one is missing or has another shape, or the source has more than the program uses.
     """
@@ -118,7 +131,7 @@ def weights_of(source: Source, graph: Graph) -> dict[str, Array]:
             f"it has a tensor '{unused[0]}'{more}, which {source.architecture} does not use; "
             "it is of another architecture"
         )
-    return {name: source.array(name) for name in wanted}
+    return {name: source.rows(name) if name in packed else source.array(name) for name in wanted}
 
 
 def parameters_of(graph: Graph) -> dict[str, tuple[int, ...]]:

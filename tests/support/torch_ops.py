@@ -19,8 +19,9 @@ from tests.support.torch_tensors import tensor
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional
 
-OWN = ("random_numbers", "counters")
-"""Random numbers are PyTorch's own; counters it has in its schedulers, beside which `test_optimizers_pytorch` is."""
+OWN = ("random_numbers", "counters", "quantised_blocks")
+"""Random numbers are PyTorch's own; counters it has in its schedulers, beside which `test_optimizers_pytorch` is;
+blocks of llama.cpp it has none."""
 FAMILIES = {family: rows for family, rows in op_rows.FAMILIES.items() if family not in OWN}
 ROWS = tuple(row for rows in FAMILIES.values() for row in rows)
 TYPES = (*FLOATS, *INTEGERS, "i1")
