@@ -29,7 +29,7 @@ EMIT = (
     "aicf.dialects.host_formulas",
     "aicf.dialects.kinds",
 )
-BODIES = ("aicf.dialects.logical",)
+BODIES = ("aicf.dialects.logical", "aicf.dialects.block_schemes", "aicf.dialects.block_bits")
 """What the bodies of instructions are written in."""
 CUSTOM = ("aicf.dialects.custom_ops",)
 """Definitions of ops by packages, which the registry imports."""

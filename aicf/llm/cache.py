@@ -100,7 +100,9 @@ def _loaded(
         return None
     try:
         arrays = map_arrays(files.path(key, _ARRAYS))
-        offered = DeferredWeights(weights, lambda name: arrays[name] if name in arrays else weights[name])
+        offered = DeferredWeights(
+            weights, lambda name, dtype: arrays[name] if name in arrays else weights.read(name, dtype)
+        )
         return load_program(files.path(key), offered, _StoredWeights(arrays))
     except AicfError as error:
         if tells:

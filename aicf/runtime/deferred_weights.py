@@ -14,19 +14,24 @@ class DeferredWeights(Mapping[str, Array]):
 
     Args:
         names: In order.
-        make: Gives the array of a name.
+        make: Gives the array of a name, in the element type that is asked for if it may have several, as numbers in
+            blocks do that are read as they are stored or widened.
     """
 
-    def __init__(self, names: Iterable[str], make: Callable[[str], Array]) -> None:
+    def __init__(self, names: Iterable[str], make: Callable[[str, str | None], Array]) -> None:
         self._made: dict[str, Array | None] = dict.fromkeys(names)
         self._make = make
         self._lock = threading.RLock()
 
     def __getitem__(self, name: str) -> Array:
+        return self.read(name)
+
+    def read(self, name: str, dtype: str | None = None) -> Array:
+        """The array of a name; if it is made now, in that element type where it may have several."""
         with self._lock:
             array = self._made[name]
             if array is None:
-                array = self._made[name] = self._make(name)
+                array = self._made[name] = self._make(name, dtype)
             return array
 
     def __contains__(self, name: object) -> bool:
@@ -50,7 +55,7 @@ def chosen(weights: Mapping[str, Array], names: Iterable[str]) -> Mapping[str, A
     found = [name for name in names if name in weights]
     if not isinstance(weights, DeferredWeights):
         return {name: weights[name] for name in found}
-    return DeferredWeights(found, weights.__getitem__)
+    return DeferredWeights(found, weights.read)
 
 
 def joined(weights: Mapping[str, Array], derived: Mapping[str, Array]) -> Mapping[str, Array]:
@@ -58,7 +63,7 @@ def joined(weights: Mapping[str, Array], derived: Mapping[str, Array]) -> Mappin
     if not isinstance(weights, DeferredWeights):
         return {**weights, **derived}
     return DeferredWeights(
-        [*weights, *derived], lambda name: derived[name] if name in derived else weights[name]
+        [*weights, *derived], lambda name, _: derived[name] if name in derived else weights[name]
     )
 
 

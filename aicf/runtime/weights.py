@@ -44,8 +44,9 @@ def bind_weights(binds: Sequence[Bind], weights: Mapping[str, Array]) -> Mapping
     if isinstance(weights, DeferredWeights):
         by_name = {bind.name: bind for bind in binds}
 
-        def make(name: str) -> Array:
-            return _in_place(by_name[name], weights[name] if name in weights else starts[name])
+        def make(name: str, _: str | None) -> Array:
+            bind = by_name[name]
+            return _in_place(bind, weights.read(name, bind.dtype) if name in weights else starts[name])
 
         return DeferredWeights(names, make)
     given = {**starts, **weights}

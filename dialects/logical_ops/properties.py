@@ -206,13 +206,14 @@ _INTEGERS = (
     "p",
     "rows",
     "past",
+    "window",
     "ignore_index",
     "padding_value",
     "warmup",
     "total",
     "period",
 )
-_STRINGS = ("mode", "form", "approximate", "predicate", "reduction", "schedule", "anneal", "op")
+_STRINGS = ("mode", "scheme", "form", "approximate", "predicate", "reduction", "schedule", "anneal", "op")
 _RATES = (
     "momentum",
     "dampening",
@@ -232,6 +233,7 @@ _FORMS: Mapping[str, _Form] = {
     **dict.fromkeys(_INTEGERS, _INTEGER),
     **dict.fromkeys(_STRINGS, _STRING),
     "scale": _float("0.125"),
+    "softcap": _float("50.0"),
     **dict.fromkeys(("delta", "label_smoothing", "rate", *_RATES), _float("0.1")),
     "epsilon": _float("1.0e-05"),
     **dict.fromkeys(("negative_slope", "alpha", "beta"), _float("0.5")),

@@ -34,11 +34,13 @@ from aicf.passes.logical.apply_policy import ApplyPolicyPass
 from aicf.passes.logical.assign_ids import AssignIdsPass
 from aicf.passes.logical.fold_constants import FoldConstantsPass
 from aicf.passes.logical.fold_masks import FoldMasksPass
+from aicf.passes.logical.fold_rotations import FoldRotationsPass
 from aicf.passes.logical.fold_transposes import FoldTransposesPass
 from aicf.passes.logical.logical_canonicalize import LogicalCanonicalizePass
 from aicf.passes.logical.logical_cse import LogicalCsePass
 from aicf.passes.logical.logical_dce import LogicalDcePass
 from aicf.passes.logical.lower_precision import LowerPrecisionPass
+from aicf.passes.logical.read_packed_weights import ReadPackedWeightsPass
 from aicf.passes.logical.set_target import SetTargetPass
 from aicf.passes.logical.specialize_shapes import SpecializeShapesPass
 from aicf.passes.logical.to_evaluation import ToEvaluationPass
@@ -172,8 +174,10 @@ def lowering_passes() -> tuple[ModulePass, ...]:
         KeepWholePass(),
         LowerLogicalPass(),
         *simplifications(),
+        FoldRotationsPass(),
         FoldConstantsPass(),
         FoldTransposesPass(),
+        ReadPackedWeightsPass(),
         LogicalDcePass(),
     )
 

@@ -884,6 +884,29 @@ def attention_step(
     return g
 
 
+def cached_attention_step(
+    dtype: str, capacity: int, size: int, shared: int = 1, window: int | None = None, writes: bool = True
+) -> Graph:
+    """One query for each of ``2 * shared`` heads over a cache of 2 heads [capacity, 2 * size], up to a position, into
+    which the row of its token is perhaps written first."""
+    g = Graph("cached_attention_step")
+    heads, at = 2 * shared, g.input("at", (1,), "i64")
+    position = g.clamp(at, 0, capacity - 1)
+    token = g.input("token", (1, (heads + 4) * size), dtype)
+    read = [(g.slice(token, (0, 0), (1, heads * size)), (1, heads, size))]
+    for number, name in enumerate(("keys", "values")):
+        cache = g.input(name, (capacity, 2 * size), dtype)
+        if writes:
+            row = g.slice(token, (0, (heads + 2 * number) * size), (1, 2 * size))
+            cache = g.scatter(cache, position, row)
+            g.output(cache, f"new_{name}")
+        read.append((cache, (capacity, 2, size)))
+    q, k, v = (g.transpose(g.reshape(x, shape), (1, 0, 2)) for x, shape in read)
+    y = g.attention(q, k, v, position=g.reshape(position, ()), causal=True, window=window)
+    g.output(g.reshape(g.transpose(y, (1, 0, 2)), (1, heads * size)), "y")
+    return g
+
+
 def rows_written() -> ModuleOp:
     """The primitive ops that write at computed indices, which the builder has no methods of."""
     return parse_module(_ROWS_WRITTEN)
@@ -904,6 +927,25 @@ func.func @rows(
   %written = logical.write_row %w, %p, %x {axis = 1}
       : (tensor<7x1xf32>, tensor<i32>, tensor<7x40xf32>) -> tensor<7x40xf32>
   func.return %combined, %last, %written : tensor<7x40xf32>, tensor<7xi32>, tensor<7x40xf32>
+}
+"""
+
+
+def packed_weights() -> ModuleOp:
+    """Ops on block-quantised weights, the products of which passes alone write."""
+    return parse_module(_PACKED_WEIGHTS)
+
+
+_PACKED_WEIGHTS = """
+func.func @packed(
+    %x : tensor<5x512xf32> {logical.name = "x", logical.role = "input"},
+    %w : tensor<37x288xui8> {logical.name = "w", logical.role = "param"},
+    %k : tensor<3x420xui8> {logical.name = "k", logical.role = "param"})
+    -> (tensor<5x37xf32> {logical.name = "product"}, tensor<3x512xf32> {logical.name = "widened"}) {
+  %product = logical.matmul_blocks %x, %w {scheme = "Q4_0"}
+      : (tensor<5x512xf32>, tensor<37x288xui8>) -> tensor<5x37xf32>
+  %widened = logical.dequantize_blocks %k {scheme = "Q6_K"} : (tensor<3x420xui8>) -> tensor<3x512xf32>
+  func.return %product, %widened : tensor<5x37xf32>, tensor<3x512xf32>
 }
 """
 

@@ -50,7 +50,7 @@ def opened(
         ready: Taken in place of compiling, for time.
     """
     source = GgufSource(read_gguf(path))
-    weights = DeferredWeights(source.names(), source.array)
+    weights = DeferredWeights(source.names(), lambda name, _: source.array(name))
 
     def compiled() -> CompiledModel:
         assert may_compile
@@ -172,7 +172,7 @@ def test_a_cache_that_cannot_be_written_costs_only_time(
 
     ready, _ = opened(folder / "cache", folder / "small.gguf")
     monkeypatch.setattr(os, "fsync", full)
-    file, weights = folder / "small.gguf", DeferredWeights((), lambda name: np.zeros(0))
+    file, weights = folder / "small.gguf", DeferredWeights((), lambda name, dtype: np.zeros(0))
     made = load_or_compile(tmp_path / "new", {"file": str(file)}, "cpu", 1, weights, lambda: ready.executable)
     assert made is ready.executable
     assert caplog.messages == ["the cache cannot keep the compiled model: No space left on device"]

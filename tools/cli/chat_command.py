@@ -68,7 +68,7 @@ def chat_command(
     threads: Threads = 1,
     cache: Annotated[
         Path | None,
-        typer.Option(help="Folder of compiled models: the next start takes no time.", show_default=False),
+        typer.Option(help="Folder of compiled models: later starts compile nothing.", show_default=False),
     ] = None,
 ) -> None:
     """Talk with a language model: text comes as it is made. /help says what else a line may be."""

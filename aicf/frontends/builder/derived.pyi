@@ -97,10 +97,13 @@ class DerivedOps(GraphCore):
         key: Value,
         value: Value,
         mask: Value | None = None,
+        position: Value | None = None,
         *,
         scale: float | None = None,
         causal: bool = False,
         past: int = 0,
+        window: int | None = None,
+        softcap: float | None = None,
         empty_as_zero: bool = False,
         name: str | None = None,
     ) -> Value:
@@ -114,6 +117,12 @@ class DerivedOps(GraphCore):
         query. The mask is added to the scores, or if it is i1 says which keys are seen; its shape is ``[M, N]``, after any
         of the leading dimensions, each of size 1 or the scores'. A query that sees no key, so that all its scores are -inf,
         gives NaN, or 0 with ``empty_as_zero``. Vaswani et al., 2017.
+
+        ``position`` (i32 or i64, of rank 0 or one for each of the leading dimensions before the heads) stands in place of
+        ``past`` where it is known only when the program runs, as in a decoder whose keys and values are a cache: rows that
+        no query sees are not read by kernels, and hold finite numbers. With a ``window`` query i sees the last ``window``
+        of those keys alone (Beltagy et al., Longformer, 2020; Mistral). ``softcap`` bounds scores before masks:
+        ``softcap * tanh(scores / softcap)`` (Gemma 2).
         """
 
     def avg_pool(
@@ -304,6 +313,14 @@ class DerivedOps(GraphCore):
 
         ``exclusive`` leaves the element itself out, so that the first is 0; ``reverse`` sums from the last one on. Integers
         wrap around.
+        """
+
+    def dequantize_blocks(self, packed: Value, scheme: str, *, name: str | None = None) -> Value:
+        """The numbers that rows of blocks store, by a scheme: packed u8 ``[..., bytes]``, result f32 ``[..., columns]``.
+
+        Products that contract the columns read the blocks themselves, and a gather of rows widens only those it reads.
+        Never computed ahead of a run, so the weight stays packed in memory. Schemes: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K,
+        Q5_K and Q6_K, as llama.cpp defines them, and U4: 32 codes of 4 bits with a scale and a minimum of f32.
         """
 
     def detach(self, x: Value, *, name: str | None = None) -> Value:

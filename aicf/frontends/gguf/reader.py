@@ -18,8 +18,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from aicf.dialects.block_schemes import BY_NUMBER, Array, Scheme
 from aicf.errors import InvalidIR, UnsupportedOp, did_you_mean, quoted
-from aicf.frontends.gguf.blocks import BY_NUMBER, Array, Scheme
 
 Field: TypeAlias = "int | float | bool | str | list[Any]"
 """Value of a field; arrays are lists, which may hold lists."""
@@ -88,6 +88,10 @@ class GgufFile:
         """The bytes of a tensor as they are stored: u8[nbytes], mapped. Raises InvalidIR if there is none."""
         tensor = self.tensor(name)
         return self._data[tensor.start : tensor.start + tensor.nbytes]
+
+    def rows(self, name: str) -> Array:
+        """The bytes of a tensor by its rows: u8[..., bytes of a row], mapped. Raises InvalidIR if there is none."""
+        return self.blocks(name).reshape(*self.tensor(name).shape[:-1], -1)
 
     def array(self, name: str) -> Array:
         """A tensor in f32. Raises InvalidIR if there is none."""

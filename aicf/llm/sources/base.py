@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from aicf.dialects.block_schemes import Scheme
 from aicf.errors import InvalidIR, UnsupportedOp, quoted
 from aicf.runtime.tensors import Array
 
@@ -61,6 +62,14 @@ class Source(ABC):
     @abstractmethod
     def array(self, name: str) -> Array:
         """A tensor in f32. Raises InvalidIR if there is none."""
+
+    def packed(self) -> dict[str, Scheme]:
+        """The schemes of the matrices that are stored in blocks, by name."""
+        return {}
+
+    def rows(self, name: str) -> Array:
+        """A matrix that is stored in blocks: u8[rows, bytes of a row], mapped. Raises InvalidIR if it is not."""
+        raise self.error(f"tensor '{name}' is not stored in blocks")
 
     @abstractmethod
     def names(self) -> list[str]:

@@ -137,7 +137,10 @@ class FolderSource(Source):
         stored, _ = self._names.stored(name)
         if "{expert}" not in stored:
             return [stored]
-        return [stored.replace("{expert}", str(expert)) for expert in range(self.size("expert_count"))]
+        count = self.size("expert_count")
+        if count > len(self._tensors):
+            raise self.error(f"{self.called('expert_count')} is {count:,}; the folder has fewer tensors")
+        return [stored.replace("{expert}", str(expert)) for expert in range(count)]
 
     def _array(self, name: str) -> Array:
         parts = [self._tensor(stored) for stored in self._stored(name)]

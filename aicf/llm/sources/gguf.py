@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from aicf.dialects.block_schemes import Scheme
 from aicf.frontends.gguf.reader import GgufFile
 from aicf.llm.sources.base import Source, size_and_time
 from aicf.runtime.tensors import Array
@@ -78,6 +79,16 @@ class GgufSource(Source):
 
     def array(self, name: str) -> Array:
         return self.file.array(name)
+
+    def packed(self) -> dict[str, Scheme]:
+        return {
+            name: each.scheme
+            for name, each in self.file.tensors.items()
+            if each.scheme.length > 1 and len(each.shape) == 2
+        }
+
+    def rows(self, name: str) -> Array:
+        return self.file.rows(name)
 
     def names(self) -> list[str]:
         return [name for name in self.file.tensors if name not in _ROPE_TENSORS]
