@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import BoolAttr, FloatAttr, IntegerAttr, StringAttr, f64, i1, i64
 from xdsl.ir import Attribute
 
+from aicf.dialects.block_schemes import BLOCK_SCHEMES
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -101,6 +103,8 @@ KINDS: dict[str, Kind] = {
     "gemm_sums": Kind(46, needs_code=False, family="matmul"),
     "pool_taps": Kind(47, needs_code=False, is_windowed=True),
     "max_pool_grad": Kind(48, needs_code=False, is_windowed=True),
+    "dequantize_blocks": Kind(49, needs_code=False),
+    "matmul_blocks": Kind(50, needs_code=False),
     "cached_attention": Kind(51, needs_code=False, family="attention"),
     "cached_attention_step": Kind(52, needs_code=False, family="attention"),
 }
@@ -216,6 +220,7 @@ _ATTENTION = (
 
 _CACHED = (*_ATTENTION, Field("position", "?"), Field("window", "q"), Field("softcap", "d"))
 
+_SCHEME = (Field("scheme", "B", tuple(BLOCK_SCHEMES)),)
 _TRANSPOSED = (Field("transpose_a", "?"), Field("transpose_b", "?"))
 _PROLOGUE = (*_TRANSPOSED, Field("prologue_operands", "q"))
 
@@ -294,6 +299,8 @@ SCHEMAS: dict[str, tuple[Field, ...]] = {
     "conv.v1": _CONV,
     "conv_weight_grad.v1": _CONV,
     "conv.v2": (*_CONV, Field("padding_value", "q")),
+    "dequantize_blocks.v1": _SCHEME,
+    "matmul_blocks.v1": _SCHEME,
     "pool.v1": (Field("mode", "B", POOL_MODES), Field("count_include_pad", "?"), *_POOL_WINDOWS),
     "pool_taps.v1": _POOL_WINDOWS,
     "max_pool_grad.v1": _POOL_WINDOWS[:-CONV_DIMS],

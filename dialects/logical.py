@@ -49,6 +49,7 @@ from aicf.dialects.logical_ops.pooling import *
 from aicf.dialects.logical_ops.properties import int_value as int_value
 from aicf.dialects.logical_ops.properties import int_values as int_values
 from aicf.dialects.logical_ops.properties import ints as ints
+from aicf.dialects.logical_ops.quantised_blocks import *
 from aicf.dialects.logical_ops.random import *
 from aicf.dialects.logical_ops.recurrent import *
 from aicf.dialects.logical_ops.reduction import *

@@ -60,6 +60,10 @@ class RandomNumbers(OpTrait):
     """Random numbers, which every run makes anew: none are prepared ahead, whatever they are made of."""
 
 
+class Unpacking(OpTrait):
+    """Reads numbers that stay packed in memory: it is never computed ahead of a run, although of weights alone."""
+
+
 @dataclass(frozen=True)
 class TrainingOnly(OpTrait):
     """Stands in models of training steps, and no kernel runs it.

@@ -17,6 +17,10 @@ if find_spec("hypothesis") is not None:  # the GPU tests do without it
     settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("untimed")
 
+from tests.repeated_work import llvm_compiles_a_text_once, pytorch_looks_up_composite_ops_once
+
+__all__ = ["llvm_compiles_a_text_once", "pytorch_looks_up_composite_ops_once"]
+
 
 @pytest.fixture(scope="module")
 def few_objects() -> None:

@@ -29,7 +29,7 @@ EMIT = (
     "aicf.dialects.host_formulas",
     "aicf.dialects.kinds",
 )
-BODIES = ("aicf.dialects.logical",)
+BODIES = ("aicf.dialects.logical", "aicf.dialects.block_schemes", "aicf.dialects.block_bits")
 """What the bodies of instructions are written in."""
 CUSTOM = ("aicf.dialects.custom_ops",)
 """Definitions of ops by packages, which the registry imports."""
@@ -89,6 +89,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.errors": (),
     "aicf.arguments": (),
     "aicf.artifact": (*ARGUMENTS, "aicf.files", "aicf.installed"),
+    "aicf.cache_folder": ("aicf.artifact", "aicf.files"),
     "aicf.native_file": ("aicf.backends.native", "aicf.dataclass_json", "aicf.runtime.capture_plan"),
     "aicf.extras": (),
     "aicf.files": UNINTERRUPTED,

@@ -11,6 +11,16 @@ from aicf.llm.loading import load
 from aicf.llm.model import LanguageModel
 from aicf.llm.perplexity import perplexity
 from aicf.llm.sampling import Sampling
+from aicf.llm.sentences import SentenceEncoder, load_encoder
 from aicf.llm.stats import Stats
 
-__all__ = ["Chat", "LanguageModel", "Sampling", "Stats", "load", "perplexity"]
+__all__ = [
+    "Chat",
+    "LanguageModel",
+    "Sampling",
+    "SentenceEncoder",
+    "Stats",
+    "load",
+    "load_encoder",
+    "perplexity",
+]

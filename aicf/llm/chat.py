@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from aicf.arguments import text_from
 from aicf.errors import InputMismatch
 from aicf.llm.chat_template import ChatTemplate
+from aicf.whole_numbers import is_whole
 
 if TYPE_CHECKING:
     from aicf.llm.model import LanguageModel
@@ -20,7 +21,7 @@ class Chat:
         model: That answers.
         template: That makes prompts of messages.
         system: What the model is told about its part, if anything.
-        settings: Of `generate`. Without `max_tokens` an answer may fill the cache.
+        settings: Of `generate`. An answer may fill the cache, unless `max_tokens` is less.
     """
 
     def __init__(
@@ -52,7 +53,11 @@ class Chat:
         """
         asked = {"role": "user", "content": text_from(text, InputMismatch, "the message")}
         prompt = self._template.prompt([*self.messages, asked])
-        settings: dict[str, Any] = {"max_tokens": self._room(prompt), **self._settings}
+        room = self._room(prompt)
+        most = self._settings.get("max_tokens", room)
+        if is_whole(most, least=0):  # what is none is told by `generate`
+            most = min(most, room)
+        settings: dict[str, Any] = {**self._settings, "max_tokens": most}
         pieces = self._model.generate(prompt, **settings)
         return self._kept(asked, pieces)
 

@@ -34,7 +34,16 @@ from aicf.dialects.logical_ops.properties import Properties, int_value, int_valu
 from aicf.dialects.traits import Composite, StridedOperands
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor, tensor_info
 
-__all__ = ["AvgPoolOp", "LpPoolOp", "MaxPoolIndicesOp", "MaxPoolOp", "MaxPoolTapsOp", "PoolOp", "PoolWindow"]
+__all__ = [
+    "MOST_TAPS",
+    "AvgPoolOp",
+    "LpPoolOp",
+    "MaxPoolIndicesOp",
+    "MaxPoolOp",
+    "MaxPoolTapsOp",
+    "PoolOp",
+    "PoolWindow",
+]
 
 LEADING = 2
 """Dimensions before the spatial ones: batch and channels."""

@@ -213,7 +213,7 @@ _INTEGERS = (
     "total",
     "period",
 )
-_STRINGS = ("mode", "form", "approximate", "predicate", "reduction", "schedule", "anneal", "op")
+_STRINGS = ("mode", "scheme", "form", "approximate", "predicate", "reduction", "schedule", "anneal", "op")
 _RATES = (
     "momentum",
     "dampening",

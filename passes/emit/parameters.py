@@ -14,7 +14,7 @@ from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp
-from aicf.dialects.traits import RandomNumbers
+from aicf.dialects.traits import RandomNumbers, Unpacking
 from aicf.dialects.types import TensorInfo, tensor_info
 from aicf.passes.bodies.outlining import name_of
 from aicf.passes.bodies.views import View, is_view
@@ -78,7 +78,8 @@ class ParameterValues:
             if is_param and attrs[logical.NAME_ATTR].data not in self.updated:
                 found[argument] = frozenset((argument,))
         for op in self.function.body.block.ops:
-            if op.has_trait(RandomNumbers) or not all(operand in found for operand in op.operands):
+            is_made_anew = op.has_trait(RandomNumbers) or op.has_trait(Unpacking)
+            if is_made_anew or not all(operand in found for operand in op.operands):
                 continue
             params = frozenset[BlockArgument]().union(*(found[operand] for operand in op.operands))
             found |= dict.fromkeys(op.results, params)

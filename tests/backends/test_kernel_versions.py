@@ -25,6 +25,7 @@ from aicf.passes.pipelines.aicf_training import AicfTrainingPass
 from aicf.tuning.candidates import candidates, grouped
 from tests.backends.cpu.programs import lower
 from tests.gpu.cases import CASES
+from tests.gpu.programs import packed_weights
 from tests.support.fused_graphs import fused_program
 from tests.support.update_programs import Program, Tensor
 
@@ -126,6 +127,12 @@ RECORDS: Mapping[str, tuple[int, str]] = {
     "cpu.pack": (4, "lanes threads nr k_dim element pairs quads shift"),
     "cpu.pack_quads": (1, "lanes threads nr shift"),
     "cpu.pack_winograd": (1, "lanes threads nr output_tile"),
+    "cpu.pack_blocks": (1, "threads"),
+    "cpu.matmul_blocks": (
+        1,
+        "arithmetic lanes tile_rows chunk_rows threads scheme workspace_bytes combination_order",
+    ),
+    "cpu.dequantize_blocks": (1, "scheme threads"),
     "cpu.last_update": (1, "threads"),
     "cpu.scatter": (1, "mode parts threads combination_order"),
     "cpu.topk": (1, "axis smallest threads"),
@@ -328,6 +335,7 @@ def _records() -> Iterator[tuple[str, Mapping[str, Attribute]]]:
         *(lower(PAIRS, level) for level in ("x86-64-v4", "x86-64-v3", "x86-64-v2")),
         lower(QUADS, "x86-64-v4+avx512vnni"),
         lower(RECURRENT, "x86-64-v4"),
+        lower(str(packed_weights()), "x86-64-v4"),
         lower(RECURRENT.replace('"param"', '"input"'), "x86-64-v4"),
         lower(LIBRARY, "x86-64-v4", policy=policy, library="0.3 Prescott"),
         *map(_update, ("cpu:x86-64-v4", "cuda:sm_90a")),

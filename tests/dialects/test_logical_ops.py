@@ -23,6 +23,7 @@ from aicf.dialects.traits import (
     StridedOperands,
     StridedView,
     TrainingOnly,
+    Unpacking,
 )
 from aicf.dialects.types import ELEMENTS, tensor, tensor_info
 from aicf.errors import InvalidIR
@@ -116,7 +117,15 @@ def test_constructors_infer_and_refuse() -> None:
 def test_traits_say_what_kind_of_op_it_is() -> None:
     kinds = {
         logical.Elementwise: {"add", "exp", "gelu", "compare", "select", "cast"},
-        logical.Contraction: {"matmul", "linear", "attention", "conv", "conv_transpose", "conv_weight_grad"},
+        logical.Contraction: {
+            "matmul",
+            "linear",
+            "attention",
+            "conv",
+            "conv_transpose",
+            "conv_weight_grad",
+            "matmul_blocks",
+        },
         logical.Reduction: {
             *("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod"),
             *("reduce_l2", "reduce_logsumexp", "reduce_any", "reduce_all", "argmax", "argmin"),
@@ -124,7 +133,7 @@ def test_traits_say_what_kind_of_op_it_is() -> None:
         logical.ViewLike: {"reshape", "transpose", "broadcast", "slice", "window", "concat"},
         logical.Scan: {"cumsum"},
         logical.Composite: {op.name.removeprefix("logical.") for op in FORMULAS}
-        - {"custom", "lstm", "matmul", "pow"},
+        - {"custom", "dequantize_blocks", "lstm", "matmul", "matmul_blocks", "pow"},
         logical.Normalization: {
             *("softmax", "layer_norm", "log_softmax", "rms_norm", "batch_norm", "group_norm"),
         },
@@ -148,6 +157,7 @@ def test_traits_say_what_kind_of_op_it_is() -> None:
         Rearrangement: {"reshape", "transpose"},
         PrimitiveReduction: {"reduce_sum", "reduce_max", "reduce_min", "reduce_prod"},
         RandomNumbers: {"philox", "philox_word"},
+        Unpacking: {"dequantize_blocks", "matmul_blocks"},
         TrainingOnly: {"gradient", "save", "sgd", "adam", "adamw"},
     }
     ops = {op.name.removeprefix("logical."): op for op in logical.Logical.operations}

@@ -931,6 +931,25 @@ func.func @rows(
 """
 
 
+def packed_weights() -> ModuleOp:
+    """Ops on block-quantised weights, the products of which passes alone write."""
+    return parse_module(_PACKED_WEIGHTS)
+
+
+_PACKED_WEIGHTS = """
+func.func @packed(
+    %x : tensor<5x512xf32> {logical.name = "x", logical.role = "input"},
+    %w : tensor<37x288xui8> {logical.name = "w", logical.role = "param"},
+    %k : tensor<3x420xui8> {logical.name = "k", logical.role = "param"})
+    -> (tensor<5x37xf32> {logical.name = "product"}, tensor<3x512xf32> {logical.name = "widened"}) {
+  %product = logical.matmul_blocks %x, %w {scheme = "Q4_0"}
+      : (tensor<5x512xf32>, tensor<37x288xui8>) -> tensor<5x37xf32>
+  %widened = logical.dequantize_blocks %k {scheme = "Q6_K"} : (tensor<3x420xui8>) -> tensor<3x512xf32>
+  func.return %product, %widened : tensor<5x37xf32>, tensor<3x512xf32>
+}
+"""
+
+
 # Models in small
 
 

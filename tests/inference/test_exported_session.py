@@ -23,6 +23,7 @@ from aicf.errors import (
     PolicyError,
     UnsupportedOp,
 )
+from aicf.tools.aicf_cli import main
 from tests.inference.models import rows
 
 torch = pytest.importorskip("torch")
@@ -453,6 +454,13 @@ def aicf_command(*arguments: object, code: str = "") -> subprocess.CompletedProc
     )
 
 
+def answer_of(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """What a command says, in this process: another one takes four seconds to import PyTorch."""
+    status, said = main([*map(str, arguments)]), capsys.readouterr()
+    assert status == 0, said.err
+    return said.out
+
+
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("exported") / "scores.pt2"
@@ -466,7 +474,9 @@ def names(file: Path) -> tuple[str, str]:
         return str(first), str(second)
 
 
-def test_run_compile_explain_and_bench_on_the_command_line(file: Path, tmp_path: Path) -> None:
+def test_run_compile_explain_and_bench_on_the_command_line(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     np.save(tmp_path / "tokens.npy", tokens(3, 4))
     np.save(tmp_path / "scale.npy", SCALE)
     inputs = [f"--input={name}={tmp_path}/{name}.npy" for name in ("tokens", "scale")]
@@ -476,21 +486,16 @@ def test_run_compile_explain_and_bench_on_the_command_line(file: Path, tmp_path:
     assert_scores(found, made(), tokens(3, 4))
     dims = "--dims={}=3,{}=4".format(*names(file))
     artifact = tmp_path / "scores.aicf"
-    done = aicf_command("compile", file, "-o", artifact, dims)
-    assert done.returncode == 0, done.stderr
+    answer_of(capsys, "compile", file, "-o", artifact, dims)
     assert_scores(aicf.load(artifact).run({"tokens": tokens(3, 4), "scale": SCALE}), made(), tokens(3, 4))
-    done = aicf_command("explain", artifact)
-    assert "head.linear" in done.stdout, done.stderr
+    assert "head.linear" in answer_of(capsys, "explain", artifact)
     for model, given in ((file, [dims]), (artifact, [])):
-        done = aicf_command("bench", model, "--repeats", "2", *given)
-        assert done.returncode == 0, done.stderr
-        assert "@scores@" in done.stdout
+        assert "@scores@" in answer_of(capsys, "bench", model, "--repeats", "2", *given)
 
 
-def test_tune_on_the_command_line(file: Path, tmp_path: Path) -> None:
+def test_tune_on_the_command_line(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     dims = "--dims={}=2,{}=3".format(*names(file))
-    done = aicf_command("tune", file, "--prepare", tmp_path / "cases", dims, "--variants", "1")
-    assert done.returncode == 0, done.stderr
+    answer_of(capsys, "tune", file, "--prepare", tmp_path / "cases", dims, "--variants", "1")
     assert any((tmp_path / "cases").iterdir())
 
 

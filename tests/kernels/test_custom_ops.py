@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
 
 import aicf
 from aicf.errors import InvalidIR, PolicyError, UnsupportedOp
 from aicf.kernels import CpuFunction, TensorSpec
+from aicf.testing import check_kernel
 from tests.kernels import top_p
 
 ROOT = Path(__file__).parents[2]
@@ -105,6 +108,44 @@ def test_a_strided_kernel_takes_views_as_they_are() -> None:
     assert [launch.kernel for launch in exe.plan.programs[0].launches] == ["acme.strided"]
     values = RNG.standard_normal((6, 5), np.float32)
     assert np.array_equal(exe(values), 2 * values.T)
+
+
+@numba.njit
+def counted(x, count, least):
+    """A loop that the compiler writes out, and so does not inline."""
+    found = 0
+    for index in range(count):
+        if x[index] >= least:
+            found += 1
+    return found
+
+
+def halved(x, count, share):
+    """The largest power of two that so many elements reach."""
+    least = 1.0
+    while least > 1e-3 and counted(x, count, least) < share * count:
+        least /= 2
+    while counted(x, count, 2 * least) >= share * count:
+        least *= 2
+    return least
+
+
+def test_functions_that_a_kernel_calls_and_that_stay_functions() -> None:
+    aicf.custom_op(
+        "acme.reached", lambda x: np.full(1, halved(x, len(x), 0.5)), result=lambda x: replace(x, shape=(1,))
+    )
+    inner = numba.njit(halved)
+
+    def reached(x, y, count):
+        y[0] = inner(x, count, 0.5)
+
+    kernel = aicf.kernel(
+        "acme.reached_cpu",
+        runs="acme.reached",
+        code=CpuFunction(reached),
+        arguments=lambda problem: (problem.operands[0].size,),
+    )
+    check_kernel(kernel, np.abs(RNG.standard_normal(999, np.float32)))
 
 
 # Formulas

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,15 @@ ARCHITECTURES = {
 """What files call the architecture of a `model_type`, where it differs."""
 
 
-def written(model: Any, path: Path) -> Path:
-    """The model as a file, without a tokenizer."""
+def written(model: Any, path: Path, more: Callable[[Any], None] = lambda writer: None) -> Path:
+    """The model as a file, without a tokenizer; `more` may write one."""
     import gguf
 
     config = model.config
     name = ARCHITECTURES.get(config.model_type, config.model_type)
     writer = gguf.GGUFWriter(path, name)
     _write_settings(writer, config)
+    more(writer)
     numbers = {text: number for number, text in gguf.MODEL_ARCH_NAMES.items()}
     names = gguf.get_tensor_name_map(numbers[name], config.num_hidden_layers)
     for stored, array in _stored(model, name).items():

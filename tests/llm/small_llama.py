@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -30,8 +32,8 @@ class SmallLlama:
     def width(self) -> int:
         return self.heads * self.head_width
 
-    def file(self, **more: Any) -> bytes:
-        """The model as a GGUF file."""
+    def file(self, tensors: Mapping[str, Stored] = MappingProxyType({}), **more: Any) -> bytes:
+        """The model as a GGUF file, with some tensors stored in another way."""
         fields = {
             "general.architecture": "llama",
             "llama.block_count": self.layers,
@@ -44,11 +46,11 @@ class SmallLlama:
             "llama.rope.freq_base": self.base,
             **more,
         }
-        tensors = {
+        plain = {
             name: Stored(tuple(reversed(array.shape)), 0, array.tobytes())
             for name, array in self.weights.items()
         }
-        return gguf(fields, tensors)
+        return gguf(fields, {**plain, **tensors})
 
     def logits(self, tokens: list[int]) -> np.ndarray:
         """f64[vocabulary] after the last of the tokens, computed from all of them."""

@@ -127,6 +127,26 @@ def test_replays_follow_each_other_without_the_host(model: LanguageModel, small:
     model._known = tokens  # what is after them was not made by the model
 
 
+def test_runs_that_are_queued_ahead(model: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for a device: the host reads the tokens of several runs at once, and may leave a text with runs to spare."""
+    whole = list(model.tokens([1, 2, 3], max_tokens=45))
+    monkeypatch.setattr(model, "_is_device", True)
+    queued = list[int]()
+    step = model._step(1)
+    replay = step.replay
+    monkeypatch.setattr(step, "replay", lambda n=1: queued.append(n) or replay(n))
+    assert list(model.tokens([1, 2, 3], max_tokens=45)) == whole
+    assert queued == [
+        1,
+        *(1, 2, 4, 8, 16, 13),
+    ]  # the last token of the prompt, then those that follow the first one
+    for taken in (1, 2, 5, 9, 20):
+        tokens = model.tokens([1, 2, 3], max_tokens=45)
+        assert [next(tokens) for _ in range(taken)] == whole[:taken]
+        prompt = [1, 2, 3, *whole[: taken - 1]]
+        assert list(model.tokens(prompt, max_tokens=9)) == whole[taken - 1 : taken + 8]
+
+
 def test_the_answer_ends_before_a_stop_string(model: LanguageModel) -> None:
     text = "".join(model.generate("hello", max_tokens=20))
     for stop in (text[3:5], [text[4:7], "never there", text[6:8]], text[0]):

@@ -10,21 +10,11 @@ collect_ignore_glob = [] if find_spec("torch") else ["test_*.py"]
 
 
 @pytest.fixture(autouse=True, scope="package")
-def composite_ops_are_looked_up_once() -> Generator[None]:
-    """Each export looks up PyTorch's thousand composite ops once per namespace of ops, a fifteenth of the time of the
-    tests. What was looked up stays there; ops that come later are looked up as well."""
-    utils = pytest.importorskip("torch._export.utils")
-    torch, look_up = pytest.importorskip("torch"), utils._materialize_cpp_cia_ops
-    known: set[str] = set()
-
-    def look_up_new() -> None:
-        ops = set(torch._C._dispatch_get_registrations_for_dispatch_key("CompositeImplicitAutograd"))
-        if not ops <= known:
-            look_up()
-            known.update(ops)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(utils, "_materialize_cpp_cia_ops", look_up_new)
+def sweeps_are_those_of_all_tests() -> Generator[None]:
+    """TorchDynamo sweeps young objects after each compile. Tests keep two million of them (`tests/conftest.py`): the
+    more a process holds, the longer each of these sweeps takes."""
+    torch = pytest.importorskip("torch")
+    with torch._dynamo.config.patch(run_gc_after_compile=False):
         yield
 
 

@@ -285,7 +285,7 @@ def test_a_model_of_transformers(gradients: str, tmp_path: Path) -> None:
     def model(rate: float) -> Any:
         torch.manual_seed(1)
         config = transformers.GPT2Config(
-            **{"n_layer": 2, "n_head": 2, "n_embd": 16, "vocab_size": 50, "n_positions": 16},
+            **{"n_layer": 1, "n_head": 2, "n_embd": 16, "vocab_size": 50, "n_positions": 16},
             **{
                 "attn_pdrop": rate,
                 "resid_pdrop": 0.0,

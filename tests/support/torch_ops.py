@@ -19,8 +19,9 @@ from tests.support.torch_tensors import tensor
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional
 
-OWN = ("random_numbers", "counters")
-"""Random numbers are PyTorch's own; counters it has in its schedulers, beside which `test_optimizers_pytorch` is."""
+OWN = ("random_numbers", "counters", "quantised_blocks")
+"""Random numbers are PyTorch's own; counters it has in its schedulers, beside which `test_optimizers_pytorch` is;
+blocks of llama.cpp it has none."""
 FAMILIES = {family: rows for family, rows in op_rows.FAMILIES.items() if family not in OWN}
 ROWS = tuple(row for rows in FAMILIES.values() for row in rows)
 TYPES = (*FLOATS, *INTEGERS, "i1")
@@ -394,6 +395,46 @@ def max_pool_indices(x: Tensor, **attributes: Any) -> Tensor:
     return torch.where(inside, total, math.prod(whole))
 
 
+def max_pool_taps(x: Tensor, **attributes: Any) -> Tensor:
+    """Their index, counted with the border, as the number of an element of the window."""
+    pooling = Pooling(x.double(), -torch.inf, **attributes)
+    _, found = pooling.largest(return_indices=True)
+    spatial, number = pooling.x.shape[2:], torch.zeros_like(found)
+    inside = torch.ones_like(found, dtype=torch.bool)
+    lists = (attributes[name] for name in ("sizes", "dilations", "low"))
+    for axis, (size, dilation, low) in enumerate(zip(*lists, strict=True)):
+        position = found // math.prod(spatial[axis + 1 :]) % spatial[axis] - low
+        inside &= (position >= 0) & (position < x.shape[2 + axis])
+        starts = torch.tensor(pooling.starts[axis]).reshape(-1, *[1] * (x.ndim - 3 - axis))
+        number = number * size + (position - starts) // dilation
+    return torch.where(inside, number, math.prod(attributes["sizes"])).to(torch.int8)
+
+
+def max_pool_grad(
+    taps: Tensor,
+    grad: Tensor,
+    whole: Sequence[int],
+    sizes: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    low: Sequence[int],
+) -> Tensor:
+    """Added at indices, in the operand inside of a border; one more element is for windows that find nothing."""
+    index, rest, count = torch.zeros_like(taps, dtype=torch.int64), taps.long(), math.prod(sizes)
+    lists = list(zip(grad.shape[2:], whole, sizes, strides, dilations, low, strict=True))
+    shape = [max(lo + size, (n - 1) * step + k * apart) for n, size, k, step, apart, lo in lists]
+    for axis, (windows_along, _, size, stride, dilation, _) in enumerate(lists):
+        tap = rest // math.prod(sizes[axis + 1 :]) % size
+        starts = torch.arange(windows_along).reshape(-1, *[1] * (grad.ndim - 3 - axis)) * stride
+        index = index * shape[axis] + starts + tap * dilation
+    index = torch.where(rest < count, index, math.prod(shape)).flatten(2)
+    total = torch.zeros([*grad.shape[:2], math.prod(shape) + 1], dtype=torch.float64)
+    total.scatter_add_(2, index, grad.double().flatten(2))
+    total = total[..., :-1].reshape(*grad.shape[:2], *shape)
+    inside = (slice(lo, lo + size) for _, size, *_, lo in lists)
+    return total[(..., *inside)].to(grad.dtype)
+
+
 def avg_pool(x: Tensor, count_include_pad: bool, **attributes: Any) -> Tensor:
     """Sums of windows over what they find: theirs knows neither dilation nor another padding after than before."""
     pooling = Pooling(x.float() if x.dtype in (torch.float16, torch.bfloat16) else x, 0.0, **attributes)
@@ -457,6 +498,8 @@ TORCH: Mapping[str, Callable[..., Tensor]] = {
     "lstm": lstm,
     "max_pool": max_pool,
     "max_pool_indices": max_pool_indices,
+    "max_pool_taps": max_pool_taps,
+    "max_pool_grad": max_pool_grad,
     "avg_pool": avg_pool,
     "lp_pool": lp_pool,
     "reduce_sum": lambda x, axes, keepdims: torch.sum(x, axes, keepdims, dtype=x.dtype),
@@ -525,7 +568,7 @@ def finite(array: Array) -> Array:
 
 DEFINED: Mapping[tuple[str, str], Callable[[Array], Array]] = {
     **{("cast", dtype): in_range for dtype in FLOATS},
-    **{("max_pool_indices", dtype): in_range for dtype in FLOATS},
+    **{(op, dtype): in_range for op in ("max_pool_indices", "max_pool_taps") for dtype in FLOATS},
     ("matmul", "bf16"): finite,
     ("linear", "bf16"): finite,
 }

@@ -315,6 +315,14 @@ class DerivedOps(GraphCore):
         wrap around.
         """
 
+    def dequantize_blocks(self, packed: Value, scheme: str, *, name: str | None = None) -> Value:
+        """The numbers that rows of blocks store, by a scheme: packed u8 ``[..., bytes]``, result f32 ``[..., columns]``.
+
+        Products that contract the columns read the blocks themselves, and a gather of rows widens only those it reads.
+        Never computed ahead of a run, so the weight stays packed in memory. Schemes: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K,
+        Q5_K and Q6_K, as llama.cpp defines them, and U4: 32 codes of 4 bits with a scale and a minimum of f32.
+        """
+
     def detach(self, x: Value, *, name: str | None = None) -> Value:
         """The operand, a constant to every gradient: nothing is passed back through it.
 

@@ -53,12 +53,19 @@ def _least_of_top_k(weights: Any, count: Any, top_k: Any) -> Any:
 
 @njit(inline="always")
 def _least_of_top_p(weights: Any, count: Any, floor: Any, needed: Any) -> Any:
-    """The largest number such that the weights that reach it, and `floor`, have the sum `needed`."""
+    """The least weight of the largest ones of at least `floor` that have the sum `needed`, or a number below it that no
+    more weights reach."""
     least = np.int32(0)
+    reached, above = _sum_from(weights, 0, count, floor), np.int64(0)
     for bit in range(_BITS - 1, -1, -1):
         trial = np.int32(least | np.int32(1 << bit))
-        if _sum_from(weights, 0, count, max(trial, floor)) >= needed:
-            least = trial
+        found = _sum_from(weights, 0, count, max(trial, floor))
+        if found >= needed:
+            least, reached = trial, found
+        else:
+            above = found
+        if reached - above < 2 * np.int64(least):  # from `least` to what does not suffice there is one weight
+            break
     return max(least, floor)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from aicf.dialects.block_schemes import Scheme
 from aicf.errors import InvalidIR, UnsupportedOp, quoted
 from aicf.runtime.tensors import Array
 
@@ -28,6 +29,11 @@ class Source(ABC):
 
     def __init__(self, path: Path, architecture: str) -> None:
         self.path, self.architecture = path, architecture
+
+    @abstractmethod
+    def identity(self) -> list[object]:
+        """What tells the model's files from others without reading all of them, as JSON values: sizes, times, and
+        hashes of what is small."""
 
     @abstractmethod
     def setting(self, name: str) -> object:
@@ -56,6 +62,14 @@ class Source(ABC):
     @abstractmethod
     def array(self, name: str) -> Array:
         """A tensor in f32. Raises InvalidIR if there is none."""
+
+    def packed(self) -> dict[str, Scheme]:
+        """The schemes of the matrices that are stored in blocks, by name."""
+        return {}
+
+    def rows(self, name: str) -> Array:
+        """A matrix that is stored in blocks: u8[rows, bytes of a row], mapped. Raises InvalidIR if it is not."""
+        raise self.error(f"tensor '{name}' is not stored in blocks")
 
     @abstractmethod
     def names(self) -> list[str]:
@@ -109,3 +123,9 @@ class Source(ABC):
     def unsupported(self, message: str) -> UnsupportedOp:
         """An error about something this model has that is not read."""
         return UnsupportedOp(message, location=str(self.path))
+
+
+def size_and_time(path: Path) -> tuple[int, int]:
+    """Bytes of a file, and when it was last written, in nanoseconds."""
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns

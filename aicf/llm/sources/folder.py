@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -9,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from aicf.errors import InvalidIR, did_you_mean, quoted
-from aicf.llm.sources.base import Source
+from aicf.llm.sources.base import Source, size_and_time
 from aicf.llm.sources.names import SETTINGS, Names
 from aicf.llm.sources.shards import read_object, tensors_of
 from aicf.runtime.tensors import Array
@@ -18,7 +19,7 @@ CONFIG = "config.json"
 KINDS = ("weight", "bias")
 NOTHING: Mapping[str, Any] = {}
 
-_BUFFERS = ("rotary_emb.inv_freq", "attn.bias", "attn.masked_bias")
+_BUFFERS = ("rotary_emb.inv_freq", "attn.bias", "attn.masked_bias", "position_ids")
 """Ends of the names of what old files store besides weights: tables that follow from the settings."""
 
 
@@ -49,6 +50,11 @@ class FolderSource(Source):
         super().__init__(folder, model_type(folder))
         self._config, self._names = read_object(folder / CONFIG), names
         self._tensors = tensors_of(folder)
+
+    def identity(self) -> list[object]:
+        files = sorted(self.path.glob("*.safetensors"))
+        stored = [[file.name, *size_and_time(file)] for file in files]
+        return [*stored, hashlib.sha256((self.path / CONFIG).read_bytes()).hexdigest()]
 
     def setting(self, name: str) -> object:
         keys = SETTINGS.get(name, ())
@@ -116,16 +122,25 @@ class FolderSource(Source):
 
     def unused(self, used: Iterable[str]) -> list[str]:
         taken = {stored for name in used for stored in self._stored(name)}
-        if "output.weight" not in used:  # a tied head may be stored all the same
+        if "output" in self._names.modules:  # a tied head may be stored all the same
             taken.update(self._stored("output.weight"))
-        return sorted(name for name in self._tensors.keys() - taken if not name.endswith(_BUFFERS))
+        left = self._tensors.keys() - taken
+        ignored = tuple(f"{module}." for module in self._names.ignored)
+        return sorted(
+            name
+            for name in left
+            if not name.endswith(_BUFFERS) and not (ignored and name.startswith(ignored))
+        )
 
     def _stored(self, name: str) -> list[str]:
         """What the folder calls a tensor: several names if it is stored by experts."""
         stored, _ = self._names.stored(name)
         if "{expert}" not in stored:
             return [stored]
-        return [stored.replace("{expert}", str(expert)) for expert in range(self.size("expert_count"))]
+        count = self.size("expert_count")
+        if count > len(self._tensors):
+            raise self.error(f"{self.called('expert_count')} is {count:,}; the folder has fewer tensors")
+        return [stored.replace("{expert}", str(expert)) for expert in range(count)]
 
     def _array(self, name: str) -> Array:
         parts = [self._tensor(stored) for stored in self._stored(name)]

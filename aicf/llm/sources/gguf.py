@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from aicf.dialects.block_schemes import Scheme
 from aicf.frontends.gguf.reader import GgufFile
-from aicf.llm.sources.base import Source
+from aicf.llm.sources.base import Source, size_and_time
 from aicf.runtime.tensors import Array
 
 _NEIGHBOURS = frozenset({"llama"})
@@ -33,6 +35,9 @@ class GgufSource(Source):
         super().__init__(file.path, file.field("general.architecture", str))
         self.file = file
         self.rotates_neighbours = self.architecture in _NEIGHBOURS
+
+    def identity(self) -> list[object]:
+        return [*size_and_time(self.path), hashlib.sha256(self.file.header).hexdigest()]
 
     def setting(self, name: str) -> object:
         return self.file.fields.get(f"{self.architecture}.{name}")
@@ -74,6 +79,16 @@ class GgufSource(Source):
 
     def array(self, name: str) -> Array:
         return self.file.array(name)
+
+    def packed(self) -> dict[str, Scheme]:
+        return {
+            name: each.scheme
+            for name, each in self.file.tensors.items()
+            if each.scheme.length > 1 and len(each.shape) == 2
+        }
+
+    def rows(self, name: str) -> Array:
+        return self.file.rows(name)
 
     def names(self) -> list[str]:
         return [name for name in self.file.tensors if name not in _ROPE_TENSORS]

@@ -19,7 +19,7 @@ SETTINGS: Mapping[str, tuple[str, ...]] = {
     "attention.head_count_kv": ("num_key_value_heads",),
     "attention.key_length": ("head_dim",),
     "attention.layer_norm_rms_epsilon": ("rms_norm_eps",),
-    "attention.layer_norm_epsilon": ("layer_norm_epsilon",),
+    "attention.layer_norm_epsilon": ("layer_norm_epsilon", "layer_norm_eps"),
     "attention.sliding_window": ("sliding_window",),
     "attention.sliding_window_pattern": ("sliding_window_pattern",),
     "attention.clamp_kqv": ("clip_qkv",),
@@ -30,6 +30,7 @@ SETTINGS: Mapping[str, tuple[str, ...]] = {
     "expert_weights_norm": ("norm_topk_prob",),
     # GGUF files have no such fields: what they would say follows from the architecture, or from the tensors
     "activation": ("hidden_activation", "hidden_act", "activation_function"),
+    "positions": ("position_embedding_type",),
     "is_tied": ("tie_word_embeddings",),
     "layer_types": ("layer_types",),
     "use_sliding_window": ("use_sliding_window",),
@@ -68,10 +69,12 @@ class Names:
         modules: Name of ours to the folder's, both without `.weight` or `.bias`. `{}` is the layer's number in both,
             and `{expert}` that of an expert, whose tensors ours stacks.
         changes: Of weights that the folder stores in another form, by our name.
+        ignored: Modules of the folder that the program does without.
     """
 
     modules: Mapping[str, str]
     changes: Mapping[str, Change] = field(default_factory=dict[str, Change])
+    ignored: tuple[str, ...] = ()
 
     def stored(self, name: str) -> tuple[str, Change | None]:
         """What the folder calls a tensor of ours, and what makes ours of it; `{expert}` stays.

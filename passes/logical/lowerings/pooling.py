@@ -9,8 +9,8 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from aicf.dialects import logical
-from aicf.dialects.logical import MAX_CONSTANT_ELEMENTS
-from aicf.dialects.types import ElementType, TensorInfo, element_named, tensor_info
+from aicf.dialects.logical import MAX_CONSTANT_ELEMENTS, MOST_TAPS, int_values
+from aicf.dialects.types import ElementType, TensorInfo, element_named, element_of, tensor_info
 from aicf.dialects.window_counts import elements_found, found_by_all, found_span
 from aicf.passes.logical.lowerings.base import Formulas, Lowering
 from aicf.passes.support.writing import OpWriter
@@ -46,8 +46,14 @@ def _max_pool(lower: Lowering, op: logical.MaxPoolOp) -> SSAValue:
 
 
 def _max_pool_indices(lower: Lowering, op: logical.MaxPoolIndicesOp) -> SSAValue:
-    """The smallest position that holds the largest element, or a NaN if there is one; padding has no place."""
-    count = prod(tensor_info(op.operand.type).shape[2:])
+    """The smallest position that holds the largest element, or a NaN if there is one; padding has no place.
+
+    Of a short window of floats it follows from which of its elements that is.
+    """
+    info = tensor_info(op.operand.type)
+    if info.element.is_float and prod(window.size for window in op.windows) <= MOST_TAPS:
+        return _indices_of_taps(lower, op)
+    count = prod(info.shape[2:])
     elements, found = _largest_elements(lower, op)
     sizes = tensor_info(elements.type).sizes
     element = element_named("i32" if count < 1 << 31 else "i64")
@@ -56,6 +62,39 @@ def _max_pool_indices(lower: Lowering, op: logical.MaxPoolIndicesOp) -> SSAValue
     )
     least = _first(lower, op, found, inside, coordinate, count)
     return lower.cast(least, op.info.element, "i64")
+
+
+def _indices_of_taps(lower: Lowering, op: logical.MaxPoolIndicesOp) -> SSAValue:
+    """Where the largest elements lie, which are elements of their windows that are known by number."""
+    windows, whole = op.windows, tensor_info(op.operand.type).shape[2:]
+    lists = (int_values(getattr(op, name)) for name in ("sizes", "strides", "dilations", "low", "high"))
+    found = logical.MaxPoolTapsOp(op.operand, *lists, ceil_mode=op.ceil_mode is not None)
+    taps = lower.cast(
+        lower.add(found, "taps"), element_named("i32" if prod(whole) < 1 << 31 else "i64"), "tap"
+    )
+    rest, total = taps, None
+    for axis, window in enumerate(windows):
+        along, after = rest, prod(each.size for each in windows[axis + 1 :])
+        if after > 1:
+            along = lower.apply(logical.DivOp, rest, after, name="along")
+            rest = lower.apply(logical.SubOp, rest, lower.apply(logical.MulOp, along, after), name="rest")
+        start = lower.add(logical.IotaOp(2 + axis, op.info.sizes, element_of(taps.type)), "window")
+        start = lower.apply(
+            logical.SubOp, lower.apply(logical.MulOp, start, window.stride), window.low, name="start"
+        )
+        place = lower.apply(
+            logical.AddOp, start, lower.apply(logical.MulOp, along, window.dilation), name="place"
+        )
+        if total is not None:
+            place = lower.apply(
+                logical.AddOp, lower.apply(logical.MulOp, total, window.whole), place, name="place"
+            )
+        total = place
+    assert total is not None
+    finds_none = logical.CompareOp("eq", taps, lower.splat(prod(each.size for each in windows), taps, "taps"))
+    none = lower.splat(prod(whole), total, "none")
+    index = lower.apply(logical.SelectOp, lower.add(finds_none, "none"), none, total, name="index")
+    return lower.cast(index, op.info.element, "i64")
 
 
 def _max_pool_taps(lower: Lowering, op: logical.MaxPoolTapsOp) -> SSAValue:

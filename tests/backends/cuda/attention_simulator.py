@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from aicf.backends.cuda.compiler.launches import KernelLaunch
 from tests.backends.cuda import simulator
-from tests.backends.cuda.fragments import held, in_order, operands
+from tests.backends.cuda.fragments import held, in_order, operands, transposed
 from tests.backends.cuda.simulator import Here, Meeting, Memory
 
 Array = NDArray[Any]
@@ -35,7 +35,7 @@ def run_attention(launch: KernelLaunch, ins: Sequence[Array], out: Array) -> Arr
 ARITHMETIC: Mapping[str, Any] = {
     "INFINITY": np.float32("inf"),
     "NEGATIVE_INFINITY": np.float32("-inf"),
-    "larger": lambda a, b: np.fmax(np.float32(a), np.float32(b)),
+    "larger": lambda a, b: np.float32(b if b > a or a != a else a),  # a number, if there is one
     "exp2_approx": lambda x: np.exp2(np.float32(x)),
 }
 
@@ -116,26 +116,23 @@ def _shared_names(memory: Memory, here: Here) -> dict[str, Any]:
 def _lane_names(here: Here) -> dict[str, Any]:
     """Matrices of 8 x 8 halves, and their products (mma.sync.m16n8k16), by the lanes that hold their elements."""
 
-    def matrices(transposed: bool) -> Callable[[int], Meeting]:
-        def load(address: int) -> Meeting:
-            words, _ = shared_words(here, 0)
-            lane = here.thread.number % 32
+    def load_matrix(address: int) -> Meeting:
+        words, _ = shared_words(here, 0)
+        row, column = divmod(here.thread.number % 32, 4)
 
-            def answer(rows: Sequence[int]) -> tuple[int, ...]:
-                return tuple(pair(words, rows[8 * each : 8 * each + 8], lane) for each in range(4))
+        def answer(rows: Sequence[int]) -> tuple[int, ...]:
+            return tuple(words[rows[8 * each + row] + 4 * column] for each in range(4))
 
-            return Meeting(here.thread.warp, address, answer, in_order)
+        return Meeting(here.thread.warp, address, answer, in_order)
 
-        def pair(words: Mapping[int, int], rows: Sequence[int], lane: int) -> int:
-            if not transposed:
-                return words[rows[lane // 4] + 4 * (lane % 4)]
-            column, first = lane // 4, 2 * (lane % 4)
-            low, high = (
-                words[rows[row] + column // 2 * 4] >> 16 * (column % 2) & 0xFFFF for row in (first, first + 1)
-            )
-            return low | high << 16
+    def load_transposed(address: int) -> Meeting:
+        words, _ = shared_words(here, 0)
+        lane = here.thread.number % 32
 
-        return load
+        def of_warp(brought: Mapping[int, int]) -> list[tuple[int, ...]]:
+            return transposed([[words[row + byte] for byte in (0, 4, 8, 12)] for row in in_order(brought)], 1)
+
+        return Meeting(here.thread.warp, address, lambda found: found[lane], of_warp)
 
     def product(dtype: str) -> Callable[..., Meeting]:
         def of_warp(brought: Mapping[int, Any]) -> Array:
@@ -151,8 +148,8 @@ def _lane_names(here: Here) -> dict[str, Any]:
         return multiply
 
     return {
-        "load_matrix_x4": matrices(False),
-        "load_matrix_x4_transposed": matrices(True),
+        "load_matrix_x4": load_matrix,
+        "load_matrix_x4_transposed": load_transposed,
         "mma_f16": product("f16"),
         "mma_bf16": product("bf16"),
     }

@@ -59,3 +59,16 @@ def held(tile: Array) -> Array:
     rows, columns = tile.shape[0] // 16, tile.shape[1] // 8
     parts = tile.reshape(rows, 2, 8, columns, 4, 2)
     return parts.transpose(2, 4, 0, 3, 1, 5).reshape(32, -1)
+
+
+def transposed(rows: Sequence[Sequence[int]], count: int) -> list[tuple[int, ...]]:
+    """What each lane is told of matrices of 8 x 8 halves: two neighbours of a column, of four matrices for each offset.
+
+    Args:
+        rows: Of four words, those of a lane one after the other.
+        count: Rows of a lane.
+    """
+    halves = np.array(rows, np.uint32).view(np.uint16).reshape(4, 4, 2, count, 8)
+    # [matrix, pair of rows, row of a pair, offset, column] -> [column, pair of rows, offset, matrix, row of a pair]
+    told = np.ascontiguousarray(halves.transpose(4, 1, 3, 0, 2)).view(np.uint32)
+    return [tuple(own) for own in told.reshape(32, 4 * count).tolist()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import ml_dtypes
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from aicf.backends.cuda.compiler.launches import KernelLaunch
 from aicf.backends.cuda.runtime.device_program import TensorMap
 from tests.backends.cuda import attention_simulator, wgmma_simulator
+from tests.backends.cuda.fragments import in_order
 from tests.backends.cuda.simulator import Here, Meeting, Memory
 from tests.backends.cuda.wgmma_simulator import swizzled
 
@@ -79,52 +81,52 @@ def _halves(words: Sequence[Sequence[int]], dtype: Any) -> Array:
 
 # Products
 
-_INDEX = np.arange(64)
 
-
-def _places(number: int, n: int) -> tuple[Array, Array]:
-    """Row and column of each sum that a thread of a warpgroup holds."""
-    warp, lane = divmod(number, 32)
-    index = _INDEX[: n // 2]
-    return 16 * warp + lane // 4 + 8 * (index % 4 // 2), index // 4 * 8 + lane % 4 * 2 + index % 2
+@cache
+def _places(n: int) -> tuple[Array, Array]:
+    """Row and column of each sum that the threads of a warpgroup hold, [threads, sums of a thread]."""
+    number, index = np.arange(128)[:, None], np.arange(n // 2)
+    rows = number // 32 * 16 + number % 32 // 4 + 8 * (index % 4 // 2)
+    columns = index // 4 * 8 + number % 4 * 2 + index % 2
+    return rows, columns
 
 
 def _of_shared(here: Here, n: int, dtype: Any, lies: Callable[..., Array]) -> Callable[..., Meeting]:
-    made: list[Any] = []
-
     def multiply(sums: Sequence[Any], a: int, b: int, keep: int) -> Meeting:
-        thread, first = here.thread, here.thread.number // 128 * 128
+        words = here.thread.shared.words
 
-        def answer(brought: Mapping[int, Any]) -> tuple[Any, ...]:
-            if not made or made[0] is not brought:
-                words = thread.shared.words
-                made[:] = [brought, lies(words, a, 64, dtype) @ lies(words, b, n, dtype).T]
-            return _added(sums if keep else [0.0] * len(sums), made[1], thread.number - first, n)
+        def of_group(brought: Mapping[int, Any]) -> Array:
+            tile = lies(words, a, 64, dtype) @ lies(words, b, n, dtype).T
+            return _added(in_order(brought), tile, n)
 
-        return Meeting(thread.block[first : first + 128], None, answer)
+        return _met(here, sums if keep else (0.0,) * len(sums), of_group)
 
     return multiply
 
 
 def _of_registers(here: Here, n: int, dtype: Any) -> Callable[..., Meeting]:
-    made: list[Any] = []
-
     def multiply(sums: Sequence[Any], w0: int, w1: int, w2: int, w3: int, b: int) -> Meeting:
-        thread, first = here.thread, here.thread.number // 128 * 128
+        words = here.thread.shared.words
 
-        def answer(brought: Mapping[int, Any]) -> tuple[Any, ...]:
-            if not made or made[0] is not brought:
-                right = along_n(thread.shared.words, b, n, dtype)
-                made[:] = [brought, _left([brought[number] for number in sorted(brought)], dtype) @ right.T]
-            return _added(sums, made[1], thread.number - first, n)
+        def of_group(brought: Mapping[int, Any]) -> Array:
+            before, left = zip(*in_order(brought), strict=True)
+            return _added(before, _left(left, dtype) @ along_n(words, b, n, dtype).T, n)
 
-        return Meeting(thread.block[first : first + 128], (w0, w1, w2, w3), answer)
+        return _met(here, (sums, (w0, w1, w2, w3)), of_group)
 
     return multiply
 
 
-def _added(sums: Sequence[Any], tile: Array, number: int, n: int) -> tuple[Any, ...]:
-    return tuple((np.array(sums, np.float64) + tile[_places(number, n)]).astype(np.float32))
+def _met(here: Here, brought: Any, of_group: Callable[[Mapping[int, Any]], Array]) -> Meeting:
+    """The threads of a warpgroup, each of which is told its own sums."""
+    thread, first = here.thread, here.thread.number // 128 * 128
+    own = thread.number - first
+    return Meeting(thread.block[first : first + 128], brought, lambda found: tuple(found[own]), of_group)
+
+
+def _added(sums: Sequence[Sequence[Any]], tile: Array, n: int) -> Array:
+    """The sums of each thread with its part of a tile [64, n]."""
+    return (np.array(sums, np.float64) + tile[_places(n)]).astype(np.float32)
 
 
 def _left(words: Sequence[Sequence[int]], dtype: Any) -> Array:

@@ -502,7 +502,7 @@ def _half(dtype: Any) -> dict[str, Callable[..., Any]]:
         return widen(word & 0xFFFF), widen(word >> 16)
 
     def pack(low: Any, high: Any) -> int:
-        return narrow(low) | narrow(high) << 16
+        return int(np.array((low, high), np.float32).astype(dtype).view(np.uint32)[0])
 
     return {
         f"f32_to_{name}": narrow,

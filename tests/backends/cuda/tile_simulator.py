@@ -3,6 +3,7 @@ of whole tiles of a warp or of a thread."""
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from tests.backends.cuda import attention_simulator
 from tests.backends.cuda.attention_simulator import bits, numbers, shared_words
-from tests.backends.cuda.fragments import held, in_order, operands
+from tests.backends.cuda.fragments import held, in_order, operands, transposed
 from tests.backends.cuda.simulator import Here, Meeting, Memory
 
 Array = NDArray[Any]
@@ -117,17 +118,15 @@ def _transposed_matrices(here: Here) -> Callable[[int, Sequence[int]], Meeting]:
 
     def load(address: int, offsets: Sequence[int]) -> Meeting:
         words, _ = shared_words(here, 0)
-        column, first = divmod(here.thread.number % 32, 4)
+        lane = here.thread.number % 32
 
-        def half(row: int) -> int:
-            return words[row + column // 2 * 4] >> 16 * (column % 2) & 0xFFFF
+        def of_warp(brought: Mapping[int, Sequence[int]]) -> list[tuple[int, ...]]:
+            rows = itertools.chain(*in_order(brought))
+            return transposed([[words[row + byte] for byte in (0, 4, 8, 12)] for row in rows], len(offsets))
 
-        def answer(brought: Mapping[int, Sequence[int]]) -> tuple[int, ...]:
-            lanes = [brought[number] for number in sorted(brought)]
-            places = ((i, 8 * matrix + 2 * first) for i in range(len(offsets)) for matrix in range(4))
-            return tuple(half(lanes[row][i]) | half(lanes[row + 1][i]) << 16 for i, row in places)
-
-        return Meeting(here.thread.warp, [address + offset for offset in offsets], answer)
+        return Meeting(
+            here.thread.warp, [address + offset for offset in offsets], lambda found: found[lane], of_warp
+        )
 
     return load
 

@@ -2,138 +2,39 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
-from aicf.frontends.gguf.blocks import SCHEMES, Scheme
+from aicf.dialects.block_schemes import SCHEMES
+from tests.support.blocks import random_blocks, widened
 
 RNG = np.random.default_rng(89)
-
-
-def half(block: bytes, at: int) -> float:
-    return struct.unpack_from("<e", block, at)[0]
-
-
-def nibble(codes: bytes, number: int) -> int:
-    """Of 32 elements in 16 bytes: the low bits of all bytes come first."""
-    return codes[number] & 15 if number < 16 else codes[number - 16] >> 4
-
-
-def fifth(bits: bytes, number: int) -> int:
-    return (int.from_bytes(bits, "little") >> number & 1) << 4
-
-
-def signed(byte: int) -> int:
-    return byte - 256 if byte > 127 else byte
-
-
-def six_bits(block: bytes, part: int) -> tuple[int, int]:
-    """Scale and minimum of a part of a block of 256, from its 12 bytes."""
-    s = block[4:16]
-    if part < 4:
-        return s[part] & 63, s[part + 4] & 63
-    return s[part + 4] & 15 | s[part - 4] >> 6 << 4, s[part + 4] >> 4 | s[part] >> 6 << 4
-
-
-def nested(block: bytes, number: int, code: int) -> float:
-    scale, minimum = six_bits(block, number // 32)
-    return half(block, 0) * scale * code - half(block, 2) * minimum
-
-
-def four_of_256(codes: bytes, number: int) -> int:
-    part, element = divmod(number, 32)
-    byte = codes[32 * (part // 2) + element]
-    return byte >> 4 if part % 2 else byte & 15
-
-
-def q5_k(block: bytes, number: int) -> float:
-    part, element = divmod(number, 32)
-    code = four_of_256(block[48:], number) | (block[16 + element] >> part & 1) << 4
-    return nested(block, number, code)
-
-
-def q6_k(block: bytes, number: int) -> float:
-    upper, place = divmod(number, 128)
-    quarter, element = divmod(place, 32)
-    low = block[64 * upper + element + 32 * (quarter % 2)]
-    low = low >> 4 if quarter > 1 else low & 15
-    high = block[128 + 32 * upper + element] >> 2 * quarter & 3
-    scale = signed(block[192 + number // 16])
-    return half(block, 208) * scale * ((low | high << 4) - 32)
-
-
-MEANINGS: dict[str, Callable[[bytes, int], float]] = {
-    "F32": lambda block, number: struct.unpack("<f", block)[0],
-    "F16": lambda block, number: half(block, 0),
-    "BF16": lambda block, number: struct.unpack("<f", b"\0\0" + block)[0],
-    "Q4_0": lambda block, number: half(block, 0) * (nibble(block[2:], number) - 8),
-    "Q4_1": lambda block, number: half(block, 0) * nibble(block[4:], number) + half(block, 2),
-    "Q5_0": lambda block, number: (
-        half(block, 0) * ((nibble(block[6:], number) | fifth(block[2:6], number)) - 16)
-    ),
-    "Q5_1": lambda block, number: (
-        half(block, 0) * (nibble(block[8:], number) | fifth(block[4:8], number)) + half(block, 2)
-    ),
-    "Q8_0": lambda block, number: half(block, 0) * signed(block[2 + number]),
-    "Q4_K": lambda block, number: nested(block, number, four_of_256(block[16:], number)),
-    "Q5_K": q5_k,
-    "Q6_K": q6_k,
-}
-"""Element `number` of a block, in f64."""
-
-SCALES = {
-    "Q4_1": (0, 2),
-    "Q5_1": (0, 2),
-    "Q4_K": (0, 2),
-    "Q5_K": (0, 2),
-    "Q6_K": (208,),
-    "F32": (),
-    "BF16": (),
-}
-"""Where a block has numbers of f16; the first two bytes if not listed."""
-
-
-def random_blocks(scheme: Scheme, count: int) -> np.ndarray:
-    """Any bits but in scales, which are finite."""
-    blocks = RNG.integers(0, 256, (count, scheme.nbytes), dtype=np.uint8)
-    for at in SCALES.get(scheme.name, (0,)):
-        scales = RNG.standard_normal(count).astype(np.float16)
-        blocks[:, at : at + 2] = scales.view(np.uint8).reshape(-1, 2)
-    if scheme.name in ("F32", "BF16"):
-        values = RNG.standard_normal(count, dtype=np.float32).view(np.uint8).reshape(-1, 4)
-        blocks = np.ascontiguousarray(values[:, 4 - scheme.nbytes :])
-    return blocks
 
 
 @pytest.mark.parametrize("name", SCHEMES)
 def test_every_element_is_what_its_scheme_says(name: str) -> None:
     scheme = SCHEMES[name]
-    blocks = random_blocks(scheme, 3)
+    blocks = random_blocks(RNG, scheme, 3)
     found = scheme.widen(blocks)
     assert found.dtype == np.float32 and found.shape == (3, scheme.length)
-    wanted = [
-        [MEANINGS[name](block.tobytes(), number) for number in range(scheme.length)] for block in blocks
-    ]
-    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(found, widened(scheme, blocks), rtol=1e-5, atol=1e-4)
     assert len(np.unique(found)) > min(scheme.length, 8)
 
 
 def test_a_tensor_is_its_rows_of_blocks() -> None:
     scheme = SCHEMES["Q8_0"]
-    blocks = random_blocks(scheme, 12)
+    blocks = random_blocks(RNG, scheme, 12)
     found = scheme.array(blocks.reshape(-1), (2, 3, 64))
     np.testing.assert_array_equal(found, scheme.widen(blocks).reshape(2, 3, 64))
+    np.testing.assert_array_equal(scheme.rows(blocks.reshape(2, 3, -1)), found)
 
 
 @pytest.mark.peers
-@pytest.mark.parametrize("name", [name for name in SCHEMES if name not in ("F32", "F16")])
+@pytest.mark.parametrize("name", [name for name in SCHEMES if name not in ("F32", "F16", "U4")])
 def test_every_scheme_is_that_of_the_package_gguf(name: str) -> None:
     """Bit for bit."""
     gguf = pytest.importorskip("gguf")
     quants = pytest.importorskip("gguf.quants")
-    blocks = random_blocks(SCHEMES[name], 64)
+    blocks = random_blocks(RNG, SCHEMES[name], 64)
     theirs = quants.dequantize(blocks.reshape(-1), gguf.GGMLQuantizationType[name])
     np.testing.assert_array_equal(SCHEMES[name].widen(blocks).reshape(-1), theirs)

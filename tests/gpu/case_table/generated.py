@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+import numpy as np
+
+from aicf.dialects.block_schemes import BLOCK_SCHEMES
 from aicf.frontends.builder import Graph
 from tests.gpu import programs
 from tests.gpu.case_table.case import (
@@ -22,6 +25,7 @@ from tests.gpu.case_table.case import (
     program_of,
 )
 from tests.gpu.programs import Program, random_arrays
+from tests.support.blocks import random_rows
 from tests.support.indexing_programs import LARGE, PROGRAMS, READS, built
 from tests.support.random_programs import random_numbers
 
@@ -69,7 +73,7 @@ def generated_cases() -> dict[str, Case]:
         "counters": (programs.counters, ("f32", "f64"), (GENERATED,)),
         "clipping": (programs.clipping, ("f32", "f64"), (GENERATED,)),
     }
-    cases: dict[str, Case] = {}
+    cases = {"packed_weights-f32": Case(_packed_weights, (GENERATED,), depth=4)}
     for family, (build, dtypes, kernels) in table.items():
         for dtype in dtypes:
             name = f"{family}-{dtype}"
@@ -109,6 +113,16 @@ KERNEL_NAMES = {SCATTER_SORTED: "sorted", SCATTER: "tiles"}
 def _rows_written() -> Program:
     module = programs.rows_written()
     return Program(module, random_arrays(module, "rows"))
+
+
+def _packed_weights() -> Program:
+    """Scales of the blocks are finite."""
+    random, module = np.random.default_rng(101), programs.packed_weights()
+    weights = {
+        name: random_rows(random, BLOCK_SCHEMES[scheme], rows, 512)
+        for name, scheme, rows in (("w", "Q4_0", 37), ("k", "Q6_K", 3))
+    }
+    return Program(module, {**random_arrays(module, "packed"), **weights})
 
 
 def _indexing_program(name: str, dtype: str) -> Program:

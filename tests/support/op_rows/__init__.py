@@ -11,6 +11,7 @@ from tests.support.op_rows import (
     losses,
     normalization,
     pooling,
+    quantised_blocks,
     random_numbers,
     recurrent,
     reduction,
@@ -30,5 +31,6 @@ FAMILIES = {
     "random_numbers": random_numbers.ROWS,
     "counters": counters.ROWS,
     "clipping": clipping.ROWS,
+    "quantised_blocks": quantised_blocks.ROWS,
 }
 ROWS = tuple(row for rows in FAMILIES.values() for row in rows)

@@ -12,6 +12,7 @@ from tests.support.random_steps import (
     indexing,
     losses,
     pooling,
+    quantised_blocks,
     random_numbers,
     recurrent,
     reduction,
@@ -27,6 +28,7 @@ OF_MODELS = (
     *indexing.STEPS,
     *attention.STEPS,
     *detection.STEPS,
+    *quantised_blocks.STEPS,
     *recurrent.STEPS,
     *random_numbers.STEPS,
 )

@@ -116,13 +116,56 @@ def scatter_to_indices(writer: Writer, grad: Value, indices: Value, rank: int) -
     return writer.result(writer.reshape(added, shape))
 
 
+_MOST_TAPS, _MOST_PHASES = 64, 16
+"""Elements of a window, and windows that start within its step, of those that are passed back to by number."""
+
+
 def _max_pool_backward_row(rank: int) -> None:
     @row(f"max_pool{rank}d_with_indices_backward.default")
-    def _max_pool_backward(writer: Writer, grad: Value, x: Value, *windows: object) -> Value:
+    def _max_pool_backward(
+        writer: Writer,
+        grad: Value,
+        x: Value,
+        sizes: Sequence[int],
+        strides: Sequence[int],
+        padding: Sequence[int] | int,
+        dilations: Sequence[int] | int,
+        ceil_mode: bool,
+        indices: Value,
+    ) -> Value:
         """Each window passes all to its largest element."""
-        indices = windows[-1]
-        assert isinstance(indices, Value)
-        return scatter_to_indices(writer, grad, indices, rank)
+        windows = _windows(rank, sizes, strides, padding, dilations, ceil_mode)
+        is_short = math.prod(windows.sizes) <= _MOST_TAPS and math.prod(windows.strides) <= _MOST_PHASES
+        if not is_short or not is_float(grad.dtype):
+            return scatter_to_indices(writer, grad, indices, rank)
+        whole = writer.shape[len(writer.shape) - rank :]
+        back = writer.graph.max_pool_grad(
+            _taps_of(writer, _batch(writer, indices, rank), windows, whole),
+            _batch(writer, grad, rank),
+            whole,
+            windows.sizes,
+            windows.strides,
+            windows.dilations,
+            windows.padding,
+        )
+        return writer.reshape(back, writer.shape)
+
+
+def _taps_of(writer: Writer, indices: Value, windows: _Windows, whole: Sequence[int]) -> Value:
+    """Which element of its window lies at each index of a plane, as i8."""
+    graph, sizes = writer.graph, writer.sizes(indices)
+    rest = writer.cast(indices, "i32") if math.prod(whole) < 1 << 31 else indices
+    number: Value | None = None
+    lists = zip(windows.sizes, windows.strides, windows.padding, windows.dilations, strict=True)
+    for axis, (size, stride, low, dilation) in enumerate(lists):
+        after = math.prod(whole[axis + 1 :])
+        along = graph.floor_div(rest, after)
+        rest = rest - along * after
+        start = graph.iota(sizes, 2 + axis, rest.dtype) * stride - low
+        tap = graph.floor_div(along - start, dilation)
+        number = tap if number is None else number * size + tap
+    assert number is not None
+    return writer.cast(number, "i8")
 
 
 for _rank in (2, 3):

@@ -37,10 +37,11 @@ def function_ir(function: Any, types: Sequence[str], symbol: str) -> str:
     wrapper = compiled.native_name
     text = _without(compiled._library.get_llvm_str(), wrapper)
     _check_calls(text, function.__name__)
-    # The mangled names hold a count of what this process compiled before.
+    # The mangled names hold a count of what this process compiled before. In ours there is no dot: LLVM takes x.1 for
+    # another x as it links.
     text = re.sub(rf'"?{re.escape(wrapper.removeprefix("cfunc."))}"?', symbol, text)
     names: dict[str, str] = {}
-    text = _MANGLED.sub(lambda found: names.setdefault(found[0], f"@{symbol}.{len(names)}"), text)
+    text = _MANGLED.sub(lambda found: names.setdefault(found[0], f"@{symbol}_{len(names)}"), text)
     return re.sub(r"^; ModuleID = .*$|^source_filename = .*$", "", text, flags=re.MULTILINE)
 
 

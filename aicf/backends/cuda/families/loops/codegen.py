@@ -25,11 +25,11 @@ from aicf.backends.cuda.families.loops.online import OnlineCode
 from aicf.backends.cuda.families.loops.phases import PhaseCode
 from aicf.backends.cuda.families.loops.scans import ScanCode, totals_of
 from aicf.backends.cuda.families.loops.schedule import (
-    PARTS_TOGETHER,
     SUM_COLUMNS,
     TILE,
     GeneratedSpec,
     partial_bytes,
+    parts_together,
 )
 from aicf.backends.cuda.families.loops.tiles import TileCode
 from aicf.backends.cuda.families.loops.welford import MomentCode
@@ -185,6 +185,7 @@ def _sweep(made: _Maker) -> list[KernelLaunch]:
         "FIRST_AT": tuple(map(code.first_at, phases)),
         "FROM_FIRST": tuple(map(code.from_first, phases)),
         "COLUMNS": columns,
+        "BACKWARDS": tuple(columns and k > 0 and not code.reductions(k) for k in phases),
         "SPAN": spec.span(nest),
         "POINT_VECTOR": point_vector,
         "REDUCE_VECTOR": reduce_vector,
@@ -202,7 +203,7 @@ def _sweep(made: _Maker) -> list[KernelLaunch]:
         }
     if spec.splits > 1:
         constants |= {
-            "TOGETHER": min(PARTS_TOGETHER, -(-spec.splits // spec.lanes)),
+            "TOGETHER": parts_together(nest, spec),
             "PARTIALS": tuple(code.partials(k) for k in phases),
             "READ": tuple(code.load_partials(k) for k in phases),
             "ADD": tuple(code.add_partials(k) for k in phases),

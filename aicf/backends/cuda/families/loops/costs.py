@@ -10,12 +10,12 @@ from aicf.backends.common.lanes import LaneSteps
 from aicf.backends.common.loop_nest import LoopNest, load_ops
 from aicf.backends.cuda.families.loops.phase_pairs import reductions_of
 from aicf.backends.cuda.families.loops.schedule import (
-    PARTS_TOGETHER,
     GeneratedSpec,
     access_bytes,
     block_bytes,
     partial_bytes,
     partial_size,
+    parts_together,
     scan_ops,
 )
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
@@ -151,7 +151,7 @@ def _parts_us(nest: LoopNest, spec: GeneratedSpec) -> float:
     if spec.splits == 1 or spec.strategy == "column_sums":
         return 0.0
     each = -(-nest.parallel_size // spec.blocks(nest)) * spec.splits
-    turns = -(-spec.splits // (spec.lanes * PARTS_TOGETHER))
+    turns = -(-spec.splits // (spec.lanes * parts_together(nest, spec)))
     total = 0.0
     for run, parts in spec.launches(nest):
         sizes = [partial_size(op) for phase in nest.kernel.phases[: run[0]] for op in reductions_of(phase)]

@@ -39,13 +39,13 @@ from aicf.backends.cuda.codegen.scalar import (
     identity_text,
     index_type,
 )
-from aicf.backends.cuda.codegen.vector_access import VectorAccess, vector_access
+from aicf.backends.cuda.codegen.vector_access import VectorAccess, rounded_pairs, vector_access
 from aicf.backends.cuda.compiler.specializer import Snippet
 from aicf.backends.cuda.families.loops.ends import has_head, lead_of, steps_from
 from aicf.backends.cuda.families.loops.schedule import GeneratedSpec, nest_moves, partial_size, reduces
 from aicf.backends.cuda.families.records import Rounding
-from aicf.backends.cuda.target import ELEMENT_BYTES, PIECE_BYTES
-from aicf.dialects.emit_kernels import IndexOp, LoadOp, PhaseOp, PhiloxOp, ReduceOp, StoreOp
+from aicf.backends.cuda.target import ELEMENT_BYTES, HALVES, PIECE_BYTES
+from aicf.dialects.emit_kernels import CastOp, IndexOp, LoadOp, PhaseOp, PhiloxOp, ReduceOp, StoreOp
 
 Source = Callable[[list[str]], list[str]]
 """Adds the statements that a value takes, and gives its name in every lane."""
@@ -275,6 +275,11 @@ class PhaseCode:
                     if isinstance(op, arith.DivfOp) and self._has_one_divisor(op, lanes):
                         divisor, prefix = names(op.rhs)[0], f"d{len(lines)}_"
                         define(op.result, by_one_number(names(op.lhs), divisor, prefix, lines))
+                        continue
+                    if isinstance(op, CastOp) and _rounds_pairs(op, lanes):
+                        prefix = f"r{len(lines)}_"
+                        dtype = dtype_of(op.result)
+                        define(op.result, rounded_pairs(dtype, names(op.operands[0]), prefix, lines))
                         continue
                     for text in texts:
                         text.emit(op)
@@ -589,6 +594,12 @@ def packed(names: Sequence[str]) -> str:
 
 def _reductions(phase: PhaseOp) -> list[ReduceOp]:
     return [op for op in phase.body.block.ops if isinstance(op, ReduceOp)]
+
+
+def _rounds_pairs(op: CastOp, lanes: int) -> bool:
+    """Whether lanes of f32 are rounded for more than a store, which rounds by itself."""
+    is_used = any(not isinstance(use.operation, StoreOp) for use in op.result.uses)
+    return lanes % 2 == 0 and is_used and op.operands[0].type == f32 and dtype_of(op.result) in HALVES
 
 
 def _yielded(phase: PhaseOp, result: OpResult) -> SSAValue:

@@ -92,8 +92,8 @@ def sweep(operands: object):
     With ENDS the loops are over the whole vectors of a row; its other elements come after them, one to a thread.
 
     The totals of earlier launches are combined from what their parts left in the workspace, those of TOGETHER parts on
-    their way at once. The blocks of a cluster
-    share columns in all phases: they tell each other their totals.
+    their way at once. The blocks of a cluster share columns in all phases: they tell each other their totals. BACKWARDS
+    phases walk over a column from its end: what the phase before has read last is still in L2.
     """
     thread = index(cuda.threadIdx.x)
     lane = index(thread // (THREADS // LANES) if COLUMNS else thread % LANES)
@@ -189,6 +189,8 @@ def sweep(operands: object):
                     here = index(at + i * (LANES * REDUCE_VECTOR))
                     if ENDS or SPAN % (UNROLL * LANES * REDUCE_VECTOR) or REDUCE % SPAN:
                         here = index(min(here, index(end - REDUCE_VECTOR)))
+                    if BACKWARDS[k]:
+                        here = index(begin + end - 1 - here)
                     x[i * WORDS : (i + 1) * WORDS] = splice(LOAD, point, here)
                 for i in unrolled(UNROLL):
                     here = index(at + i * (LANES * REDUCE_VECTOR))
@@ -196,6 +198,8 @@ def sweep(operands: object):
                     if ENDS or SPAN % (UNROLL * LANES * REDUCE_VECTOR) or REDUCE % SPAN:
                         valid = here < end
                         here = index(min(here, index(end - REDUCE_VECTOR)))
+                    if BACKWARDS[k]:
+                        here = index(begin + end - 1 - here)
                     kept = registers(KEPT[k], 0)
                     total[0 : TOTALS[k]], kept[0 : KEPT[k]] = splice(
                         SWEEP[k],

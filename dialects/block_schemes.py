@@ -1,4 +1,4 @@
-"""How GGUF stores numbers: one table of schemes, each with the NumPy lines that are its definition.
+"""How files store numbers: one table of schemes, each with the NumPy lines that are its definition.
 
 A row of a tensor is a sequence of blocks. A block holds some elements with few bits each, and what they share: scales,
 and offsets or minima, in blocks of 256 nested ones of 6 bits. A new scheme is a row of the table and its lines.
@@ -22,15 +22,15 @@ class Scheme:
     """One way to store numbers.
 
     Args:
-        name: As llama.cpp calls it.
-        number: Of the type in a file.
+        name: As llama.cpp calls it, if it has it.
+        number: Of the type in a GGUF file; None if these have none.
         length: Elements of a block.
         nbytes: Bytes of a block.
         widen: u8[blocks, nbytes] to f32[blocks, length].
     """
 
     name: str
-    number: int
+    number: int | None
     length: int
     nbytes: int
     widen: Callable[[Array], Array]
@@ -43,6 +43,11 @@ class Scheme:
             shape: Its sizes, row-major; the last one is a multiple of `length`.
         """
         return self.widen(data.reshape(-1, self.nbytes)).reshape(shape)
+
+    def rows(self, data: Array) -> Array:
+        """The f32 numbers of rows of bytes: u8[..., bytes] to f32[..., columns], whole blocks to a row."""
+        columns = data.shape[-1] // self.nbytes * self.length
+        return self.array(data, (*data.shape[:-1], columns))
 
 
 def _halves(block: Array, start: int) -> Array:
@@ -103,6 +108,11 @@ def _q5_1(block: Array) -> Array:
 def _q8_0(block: Array) -> Array:
     """scale f16; x = scale q, q signed."""
     return _halves(block, 0) * np.ascontiguousarray(block[:, 2:]).view(np.int8)
+
+
+def _u4(block: Array) -> Array:
+    """scale f32, minimum f32; x = scale q + minimum. Holds integers of 4 bits less a zero point, of groups of 32."""
+    return _f32(block[:, :4]) * _four_bits(block[:, 8:]) + _f32(block[:, 4:8])
 
 
 def _nested(block: Array) -> tuple[Array, Array]:
@@ -169,8 +179,13 @@ SCHEMES: dict[str, Scheme] = {
         Scheme("Q4_K", 12, 256, 144, _q4_k),
         Scheme("Q5_K", 13, 256, 176, _q5_k),
         Scheme("Q6_K", 14, 256, 210, _q6_k),
+        Scheme("U4", None, 32, 24, _u4),
     )
 }
 """By name."""
 
-BY_NUMBER = {scheme.number: scheme for scheme in SCHEMES.values()}
+BLOCK_SCHEMES = {name: scheme for name, scheme in SCHEMES.items() if scheme.length > 1}
+"""Those whose elements share scales, by name; the others are element types. Their order is that of
+codes in emit IR: new ones go to the end."""
+
+BY_NUMBER = {scheme.number: scheme for scheme in SCHEMES.values() if scheme.number is not None}

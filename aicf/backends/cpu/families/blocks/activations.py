@@ -1,0 +1,130 @@
+"""Code that prepares rows of x for products with blocks: once for all panels of the weight.
+
+A part of a row becomes a record: what its sums are scaled by, the sum of the row's elements, and the elements.
+
+With *digits* the elements are whole numbers times a power of two, which the largest of the part decides: three signed
+bytes each, the lowest first. That keeps 23 bits of the largest element, about what f32 has, and leaves products of
+bytes, whose sums in i32 are exact. Without them the elements stay f32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aicf.backends.cpu.codegen.ir_builder import F32, I8, I32, Emitter, Value, ir
+from aicf.backends.cpu.families.blocks.addresses import row_address
+from aicf.backends.cpu.families.blocks.problem import BlocksProblem
+from aicf.backends.cpu.families.blocks.schedule import (
+    DIGITS,
+    ELEMENTS_AT,
+    OFFSETS_AT,
+    SCALE_AT,
+    SUM_AT,
+    record_bytes,
+)
+from aicf.dialects.block_bits import RUN
+
+_ABSOLUTE, _INFINITY, _NAN = 0x7FFFFFFF, 0x7F800000, 0x7FC00000
+_SLACK = 0.50390625
+"""Half of what the largest element is raised by, so that its highest digit fits a signed byte."""
+_EXPONENT_BITS = 23
+_TO_SCALE, _TO_INVERSE = 22, 276
+"""From the raised exponent to those of the scale, lower by so much, and of its inverse, which with it is so much."""
+_LEAST_EXPONENT = 23
+"""Of a raised element: below, scales would be subnormal."""
+
+
+@dataclass(frozen=True)
+class Activations:
+    """Rows of x, and where their records are."""
+
+    em: Emitter
+    problem: BlocksProblem
+    digits: bool
+
+    def emit(self, x: Value, first: Value, rows: int, target: Value) -> None:
+        """Prepares `rows` rows of x from row `first` on."""
+        em, problem = self.em, self.problem
+        part_bytes = record_bytes(problem, self.digits)
+
+        @em.each(0, rows)
+        def row(number: Value) -> None:
+            source = row_address(em, x, problem.x, em.b.add(first, number))
+            out = em.moved(target, number, problem.parts * part_bytes, "u8")
+
+            @em.each(0, problem.parts)
+            def part(index: Value) -> None:
+                start = em.moved(source, index, problem.bits.part * problem.x.strides[-1], "f32")
+                self._part(start, em.moved(out, index, part_bytes, "u8"))
+
+    def _part(self, x: Value, out: Value) -> None:
+        em, step = self.em, self.problem.x.strides[-1]
+        runs = [
+            em.load_strided(em.address(x, run * RUN * step, "f32"), step, "f32", RUN)
+            for run in range(self.problem.bits.part // RUN)
+        ]
+        (self._digits if self.digits else self._plain)(runs, out)
+
+    def _plain(self, runs: Sequence[Value], out: Value) -> None:
+        em = self.em
+        for number, run in enumerate(runs):
+            em.store(run, em.address(out, ELEMENTS_AT + 4 * RUN * number, "u8"), "f32", RUN)
+        total = runs[0]
+        for run in runs[1:]:
+            total = em.b.fadd(total, run)
+        while isinstance(total.type, ir.VectorType):
+            total = em.b.fadd(*em.halves(total))
+        self._put(out, SUM_AT, total)
+
+    def _digits(self, runs: Sequence[Value], out: Value) -> None:
+        em, b = self.em, self.em.b
+        scale, inverse, is_finite = self._scale(runs)
+        wide, zero = em.splat(inverse, RUN), em.const("f32", RUN, 0.0)
+        known = em.splat(is_finite, RUN)
+        sums = [em.const("i32", RUN, 0)] * DIGITS
+        for number, run in enumerate(runs):
+            rounded = em.intrinsic("rint", b.fmul(b.select(known, run, zero), wide))
+            rest = b.fptosi(rounded, em.type("i32", RUN))
+            for digit in range(DIGITS):
+                value = self._lowest_byte(rest)
+                at = ELEMENTS_AT + digit * self.problem.bits.part + number * RUN
+                em.store(b.trunc(value, ir.VectorType(I8, RUN)), em.address(out, at, "u8"), "u8", RUN)
+                sums[digit] = b.add(sums[digit], value)
+                rest = b.ashr(b.sub(rest, value), em.const("i32", RUN, 8))
+        totals = [self._reduced("add", each) for each in sums]
+        self._put(out, SCALE_AT, scale)
+        for digit, total in enumerate(totals):
+            self._put(out, OFFSETS_AT + 4 * digit, b.mul(total, I32(-self.problem.bits.offset)))
+        whole = totals[-1]
+        for total in reversed(totals[:-1]):
+            whole = b.add(b.shl(whole, I32(8)), total)
+        self._put(out, SUM_AT, b.fmul(b.sitofp(whole, F32), scale))
+
+    def _lowest_byte(self, value: Value) -> Value:
+        em, places = self.em, self.em.const("i32", RUN, 24)
+        return em.b.ashr(em.b.shl(value, places), places)
+
+    def _scale(self, runs: Sequence[Value]) -> tuple[Value, Value, Value]:
+        """A power of two, its inverse, and whether all elements are finite; NaN in place of the first if not."""
+        em, b = self.em, self.em.b
+        bits = [b.and_(b.bitcast(run, em.type("i32", RUN)), em.const("i32", RUN, _ABSOLUTE)) for run in runs]
+        largest = bits[0]
+        for each in bits[1:]:
+            largest = em.intrinsic("umax", largest, each)
+        top = self._reduced("umax", largest)
+        is_finite = b.icmp_unsigned("<", top, I32(_INFINITY))
+        raised = b.bitcast(b.fmul(b.bitcast(top, F32), em.const("f32", 1, _SLACK)), I32)
+        exponent = b.add(b.lshr(raised, I32(_EXPONENT_BITS)), I32(1))
+        exponent = em.intrinsic("umax", exponent, I32(_LEAST_EXPONENT))
+        scale = b.shl(b.sub(exponent, I32(_TO_SCALE)), I32(_EXPONENT_BITS))
+        inverse = b.shl(b.sub(I32(_TO_INVERSE), exponent), I32(_EXPONENT_BITS))
+        scale = b.select(is_finite, scale, I32(_NAN))
+        return b.bitcast(scale, F32), b.bitcast(inverse, F32), is_finite
+
+    def _reduced(self, how: str, vector: Value) -> Value:
+        signature = ir.FunctionType(I32, [vector.type])
+        return self.em.b.call(self.em.declare(f"llvm.vector.reduce.{how}.v{RUN}i32", signature), [vector])
+
+    def _put(self, out: Value, byte: int, value: Value) -> None:
+        self.em.b.store(value, self.em.address(out, byte, "u8"), align=4)

@@ -1,0 +1,77 @@
+"""The kernel of products with block-quantised weights. No code generator is imported here."""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import ArrayAttr, StringAttr, UnitAttr
+from xdsl.ir import Attribute
+
+from aicf.backends.common.record import RecordCodec, integer, read_text
+from aicf.backends.common.workload import Workload
+from aicf.backends.cpu.families.blocks.pack.kernel import pack_record, panels
+from aicf.backends.cpu.families.blocks.problem import BlocksProblem, PanelLayout
+from aicf.backends.cpu.families.blocks.schedule import (
+    BlocksSchedule,
+    choose,
+    cost_us,
+    schedule_reason,
+    thread_bytes,
+)
+from aicf.backends.cpu.families.cpu_kernel import CpuKernel
+from aicf.backends.cpu.families.legality import level_of, strided, threads_of, threads_reason
+from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
+
+
+class MatmulBlocksKernel(CpuKernel[BlocksSchedule]):
+    """Panels of packed rows against rows of x that are prepared once; sums are as exact as those of f32.
+
+    With avx512vnni an element of x is three signed bytes and an exponent that a part shares: products of bytes, whose
+    sums are exact. Elsewhere codes are widened to f32.
+    """
+
+    id = "cpu.matmul_blocks"
+    kinds = frozenset({"matmul_blocks"})
+    codec = RecordCodec(BlocksSchedule)
+
+    def legal(self, work: Workload, target: TargetAttr) -> str | None:
+        """See `Kernel`: a weight in one piece, which no program overwrites."""
+        weight = work.operands[1]
+        if not weight.is_weight and weight.layout is None:
+            return "the packed weight is no parameter, so its blocks cannot be laid out ahead"
+        return None if weight.strides == (weight.shape[1], 1) else "the packed weight is not in one piece"
+
+    def cost_us(self, work: Workload, target: TargetAttr) -> float:
+        return cost_us(_problem(work), self.schedule(work, target))
+
+    def schedule(self, work: Workload, target: TargetAttr) -> BlocksSchedule:
+        return choose(_problem(work), level_of(target), threads_of(target))
+
+    def record_of(self, work: Workload, target: TargetAttr, schedule: BlocksSchedule) -> dict[str, Attribute]:
+        problem = _problem(work)
+        layout = PanelLayout(problem.scheme, schedule.lanes)
+        return {
+            **self.codec.entries(schedule),
+            "scheme": work.attrs["scheme"],
+            "workspace_bytes": integer(schedule.threads * thread_bytes(problem, schedule)),
+            "combination_order": StringAttr(schedule.combination_order),
+            "layouts": ArrayAttr([UnitAttr(), panels(layout, work.operands[1].shape)]),
+        }
+
+    def schedule_reason(self, work: Workload, target: TargetAttr, schedule: BlocksSchedule) -> str | None:
+        return schedule_reason(schedule, level_of(target)) or threads_reason(schedule.threads, target)
+
+    def fixed_order(self, work: Workload, target: TargetAttr) -> str:
+        """See `Kernel`: parts in order, whatever the tile."""
+        return self.schedule(work, target).combination_order
+
+    def prepare(self, work: Workload, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
+        """See `Kernel`: the record of `cpu.pack_blocks`."""
+        return pack_record()
+
+
+def _problem(work: Workload) -> BlocksProblem:
+    scheme = read_text(work.attrs, "scheme")
+    return BlocksProblem(scheme, strided(work.operands[0]), strided(work.results[0]))
+
+
+KERNELS = (MatmulBlocksKernel(),)
+"""The kernel of this family."""

@@ -1,0 +1,1 @@
+"""Block-quantised weights laid out in panels for their products."""

@@ -1,0 +1,116 @@
+"""The problem of a product with a block-quantised weight, and how its panels lie. Imports no code generator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from aicf.backends.common.loop_nest import Strided
+from aicf.backends.cpu.target import ELEMENT_BYTES
+from aicf.dialects.block_bits import BLOCK_BITS, BlockBits
+from aicf.dialects.block_schemes import BLOCK_SCHEMES
+
+GROUP = 4
+"""Neighbouring columns whose codes are the bytes of a word."""
+
+
+@dataclass(frozen=True)
+class BlocksProblem:
+    """``result = x @ weight.T`` for a packed weight of `n` rows and `k` columns.
+
+    Args:
+        scheme: Of the weight.
+        x: f32[..., M, K].
+        result: f32[..., M, N].
+    """
+
+    scheme: str
+    x: Strided
+    result: Strided
+
+    @property
+    def m(self) -> int:
+        """Rows of x, batches included."""
+        return prod(self.x.shape[:-1])
+
+    @property
+    def n(self) -> int:
+        """Rows of the weight."""
+        return self.result.shape[-1]
+
+    @property
+    def k(self) -> int:
+        """Columns of the weight."""
+        return self.x.shape[-1]
+
+    @property
+    def bits(self) -> BlockBits:
+        """Of the scheme."""
+        return BLOCK_BITS[self.scheme]
+
+    @property
+    def parts(self) -> int:
+        """Parts of a row of the weight."""
+        return self.k // self.bits.part
+
+
+@dataclass(frozen=True)
+class PanelLayout:
+    """A panel: `lanes` rows of the weight side by side, part after part, padded with rows of zeros.
+
+    A part has words of codes, vectors of a u32 for each row, and then the scales and the minima of the rows. Byte `i`
+    of a word has codes of columns ``4 g + i``: first words with the low four bits of two groups `g` each, then words
+    with the high bits of as many groups as fit.
+
+    Args:
+        scheme: Of the weight.
+        lanes: Rows of a panel.
+    """
+
+    scheme: str
+    lanes: int
+
+    @property
+    def bits(self) -> BlockBits:
+        """Of the scheme."""
+        return BLOCK_BITS[self.scheme]
+
+    @property
+    def groups(self) -> int:
+        """Groups of columns of a part."""
+        return self.bits.part // GROUP
+
+    @property
+    def low_words(self) -> int:
+        """Words of a part with the low four bits."""
+        return self.groups // 2
+
+    @property
+    def words(self) -> int:
+        """Words of a part."""
+        return self.low_words + self.groups * self.bits.high_bits // 8
+
+    @property
+    def scales(self) -> int:
+        """Byte of a part where its scales start."""
+        return 4 * self.lanes * self.words
+
+    @property
+    def minima(self) -> int:
+        """Byte of a part where its minima start."""
+        return self.scales + self.lanes * ELEMENT_BYTES[self.bits.scale.dtype]
+
+    @property
+    def part_bytes(self) -> int:
+        """Bytes of a part."""
+        minimum = self.bits.minimum
+        return self.minima + (self.lanes * ELEMENT_BYTES[minimum.dtype] if minimum is not None else 0)
+
+    def row_parts(self, row_bytes: int) -> int:
+        """Parts of a row of so many bytes."""
+        scheme = BLOCK_SCHEMES[self.scheme]
+        return row_bytes // scheme.nbytes * (scheme.length // self.bits.part)
+
+    def nbytes(self, rows: int, row_bytes: int) -> int:
+        """Bytes of all panels of a weight."""
+        return -(-rows // self.lanes) * self.row_parts(row_bytes) * self.part_bytes

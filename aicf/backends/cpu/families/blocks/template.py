@@ -1,0 +1,193 @@
+"""Code of a product with a weight in panels of blocks: codes become factors in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aicf.backends.cpu.codegen.dot_products import add_quads
+from aicf.backends.cpu.codegen.ir_builder import I32, Emitter, Value
+from aicf.backends.cpu.codegen.panels import PanelShare
+from aicf.backends.cpu.families.blocks.activations import Activations
+from aicf.backends.cpu.families.blocks.addresses import row_address
+from aicf.backends.cpu.families.blocks.problem import GROUP, BlocksProblem, PanelLayout
+from aicf.backends.cpu.families.blocks.schedule import (
+    DIGITS,
+    ELEMENTS_AT,
+    OFFSETS_AT,
+    SCALE_AT,
+    SUM_AT,
+    BlocksSchedule,
+    record_bytes,
+)
+
+_BYTES = 0x01010101
+"""One in each byte of a word."""
+
+
+@dataclass(frozen=True)
+class BlocksPointers:
+    """Run-time arguments: x, the panels, the result, this thread's workspace, its number and how many there are."""
+
+    x: Value
+    panels: Value
+    result: Value
+    workspace: Value
+    tid: Value
+    nthreads: Value
+
+
+@dataclass(frozen=True)
+class BlocksProduct:
+    """The product of a problem, by a schedule."""
+
+    em: Emitter
+    problem: BlocksProblem
+    schedule: BlocksSchedule
+
+    @property
+    def _layout(self) -> PanelLayout:
+        return PanelLayout(self.problem.scheme, self.schedule.lanes)
+
+    @property
+    def _record(self) -> int:
+        return record_bytes(self.problem, self.schedule.digits)
+
+    def emit(self, pointers: BlocksPointers) -> None:
+        """Chunk after chunk of rows of x: prepared, and then multiplied with this thread's panels."""
+        em, problem, schedule = self.em, self.problem, self.schedule
+        activations = Activations(em, problem, schedule.digits)
+        shared = None if schedule.threads == 1 else (pointers.tid, pointers.nthreads)
+        share = PanelShare(em, problem.n, schedule.lanes, shared)
+
+        @em.pieces(problem.m, schedule.chunk_rows)
+        def chunk(first: Value, rows: int) -> None:
+            activations.emit(pointers.x, first, rows, pointers.workspace)
+            share.each(lambda number, columns: self._panel(pointers, first, rows, number, columns))
+
+    def _panel(self, pointers: BlocksPointers, first: Value, rows: int, number: Value, columns: int) -> None:
+        em, problem, schedule = self.em, self.problem, self.schedule
+        panel = em.moved(pointers.panels, number, problem.parts * self._layout.part_bytes, "u8")
+        step = problem.result.strides[-1]
+        out = em.moved(pointers.result, number, schedule.lanes * step, "f32")
+
+        @em.pieces(rows, schedule.tile_rows)
+        def tile(start: Value, count: int) -> None:
+            x = em.moved(pointers.workspace, start, problem.parts * self._record, "u8")
+            for row, total in enumerate(self._sums(panel, x, count)):
+                at = em.b.add(em.b.add(first, start), em.index(row))
+                address = row_address(em, out, problem.result, at)
+                em.store_strided(total, address, step, "f32", schedule.lanes, columns)
+
+    def _sums(self, panel: Value, x: Value, rows: int) -> list[Value]:
+        """A vector of the sums over K for each row of x, a lane for each row of the panel."""
+        em, lanes, parts = self.em, self.schedule.lanes, self.problem.parts
+
+        def body(index: Value, sums: list[Value]) -> Sequence[Value]:
+            part = em.moved(panel, index, self._layout.part_bytes, "u8")
+            at = em.moved(x, index, self._record, "u8")
+            records = [em.address(at, row * parts * self._record, "u8") for row in range(rows)]
+            return self._part(part, records, sums)
+
+        return em.loop(0, parts, 1, [em.const("f32", lanes, 0.0)] * rows, body)
+
+    def _part(self, part: Value, records: Sequence[Value], sums: Sequence[Value]) -> list[Value]:
+        """Adds what a part of the panel gives with the records of each row."""
+        em, lanes, bits = self.em, self.schedule.lanes, self.problem.bits
+        dots = self._digit_sums(part, records) if self.schedule.digits else self._plain_sums(part, records)
+        scale = em.load(em.address(part, self._layout.scales, "u8"), bits.scale.dtype, lanes)
+        found: list[Value] = []
+        minima = None
+        if bits.minimum is not None:
+            minima = em.load(em.address(part, self._layout.minima, "u8"), bits.minimum.dtype, lanes)
+        for record, dot, total in zip(records, dots, sums, strict=True):
+            factor = em.b.fmul(scale, self._number(record, SCALE_AT)) if self.schedule.digits else scale
+            total = em.fma(dot, factor, total)
+            if minima is not None:
+                total = em.fma(minima, self._number(record, SUM_AT), total)
+            found.append(total)
+        return found
+
+    def _number(self, record: Value, byte: int) -> Value:
+        """An f32 of a record in every lane."""
+        loaded = self.em.load(self.em.address(record, byte, "u8"), "f32", 1)
+        return self.em.splat(loaded, self.schedule.lanes)
+
+    # Codes.
+
+    def _words(self, part: Value) -> list[Value]:
+        """The words of codes of a part, a vector each."""
+        em, lanes = self.em, self.schedule.lanes
+        return [
+            em.load(em.address(part, number * lanes, "i32"), "i32", lanes)
+            for number in range(self._layout.words)
+        ]
+
+    def _field(self, words: Sequence[Value], group: int, byte: int | None) -> Value:
+        """The codes of a group: all four as bytes of a word, or that of one byte as an i32."""
+        bits, low = self.problem.bits, self._layout.low_words
+        found = self._bits(words[group // 2], 4 * (group % 2), 4, 0, byte)
+        if not bits.high_bits:
+            return found
+        number, place = divmod(group, 8 // bits.high_bits)
+        high = self._bits(words[low + number], bits.high_bits * place, bits.high_bits, 4, byte)
+        return self.em.b.or_(found, high)
+
+    def _bits(self, word: Value, shift: int, width: int, to: int, byte: int | None) -> Value:
+        """`width` bits of each byte of a word from bit `shift` on, or of one byte, moved to bit `to`."""
+        em, lanes = self.em, self.schedule.lanes
+        down = shift - to + (8 * byte if byte is not None else 0)
+        if down > 0:
+            word = em.b.lshr(word, em.const("i32", lanes, down))
+        elif down < 0:
+            word = em.b.shl(word, em.const("i32", lanes, -down))
+        mask = ((1 << width) - 1) << to
+        return em.b.and_(word, em.const("i32", lanes, mask if byte is not None else mask * _BYTES))
+
+    # Sums of a part.
+
+    def _digit_sums(self, part: Value, records: Sequence[Value]) -> list[Value]:
+        """Exact sums of the products with each digit, and what they are together, in f32."""
+        em, lanes = self.em, self.schedule.lanes
+        sums = [[self._start(record, digit) for digit in range(DIGITS)] for record in records]
+        words = self._words(part)
+        for group in range(self._layout.groups):
+            codes = self._field(words, group, None)
+            for record, own in zip(records, sums, strict=True):
+                for digit in range(DIGITS):
+                    at = ELEMENTS_AT + digit * self.problem.bits.part + GROUP * group
+                    four = em.b.load(em.address(record, at, "u8"), align=4, typ=I32)
+                    own[digit] = add_quads(em, own[digit], codes, em.splat(four, lanes))
+        return [self._joined(own) for own in sums]
+
+    def _start(self, record: Value, digit: int) -> Value:
+        """What the sums of a digit start from: codes are taken with their offset."""
+        em, lanes = self.em, self.schedule.lanes
+        if not self.problem.bits.offset:
+            return em.const("i32", lanes, 0)
+        at = em.address(record, OFFSETS_AT + 4 * digit, "u8")
+        return em.splat(em.b.load(at, align=4, typ=I32), lanes)
+
+    def _joined(self, sums: Sequence[Value]) -> Value:
+        """The sums of three digits as one f32: the upper two fit an i32 together."""
+        em, lanes = self.em, self.schedule.lanes
+        low, middle, high = sums
+        upper = em.b.add(em.b.shl(high, em.const("i32", lanes, 8)), middle)
+        wide = em.type("f32", lanes)
+        return em.fma(em.b.sitofp(upper, wide), em.const("f32", lanes, 256.0), em.b.sitofp(low, wide))
+
+    def _plain_sums(self, part: Value, records: Sequence[Value]) -> list[Value]:
+        """Sums of products in f32."""
+        em, lanes, bits = self.em, self.schedule.lanes, self.problem.bits
+        sums = [em.const("f32", lanes, 0.0)] * len(records)
+        words = self._words(part)
+        for column in range(bits.part):
+            code = self._field(words, *divmod(column, GROUP))
+            if bits.offset:
+                code = em.b.sub(code, em.const("i32", lanes, bits.offset))
+            wide = em.b.sitofp(code, em.type("f32", lanes))
+            sums = [
+                em.fma(wide, self._number(record, ELEMENTS_AT + 4 * column), total)
+                for record, total in zip(records, sums, strict=True)
+            ]
+        return sums

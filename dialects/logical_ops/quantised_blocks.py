@@ -1,0 +1,97 @@
+"""Block-quantised weights: rows of bytes that stay packed in memory, and what reads them.
+
+A scheme is a row of the table in `dialects/block_schemes.py`; its NumPy lines are what the bytes mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Attribute
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, traits_def
+from xdsl.utils.exceptions import VerifyException
+
+from aicf.dialects.block_schemes import BLOCK_SCHEMES, Scheme
+from aicf.dialects.logical_ops.base import LogicalOp, Operand, OwnKind
+from aicf.dialects.logical_ops.properties import Properties, word_value
+from aicf.dialects.traits import Contraction, Internal, PositionalOperands, Unpacking
+from aicf.dialects.types import AnyTensor, TensorInfo, tensor, tensor_info
+
+__all__ = ["DequantizeBlocksOp", "MatmulBlocksOp"]
+
+
+def _scheme(properties: Properties) -> Scheme:
+    """Raises VerifyException: there is no such scheme."""
+    return BLOCK_SCHEMES[word_value("scheme", properties, tuple(BLOCK_SCHEMES))]
+
+
+def _columns(packed: TensorInfo, scheme: Scheme) -> int:
+    """Elements of a row of bytes. Raises VerifyException if these are no whole blocks."""
+    if packed.element.name != "u8" or not packed.rank:
+        raise VerifyException(f"packed is {packed}; it is rows of bytes: u8[..., bytes of a row]")
+    size = packed.sizes[-1]
+    if not isinstance(size, int) or size % scheme.nbytes:
+        raise VerifyException(f"rows have {size} bytes; {scheme.name} has blocks of {scheme.nbytes}")
+    return size // scheme.nbytes * scheme.length
+
+
+@irdl_op_definition
+class DequantizeBlocksOp(LogicalOp):
+    """The numbers that rows of blocks store, by a scheme: packed u8 ``[..., bytes]``, result f32 ``[..., columns]``.
+
+    Products that contract the columns read the blocks themselves, and a gather of rows widens only those it reads.
+    Never computed ahead of a run, so the weight stays packed in memory. Schemes: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K,
+    Q5_K and Q6_K, as llama.cpp defines them, and U4: 32 codes of 4 bits with a scale and a minimum of f32.
+    """
+
+    name = "logical.dequantize_blocks"
+    packed = operand_def()
+    scheme = prop_def(StringAttr)
+    traits = traits_def(Unpacking(), PositionalOperands())
+
+    def __init__(self, packed: Operand, scheme: str):
+        super().__init__(packed, scheme=scheme)
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The operand's sizes with elements for bytes in the last one."""
+        packed = tensor_info(operands[0])
+        columns = _columns(packed, _scheme(properties))
+        return tensor([*packed.sizes[:-1], columns], "f32")
+
+    def kind_alone(self) -> OwnKind | None:
+        """`dequantize_blocks`, with its scheme."""
+        return "dequantize_blocks", {"scheme": self.scheme}
+
+
+@irdl_op_definition
+class MatmulBlocksOp(LogicalOp):
+    """``x @ dequantize_blocks(packed).T``, widened on the way to the multiplier: x f32 ``[..., K]``, packed u8
+    ``[N, bytes of K elements]``, result f32 ``[..., N]``."""
+
+    name = "logical.matmul_blocks"
+    operand = operand_def()
+    packed = operand_def()
+    scheme = prop_def(StringAttr)
+    traits = traits_def(Contraction(), Unpacking(), PositionalOperands(), Internal())
+
+    def __init__(self, operand: Operand, packed: Operand, scheme: str):
+        super().__init__(operand, packed, scheme=scheme)
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The sizes of x with the weight's rows for its last one."""
+        x, packed = tensor_info(operands[0]), tensor_info(operands[1])
+        if x.element.name != "f32" or x.rank < 2:
+            raise VerifyException(f"operand is {x}; it is f32[..., M, K]")
+        if packed.rank != 2:
+            raise VerifyException(f"packed is {packed}; it is one matrix: u8[N, bytes of a row]")
+        columns = _columns(packed, _scheme(properties))
+        if x.sizes[-1] != columns:
+            raise VerifyException(f"contracted sizes differ: operand K = {x.sizes[-1]}, packed K = {columns}")
+        return tensor([*x.sizes[:-1], packed.sizes[0]], "f32")
+
+    def kind_alone(self) -> OwnKind | None:
+        """`matmul_blocks`, with its scheme."""
+        return "matmul_blocks", {"scheme": self.scheme}

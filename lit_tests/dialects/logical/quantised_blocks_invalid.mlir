@@ -1,0 +1,47 @@
+// RUN: aicf-opt %s --split-input-file --verify-diagnostics | filecheck %s
+
+func.func @scheme(%w : tensor<3x40xui8>) {
+  // CHECK: error: logical.dequantize_blocks: scheme is "Q9_9"; use one of Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, U4
+  %0 = logical.dequantize_blocks %w {scheme = "Q9_9"} : (tensor<3x40xui8>) -> tensor<3x64xf32>
+  func.return
+}
+
+// -----
+
+func.func @bytes(%w : tensor<3x41xui8>) {
+  // CHECK: error: logical.dequantize_blocks: rows have 41 bytes; Q4_1 has blocks of 20
+  %0 = logical.dequantize_blocks %w {scheme = "Q4_1"} : (tensor<3x41xui8>) -> tensor<3x64xf32>
+  func.return
+}
+
+// -----
+
+func.func @element(%w : tensor<3x40xf32>) {
+  // CHECK: error: logical.dequantize_blocks: packed is 3x40xf32; it is rows of bytes: u8[..., bytes of a row]
+  %0 = logical.dequantize_blocks %w {scheme = "Q4_1"} : (tensor<3x40xf32>) -> tensor<3x64xf32>
+  func.return
+}
+
+// -----
+
+func.func @columns(%x : tensor<2x32xf32>, %w : tensor<3x40xui8>) {
+  // CHECK: error: logical.matmul_blocks: contracted sizes differ: operand K = 32, packed K = 64
+  %0 = logical.matmul_blocks %x, %w {scheme = "Q4_1"} : (tensor<2x32xf32>, tensor<3x40xui8>) -> tensor<2x3xf32>
+  func.return
+}
+
+// -----
+
+func.func @rows(%x : tensor<2x64xf16>, %w : tensor<3x40xui8>) {
+  // CHECK: error: logical.matmul_blocks: operand is 2x64xf16; it is f32[..., M, K]
+  %0 = logical.matmul_blocks %x, %w {scheme = "Q4_1"} : (tensor<2x64xf16>, tensor<3x40xui8>) -> tensor<2x3xf32>
+  func.return
+}
+
+// -----
+
+func.func @matrix(%x : tensor<2x64xf32>, %w : tensor<2x3x40xui8>) {
+  // CHECK: error: logical.matmul_blocks: packed is 2x3x40xui8; it is one matrix: u8[N, bytes of a row]
+  %0 = logical.matmul_blocks %x, %w {scheme = "Q4_1"} : (tensor<2x64xf32>, tensor<2x3x40xui8>) -> tensor<2x3xf32>
+  func.return
+}

@@ -1,0 +1,81 @@
+"""``read-packed-weights``: what reads a block-quantised weight reads its blocks, and widens only what it needs.
+
+A product with the rows of the weight reads them in blocks and widens them in registers. A gather of rows is one of
+packed rows, widened afterwards. Other consumers read the widened weight, which a kernel makes at every call.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import PatternRewriter
+from xdsl.rewriter import InsertPoint
+
+from aicf.dialects.logical import DequantizeBlocksOp, GatherOp, MatmulBlocksOp, MatmulOp
+from aicf.dialects.types import tensor_info
+from aicf.passes.support.identity import IdTable, derived_id, op_id, replace_with_op, set_identity, sources
+from aicf.passes.support.ledger import record_decision
+from aicf.passes.support.works_on import FUNCTIONS
+
+PACKED = "packed"
+"""The name of a gather of packed rows, after the id of the op that it was."""
+
+
+@dataclass(frozen=True)
+class ReadPackedWeightsPass(ModulePass):
+    """Lets products and gathers of rows read block-quantised weights as they lie in memory."""
+
+    name = "read-packed-weights"
+    works_on = FUNCTIONS
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for inner in list(op.walk()):
+            if isinstance(inner, MatmulOp) and (weight := _rows_of_blocks(inner)) is not None:
+                _multiply_blocks(op, inner, weight)
+            elif isinstance(inner, GatherOp) and isinstance(
+                weight := inner.operand.owner, DequantizeBlocksOp
+            ):
+                _gather_packed(op, inner, weight)
+
+
+def _rows_of_blocks(matmul: MatmulOp) -> DequantizeBlocksOp | None:
+    """The weight of a product that contracts its columns, in which its blocks lie."""
+    weight = matmul.rhs.owner
+    is_plain = matmul.transpose_b is not None and matmul.transpose_a is None
+    if not isinstance(weight, DequantizeBlocksOp) or not is_plain:
+        return None
+    return weight if weight.info.rank == 2 else None
+
+
+def _multiply_blocks(module: ModuleOp, matmul: MatmulOp, weight: DequantizeBlocksOp) -> None:
+    replacement = MatmulBlocksOp(matmul.lhs, weight.packed, weight.scheme.data)
+    replace_with_op(PatternRewriter(matmul), matmul, replacement, weight)
+    because = "its kernels widen blocks in registers, and read the fewest bytes"
+    _record(module, weight, replacement, "product of packed rows", because)
+
+
+def _gather_packed(module: ModuleOp, gather: GatherOp, weight: DequantizeBlocksOp) -> None:
+    """Rows of bytes first: only what is read is widened."""
+    axis = gather.axis.value.data
+    if axis == tensor_info(weight.packed.type).rank - 1:
+        return
+    rows = GatherOp(weight.packed, gather.indices, axis)
+    own = op_id(gather)
+    name = None if own is None else IdTable(module).fresh(derived_id(own, PACKED))
+    set_identity(rows, name, sources(gather))
+    rows.location = gather.location
+    rewriter = PatternRewriter(gather)
+    rewriter.insert(rows, InsertPoint.before(gather))
+    replacement = DequantizeBlocksOp(rows, weight.scheme.data)
+    replace_with_op(rewriter, gather, replacement, weight)
+    _record(module, weight, replacement, "gather of packed rows", "only the rows that are read are widened")
+
+
+def _record(module: ModuleOp, weight: Operation, reader: Operation, choice: str, because: str) -> None:
+    subjects = [name for op in (weight, reader) if (name := op_id(op)) is not None]
+    rejected = {"widened weight": "all of it would be written and read again"}
+    record_decision(module, ReadPackedWeightsPass.name, subjects, choice, because, rejected=rejected)

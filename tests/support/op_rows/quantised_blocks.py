@@ -1,0 +1,47 @@
+"""Block-quantised weights, element by element."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from aicf.dialects import logical
+from aicf.dialects.block_schemes import BLOCK_SCHEMES
+from tests.support.blocks import random_rows, widened
+from tests.support.op_rows.row import Array, Draw, OperandsAndAttrs, Row, random_of, values
+
+
+def _packed(draw: Draw) -> tuple[Array, str]:
+    """A matrix of one block or two a row."""
+    name = draw(st.sampled_from(sorted(BLOCK_SCHEMES)))
+    scheme = BLOCK_SCHEMES[name]
+    rows, blocks = draw(st.integers(1, 20)), draw(st.integers(1, 2))
+    return random_rows(random_of(draw), scheme, rows, blocks * scheme.length), name
+
+
+def _dequantize(draw: Draw, dtype: str) -> OperandsAndAttrs:
+    packed, name = _packed(draw)
+    return [packed], {"scheme": name}
+
+
+def _matmul(draw: Draw, dtype: str) -> OperandsAndAttrs:
+    packed, name = _packed(draw)
+    scheme = BLOCK_SCHEMES[name]
+    columns = packed.shape[1] // scheme.nbytes * scheme.length
+    batch = draw(st.lists(st.integers(1, 2), max_size=1))
+    x = values(draw, dtype, (*batch, draw(st.integers(1, 5)), columns), special=False)
+    return [x, packed], {"scheme": name}
+
+
+def _widened(packed: Array, scheme: str) -> Array:
+    return widened(BLOCK_SCHEMES[scheme], packed)
+
+
+def _product(x: Array, packed: Array, scheme: str) -> Array:
+    return np.einsum("...mk,nk->...mn", x, _widened(packed, scheme))
+
+
+ROWS = (
+    Row(logical.DequantizeBlocksOp, _dequantize, _widened, ("f32",)),
+    Row(logical.MatmulBlocksOp, _matmul, _product, ("f32",)),
+)
