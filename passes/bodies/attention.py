@@ -367,7 +367,8 @@ def _is_one_number(value: SSAValue) -> bool:
     if not isinstance(value.owner, logical.BroadcastOp):
         return isinstance(value, BlockArgument)
     dims, rank = value.owner.dimensions.get_values(), tensor_info(value.type).rank
-    return all(dim < rank - 2 for dim in dims)
+    sizes = tensor_info(value.owner.operand.type).shape
+    return all(dim < rank - 2 or size == 1 for dim, size in zip(dims, sizes, strict=True))
 
 
 def _is_iota(value: SSAValue, axis: int) -> bool:

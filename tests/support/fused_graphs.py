@@ -128,8 +128,8 @@ def _attention_step(w: _Writer) -> set[str]:
 
 def _cached_attention(w: _Writer) -> set[str]:
     """New tokens attend to a cache after their keys and values are written into it, from a position on."""
-    groups, shared, size = (w.size() for _ in range(3))
-    tokens = 1 if w.chance() else w.size()
+    groups, size = w.size(), w.size()
+    tokens = 1 + w.size()
     capacity = tokens + w.size()
     position = w.graph.input("position", (), "i64")
     w.inputs["position"] = np.asarray(w.random.integers(0, capacity - tokens + 1), np.int64)
@@ -141,17 +141,18 @@ def _cached_attention(w: _Writer) -> set[str]:
         w.graph.output(written, f"cache{len(w.inputs)}")
         return w.graph.transpose(written, (1, 0, 2))
 
-    queries = w.graph.transpose(w.argument("x", tokens, groups * shared, size), (1, 0, 2))
+    queries = w.graph.transpose(w.argument("x", tokens, groups, size), (1, 0, 2))
     y = w.graph.attention(
         queries,
         cached(),
         cached(),
         position=position,
         causal=True,
+        scale=0.375,
         window=w.size() if w.chance(0.3) else None,
         softcap=2.0 if w.chance(0.3) else None,
     )
-    w.graph.output(w.graph.reshape(w.graph.transpose(y, (1, 0, 2)), (tokens, groups * shared * size)), "y")
+    w.graph.output(w.graph.reshape(w.graph.transpose(y, (1, 0, 2)), (tokens, groups * size)), "y")
     return {"cached_attention"}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -62,8 +63,8 @@ class FuseAttentionPass(FusionPattern[_Match]):
         if attention.position is None:
             return attention
         whole = self._match(attention, context)
-        trial = first_formed(_whole(whole, [], context, _CACHED), context, {})
-        if trial is not None:
+        trials = itertools.chain(_steps(whole, context, _STEPS[_CACHED]), _whole(whole, [], context, _CACHED))
+        if first_formed(trials, context, {}) is not None:
             changed = own_copies_of_mask(attention)
         else:
             changed = attention.mask is None and add_mask(attention, context.position)
@@ -169,7 +170,9 @@ def _steps(match: _Match, context: FusionContext, kinds: Sequence[str]) -> Itera
     for chain in chains_after(output):
         # The group takes the place of the output, which stands after all producers of the group's operands.
         whole = [*first, *rest, *other_views, output, *chain]
-        plan = outline(whole, context.group_id(members), [whole[-1].results[0], *results])
+        # A raised program lists the group with the writes, which come first there.
+        name = context.group_id([*members, *written])
+        plan = outline(whole, name, [whole[-1].results[0], *results])
         _use_kernel_layout(plan.body)
         move_after_views(plan.body)
         for write in writes:
