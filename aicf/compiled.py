@@ -28,6 +28,7 @@ from aicf.explain import (
     wrong_declarations,
 )
 from aicf.runtime.capture_plan import ModulePlan
+from aicf.runtime.deferred_weights import DeferredWeights, chosen
 from aicf.runtime.device import split_device
 from aicf.runtime.device_weights import DeviceWeights
 from aicf.runtime.executable import Executable
@@ -567,7 +568,7 @@ def _load(
     program = _rebuilt(file) if rebuild else _read_program(file)
     plan = program.plan
     if shared is not None and isinstance(given, Mapping):
-        given = {bind.name: given[bind.name] for bind in plan.weights if bind.name in given}
+        given = chosen(given, [bind.name for bind in plan.weights])
     record = _record(file, ours, program)
     weights = _weights(file, given)
     # What @prepare made is that of the code in the file: other code makes its own.
@@ -605,7 +606,7 @@ def _weights(file: Artifact, given: Mapping[str, Array] | str | Path | None) -> 
                 "the artifact was saved without weights; load it with aicf.load(path, weights=...)"
             )
         return _read_tensors(file, WEIGHTS)
-    return read_weights(given)
+    return given if isinstance(given, DeferredWeights) else read_weights(given)
 
 
 def _read_manifest(file: Artifact) -> _Manifest:

@@ -89,22 +89,27 @@ def _reader(hint: Any) -> _Reader:
 
 def _dataclass_reader(cls: type[Any]) -> _Reader:
     hints = get_type_hints(cls)
-    fields = {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+    names = [field.name for field in dataclasses.fields(cls)]
+    known = frozenset(names)
+    readers: list[tuple[str, _Reader]] = []
 
     def read(value: object) -> object:
         if not isinstance(value, dict):
             raise _Wrong(_expected("an object", value))
         entries = cast(dict[str, object], value)
-        if entries.keys() != fields.keys():
-            odd = min(fields.keys() ^ entries.keys(), key=str)
-            raise _Wrong(f"{'lacks' if odd in fields else 'has an unknown'} field '{odd}'")
-        given: dict[str, object] = {}
-        for name, hint in fields.items():
-            try:
-                given[name] = _reader(hint)(entries[name])  # found now: a type may hold itself
-            except _Wrong as wrong:
-                wrong.path.append(f".{name}")
-                raise
+        if entries.keys() != known:
+            odd = min(known ^ entries.keys(), key=str)
+            raise _Wrong(f"{'lacks' if odd in known else 'has an unknown'} field '{odd}'")
+        if not readers:  # found at the first value: a type may hold itself
+            readers.extend([(name, _reader(hints[name])) for name in names])
+        name = ""
+        try:
+            given: dict[str, object] = {}
+            for name, read_field in readers:
+                given[name] = read_field(entries[name])
+        except _Wrong as wrong:
+            wrong.path.append(f".{name}")
+            raise
         return cls(**given)
 
     return read
@@ -127,20 +132,23 @@ def _union_reader(choices: tuple[Any, ...]) -> _Reader:
 def _tuple_reader(items: tuple[Any, ...]) -> _Reader:
     is_long = items[-1] is Ellipsis
     readers = [_reader(hint) for hint in (items[:1] if is_long else items)]
+    plain = frozenset(items[:1]) & {int, str}
 
     def read(value: object) -> object:
         if not isinstance(value, list):
             raise _Wrong(_expected("a list", value))
         values = cast(list[object], value)
+        if is_long and plain.issuperset(map(type, values)):  # as shapes, of which a plan has thousands
+            return tuple(values)
         if not is_long and len(values) != len(readers):
             raise _Wrong(_expected(f"{len(readers)} values", values))
         found: list[object] = []
-        for index, item in enumerate(values):
-            try:
-                found.append(readers[0 if is_long else index](item))
-            except _Wrong as wrong:
-                wrong.path.append(f"[{index}]")
-                raise
+        try:
+            for item in values:
+                found.append(readers[0 if is_long else len(found)](item))
+        except _Wrong as wrong:
+            wrong.path.append(f"[{len(found)}]")
+            raise
         return tuple(found)
 
     return read

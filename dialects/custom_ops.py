@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
+from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, TypeAlias
 
@@ -164,6 +165,8 @@ def plain_values(attributes: DictionaryAttr) -> dict[str, Any]:
 
 DEFINED: dict[str, OpDefinition] = {}
 """By name, in this process."""
+OWN = {"aicf.draw": "aicf.llm.draw"}
+"""Ops that AICF defines as packages do, and the modules that do so, imported once a program names one."""
 
 
 def define(definition: OpDefinition) -> OpDefinition:
@@ -184,6 +187,8 @@ def definition_of(name: str) -> OpDefinition | None:
     """The definition of an op; None if nothing that is imported or installed defines it."""
     if name not in DEFINED:
         import_packages()
+        if (module := OWN.get(name)) is not None:
+            import_module(module)
     return DEFINED.get(name)
 
 

@@ -6,7 +6,6 @@ They carry decisions as data. What is legal to decide is checked by the ops that
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from math import prod
 from typing import cast
 
@@ -29,6 +28,7 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
 from aicf.dialects.emit_syntax import in_parens, parse_dictionary, parse_string
+from aicf.dialects.kept import kept
 from aicf.dialects.types import MAX_TENSOR_BYTES, ElementType, element_of, is_tensor
 
 SPACES = ("bound", "arena", "const")
@@ -332,10 +332,12 @@ class BufferType(ParametrizedAttribute, TypeAttribute):
             NoneAttr() if layout is None else layout,
         )
 
+    @kept
     def get_shape(self) -> tuple[int, ...]:
         """Logical sizes."""
         return tuple(size.data for size in self.shape)
 
+    @kept
     def get_strides(self) -> tuple[int, ...]:
         """Strides in elements, one per dimension."""
         if isinstance(self.strides, NoneAttr):
@@ -352,22 +354,32 @@ class BufferType(ParametrizedAttribute, TypeAttribute):
         return isinstance(self.strides, NoneAttr)
 
     @property
+    @kept
     def element_bytes(self) -> int:
         """Bytes of one element; i1 takes a whole byte."""
         return scalar_element(self.element_type).bytes
 
     @property
+    @kept
     def reach(self) -> tuple[int, int]:
         """Lowest and past-the-highest element address, in elements from the first element; (0, 0) if empty.
 
         The lowest is negative where a stride is.
         """
-        return _reach(self)
+        shape = self.get_shape()
+        if 0 in shape:
+            return 0, 0
+        steps = [(size - 1) * step for size, step in zip(shape, self.get_strides(), strict=True)]
+        return sum(min(step, 0) for step in steps), sum(max(step, 0) for step in steps) + 1
 
     @property
+    @kept
     def span_bytes(self) -> int:
         """Bytes from the lowest to past the highest element (physical size where there is a layout)."""
-        return _span_bytes(self)
+        if (layout := self.get_layout()) is not None:
+            return _bytes_entry(layout)
+        low, high = self.reach
+        return (high - low) * self.element_bytes
 
     @property
     def element_count(self) -> int:
@@ -435,24 +447,6 @@ class BufferType(ParametrizedAttribute, TypeAttribute):
             if not isinstance(self.layout, NoneAttr):
                 printer.print_string(", layout ")
                 printer.print_attribute(self.layout)
-
-
-@lru_cache(maxsize=8192)
-def _reach(type_: BufferType) -> tuple[int, int]:
-    """`BufferType.reach`; every pass over a program asks for it, operand by operand, and types are few."""
-    shape = type_.get_shape()
-    if 0 in shape:
-        return 0, 0
-    steps = [(size - 1) * step for size, step in zip(shape, type_.get_strides(), strict=True)]
-    return sum(min(step, 0) for step in steps), sum(max(step, 0) for step in steps) + 1
-
-
-@lru_cache(maxsize=8192)
-def _span_bytes(type_: BufferType) -> int:
-    if (layout := type_.get_layout()) is not None:
-        return _bytes_entry(layout)
-    low, high = type_.reach
-    return (high - low) * type_.element_bytes
 
 
 def _bytes_entry(layout: LayoutAttr) -> int:

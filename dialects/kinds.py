@@ -105,6 +105,8 @@ KINDS: dict[str, Kind] = {
     "max_pool_grad": Kind(48, needs_code=False, is_windowed=True),
     "dequantize_blocks": Kind(49, needs_code=False),
     "matmul_blocks": Kind(50, needs_code=False),
+    "cached_attention": Kind(51, needs_code=False, family="attention"),
+    "cached_attention_step": Kind(52, needs_code=False, family="attention"),
 }
 """Append-only: a number, once given, never changes and is never used again."""
 
@@ -216,6 +218,8 @@ _ATTENTION = (
     Field("empty_as_zero", "?"),
 )
 
+_CACHED = (*_ATTENTION, Field("position", "?"), Field("window", "q"), Field("softcap", "d"))
+
 _SCHEME = (Field("scheme", "B", tuple(BLOCK_SCHEMES)),)
 _TRANSPOSED = (Field("transpose_a", "?"), Field("transpose_b", "?"))
 _PROLOGUE = (*_TRANSPOSED, Field("prologue_operands", "q"))
@@ -282,6 +286,8 @@ SCHEMAS: dict[str, tuple[Field, ...]] = {
     "attention_step.v1": _ATTENTION[:4],
     "attention_step.v2": _ATTENTION[:5],
     "attention_step.v3": _ATTENTION,
+    "cached_attention.v1": _CACHED,
+    "cached_attention_step.v1": _CACHED,
     "gemm_multi.v1": (*_TRANSPOSED, Field("products", "q")),
     "norm_gated.v1": _PROLOGUE,
     "gemm_norm.v1": _TRANSPOSED,

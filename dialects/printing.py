@@ -12,6 +12,8 @@ from io import StringIO
 from xdsl.ir import Attribute, Operation, TypeAttribute
 from xdsl.printer import Printer
 
+from aicf.dialects.kept import kept
+
 _PLAIN = re.compile(rb"[ !#-\[\]-~]*")
 """Bytes that a string literal shows as they are: printable ASCII but quotes and backslashes."""
 
@@ -29,7 +31,6 @@ class FastPrinter(Printer):
     def __init__(self, stream: StringIO) -> None:
         super().__init__(stream)
         self._write: Callable[[str], object] = stream.write
-        self._types: dict[Attribute, str] = {}
 
     def print_string(self, text: str, *, indent: int | None = None) -> None:
         """See `Printer`."""
@@ -47,10 +48,13 @@ class FastPrinter(Printer):
             super().print_bytes_literal(bytestring)
 
     def print_attribute(self, attribute: Attribute) -> None:
-        """See `Printer`. Equal types have one text; equal attributes may not, such as 0.0 and -0.0."""
-        if not isinstance(attribute, TypeAttribute):
+        """See `Printer`."""
+        if isinstance(attribute, TypeAttribute):
+            self.print_string(_text_of_type(attribute))
+        else:
             super().print_attribute(attribute)
-            return
-        if (text := self._types.get(attribute)) is None:
-            text = self._types[attribute] = str(attribute)
-        self.print_string(text)
+
+
+@kept
+def _text_of_type(type_: TypeAttribute) -> str:
+    return str(type_)

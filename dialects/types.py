@@ -40,6 +40,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects import dims
 from aicf.dialects.dims import DimsAttr, Size
+from aicf.dialects.kept import kept
 
 MAX_TENSOR_BYTES = 1 << 47
 """Largest tensor, in bytes: what one process can address on the machines we target (47-bit user space)."""
@@ -104,6 +105,7 @@ def is_tensor(type_: Attribute) -> TypeIs[AnyTensor]:
     return isinstance(type_, TensorType)
 
 
+@kept
 def element_of(type_: Attribute) -> ElementType:
     """The table row of an xDSL element type, or of a tensor's element type.
 
@@ -214,25 +216,14 @@ def _tensor(sizes: tuple[Size, ...], name: str) -> AnyTensor:
     return TensorType(element.type, shape)
 
 
+@kept
 def tensor_info(type_: Attribute) -> TensorInfo:
     """Take a tensor type apart, checking it.
-
-    What it is made of is kept with the type, which never changes: a table would hash all parts of it at each look.
 
     Raises:
         VerifyException: not a ranked tensor, an unsupported element type, a dynamic dimension without a name,
             a name on a static dimension, a negative one, or more than :data:`MAX_TENSOR_BYTES`.
     """
-    kept: dict[str, Any] = vars(type_)
-    if (known := kept.get(_INFO)) is None:
-        known = kept[_INFO] = _taken_apart(type_)
-    return known
-
-
-_INFO = "aicf.info"
-
-
-def _taken_apart(type_: Attribute) -> TensorInfo:
     if not is_tensor(type_):
         raise VerifyException(f"{type_} is not a ranked tensor type")
     element = element_of(type_.element_type)

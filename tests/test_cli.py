@@ -409,6 +409,8 @@ def test_devices_lists_the_backends(capsys: pytest.CaptureFixture[str]):
         (["bench", "x.aicf", "--repeats", "0"], "--repeats"),
         (["compile", "x.mlir", "-o", "y", "--meta", "host,device"], "'--meta'"),
         (["compile", "x.mlir", "-o", "y", "--memory-budget", "2.5"], "'--memory-budget'"),
+        (["chat", "x.gguf", "--temperature", "hot"], "'--temperature'"),
+        (["chat", "x.gguf", "--max-tokens", "-1"], "'--max-tokens'"),
         (["policy", "apply", "x.mlir", "p.yaml", "-o", "y", "--memory-budget", "-1"], "'--memory-budget'"),
     ],
 )
@@ -421,6 +423,7 @@ COMMANDS = (
     "",
     "compile",
     "run",
+    "chat",
     "explain",
     "diff",
     "view",

@@ -89,6 +89,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.errors": (),
     "aicf.arguments": (),
     "aicf.artifact": (*ARGUMENTS, "aicf.files", "aicf.installed"),
+    "aicf.cache_folder": ("aicf.artifact", "aicf.files"),
     "aicf.native_file": ("aicf.backends.native", "aicf.dataclass_json", "aicf.runtime.capture_plan"),
     "aicf.extras": (),
     "aicf.files": UNINTERRUPTED,

@@ -42,6 +42,9 @@ _LOADERS = {
 }
 """Modules of built-in backends with a function `load_native(NativeCode)`: their `Backend.load` without xDSL."""
 
+_HOSTS = {"cpu": "aicf.backends.cpu.runtime.host"}
+"""Modules of built-in backends with a function `host_target()`: what their bare name means on this machine."""
+
 _DEVICES = {"cuda": "aicf.backends.cuda.runtime.device"}
 """Modules of built-in backends with a function `open_device(ordinal)`; their `load_native` takes that number, too."""
 
@@ -236,6 +239,15 @@ def resolve_target(spec: str, threads: int = 1) -> TargetAttr:
     if libraries:
         facts["libraries"] = DictionaryAttr({key: StringAttr(libraries[key]) for key in sorted(libraries)})
     return TargetAttr(name, arch, facts)
+
+
+def target_text(spec: str, threads: int = 1) -> str:
+    """`target_spec` of `resolve_target`, without xDSL where that is possible: for a built-in backend of this machine's
+    processor. Raises as `resolve_target`."""
+    check_threads(threads)
+    if text_from(spec, PolicyError, "the target") in _HOSTS:
+        return _runtime_module(spec, _HOSTS).host_target()
+    return target_spec(resolve_target(spec, threads))
 
 
 def _library(entry: str, spec: str, backend: Backend) -> tuple[str, str]:

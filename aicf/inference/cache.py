@@ -8,26 +8,19 @@ time; what a killed process left half written is, when the folder is opened or w
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import logging
-import os
-import platform
-import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
-from typing import BinaryIO
 
-from aicf.artifact import FORMAT_VERSION, toolchain_lock
+from aicf.cache_folder import CacheFolder, compiler_stamp
 from aicf.compiled import CompiledModel, Options, SharedWeights, load_program
 from aicf.dataclass_json import to_json_value
 from aicf.engines.report import Report
 from aicf.errors import AicfError, ArtifactError
-from aicf.files import remove_abandoned
 from aicf.runtime.tensors import Array
 
 _LAYOUT = 1
@@ -46,20 +39,12 @@ class ProgramCache:
     """
 
     def __init__(self, folder: Path, report: Report) -> None:
-        self._folder = folder
+        self._files = CacheFolder(folder)
         self._report = report
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ArtifactError(
-                f"cannot use the cache folder: {error.strerror}; choose one that can be written",
-                location=str(folder),
-            ) from error
-        remove_abandoned(folder)
 
     def path(self, key: str) -> Path:
         """Where the program of `key` is."""
-        return self._folder / f"{key}.aicf"
+        return self._files.path(key)
 
     def load(
         self,
@@ -134,28 +119,14 @@ class ProgramCache:
             executable = compiled()
             return executable, None, self.save(key, label, executable)
 
-    @contextmanager
-    def alone(self, key: str, label: str) -> Generator[None]:
+    def alone(self, key: str, label: str) -> AbstractContextManager[None]:
         """Keeps other processes, and other sessions, from making the same program meanwhile."""
-        try:
-            stream = (self._folder / f"{key}.lock").open("ab")
-        except OSError as error:
-            reason = error.strerror
-            self._report.add(
-                logging.WARNING, "unsaved", label, f"the cache folder cannot be written: {reason}"
-            )
-            yield
-            return
-        with stream:  # closing it gives the lock back, as the end of a process does
-            self._lock(stream, label)
-            yield
-
-    def _lock(self, stream: BinaryIO, label: str) -> None:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._report.add(logging.INFO, "waited", label, "another process or session is making it")
-            fcntl.flock(stream, fcntl.LOCK_EX)
+        add = self._report.add
+        return self._files.alone(
+            key,
+            waits=lambda: add(logging.INFO, "waited", label, "another process or session is making it"),
+            refused=lambda reason: add(logging.WARNING, "unsaved", label, reason),
+        )
 
 
 def key_of(logical: str, options: Options, passes: Sequence[str] = ()) -> str:
@@ -164,30 +135,13 @@ def key_of(logical: str, options: Options, passes: Sequence[str] = ()) -> str:
 
     made_of = {
         "layout": _LAYOUT,
-        "format": FORMAT_VERSION,
         "model": hashlib.sha256(logical.encode()).hexdigest(),
         "options": to_json_value(options),
         "passes": list(passes),
         "definitions": definitions_stamp(),
-        "toolchain": toolchain_lock(),
-        "source": _source_stamp(),
-        "machine": [sys.platform, platform.machine()],
+        **compiler_stamp(),
     }
     return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
-
-
-@cache
-def _source_stamp() -> str:
-    """Names, sizes and times of AICF's own files: versions say nothing of a clone that is being worked on."""
-    root = Path(__file__).parent.parent
-    stamps: list[str] = []
-    for folder, _, names in os.walk(root, followlinks=True):
-        for name in names:
-            if name.endswith(".py"):
-                path = Path(folder, name)
-                status = path.stat()
-                stamps.append(f"{path.relative_to(root)} {status.st_size} {status.st_mtime_ns}")
-    return hashlib.sha256("\n".join(sorted(stamps)).encode()).hexdigest()
 
 
 def _is_made_by(found: Options, wanted: Options) -> bool:

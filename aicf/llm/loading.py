@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aicf.arguments import path_from
+from aicf.compiled import CompiledModel
 from aicf.errors import InputMismatch
 from aicf.frontends.gguf.reader import read_gguf
+from aicf.llm.cache import load_or_compile
 from aicf.llm.chat_template import ChatTemplate, folder_template, gguf_template
 from aicf.llm.families import family_of_architecture, family_of_model_type
 from aicf.llm.families.decoder import Decoder
@@ -17,6 +19,8 @@ from aicf.llm.sources.base import Source
 from aicf.llm.sources.gguf import GgufSource
 from aicf.llm.sources.gguf_tokenizer import gguf_tokenizer
 from aicf.llm.tokenizer import Tokenizer
+from aicf.passes.pipelines.collector import collector_paused
+from aicf.runtime.deferred_weights import DeferredWeights
 from aicf.runtime.tensors import Array
 from aicf.whole_numbers import is_whole
 
@@ -28,7 +32,12 @@ PREFILL = 64
 
 
 def load(
-    path: str | Path, target: str = "cpu", *, context: int | None = None, threads: int = 1
+    path: str | Path,
+    target: str = "cpu",
+    *,
+    context: int | None = None,
+    threads: int = 1,
+    cache_dir: str | Path | None = None,
 ) -> LanguageModel:
     """Loads a model from a GGUF file or a Hugging Face folder and compiles it.
 
@@ -37,27 +46,48 @@ def load(
         target: Of the programs.
         context: Positions of the cache of keys and values; those that the model was made for, at most 2,048, if None.
         threads: That run the programs.
+        cache_dir: Folder of compiled models, shared by processes; None keeps none. It holds native code: use one that
+            nobody else can write to.
 
     Raises:
+        ArtifactError: the folder of compiled models cannot be made or used.
         InvalidIR: a file is missing or damaged, or a tensor or setting is missing or does not fit.
         UnsupportedOp: an architecture, a tokenizer or a scheme of numbers that is not read.
         InputMismatch: `context` is no number of positions that the model has.
     """
-    from aicf.compiler import compile
-    from aicf.llm.packed_weights import keep_packed, reads_blocks
-
     path = path_from(path, InputMismatch, "the model's path")
+    with collector_paused():  # a vocabulary is many objects, all of which stay
+        return _loaded(path, target, context, threads, cache_dir)
+
+
+def _loaded(
+    path: Path, target: str, context: int | None, threads: int, cache_dir: str | Path | None
+) -> LanguageModel:
+    """See `load`."""
     family, tokenizer, template = open_model(path)
     capacity = min(family.context, 2048) if context is None else context
     if not is_whole(capacity, least=1) or capacity > family.context:
         raise InputMismatch(f"context is {context}; the model has positions for 1 to {family.context:,}")
     prefill = min(family.prefill or PREFILL, capacity)
-    graph = family.decoder(path.stem, capacity)
-    module = graph.module()
-    packed = family.source.packed() if reads_blocks(target) else {}
-    keep_packed(module, packed)
-    weights = {**weights_of(family.source, graph, packed), **family.states(capacity)}
-    executable = compile(module, weights, target, dims={"T": sorted({1, prefill})}, threads=threads)
+    source = family.source
+
+    def compiled() -> CompiledModel:
+        from aicf.compiler import compile
+        from aicf.llm.packed_weights import keep_packed, reads_blocks
+
+        packed = source.packed() if reads_blocks(target) else {}
+        graph = family.decoder(path.stem, capacity)
+        module = graph.module()
+        keep_packed(module, packed)
+        weights = {**weights_of(source, graph, packed), **family.states(capacity)}
+        return compile(module, weights, target, dims={"T": sorted({1, prefill})}, threads=threads)
+
+    def array(name: str, dtype: str | None) -> Array:
+        return source.rows(name) if dtype == "u8" else source.array(name)
+
+    made_of = {"files": source.identity(), "context": capacity, "prefill": prefill}
+    offered = DeferredWeights(source.names(), array)
+    executable = load_or_compile(cache_dir, made_of, target, threads, offered, compiled)
     return LanguageModel(executable, tokenizer, capacity, prefill, template)
 
 
@@ -88,7 +118,7 @@ def weights_of(source: Source, graph: Graph, packed: Container[str] = ()) -> dic
 
     Raises InvalidIR: one is missing or has another shape, or the source has more than the program uses.
     """
-    wanted = _parameters(graph)
+    wanted = parameters_of(graph)
     for name, shape in wanted.items():
         found = source.shape(name)
         if found != shape:
@@ -104,7 +134,7 @@ def weights_of(source: Source, graph: Graph, packed: Container[str] = ()) -> dic
     return {name: source.rows(name) if name in packed else source.array(name) for name in wanted}
 
 
-def _parameters(graph: Graph) -> dict[str, tuple[int, ...]]:
+def parameters_of(graph: Graph) -> dict[str, tuple[int, ...]]:
     """Shapes of a graph's parameters, by name."""
     from xdsl.dialects.builtin import StringAttr
 

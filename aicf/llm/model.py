@@ -91,6 +91,7 @@ class LanguageModel:
         template = template or self.template
         if template is None:
             raise InputMismatch("the model has no chat template; give one, or use generate")
+        sampling_of({name: value for name, value in settings.items() if name not in ("max_tokens", "stop")})
         return Chat(self, template, system, settings)
 
     def _pieces(self, tokens: Iterator[int]) -> Iterator[str]:

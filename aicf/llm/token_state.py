@@ -45,6 +45,7 @@ class NewTokens:
         graph: Of the decoder.
         tokens: i64[T].
         rows: i64[T], their positions.
+        first: i64[1], the first of these.
         used: i64[1], how many of them count; those after them only fill the program's size.
         length: i64[1], how many positions the cache holds after the run.
         history: i64[capacity + 1], with these tokens.
@@ -54,6 +55,7 @@ class NewTokens:
     graph: Graph
     tokens: Value
     rows: Value
+    first: Value
     used: Value
     length: Value
     history: Value
@@ -72,7 +74,7 @@ class NewTokens:
         rows, used = places + first, graph.max(count, 1)
         tokens = graph.where(places < count, given, graph.gather(before, rows))
         history = graph.scatter(before, rows, tokens)
-        return NewTokens(graph, tokens, rows, used, first + used, history, (before, length))
+        return NewTokens(graph, tokens, rows, first, used, first + used, history, (before, length))
 
     def last(self, x: Value) -> Value:
         """f32[1, width]: the row of x[T, width] of the last token that counts."""

@@ -246,22 +246,27 @@ def _check_program(plan: CapturePlan) -> None:
     sizes = [plan.arena_bytes, *(bind.nbytes for bind in plan.graph.binds)]
     for launch in plan.launches:
         for operand in (*launch.ins, *launch.outs, *launch.ws):
-            _check_operand(operand, launch.name, sizes)
+            if problem := _operand_problem(operand, sizes):
+                _require(False, f"launch '{launch.name}' has an operand {problem}")
 
 
-def _check_operand(operand: OperandRef, launch: str, sizes: Sequence[int]) -> None:
-    """An operand of a launch; `sizes`: bytes past each pointer of the table."""
-    where = f"launch '{launch}' has an operand"
-    _require(0 <= operand.base < len(sizes), f"{where} outside the pointer table")
-    _require(operand.dtype in ELEMENT_NAMES, f"{where} of the unknown element type '{operand.dtype}'")
-    known = len(operand.shape) == len(operand.strides) and min((*operand.shape, 0)) == 0
-    _require(known, f"{where} of sizes {list(operand.shape)} and strides {list(operand.strides)}")
-    if operand.layout is None and 0 not in operand.shape:
-        reach = [(size - 1) * step for size, step in zip(operand.shape, operand.strides, strict=True)]
-        low, high = (sum(bound(step, 0) for step in reach) for bound in (min, max))
+def _operand_problem(operand: OperandRef, sizes: Sequence[int]) -> str | None:
+    """What is wrong with an operand of a launch; `sizes`: bytes past each pointer of the table."""
+    shape, strides = operand.shape, operand.strides
+    if not 0 <= operand.base < len(sizes):
+        return "outside the pointer table"
+    if operand.dtype not in ELEMENT_NAMES:
+        return f"of the unknown element type '{operand.dtype}'"
+    if len(shape) != len(strides) or min((*shape, 0)) < 0:
+        return f"of sizes {list(shape)} and strides {list(strides)}"
+    if operand.layout is None and 0 not in shape:
+        reach = [(size - 1) * step for size, step in zip(shape, strides, strict=True)]
+        low = sum([step for step in reach if step < 0])
+        high = sum([step for step in reach if step > 0]) + 1
         width = numpy_dtype(operand.dtype).itemsize
-        first, last = operand.offset + low * width, operand.offset + (high + 1) * width
-        _require(first >= 0 and last <= sizes[operand.base], f"{where} outside its buffer")
+        if operand.offset + low * width < 0 or operand.offset + high * width > sizes[operand.base]:
+            return "outside its buffer"
+    return None
 
 
 def _check_metas(binds: Sequence[Bind]) -> None:

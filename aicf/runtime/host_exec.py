@@ -14,6 +14,7 @@ from aicf.backends.native import CProfileEntry, LoadedCode, ProfileEntry
 from aicf.errors import InputMismatch, quoted
 from aicf.runtime.capture_plan import ARENA, CapturePlan
 from aicf.runtime.consts import read_const
+from aicf.runtime.deferred_weights import in_memory, joined
 from aicf.runtime.graph_exec import GraphExec, Span, Timeline
 from aicf.runtime.host_metas import SLOT_BYTES, HostMetas, written_metas
 from aicf.runtime.memory import allocate, requested
@@ -64,7 +65,7 @@ class HostProgram(Boundary):
 
     def fixed_arrays(self, state: State | None) -> dict[int, Array]:
         """The arrays of all binds but inputs and outputs, by index in the pointer table."""
-        arrays = {**self.shared(), **self.consts}
+        arrays = joined(self.shared(), self.consts)
         mutable = {} if state is None else state.arrays
         return {
             index: mutable[bind.name] if bind.is_mutable else arrays[bind.name]
@@ -204,7 +205,7 @@ class HostGraphExec(GraphExec):
         fixed = self._program.fixed_arrays(self._state).items()
         named = [(binds[index - ARENA - 1].name, array) for index, array in fixed]
         # Weights that only @prepare reads are in no table here, and must survive all the same.
-        named += self._program.shared().items()
+        named += in_memory(self._program.shared()).items()
         return [(name, byte_range(array)) for name, array in named]
 
     # Calls

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from aicf.backends.native import LoadedCode
 from aicf.runtime.capture_plan import CapturePlan, ModulePlan
+from aicf.runtime.deferred_weights import in_memory, joined
 from aicf.runtime.host_addressed import HostAddressed
 from aicf.runtime.host_exec import HostGraphExec, HostProgram
 from aicf.runtime.memory import allocate, requested
@@ -73,7 +74,7 @@ class HostStore:
             sizes[f"peak@{name}"] = self._shared_bytes + max(program.instance_bytes, self._prepare_bytes)
         return {
             **sizes,
-            "weights": sum(array.nbytes for array in self._weights.values()),
+            "weights": sum(array.nbytes for array in in_memory(self._weights).values()),
             "derived": sum(bind.nbytes for bind in self._plan.derived),
             "state": sum(self._weights[name].nbytes for name in self._plan.mutable),
         }
@@ -111,7 +112,7 @@ class HostStore:
         with self._lock:
             if self._shared is None:
                 derived = self._prepare() if self._cached is None else self._cached
-                self._shared = {**self._weights, **derived}
+                self._shared = joined(self._weights, derived)
             return self._shared
 
     def _prepare(self) -> dict[str, Array]:

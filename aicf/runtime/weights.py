@@ -11,14 +11,17 @@ import numpy as np
 
 from aicf.errors import ArtifactError, InputMismatch
 from aicf.runtime.consts import read_const
+from aicf.runtime.deferred_weights import DeferredWeights
 from aicf.runtime.graph import Bind
 from aicf.runtime.memory import CACHE_LINE, copy_of
 from aicf.runtime.ports import reject_unknown
 from aicf.runtime.tensors import Array, address, dense_strides, describe, describe_array, numpy_dtype
 
 
-def bind_weights(binds: Sequence[Bind], weights: Mapping[str, Array]) -> dict[str, Array]:
+def bind_weights(binds: Sequence[Bind], weights: Mapping[str, Array]) -> Mapping[str, Array]:
     """The array of each weight, as it is where a program can read it in place, else copied.
+
+    What is deferred stays so, and its shape is checked when it is made.
 
     A state that is not given starts as `start_of_state` says, and a meta with the value that the program states.
 
@@ -38,6 +41,14 @@ def bind_weights(binds: Sequence[Bind], weights: Mapping[str, Array]) -> dict[st
             f"missing weight{'s' if len(missing) > 1 else ''} {', '.join(missing)}; given: {given}"
         )
     reject_unknown(weights, names, "weight")
+    if isinstance(weights, DeferredWeights):
+        by_name = {bind.name: bind for bind in binds}
+
+        def make(name: str, _: str | None) -> Array:
+            bind = by_name[name]
+            return _in_place(bind, weights.read(name, bind.dtype) if name in weights else starts[name])
+
+        return DeferredWeights(names, make)
     given = {**starts, **weights}
     return {bind.name: _in_place(bind, given[bind.name]) for bind in binds}
 
@@ -45,7 +56,8 @@ def bind_weights(binds: Sequence[Bind], weights: Mapping[str, Array]) -> dict[st
 def start_of_state(name: str, shape: Sequence[int], dtype: str) -> Array:
     """What a state begins with: zeros; ones for a running variance, as in the norms of `torch.nn`."""
     value = 1 if name.endswith("running_var") else 0
-    return np.full(shape, value, numpy_dtype(dtype))
+    # Memory that is zero takes no room until it is written.
+    return np.full(shape, value, numpy_dtype(dtype)) if value else np.zeros(shape, numpy_dtype(dtype))
 
 
 def _in_place(bind: Bind, weight: Array) -> Array:

@@ -95,7 +95,7 @@ def _write_row(op: logical.WriteRowOp, operands: Sequence[Array]) -> Array:
     row, index, x = operands
     axis = op.axis.value.data
     rows, new = np.moveaxis(x, axis, 0), np.moveaxis(row, axis, 0)
-    written = _scatter_rows("set", rows, from_the_end(index, len(rows)).reshape(1), new)
+    written = _scatter_rows("set", rows, from_the_end(index + np.arange(len(new)), len(rows)), new)
     return np.moveaxis(written, 0, axis)
 
 

@@ -211,10 +211,10 @@ class LastUpdateOp(LogicalOp):
 
 @irdl_op_definition
 class WriteRowOp(LogicalOp):
-    """The operand with ``row`` in place of its slice at ``index`` along ``axis``.
+    """The operand with the rows of ``row`` in place of its slices from ``index`` on along ``axis``.
 
-    A negative index counts from the end; out of range it writes nothing. The row has the operand's shape, with size 1
-    along the axis.
+    Row i goes to ``index + i``, which counts from the end if it is negative; out of range it is not written. ``row``
+    has the operand's shape, but along the axis one row or several, at most those of the operand.
     """
 
     name = "logical.write_row"
@@ -238,9 +238,17 @@ class WriteRowOp(LogicalOp):
         """The operand's type."""
         row, index, info = tensor_info(operands[0]), indices_info(operands[1]), tensor_info(operands[2])
         axis = axis_of(properties, info)
-        wanted = tensor_info(info.with_sizes([*info.sizes[:axis], 1, *info.sizes[axis + 1 :]]))
+        rows, most = (sizes[axis] if axis < len(sizes) else 1 for sizes in (row.sizes, info.sizes))
+        if isinstance(rows, int) and isinstance(most, int) and not 1 <= rows <= most:
+            raise VerifyException(f"there are {rows} rows to write along axis {axis}, which has {most}")
+        wanted = tensor_info(info.with_sizes([*info.sizes[:axis], rows, *info.sizes[axis + 1 :]]))
         if index.rank:
             raise VerifyException(f"the index has shape {index.shape_text}; it is one number of rank 0")
         if row != wanted:
             raise VerifyException(f"the row is {row}; it is a slice of {info} along axis {axis}, {wanted}")
         return info.with_sizes(info.sizes)
+
+    @property
+    def rows(self) -> int:
+        """How many rows are written. Raises VerifyException if their number is a symbol."""
+        return tensor_info(self.row.type).shape[self.axis.value.data]

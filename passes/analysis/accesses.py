@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 from xdsl.ir import SSAValue
@@ -49,6 +50,13 @@ class Region:
 
     def touched(self, root: int = 0) -> StridedBytes:
         """Its bytes, where the root starts at byte `root`."""
+        return self._touched if root == 0 else self._touched_at(root)
+
+    @cached_property
+    def _touched(self) -> StridedBytes:
+        return self._touched_at(0)
+
+    def _touched_at(self, root: int) -> StridedBytes:
         type_, lowest = self.type, root + self.offset + self.below
         if type_.get_layout() is not None:
             return StridedBytes(lowest, (), self.size)

@@ -4,7 +4,8 @@ A causal mask is a select by coordinates between the scores and -inf, as `logica
 float types may stand anywhere: lowered softmax of f16 and bf16 is computed in f32. The scale may be a factor or a
 divisor, of the scores or, as PyTorch exports it, its root of queries and of keys; both scale and masks may be missing.
 The softmax may give 0 where all scores of a row are -inf, as `logical.softmax` is lowered. PyTorch also exports a
-select of 0 for probabilities that are NaN.
+select of 0 for probabilities that are NaN. Which keys are seen may follow from a position that is an operand, and end
+at a window; scores may be capped by `tanh`: such an attention is a *cached* one.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TypeVar
 
 import numpy as np
 from xdsl.dialects.builtin import StringAttr
-from xdsl.ir import Block, Operation, OpResult, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
 from aicf.dialects import logical
 from aicf.dialects.types import element_of, tensor_info
@@ -43,6 +44,9 @@ class Attention:
         nan_as_zero: Whether probabilities that are NaN are 0. They are those of whole rows: of one whose mask hides
             every key, or with a score that is NaN or infinite.
         empty_as_zero: Whether probabilities of a row whose scores all are -inf are 0, not NaN.
+        position: What adds the number of keys before the first query, an operand, in place of `past`; None without.
+        window: How many keys each query sees at most, up to its last; None for all of them.
+        softcap: What bounds the scores, before masks; None without.
     """
 
     scores: logical.MatmulOp
@@ -56,17 +60,31 @@ class Attention:
     writes: tuple[logical.WriteRowOp, logical.WriteRowOp] | None = None
     nan_as_zero: bool = False
     empty_as_zero: bool = False
+    position: Read | None = None
+    window: int | None = None
+    softcap: float | None = None
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether a query sees the keys up to its own alone."""
+        return self.past is not None or self.position is not None
+
+    @property
+    def is_cached(self) -> bool:
+        """Whether it takes a kernel for keys and values that are a cache, or for what decoders do to scores."""
+        return (self.position, self.window, self.softcap) != (None, None, None)
 
     @property
     def operands(self) -> tuple[SSAValue, ...]:
-        """Queries, keys and values, with writes the index of the row, the new key and value, then the mask, if any; as
-        the ops read them."""
+        """Queries, keys and values, with writes the index of the row, the new key and value, then mask and position, if
+        any; as the ops read them."""
         given = tuple(op.operands[index] for op, index in self.reads)
-        return given if self.mask is None else (*given, self.mask)
+        given = given if self.mask is None else (*given, self.mask)
+        return given if self.position is None else (*given, self.position[0].operands[self.position[1]])
 
     @property
     def reads(self) -> tuple[Read, ...]:
-        """Which op reads each of the operands but the mask, and as which of its own."""
+        """Which op reads each of the operands but mask and position, and as which of its own."""
         if self.writes is None:
             return self.queries, self.keys, (self.output, 1)
         keys, values = self.writes
@@ -112,7 +130,7 @@ def _writes_of(found: Attention) -> tuple[logical.WriteRowOp, logical.WriteRowOp
     if not isinstance(keys, logical.WriteRowOp) or not isinstance(values, logical.WriteRowOp):
         return None
     token = tensor_info(keys.result.type).rank - 2
-    of_token = all(write.axis.value.data == token for write in (keys, values))
+    of_token = all(write.axis.value.data == token and write.rows == 1 for write in (keys, values))
     return (keys, values) if of_token and keys.index is values.index else None
 
 
@@ -169,20 +187,46 @@ def _with_nan(value: SSAValue) -> tuple[SSAValue, bool]:
 def _scores_of(logits: SSAValue, output: logical.MatmulOp) -> Attention:
     """The scale and the masks between the product of queries and keys and the softmax of `logits`."""
     if (causal := _causal(logits)) is not None:
-        seen, past = causal
-        return replace(_scores_of(without_casts(seen), output), past=past)
-    scores, scale = _scaled_product(logits)
-    if scores is not None:
-        return _attention(scores, output, scale)
+        scores, seen = causal
+        found = _scores_of(without_casts(scores), output)
+        return replace(found, past=seen.past, position=seen.position, window=seen.window)
+    if (scored := _scored(logits, output)) is not None:
+        return scored
     if isinstance(logits.owner, logical.AddOp):
         for scaled, mask in (logits.owner.operands, [*reversed(logits.owner.operands)]):
             if splat_number(mask) == 0:
                 # -0.0 becomes 0.0, of which softmax knows no difference.
                 return _scores_of(without_casts(scaled), output)
-            scores, scale = _scaled_product(without_casts(scaled))
-            if scores is not None:
-                return replace(_attention(scores, output, scale), mask_add=logits.owner, mask=mask)
+            if (scored := _scored(without_casts(scaled), output)) is not None:
+                return replace(scored, mask_add=logits.owner, mask=mask)
     raise NoAttention(_breaking(logits), _producing_product(logits), logits)
+
+
+def _scored(value: SSAValue, output: logical.MatmulOp) -> Attention | None:
+    """The attention without masks whose scores are `value`, capped or not; None if it is no multiple of a product."""
+    inner, cap = _uncapped(value)
+    scores, scale = _scaled_product(inner)
+    divided = inner.owner
+    if cap is not None and isinstance(divided, logical.DivOp | logical.MulOp) and scores is None:
+        # The cap divides what is scaled already.
+        number = splat_number(divided.rhs)
+        scores, scale = _scaled_product(without_casts(divided.lhs))
+        scale *= 0.0 if not number else 1 / number if isinstance(divided, logical.DivOp) else number
+    if scores is None or scale == 0.0:
+        return None
+    return replace(_attention(scores, output, scale * (cap or 1.0)), softcap=cap)
+
+
+def _uncapped(value: SSAValue) -> tuple[SSAValue, float | None]:
+    """What the bounded scores ``tanh(x) * cap`` are of, and the cap; the value and None if it is not bounded."""
+    if not isinstance(value.owner, logical.MulOp):
+        return value, None
+    bounded, number = without_casts(value.owner.lhs), splat_number(value.owner.rhs)
+    if number is None:
+        bounded, number = without_casts(value.owner.rhs), splat_number(value.owner.lhs)
+    if number is None or not 0 < number < float("inf") or not isinstance(bounded.owner, logical.TanhOp):
+        return value, None
+    return without_casts(bounded.owner.operand), number
 
 
 def _attention(scores: logical.MatmulOp, output: logical.MatmulOp, scale: float) -> Attention:
@@ -227,7 +271,7 @@ _INSTEAD: tuple[tuple[type[Operation], str], ...] = (
     ),
     (logical.ReshapeOp, "keep batch and heads as dimensions of their own in both products"),
     (logical.TransposeOp, "transpose queries and keys in its place"),
-    (logical.TanhOp, "no kernel caps scores; without the cap they are one attention"),
+    (logical.TanhOp, "write a cap as tanh(scores / cap) * cap, before the mask"),
 )
 
 
@@ -251,21 +295,29 @@ def _producing_product(value: SSAValue, depth: int = 8) -> logical.MatmulOp | No
     return next((product for product in found if product is not None), None)
 
 
-def _causal(logits: SSAValue) -> tuple[SSAValue, int] | None:
-    """The scores that a causal mask hides some of, and the number of keys before the first query; None if `logits` have
-    no such mask."""
+@dataclass(frozen=True)
+class Seen:
+    """Which keys a query sees: those up to its own number plus `past`, or plus what an op reads, `position`; of these
+    the last `window`."""
+
+    past: int | None
+    position: Read | None = None
+    window: int | None = None
+
+
+def _causal(logits: SSAValue) -> tuple[SSAValue, Seen] | None:
+    """The scores that a causal mask hides some of, and which it leaves; None if `logits` have no such mask."""
     if not isinstance(logits.owner, logical.SelectOp):
         return None
     seen, scores, hidden = logits.owner.operands
     if splat_number(hidden) != float("-inf"):
         return None
-    past = past_of_seen(seen, logits)
-    return None if past is None else (scores, past)
+    found = seen_keys(seen, logits)
+    return None if found is None else (scores, found)
 
 
-def past_of_seen(seen: SSAValue, logits: SSAValue) -> int | None:
-    """The number of keys before the first query where `seen` says which keys each query of `logits` sees, those up to
-    itself; None if it says something else."""
+def seen_keys(seen: SSAValue, logits: SSAValue) -> Seen | None:
+    """What `seen` says of the keys that each query of `logits` sees; None if it says something else."""
     rank = tensor_info(logits.type).rank
     if isinstance(seen.owner, logical.BroadcastOp):
         # Of one matrix for all heads; a row that is repeated would be seen by all queries alike.
@@ -273,20 +325,49 @@ def past_of_seen(seen: SSAValue, logits: SSAValue) -> int | None:
         if tuple(seen.owner.dimensions.get_values()) != (rank - 2, rank - 1) or sizes != own:
             return None
         seen, rank = seen.owner.operand, 2
+    if isinstance(seen.owner, logical.AndOp):
+        return _windowed(seen.owner.lhs, seen.owner.rhs, rank)
     if not isinstance(seen.owner, logical.CompareOp) or seen.owner.predicate.data != "le":
         return None
-    past = _last_key(seen.owner.rhs, rank - 2)
-    return past if past is not None and _is_iota(seen.owner.lhs, rank - 1) else None
+    return _last_key(seen.owner.rhs, rank - 2) if _is_iota(seen.owner.lhs, rank - 1) else None
 
 
-def _last_key(value: SSAValue, axis: int) -> int | None:
-    """`past` of the coordinate along `axis` plus `past`, 0 or more; None if `value` is something else."""
-    if _is_iota(value, axis):
-        return 0
-    if not isinstance(value.owner, logical.AddOp):
+def past_of_seen(seen: SSAValue, logits: SSAValue) -> int | None:
+    """The number of keys before the first query where `seen` says which keys each query of `logits` sees, those up to
+    itself; None if it says something else."""
+    found = seen_keys(seen, logits)
+    return None if found is None or found.window is not None else found.past
+
+
+def _windowed(upper: SSAValue, lower: SSAValue, rank: int) -> Seen | None:
+    """``key <= last and key > last - window``."""
+    le, gt = upper.owner, lower.owner
+    if not isinstance(le, logical.CompareOp) or not isinstance(gt, logical.CompareOp):
         return None
-    number = splat_number(value.owner.rhs)
-    return int(number) if number is not None and number >= 0 and _is_iota(value.owner.lhs, axis) else None
+    if (le.predicate.data, gt.predicate.data) != ("le", "gt") or not isinstance(gt.rhs.owner, logical.SubOp):
+        return None
+    window, found = splat_number(gt.rhs.owner.rhs), _last_key(le.rhs, rank - 2)
+    same = gt.rhs.owner.lhs is le.rhs and _is_iota(le.lhs, rank - 1) and _is_iota(gt.lhs, rank - 1)
+    return replace(found, window=int(window)) if found is not None and same and window else None
+
+
+def _last_key(value: SSAValue, axis: int) -> Seen | None:
+    """The last key that a query sees, its coordinate along `axis` plus a number; None if `value` is something else."""
+    if _is_iota(value, axis):
+        return Seen(0)
+    if not isinstance(value.owner, logical.AddOp) or not _is_iota(value.owner.lhs, axis):
+        return None
+    if (number := splat_number(value.owner.rhs)) is not None:
+        return Seen(int(number)) if number >= 0 else None
+    return Seen(None, (value.owner, 1)) if _is_one_number(value.owner.rhs) else None
+
+
+def _is_one_number(value: SSAValue) -> bool:
+    """Whether all queries and keys of a batch element have the same number; an argument of a body is known to."""
+    if not isinstance(value.owner, logical.BroadcastOp):
+        return isinstance(value, BlockArgument)
+    dims, rank = value.owner.dimensions.get_values(), tensor_info(value.type).rank
+    return all(dim < rank - 2 for dim in dims)
 
 
 def _is_iota(value: SSAValue, axis: int) -> bool:

@@ -33,6 +33,8 @@ def alias_of(value: SSAValue) -> Alias:
     strides can express, or its own."""
     for use in value.uses:
         op = use.operation
+        if type(op) is GroupOp:  # first, for a value that all layers read has many such uses
+            continue
         if isinstance(op, logical.ConcatOp):
             outer = alias_of(op.result)
             return Alias(outer.whole, part_of_concat(op, use.index, outer.view))

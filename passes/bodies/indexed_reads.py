@@ -153,12 +153,34 @@ def _flip(w: PointWriter, op: logical.FlipOp, operands: Sequence[SSAValue]) -> L
 def _write_row(w: PointWriter, op: logical.WriteRowOp, operands: Sequence[SSAValue]) -> LoadOp:
     row, index, old = operands
     axis, shape = op.axis.value.data, op.info.shape
+    if op.rows > 1:
+        return _write_rows(w, op, operands)
     named, coordinate = w.from_the_end(index, shape[axis]), w.coordinate(axis)
     if named.type != coordinate.type:
         named, coordinate = (x if x.type == i64 else w.add(CastOp(x, i64)) for x in (named, coordinate))
     here = w.add(arith.CmpiOp(named, coordinate, "eq"))
     indices = [w.number(0) if dim == axis else w.coordinate(dim) for dim in range(len(shape))]
     return LoadOp(row, indices, here, old)
+
+
+def _write_rows(w: PointWriter, op: logical.WriteRowOp, operands: Sequence[SSAValue]) -> LoadOp:
+    """The row that is written to a coordinate is its distance from the index, or from where that is counted from the
+    end, whichever is one of the rows."""
+    rows, index, old = operands
+    axis, shape = op.axis.value.data, op.info.shape
+
+    def wide(value: SSAValue) -> SSAValue:
+        return value if value.type == i64 else w.add(CastOp(value, i64))
+
+    def is_row(number: SSAValue) -> SSAValue:
+        return w.add(arith.CmpiOp(number, w.number(op.rows, i64), "ult"))
+
+    from_start = w.add(arith.SubiOp(wide(w.coordinate(axis)), wide(index)))
+    from_end = w.add(arith.SubiOp(from_start, w.number(shape[axis], i64)))
+    number = w.add(arith.SelectOp(is_row(from_start), from_start, from_end))
+    row = number if w.type == i64 else w.add(CastOp(number, w.type))
+    indices = [row if dim == axis else w.coordinate(dim) for dim in range(len(shape))]
+    return LoadOp(rows, indices, is_row(number), old)
 
 
 _READS: Mapping[type[Operation], Read] = {

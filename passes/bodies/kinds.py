@@ -125,7 +125,7 @@ def _products(block: Block, ops: Sequence[Operation]) -> tuple[str, Attrs]:
             return "attention_backward", _attention(backward.forward)
     elif (attention := attention_of(block, block.args)) is not None:
         if attention.operands == tuple(block.args) and tuple(yielded(block)) == attention.results:
-            return "attention" if attention.writes is None else "attention_step", _attention(attention)
+            return _attention_kind(attention)
     elif (products := products_of(block, block.args)) is not None and has_kernel_order(products, block):
         return products.kind, _several(products)
     return "generated", {}
@@ -141,11 +141,27 @@ def _sum_beside(block: Block) -> OperandSum | None:
     return found if is_plain else None
 
 
+def _attention_kind(found: Attention) -> tuple[str, Attrs]:
+    if found.is_cached:
+        kind = "cached_attention" if found.writes is None else "cached_attention_step"
+        return kind, _cached_attention(found)
+    return "attention" if found.writes is None else "attention_step", _attention(found)
+
+
+def _cached_attention(found: Attention) -> Attrs:
+    return {
+        **_attention(found),
+        "position": FLAGS[found.position is not None],
+        "window": IntegerAttr(found.window or 0, i64),
+        "softcap": FloatAttr(found.softcap or 0.0, f64),
+    }
+
+
 def _attention(found: Attention) -> Attrs:
     return {
         "scale": FloatAttr(found.scale, f64),
         "mask": FLAGS[found.mask is not None],
-        "causal": FLAGS[found.past is not None],
+        "causal": FLAGS[found.is_causal],
         "past": IntegerAttr(found.past or 0, i64),
         "nan_as_zero": FLAGS[found.nan_as_zero],
         "empty_as_zero": FLAGS[found.empty_as_zero],

@@ -6,8 +6,9 @@ They hold for ops of a function and for ops of a body alike.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import cache
+from typing import cast
 
 from xdsl.ir import Operation, OpResult, SSAValue
 
@@ -38,9 +39,11 @@ def is_iota_like(value: SSAValue, depth: int = 8) -> bool:
 
     Such a value needs no memory and next to no time, so that every kernel makes its own.
     """
-    if not isinstance(value, OpResult) or depth == 0:
-        return False
-    op = value.op
+    return depth > 0 and isinstance(value, OpResult) and is_coordinates(value.op, depth)
+
+
+def is_coordinates(op: Operation, depth: int = 8) -> bool:
+    """Whether the results of an op are iota-like, see `is_iota_like`."""
     if not _may_be_iota_like(type(op)):
         return False
     if isinstance(op, logical.IotaOp):
@@ -88,7 +91,8 @@ def spread_over(value: SSAValue, axes: Sequence[int]) -> bool:
 def computed_from(
     roots: Iterable[SSAValue], stop: Container[SSAValue], order: Iterable[Operation]
 ) -> tuple[Operation, ...]:
-    """The ops among `order` that `roots` need, in that order. Values in `stop` are given: the search ends there."""
+    """The ops among `order` that `roots` need, in that order; of a table of positions, only those that are needed are
+    looked at. Values in `stop` are given: the search ends there."""
     needed: set[Operation] = set()
     stack = list(roots)
     while stack:
@@ -97,4 +101,7 @@ def computed_from(
             continue
         needed.add(value.op)
         stack.extend(value.op.operands)
+    if isinstance(order, Mapping):
+        positions = cast("Mapping[Operation, int]", order)
+        return tuple(sorted((op for op in needed if op in positions), key=positions.__getitem__))
     return tuple(op for op in order if op in needed)

@@ -16,7 +16,7 @@ from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp, YieldOp
 from aicf.errors import InvalidIR
-from aicf.passes.bodies.matching import is_iota_like
+from aicf.passes.bodies.matching import is_coordinates
 from aicf.passes.bodies.structure import Structure, structure_of_body
 from aicf.passes.bodies.view_folding import reads_in_memory
 from aicf.passes.bodies.views import is_view
@@ -75,9 +75,9 @@ class Outline:
 
 def is_rematerializable(op: Operation) -> bool:
     """Ops that are cloned into the groups they feed: views, splat constants, and what follows from coordinates."""
-    if isinstance(op, logical.ConstantOp):
+    if type(op) is logical.ConstantOp:
         return op.is_splat
-    return is_view(op) or any(is_iota_like(result) for result in op.results)
+    return is_view(op) or is_coordinates(op)
 
 
 def outline(

@@ -228,8 +228,12 @@ def _order_of(
         first: list[tuple[Operation, int]] = list(attention.reads)
         if add is not None:
             first.append((add, 0 if add.lhs is attention.mask else 1))
+        if attention.position is not None:
+            first.append(attention.position)
         slots = {index: slot for slot, index in enumerate(first, 1)}
         strided = {attention.queries[0], attention.keys[0]} | ({add} if add is not None else set[Operation]())
+        if attention.position is not None:
+            strided |= {attention.position[0]}
         if attention.writes is not None:
             keys, values = attention.writes
             strided |= {keys, values}

@@ -248,7 +248,8 @@ class FusionContext:
                 op.detach()
                 self.function.body.block.insert_op_after(op, last)
                 last = op
-        self.renumber()
+        if last is not group:
+            self.renumber()
 
     def listed_with(self, op: Operation) -> tuple[Operation, ...]:
         """What the policy lists in one group with `op`, without the producers that the group gets copies of."""

@@ -35,6 +35,7 @@ class Profitability:
         legal: The kernels that run it.
         rejected: Why the others of its kind do not.
         no_code: Why there is no generated code, if the kind would need it.
+        determinism: What the policy asks of results.
     """
 
     work: Workload
@@ -42,13 +43,16 @@ class Profitability:
     legal: Sequence[AnyKernel]
     rejected: Mapping[str, str]
     no_code: str | None
+    determinism: str
 
     @staticmethod
     def of(group_work: GroupWorkload, target: TargetAttr, policy: KernelPolicy) -> Profitability:
         """The profitability under a policy."""
         under_policy = group_work.under(policy)
         legal, rejected = legal_kernels(under_policy, target, frozenset(policy.forbid))
-        return Profitability(under_policy.work, target, legal, rejected, group_work.no_code)
+        return Profitability(
+            under_policy.work, target, legal, rejected, group_work.no_code, policy.determinism
+        )
 
     @cached_property
     def unfused_us(self) -> float:
@@ -61,6 +65,12 @@ class Profitability:
     def fused_us(self) -> float:
         """Predicted microseconds of the group."""
         return min(kernel.cost_us(self.work, self.target) for kernel in self.legal)
+
+    @cached_property
+    def least_us(self) -> float:
+        """As `fused_us`, of the kernels whose results the policy permits, if there are any."""
+        permitted = [k for k in self.legal if self.determinism == "any" or k.determinism == "bitwise"]
+        return min(kernel.cost_us(self.work, self.target) for kernel in permitted or self.legal)
 
     def against(self, loss: str | None) -> str | None:
         """The loss, or that the parts are predicted to take less time; None if neither is so, or nothing is known."""

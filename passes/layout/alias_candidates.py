@@ -212,6 +212,4 @@ def why_not_aliased(group: GroupOp, aliased: GroupWorkload, context: FusionConte
 
 def least_us(work: GroupWorkload, context: FusionContext) -> float:
     """The least microseconds that a kernel is predicted to take for work that one runs."""
-    known, policy = context.profitability_of(work), context.policy
-    allowed = [k for k in known.legal if policy.determinism == "any" or k.determinism == "bitwise"]
-    return min(kernel.cost_us(known.work, context.target) for kernel in allowed or known.legal)
+    return context.profitability_of(work).least_us

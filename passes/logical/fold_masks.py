@@ -90,7 +90,7 @@ class _Folder:
         because = f"the mask of {before} repeats it, and what else it has follows from coordinates and hides nothing"
         self._put(
             attention,
-            attention.of_operands(*attention.operands[:3], least),
+            attention.of_operands(*attention.operands[:3], least, attention.position),
             f"a mask of {after}",
             because,
         )
@@ -121,6 +121,7 @@ class _Folder:
             scale=None if attention.scale is None else attention.scale.value.data,
             causal=past is not None,
             past=past or 0,
+            softcap=None if attention.softcap is None else attention.softcap.value.data,
             empty_as_zero=attention.empty_as_zero is not None,
         )
         self._put(attention, new, choice, because)

@@ -34,6 +34,7 @@ from aicf.passes.logical.apply_policy import ApplyPolicyPass
 from aicf.passes.logical.assign_ids import AssignIdsPass
 from aicf.passes.logical.fold_constants import FoldConstantsPass
 from aicf.passes.logical.fold_masks import FoldMasksPass
+from aicf.passes.logical.fold_rotations import FoldRotationsPass
 from aicf.passes.logical.fold_transposes import FoldTransposesPass
 from aicf.passes.logical.logical_canonicalize import LogicalCanonicalizePass
 from aicf.passes.logical.logical_cse import LogicalCsePass
@@ -173,6 +174,7 @@ def lowering_passes() -> tuple[ModulePass, ...]:
         KeepWholePass(),
         LowerLogicalPass(),
         *simplifications(),
+        FoldRotationsPass(),
         FoldConstantsPass(),
         FoldTransposesPass(),
         ReadPackedWeightsPass(),

@@ -252,7 +252,7 @@ def _verify_record(
     kernel = descriptor(op.kernel, target)
     work = _recorded_work(op, table, known.tf32)
     key = (op.kernel, *structure_of_workload(work), *map(structure_of_code, (work.code, work.prologue)))
-    if key not in known.records:
+    if (parts := known.records.get(key)) is None:
         reason = (
             f"it runs no {op.kind.data}" if op.kind.data not in kernel.kinds else kernel.legal(work, target)
         )
@@ -260,14 +260,14 @@ def _verify_record(
             if reason is not None:
                 raise RecordError(reason)
             record = kernel.checked_record(work, op.kernel.record.data, target)
-            known.records[key] = take_apart(kernel_record(kernel, record))
+            parts = known.records[key] = take_apart(kernel_record(kernel, record))
         except PlanError as error:
             raise _refused(
                 op,
                 f"kernel '{kernel.id}' cannot run it as its record says: {error.message}; correct the "
                 "record, or leave kernel(...) out for select-kernels",
             ) from error
-    _verify_demands(op, work, known.records[key])
+    _verify_demands(op, work, parts)
 
 
 def _verify_demands(op: ResolvedOp, work: Workload, parts: RecordParts) -> None:
@@ -345,9 +345,9 @@ def verify_meaning(op: ResolvedOp, table: Mapping[str, Operation], known: Known)
     _verify_signature(op, body.body.block)
     structure = structure_of_body(body.body.block)
     if op.kind.data != "pack":
-        if structure not in known.kinds:
-            known.kinds[structure] = derive_kind(body.body.block)
-        _verify_kind(op, *known.kinds[structure])
+        if (kind := known.kinds.get(structure)) is None:
+            kind = known.kinds[structure] = derive_kind(body.body.block)
+        _verify_kind(op, *kind)
     for code, derive in codes:
         pair = (derive, structure, structure_of_code(code))
         if pair not in known.codes:

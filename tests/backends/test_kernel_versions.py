@@ -55,6 +55,12 @@ _CPU_ATTENTION = (
     f"{_inside('scores', _TILES)} {_inside('output', _TILES)} block_rows share threads key_steps scale causal past "
     "nan_as_zero empty_as_zero combination_order workspace_bytes"
 ).replace("scores.b_element ", "")
+_CPU_CACHED = (
+    f"{_inside('scores', _TILES)} {_inside('output', _TILES)} block_rows threads scale causal past position window "
+    "softcap nan_as_zero empty_as_zero combination_order workspace_bytes"
+)
+for _part in ("scores", "output"):
+    _CPU_CACHED = _CPU_CACHED.replace(f"{_part}.b_element ", "")
 _CPU_GEMM_NORM = (
     f"{_inside('product', f'{_TILES} {_PRODUCT}')} {_inside('rows', _LOOPS)} sums_bytes threads combination_order "
     "workspace_bytes"
@@ -113,6 +119,10 @@ RECORDS: Mapping[str, tuple[int, str]] = {
     "cpu.attention_portable": (5, _CPU_ATTENTION),
     "cpu.generated": (2, f"{_LOOPS} may_alias"),
     "cpu.copy": (1, "axis parts threads"),
+    "cpu.cached_attention_avx512": (1, _CPU_CACHED),
+    "cpu.cached_attention_avx2": (1, _CPU_CACHED),
+    "cpu.cached_attention_portable": (1, _CPU_CACHED),
+    "cpu.write_row": (1, "axis operands parts threads combination_order may_alias"),
     "cpu.concat": (1, "axis parts threads"),
     "cpu.pack": (4, "lanes threads nr k_dim element pairs quads shift"),
     "cpu.pack_quads": (1, "lanes threads nr shift"),
@@ -173,6 +183,7 @@ RECORDS: Mapping[str, tuple[int, str]] = {
     ),
     "cuda.attention_wgmma": (3, f"{_CUDA_ATTENTION} groups turns block_n stages"),
     "cuda.attention_step": (3, f"{_CUDA_ATTENTION} splits warps"),
+    "cuda.cached_attention_step": (1, f"{_CUDA_ATTENTION} splits warps position window softcap may_alias"),
     "cuda.attention": (3, f"{_CUDA_ATTENTION} warpgroups warps_m warps_n block_m block_n stages"),
     "cuda.attention_simt": (3, _CUDA_ATTENTION),
     "cuda.attention_backward": (
@@ -234,6 +245,7 @@ PROGRAMS = (
     "bool_operations-i1",
     "detection-f32",
     "attention_step-f16",
+    "step-cached",
     "attention_backward-64",
     "wgmma-product-f16",
     "mma-wide",
@@ -254,7 +266,7 @@ PROGRAMS = (
 ON_CPU = ("convolutions-f32", "recurrent-f32")
 """Those for whose kernels cuda has none."""
 
-FUSED = ("attention", "norm_product", "gated")
+FUSED = ("attention", "cached_attention", "norm_product", "gated")
 
 PACKED = """func.func @f(%x : tensor<1x8xf16> {logical.name = "x", logical.role = "input"},
     %w : tensor<8x8xf16> {logical.name = "w", logical.role = "param"}) -> (tensor<1x8xf16> {logical.name = "y"}) {

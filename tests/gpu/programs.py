@@ -884,6 +884,29 @@ def attention_step(
     return g
 
 
+def cached_attention_step(
+    dtype: str, capacity: int, size: int, shared: int = 1, window: int | None = None, writes: bool = True
+) -> Graph:
+    """One query for each of ``2 * shared`` heads over a cache of 2 heads [capacity, 2 * size], up to a position, into
+    which the row of its token is perhaps written first."""
+    g = Graph("cached_attention_step")
+    heads, at = 2 * shared, g.input("at", (1,), "i64")
+    position = g.clamp(at, 0, capacity - 1)
+    token = g.input("token", (1, (heads + 4) * size), dtype)
+    read = [(g.slice(token, (0, 0), (1, heads * size)), (1, heads, size))]
+    for number, name in enumerate(("keys", "values")):
+        cache = g.input(name, (capacity, 2 * size), dtype)
+        if writes:
+            row = g.slice(token, (0, (heads + 2 * number) * size), (1, 2 * size))
+            cache = g.scatter(cache, position, row)
+            g.output(cache, f"new_{name}")
+        read.append((cache, (capacity, 2, size)))
+    q, k, v = (g.transpose(g.reshape(x, shape), (1, 0, 2)) for x, shape in read)
+    y = g.attention(q, k, v, position=g.reshape(position, ()), causal=True, window=window)
+    g.output(g.reshape(g.transpose(y, (1, 0, 2)), (1, heads * size)), "y")
+    return g
+
+
 def rows_written() -> ModuleOp:
     """The primitive ops that write at computed indices, which the builder has no methods of."""
     return parse_module(_ROWS_WRITTEN)

@@ -84,14 +84,20 @@ CONFIGS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 """Name of a test to the `model_type` and what differs from the settings above."""
 
 
+def settings_of(name: str) -> tuple[str, dict[str, Any]]:
+    """The `model_type` of a model, and all its settings."""
+    kind, settings = CONFIGS[name]
+    without = _NOT_OF_GPT2 if kind == "gpt2" else ()
+    return kind, {**{key: value for key, value in _COMMON.items() if key not in without}, **settings}
+
+
 def small_model(name: str, seed: int, change: Callable[[Any], None] = lambda config: None) -> Any:
     """A model in float32, with random weights whose logits spread."""
     import torch
     import transformers
 
-    kind, settings = CONFIGS[name]
-    common = {key: value for key, value in _COMMON.items() if kind != "gpt2" or key not in _NOT_OF_GPT2}
-    config = transformers.AutoConfig.for_model(kind, **{**common, **settings})
+    kind, settings = settings_of(name)
+    config = transformers.AutoConfig.for_model(kind, **settings)
     change(config)
     model = transformers.AutoModelForCausalLM.from_config(
         config, attn_implementation="eager", experts_implementation="eager"

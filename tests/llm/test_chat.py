@@ -102,8 +102,11 @@ def test_a_conversation_that_does_not_fit_is_told_and_not_kept() -> None:
     assert chat.messages == []
 
 
-def test_a_model_without_a_template_is_told() -> None:
+def test_a_conversation_that_cannot_begin_is_told() -> None:
     model = LanguageModel.__new__(LanguageModel)
+    model.template = TEMPLATE
+    with pytest.raises(InputMismatch, match="top_p is 2; it is a number, 0 to 1"):
+        model.chat(top_p=2, max_tokens=3)
     model.template = None
     with pytest.raises(InputMismatch, match="the model has no chat template; give one, or use generate"):
         model.chat()
@@ -162,5 +165,7 @@ def test_an_error_of_one_answer_is_the_status(
         f"{tmp_path / 'no'}: error: cannot read it"
     )
     monkeypatch.undo()
+    assert main(["chat", "x.gguf", "--temperature", "-1"]) == 1  # before the model is loaded
+    assert capsys.readouterr().err == "aicf: error: temperature is -1.0; it is a number, 0 or more\n"
     assert main(["chat", str(tmp_path / "missing.gguf")]) == 1
     assert capsys.readouterr().err.count("\n") == 1

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import aicf
+from aicf.backends.common.user_kernel import definitions_stamp
 from aicf.backends.cuda.runtime.storage import read
 from aicf.errors import InvalidIR
 from aicf.llm.draw import CPU, DRAW
@@ -94,6 +99,19 @@ def test_what_is_drawn_is_distributed_as_the_filters_say(
 def test_nothing_to_draw(on_cpu: aicf.CompiledModel) -> None:
     none = np.minimum(RNG.integers(-9, 9, COUNT), 0).astype(np.int32)
     assert on_cpu(none, np.array([0.5]), *settings(3, 0.5, 0.5)) == -1
+
+
+def test_programs_of_it_are_compiled_again_where_nothing_has_defined_it(
+    on_cpu: aicf.CompiledModel, tmp_path: Path
+) -> None:
+    """It is part of AICF: a process that has only the artifact finds it, and caches do not tell it from others."""
+    on_cpu.save(tmp_path / "draw.aicf")
+    code = f"import aicf; print(aicf.load({str(tmp_path / 'draw.aicf')!r}, native='rebuild').name)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=300
+    )
+    assert (done.stdout, done.returncode) == ("draw\n", 0), done.stderr
+    assert not any("aicf.draw" in line for line in definitions_stamp())
 
 
 def test_operands_of_other_types_are_told() -> None:

@@ -182,6 +182,7 @@ def test_control_tokens_of_pieces(scored: dict[str, Any]) -> None:
     ("changes", "message"),
     [
         ({"scores": [0.0]}, "'tokenizer.ggml.scores' does not have a score for each token"),
+        ({"scores": ["x"] * 659}, "'tokenizer.ggml.scores' does not have a score for each token"),
         ({"token_type": [1]}, "do not have a text and a type for each token"),
         ({"eos_token_id": 10**6}, "'tokenizer.ggml.eos_token_id' is 1000000, and there are"),
     ],

@@ -126,6 +126,35 @@ def _attention_step(w: _Writer) -> set[str]:
     return {"attention_step"}
 
 
+def _cached_attention(w: _Writer) -> set[str]:
+    """New tokens attend to a cache after their keys and values are written into it, from a position on."""
+    groups, shared, size = (w.size() for _ in range(3))
+    tokens = 1 if w.chance() else w.size()
+    capacity = tokens + w.size()
+    position = w.graph.input("position", (), "i64")
+    w.inputs["position"] = np.asarray(w.random.integers(0, capacity - tokens + 1), np.int64)
+    rows = w.graph.iota((tokens,), 0, "i64") + w.graph.reshape(position, (1,))
+
+    def cached() -> Value:
+        state, new = w.argument("x", capacity, groups, size), w.argument("x", tokens, groups, size)
+        written = w.graph.scatter(state, rows, new)
+        w.graph.output(written, f"cache{len(w.inputs)}")
+        return w.graph.transpose(written, (1, 0, 2))
+
+    queries = w.graph.transpose(w.argument("x", tokens, groups * shared, size), (1, 0, 2))
+    y = w.graph.attention(
+        queries,
+        cached(),
+        cached(),
+        position=position,
+        causal=True,
+        window=w.size() if w.chance(0.3) else None,
+        softcap=2.0 if w.chance(0.3) else None,
+    )
+    w.graph.output(w.graph.reshape(w.graph.transpose(y, (1, 0, 2)), (tokens, groups * shared * size)), "y")
+    return {"cached_attention"}
+
+
 def _gated(w: _Writer) -> set[str]:
     rows, inner, columns = w.size(), w.size(), w.size()
     x = w.argument("x", rows, inner)
@@ -235,6 +264,7 @@ def _several_results(w: _Writer) -> set[str]:
 FAMILIES = {
     "attention": _attention,
     "attention_step": _attention_step,
+    "cached_attention": _cached_attention,
     "gated": _gated,
     "norm_product": _norm_product,
     "queries_keys_values": _queries_keys_values,

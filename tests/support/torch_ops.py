@@ -203,15 +203,33 @@ def conv_weight_grad(
 
 
 def attention(
-    q: Tensor, k: Tensor, v: Tensor, *mask: Tensor, causal: bool, past: int, scale: float | None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *more: Tensor,
+    causal: bool,
+    past: int,
+    scale: float | None,
+    window: int | None,
+    softcap: float | None,
 ) -> Tensor:
-    """Masks and causality as one mask that is added; their own answer for a query that sees no key is 0, not NaN."""
+    """Masks and causality as one mask that is added; their own answer for a query that sees no key is 0, not NaN.
+    Attention with capped scores is written out."""
     scores = torch.zeros((*q.shape[:-1], k.shape[-2]), dtype=q.dtype)
+    mask = [one for one in more if one.dtype not in (torch.int32, torch.int64)]
     for one in mask:
         scores = torch.where(one, scores, -torch.inf) if one.dtype == torch.bool else scores + one
     if causal:
-        seen = torch.ones(scores.shape[-2:], dtype=torch.bool).tril(past)
+        before = more[-1] if len(more) > len(mask) else torch.tensor(past)
+        before = before.reshape(*before.shape, 1, 1, 1) if before.ndim else before
+        distance = torch.arange(q.shape[-2])[:, None] + before - torch.arange(k.shape[-2])
+        seen = (distance >= 0) & (distance < (window or 1 << 30))
         scores = torch.where(seen, scores, -torch.inf)
+    if softcap is not None:
+        shared = q.shape[-3] // k.shape[-3]
+        k, v = k.repeat_interleave(shared, -3), v.repeat_interleave(shared, -3)
+        product = q @ k.mT * (q.shape[-1] ** -0.5 if scale is None else scale)
+        return torch.softmax(softcap * torch.tanh(product / softcap) + scores, -1) @ v
     answer = functional.scaled_dot_product_attention(q, k, v, scores, scale=scale, enable_gqa=True)
     return torch.where(torch.isinf(scores).all(-1, keepdim=True), torch.nan, answer)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -41,7 +42,7 @@ def chat_command(
     ] = None,
     max_tokens: Annotated[
         int | None,
-        typer.Option(help="Most tokens of an answer; by default those that fit.", show_default=False),
+        typer.Option(min=0, help="Most tokens of an answer; by default those that fit.", show_default=False),
     ] = None,
     temperature: Annotated[
         float, typer.Option(help="What logits are divided by; 0 takes the likeliest token.")
@@ -65,24 +66,21 @@ def chat_command(
     ] = None,
     target: Annotated[str, typer.Option(help="Such as cpu or cuda.")] = "cpu",
     threads: Threads = 1,
+    cache: Annotated[
+        Path | None,
+        typer.Option(help="Folder of compiled models: the next start takes no time.", show_default=False),
+    ] = None,
 ) -> None:
     """Talk with a language model: text comes as it is made. /help says what else a line may be."""
-    from aicf.llm import load
+    from aicf.llm import Sampling, load
     from aicf.llm.chat_template import file_template
 
+    # Before the model is loaded, which takes a while.
+    sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty, seed)
     given = None if template is None else file_template(template)
-    loaded = load(model, target, context=context, threads=threads)
-    chat = loaded.chat(
-        system,
-        template=given,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        min_p=min_p,
-        repetition_penalty=repetition_penalty,
-        seed=seed,
-        **({} if max_tokens is None else {"max_tokens": max_tokens}),
-    )
+    loaded = load(model, target, context=context, threads=threads, cache_dir=cache)
+    limit = {} if max_tokens is None else {"max_tokens": max_tokens}
+    chat = loaded.chat(system, template=given, **asdict(sampling), **limit)
     if prompt is not None:
         _print_pieces(chat.say(prompt))
         return

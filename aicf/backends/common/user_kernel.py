@@ -20,7 +20,7 @@ from aicf.backends.common.record import Record, RecordError, integer
 from aicf.backends.common.user_code import UserCode, function_digest
 from aicf.backends.common.workload import OperandInfo, Workload
 from aicf.dialects.custom_ops import DEFINED as DEFINED_OPS
-from aicf.dialects.custom_ops import import_packages, plain_values
+from aicf.dialects.custom_ops import OWN, import_packages, plain_values
 from aicf.dialects.emit_types import DETERMINISM, TargetAttr, contiguous_strides
 from aicf.dialects.json_values import json_value
 from aicf.dialects.kinds import KINDS
@@ -344,8 +344,8 @@ def defined_kernels(backend: str) -> tuple[UserKernel, ...]:
 def definitions_stamp() -> list[str]:
     """What programs depend on besides AICF: ops of packages by name and version, and kernels with all their code."""
     import_packages()
-    ops = [f"{name} {DEFINED_OPS[name].version}" for name in sorted(DEFINED_OPS)]
-    return [*ops, *(_stamp(DEFINED[id_]) for id_ in sorted(DEFINED))]
+    ops = [f"{name} {DEFINED_OPS[name].version}" for name in sorted(DEFINED_OPS) if name not in OWN]
+    return [*ops, *(_stamp(DEFINED[id_]) for id_ in sorted(DEFINED) if DEFINED[id_].runs not in OWN)]
 
 
 def _stamp(spec: UserKernel) -> str:

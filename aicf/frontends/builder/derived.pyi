@@ -97,10 +97,13 @@ class DerivedOps(GraphCore):
         key: Value,
         value: Value,
         mask: Value | None = None,
+        position: Value | None = None,
         *,
         scale: float | None = None,
         causal: bool = False,
         past: int = 0,
+        window: int | None = None,
+        softcap: float | None = None,
         empty_as_zero: bool = False,
         name: str | None = None,
     ) -> Value:
@@ -114,6 +117,12 @@ class DerivedOps(GraphCore):
         query. The mask is added to the scores, or if it is i1 says which keys are seen; its shape is ``[M, N]``, after any
         of the leading dimensions, each of size 1 or the scores'. A query that sees no key, so that all its scores are -inf,
         gives NaN, or 0 with ``empty_as_zero``. Vaswani et al., 2017.
+
+        ``position`` (i32 or i64, of rank 0 or one for each of the leading dimensions before the heads) stands in place of
+        ``past`` where it is known only when the program runs, as in a decoder whose keys and values are a cache: rows that
+        no query sees are not read by kernels, and hold finite numbers. With a ``window`` query i sees the last ``window``
+        of those keys alone (Beltagy et al., Longformer, 2020; Mistral). ``softcap`` bounds scores before masks:
+        ``softcap * tanh(scores / softcap)`` (Gemma 2).
         """
 
     def avg_pool(

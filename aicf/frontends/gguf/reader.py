@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import mmap
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -31,6 +31,8 @@ _MOST_DEPTH = 4
 """Of arrays in arrays."""
 _ALIGNMENT, _ALIGN = "general.alignment", 32
 _STRING, _ARRAY = 8, 9
+_LENGTH = struct.Struct("<Q")
+"""Of a text."""
 _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 """Number of a field's type to its `struct` code."""
 
@@ -75,6 +77,12 @@ class GgufFile:
         if not isinstance(value, kind):
             raise self.error(f"field '{name}' is {quoted(value)}, which is of another type")
         return value
+
+    @property
+    def header(self) -> bytes:
+        """What comes before the first tensor."""
+        end = min((tensor.start for tensor in self.tensors.values()), default=len(self._data))
+        return self._data[:end].tobytes()
 
     def blocks(self, name: str) -> Array:
         """The bytes of a tensor as they are stored: u8[nbytes], mapped. Raises InvalidIR if there is none."""
@@ -230,10 +238,27 @@ class _Cursor:
             self.position += struct.calcsize(f"<{count}{code}")
             return values
         self.check_count(count, 8, f"elements of {what}")
-        read: Callable[[], Field] = (
-            (lambda: self.text(what)) if kind == _STRING else (lambda: self.value(kind, what, depth))
-        )
-        return [read() for _ in range(count)]
+        if kind == _STRING:
+            return self._texts(count, what)
+        return [self.value(kind, what, depth) for _ in range(count)]
+
+    def _texts(self, count: int, what: str) -> list[Any]:
+        """As `text`, so often: a vocabulary has many."""
+        data, at, end, length = self._data, self.position, len(self._data), _LENGTH.unpack_from
+        texts: list[Any] = []
+        try:
+            for _ in range(count):
+                start = at + _LENGTH.size
+                at = start + length(data, at)[0]
+                if at > end:
+                    raise struct.error
+                texts.append(data[start:at].decode())
+        except struct.error:
+            raise InvalidIR(f"the file ends in {what}; it is cut or damaged") from None
+        except UnicodeDecodeError:
+            raise InvalidIR(f"{what} is no UTF-8 text") from None
+        self.position = at
+        return texts
 
     def tensor_info(self) -> _TensorInfo:
         """The description of one tensor."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aicf.llm.families.common import HIDDEN, layer_norm, linear, weight
+from aicf.llm.families.common import layer_norm, linear, weight
 from aicf.llm.sources.base import Source
 from aicf.llm.sources.names import Names
 
@@ -86,7 +86,7 @@ class Bert:
         graph = Graph(name)
         tokens, count = graph.input(TOKENS, ("T",), "i64"), graph.input(COUNT, (1,), "i64")
         counts = graph.iota(("T",), 0, "i64") < count
-        mask = graph.broadcast_to(graph.where(counts, graph.constant(0.0), HIDDEN), ("T", "T"))
+        mask = graph.broadcast_to(counts, ("T", "T"))
         x = self._embedded(graph, tokens)
         for layer in range(self.layers):
             x = self._layer(graph, f"blk.{layer}", x, mask)

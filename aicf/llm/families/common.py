@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-HIDDEN = -1e30
-"""What a score is where a query may not look."""
-
 
 def weight(graph: Graph, name: str, shape: Sequence[int]) -> Value:
     """A parameter of the model: f32 of the shape."""
@@ -88,17 +85,10 @@ class Step:
             self._made[name] = make()
         return self._made[name]
 
-    def mask(self, window: int | None) -> Value:
-        """f32[T, capacity]: 0 where a token may look: its own position and those before, `window` in all."""
-        return self.once(f"mask.{window}", lambda: self._mask(window))
-
-    def _mask(self, window: int | None) -> Value:
-        graph, rows = self.graph, self.graph.reshape(self.rows, ("T", 1))
-        columns = graph.iota(("T", self.capacity), 1, "i64")
-        visible = columns <= rows
-        if window is not None:
-            visible = visible & (columns > rows - window)
-        return graph.where(visible, graph.constant(0.0), HIDDEN)
+    @property
+    def position(self) -> Value:
+        """i64: how many positions of the cache come before the first token."""
+        return self.once("position", lambda: self.graph.reshape(self.new.first, ()))
 
 
 def output_logits(step: Step, logits: Value) -> None:
@@ -108,11 +98,14 @@ def output_logits(step: Step, logits: Value) -> None:
 
 @dataclass(frozen=True)
 class Rotation:
-    """The rotary positions of a step. Su et al., RoFormer, 2021.
+    """The rotary positions of a step: each pair ``(a, b)`` of a head becomes ``(a, b) * cos + (b, a) * (-sin, sin)``,
+    which is one pass over the elements. Su et al., RoFormer, 2021.
 
     Args:
-        cosines, sines: Of the angles of each position: f32[T, 1, pairs].
-        are_neighbours: Whether elements 2 i and 2 i + 1 of a head are a pair, else i and i + pairs.
+        cosines: Of the angles of each position, in the shape of the pairs of one head.
+        sines: Likewise, those of the first of a pair negated.
+        are_neighbours: Whether elements 2 i and 2 i + 1 of a head are a pair, and pairs f32[T, 1, pairs, 2]; else i and
+            i + pairs are, f32[T, 1, 2, pairs].
     """
 
     cosines: Value
@@ -129,17 +122,24 @@ class Rotation:
             magnitude: What cosines and sines are multiplied by.
             are_neighbours: See above.
         """
-        graph, shape = step.graph, ("T", 1, len(frequencies))
-        constant = graph.constant(frequencies.reshape(1, -1), (1, len(frequencies)))
+        graph, pairs = step.graph, len(frequencies)
+        constant = graph.constant(frequencies.reshape(1, -1), (1, pairs))
         angles = graph.mul(graph.reshape(graph.cast(step.rows, "f32"), ("T", 1)), constant)
-        turned = [graph.reshape(values, shape) for values in (graph.cos(angles), graph.sin(angles))]
+        turned = [graph.cos(angles), graph.sin(angles)]
         if magnitude != 1:
             turned = [values * magnitude for values in turned]
-        return Rotation(turned[0], turned[1], are_neighbours)
+        axis, one, both = (
+            (3, ("T", 1, pairs, 1), ("T", 1, pairs, 2))
+            if are_neighbours
+            else (2, ("T", 1, 1, pairs), ("T", 1, 2, pairs))
+        )
+        cosines, sines = (graph.broadcast_to(graph.reshape(values, one), both) for values in turned)
+        is_first = graph.eq(graph.iota(both, axis, "i32"), 0)
+        return Rotation(cosines, graph.where(is_first, graph.neg(sines), sines), are_neighbours)
 
     def apply(self, graph: Graph, x: Value) -> Value:
         """Rotates the pairs of every head, and leaves elements after them as they are: f32[T, heads, width]."""
-        width, pairs = x.shape[-1], self.cosines.shape[-1]
+        width, pairs = x.shape[-1], self.cosines.shape[2 if self.are_neighbours else 3]
         assert isinstance(width, int) and isinstance(pairs, int)
         if 2 * pairs == width:
             return self._rotated(graph, x, pairs)
@@ -148,20 +148,10 @@ class Rotation:
 
     def _rotated(self, graph: Graph, x: Value, pairs: int) -> Value:
         heads = x.shape[1]
-        if not self.are_neighbours:
-            return graph.concat(self._turned(graph, *graph.split(x, [pairs, pairs], 2)), 2)
-        paired = graph.reshape(x, ("T", heads, pairs, 2))
-        parts = [
-            graph.reshape(graph.slice(paired, (0, 0, 0, part), (-1, -1, -1, 1)), ("T", heads, pairs))
-            for part in (0, 1)
-        ]
-        return graph.reshape(graph.stack(self._turned(graph, *parts), 3), ("T", heads, 2 * pairs))
-
-    def _turned(self, graph: Graph, real: Value, imaginary: Value) -> list[Value]:
-        return [
-            graph.sub(graph.mul(real, self.cosines), graph.mul(imaginary, self.sines)),
-            graph.add(graph.mul(real, self.sines), graph.mul(imaginary, self.cosines)),
-        ]
+        axis, shape = (3, ("T", heads, pairs, 2)) if self.are_neighbours else (2, ("T", heads, 2, pairs))
+        paired = graph.reshape(x, shape)
+        turned = graph.mul(graph.flip(paired, (axis,)), self.sines)
+        return graph.reshape(graph.mul(paired, self.cosines) + turned, ("T", heads, 2 * pairs))
 
 
 def states(layers: int, capacity: int, kv_heads: int, head_width: int) -> dict[str, Array]:
@@ -199,24 +189,18 @@ def attention(
     _, heads, width = query.shape
     assert isinstance(heads, int) and isinstance(width, int)
     keys, values = _cached(step, f"keys.{layer}", key), _cached(step, f"values.{layer}", value)
-    rows, mask = graph.transpose(query, (1, 0, 2)), step.mask(window)
-    if cap is None:
-        mixed = graph.attention(rows, keys, values, mask, scale=scale, name=f"blk.{layer}.attention")
-    else:
-        mixed = _capped_attention(graph, rows, keys, values, mask, scale or width**-0.5, cap)
+    mixed = graph.attention(
+        graph.transpose(query, (1, 0, 2)),
+        keys,
+        values,
+        position=step.position,
+        causal=True,
+        window=window,
+        scale=scale,
+        softcap=cap,
+        name=f"blk.{layer}.attention",
+    )
     return graph.reshape(graph.transpose(mixed, (1, 0, 2)), ("T", heads * width))
-
-
-def _capped_attention(
-    graph: Graph, query: Value, keys: Value, values: Value, mask: Value, scale: float, cap: float
-) -> Value:
-    """As `attention`, of f32[heads, T, width] and f32[kv_heads, capacity, width], spelled out."""
-    (heads, rows, width), (kv_heads, capacity, _) = query.shape, keys.shape
-    assert isinstance(heads, int) and isinstance(kv_heads, int)
-    grouped = graph.reshape(query, (kv_heads, heads // kv_heads, rows, width))
-    keys, values = (graph.reshape(part, (kv_heads, 1, capacity, width)) for part in (keys, values))
-    scores = soft_cap(graph, graph.matmul(grouped, keys, transpose_b=True) * scale, cap) + mask
-    return graph.reshape(graph.matmul(graph.softmax(scores), values), (heads, rows, width))
 
 
 def _cached(step: Step, name: str, new: Value) -> Value:

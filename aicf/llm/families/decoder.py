@@ -14,6 +14,8 @@ from aicf.runtime.tensors import Array
 if TYPE_CHECKING:
     from aicf.frontends.builder import Graph, Value
 
+_WIDEST_HEAD = 1 << 14
+
 
 class Decoder(ABC):
     """A model of one family.
@@ -52,9 +54,12 @@ class Decoder(ABC):
         self.vocabulary = source.shape("token_embd.weight")[0]
         stated = source.setting("is_tied")
         self.is_tied = not source.has("output.weight") if stated is None else bool(stated)
+        source.shape(f"blk.{self.layers - 1}.attn_norm.weight")  # so many layers are there
         self.windows = self._windows()
         if self.heads % self.kv_heads:
             raise source.error(f"{self.heads} heads do not share {self.kv_heads} heads of keys evenly")
+        if self.head_width > _WIDEST_HEAD:
+            raise source.error(f"heads have {self.head_width:,} elements; at most {_WIDEST_HEAD:,} are read")
         activation = source.setting("activation")
         if activation is not None and activation not in self.ACTIVATIONS:
             raise source.unsupported(

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from aicf.errors import quoted
 from aicf.llm.sources.base import Source
 from aicf.runtime.tensors import Array
 
@@ -34,23 +35,34 @@ def frequencies(source: Source, head_width: int, capacity: int, *, local: bool) 
     """
     stated = {name: value for name, value in source.rope_parameters(local=local).items() if value is not None}
     kind = stated.get("rope_type", "default")
-    if kind not in _SCALINGS:
+    if not isinstance(kind, str) or kind not in _SCALINGS:
         raise source.unsupported(
-            f"rotary positions are scaled by '{kind}'; those that are read: {', '.join(_SCALINGS)}"
+            f"rotary positions are scaled by {quoted(kind)}; those that are read: {', '.join(_SCALINGS)}"
         )
     try:
         width = int(stated.get("width", head_width * stated.get("partial_rotary_factor", 1.0)))
-        base = float(stated["rope_theta"]) ** -(np.arange(0, width, 2) / width)
-        scaled, magnitude = _SCALINGS[kind](
-            base, {**_defaults(source, stated), **stated, "capacity": capacity}
-        )
+        if width % 2 or not 0 < width <= head_width:
+            raise source.error(f"rotary positions turn {width} of the {head_width} elements of a head")
+        base = _positive(stated["rope_theta"]) ** -(np.arange(0, width, 2) / width)
+        with np.errstate(all="ignore"):  # told below
+            scaled, magnitude = _SCALINGS[kind](
+                base, {**_defaults(source, stated), **stated, "capacity": capacity}
+            )
     except KeyError as error:
         raise source.error(f"rotary positions of type '{kind}' need {error}; make the model again") from None
     except (TypeError, ValueError, ArithmeticError) as error:
         raise source.error(f"the parameters of rotary positions are no numbers that fit: {error}") from None
-    if width % 2 or not 0 < width <= head_width or scaled.shape != (width // 2,):
-        raise source.error(f"rotary positions turn {width} of the {head_width} elements of a head")
+    if scaled.shape != (width // 2,) or not np.isfinite([*scaled, magnitude]).all():
+        raise source.error(
+            f"rotary positions of type '{kind}' have no finite angle for each of {width // 2} pairs"
+        )
     return scaled.astype(np.float32), magnitude
+
+
+def _positive(value: Any) -> float:
+    if not float(value) > 0:
+        raise ValueError(f"the base is {quoted(value)}")
+    return float(value)
 
 
 def _defaults(source: Source, stated: Mapping[str, Any]) -> Mapping[str, Any]:

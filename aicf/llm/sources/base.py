@@ -31,6 +31,11 @@ class Source(ABC):
         self.path, self.architecture = path, architecture
 
     @abstractmethod
+    def identity(self) -> list[object]:
+        """What tells the model's files from others without reading all of them, as JSON values: sizes, times, and
+        hashes of what is small."""
+
+    @abstractmethod
     def setting(self, name: str) -> object:
         """A setting as it is stored; None if the source does not state it."""
 
@@ -118,3 +123,9 @@ class Source(ABC):
     def unsupported(self, message: str) -> UnsupportedOp:
         """An error about something this model has that is not read."""
         return UnsupportedOp(message, location=str(self.path))
+
+
+def size_and_time(path: Path) -> tuple[int, int]:
+    """Bytes of a file, and when it was last written, in nanoseconds."""
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -9,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from aicf.errors import InvalidIR, did_you_mean, quoted
-from aicf.llm.sources.base import Source
+from aicf.llm.sources.base import Source, size_and_time
 from aicf.llm.sources.names import SETTINGS, Names
 from aicf.llm.sources.shards import read_object, tensors_of
 from aicf.runtime.tensors import Array
@@ -49,6 +50,11 @@ class FolderSource(Source):
         super().__init__(folder, model_type(folder))
         self._config, self._names = read_object(folder / CONFIG), names
         self._tensors = tensors_of(folder)
+
+    def identity(self) -> list[object]:
+        files = sorted(self.path.glob("*.safetensors"))
+        stored = [[file.name, *size_and_time(file)] for file in files]
+        return [*stored, hashlib.sha256((self.path / CONFIG).read_bytes()).hexdigest()]
 
     def setting(self, name: str) -> object:
         keys = SETTINGS.get(name, ())
@@ -131,7 +137,10 @@ class FolderSource(Source):
         stored, _ = self._names.stored(name)
         if "{expert}" not in stored:
             return [stored]
-        return [stored.replace("{expert}", str(expert)) for expert in range(self.size("expert_count"))]
+        count = self.size("expert_count")
+        if count > len(self._tensors):
+            raise self.error(f"{self.called('expert_count')} is {count:,}; the folder has fewer tensors")
+        return [stored.replace("{expert}", str(expert)) for expert in range(count)]
 
     def _array(self, name: str) -> Array:
         parts = [self._tensor(stored) for stored in self._stored(name)]

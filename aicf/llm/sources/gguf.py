@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aicf.dialects.block_schemes import Scheme
 from aicf.frontends.gguf.reader import GgufFile
-from aicf.llm.sources.base import Source
+from aicf.llm.sources.base import Source, size_and_time
 from aicf.runtime.tensors import Array
 
 _NEIGHBOURS = frozenset({"llama"})
@@ -34,6 +35,9 @@ class GgufSource(Source):
         super().__init__(file.path, file.field("general.architecture", str))
         self.file = file
         self.rotates_neighbours = self.architecture in _NEIGHBOURS
+
+    def identity(self) -> list[object]:
+        return [*size_and_time(self.path), hashlib.sha256(self.file.header).hexdigest()]
 
     def setting(self, name: str) -> object:
         return self.file.fields.get(f"{self.architecture}.{name}")

@@ -104,13 +104,13 @@ def gguf_tokenizer(file: GgufFile) -> Tokenizer:
 
 
 def _byte_level(package: Any, file: GgufFile, tokens: Sequence[str]) -> Any:
-    name = file.fields.get("tokenizer.ggml.pre", "gpt-2")
+    name = str(file.fields.get("tokenizer.ggml.pre", "gpt-2"))
     if name not in SPLITS:
         raise UnsupportedOp(
             f"the tokenizer splits text as {name}; those that are read: {', '.join(SPLITS)}",
             location=str(file.path),
         )
-    split = SPLITS[str(name)]
+    split = SPLITS[name]
     merges = [tuple(str(pair).split(" ", 1)) for pair in file.field("tokenizer.ggml.merges", list)]
     if any(len(pair) != 2 for pair in merges):
         raise file.error("field 'tokenizer.ggml.merges' has an entry that is no pair")
@@ -126,7 +126,7 @@ def _byte_level(package: Any, file: GgufFile, tokens: Sequence[str]) -> Any:
 def _pieces(package: Any, file: GgufFile, tokens: Sequence[str], types: Sequence[int]) -> Any:
     """Of two neighbours the pair that is the best piece is merged first: BPE, with pairs in the order of scores."""
     scores = file.field("tokenizer.ggml.scores", list)
-    if len(scores) != len(tokens):
+    if len(scores) != len(tokens) or not all(isinstance(score, float) for score in scores):
         raise file.error("field 'tokenizer.ggml.scores' does not have a score for each token")
     known = {token for token, kind in zip(tokens, types, strict=True) if kind != _CONTROL}
     order = sorted(range(len(tokens)), key=lambda number: (-scores[number], number))

@@ -117,3 +117,59 @@ func.func @causal_kind(%q : tensor<1x5x8xf32>) {
   %0 = logical.attention %q, %q, %q {causal = "yes"} : (tensor<1x5x8xf32>, tensor<1x5x8xf32>, tensor<1x5x8xf32>) -> tensor<1x5x8xf32>
   func.return
 }
+
+// -----
+
+func.func @position_alone(%q : tensor<1x5x8xf32>, %p : tensor<i64>) {
+  // CHECK: error: logical.attention: a position stands in place of past, with causal; add causal and drop past
+  %0 = logical.attention %q, %q, %q, %p : (tensor<1x5x8xf32>, tensor<1x5x8xf32>, tensor<1x5x8xf32>, tensor<i64>) -> tensor<1x5x8xf32>
+  func.return
+}
+
+// -----
+
+func.func @position_shape(%q : tensor<2x1x5x8xf32>, %p : tensor<5xi64>) {
+  // CHECK: error: logical.attention: position has shape 5; it is one number of rank 0, or one for each of 2 before the heads
+  %0 = logical.attention %q, %q, %q, %p {causal} : (tensor<2x1x5x8xf32>, tensor<2x1x5x8xf32>, tensor<2x1x5x8xf32>, tensor<5xi64>) -> tensor<2x1x5x8xf32>
+  func.return
+}
+
+// -----
+
+func.func @position_type(%q : tensor<1x5x8xf32>, %p : tensor<i8>) {
+  // CHECK: error: logical.attention: position has element type i8; it is i32 or i64
+  %0 = logical.attention %q, %q, %q, %p {causal} : (tensor<1x5x8xf32>, tensor<1x5x8xf32>, tensor<1x5x8xf32>, tensor<i8>) -> tensor<1x5x8xf32>
+  func.return
+}
+
+// -----
+
+func.func @order(%q : tensor<1x5x8xf32>, %m : tensor<5x5xf32>, %p : tensor<i64>) {
+  // CHECK: error: logical.attention: after query, key and value come a mask (float or i1) and a position (integer)
+  %0 = logical.attention %q, %q, %q, %p, %m {causal} : (tensor<1x5x8xf32>, tensor<1x5x8xf32>, tensor<1x5x8xf32>, tensor<i64>, tensor<5x5xf32>) -> tensor<1x5x8xf32>
+  func.return
+}
+
+// -----
+
+func.func @window(%q : tensor<1x5x8xf32>) {
+  // CHECK: error: logical.attention: window is 0; it is the number of keys that a query sees, 1 or more
+  %0 = logical.attention %q, %q, %q {causal, window = 0} : (tensor<1x5x8xf32>, tensor<1x5x8xf32>, tensor<1x5x8xf32>) -> tensor<1x5x8xf32>
+  func.return
+}
+
+// -----
+
+func.func @window_alone(%q : tensor<1x5x8xf32>) {
+  // CHECK: error: logical.attention: window without causal has no meaning; add causal or drop window
+  %0 = logical.attention %q, %q, %q {window = 3} : (tensor<1x5x8xf32>, tensor<1x5x8xf32>, tensor<1x5x8xf32>) -> tensor<1x5x8xf32>
+  func.return
+}
+
+// -----
+
+func.func @cap(%q : tensor<1x5x8xf32>) {
+  // CHECK: error: logical.attention: softcap is -1.0; it is finite and above 0
+  %0 = logical.attention %q, %q, %q {softcap = -1.0 : f64} : (tensor<1x5x8xf32>, tensor<1x5x8xf32>, tensor<1x5x8xf32>) -> tensor<1x5x8xf32>
+  func.return
+}

@@ -57,7 +57,7 @@ def _write_of(value: SSAValue) -> RowWrite | None:
     while isinstance(value, OpResult) and is_rearrangement(value.op) and value.has_one_use():
         views.append(value.op)
         value = value.op.operands[0]
-    if not isinstance(value, OpResult) or not isinstance(value.op, logical.WriteRowOp):
+    if not isinstance(value, OpResult) or not isinstance(value.op, logical.WriteRowOp) or value.op.rows > 1:
         return None
     return RowWrite(value.op, tuple(reversed(views)), () if views else _views_after(value))
 

@@ -399,16 +399,19 @@ def _is_pointwise(group: GroupOp) -> bool:
 
 def _is_product(group: GroupOp) -> bool:
     """Whether a group, none that came with a kernel, is one product with one result."""
-    if group.kernel is not None or any(op_id(op) is None for op in members(group)):
+    if group.kernel is not None or len(group.results) != 1:
         return False
-    return len(group.results) == 1 and workload_of(group).work.kind in ("gemm", *EPILOGUES)
+    return workload_of(group).work.kind in ("gemm", *EPILOGUES) and _are_identified(group)
 
 
 def _is_sum(group: GroupOp) -> bool:
     """Whether a group, none that came with a kernel, is one sum."""
-    if group.kernel is not None or any(op_id(op) is None for op in members(group)):
-        return False
-    return workload_of(group).work.kind == "reduce_sum"
+    return group.kernel is None and workload_of(group).work.kind == "reduce_sum" and _are_identified(group)
+
+
+def _are_identified(group: GroupOp) -> bool:
+    """Whether all that a group computes has an id."""
+    return all(op_id(op) is not None for op in members(group))
 
 
 def _product_of(merge: Merge) -> GroupOp | None:

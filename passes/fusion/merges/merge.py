@@ -33,7 +33,7 @@ def window(group: GroupOp, limit: int) -> Iterator[Operation]:
 
 def members(group: GroupOp) -> list[Operation]:
     """The ops of a group without what feeds them: views, constants, coordinates."""
-    return [op for op in group.body.block.ops if not isinstance(op, YieldOp) and not is_rematerializable(op)]
+    return [op for op in group.body.block.ops if type(op) is not YieldOp and not is_rematerializable(op)]
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,13 @@ from aicf.passes.bodies.outlining import Outline, id_of, outline
 from aicf.passes.fusion.attention.batches import chains_after, split_batches
 from aicf.passes.fusion.attention.mask_sums import join, two_masks
 from aicf.passes.fusion.attention.members import members, why_in_memory
+from aicf.passes.fusion.attention.position_masks import add_mask, own_copies_of_mask
 from aicf.passes.fusion.attention.row_writes import move_after_views, row_writes
-from aicf.passes.fusion.driver import Candidate, Decision, FusionPattern, label
+from aicf.passes.fusion.driver import Candidate, Decision, FusionPattern, first_formed, label
 from aicf.passes.fusion.forming import OTHER_GROUPS, FusionContext
 
-_STEPS = ("attention_step",)
+_PLAIN, _CACHED = ("attention",), ("cached_attention",)
+_STEPS = {_PLAIN: ("attention_step",), _CACHED: ("cached_attention_step",)}
 
 
 @dataclass(frozen=True)
@@ -43,15 +45,31 @@ class FuseAttentionPass(FusionPattern[_Match]):
     stage = "before_views"
     benefit = 1
     switch = "attention"
-    kinds = ("attention",)
+    kinds = (*_PLAIN, *_CACHED)
 
     def matches(self, context: FusionContext) -> Iterator[_Match]:
         for output in list(context.function.body.block.ops):
             attention = self._attention(output, context) if isinstance(output, logical.MatmulOp) else None
             if attention is not None:
-                yield _Match(
-                    attention, members([attention.output.result], attention.operands, context.position)
-                )
+                yield self._match(self._with_one_mask(attention, context), context)
+
+    def _match(self, attention: Attention, context: FusionContext) -> _Match:
+        return _Match(attention, members([attention.output.result], attention.operands, context.position))
+
+    def _with_one_mask(self, attention: Attention, context: FusionContext) -> Attention:
+        """An attention that sees keys by a position, with the comparisons that say so as its own; where no kernel of
+        the target runs it, with a mask of 0 and -inf that all such attentions share."""
+        if attention.position is None:
+            return attention
+        whole = self._match(attention, context)
+        trial = first_formed(_whole(whole, [], context, _CACHED), context, {})
+        if trial is not None:
+            changed = own_copies_of_mask(attention)
+        else:
+            changed = attention.mask is None and add_mask(attention, context.position)
+        if changed:
+            context.renumber()
+        return attention_ending_in(attention.output)
 
     def _attention(self, output: logical.MatmulOp, context: FusionContext) -> Attention | None:
         """What `output` is the last product of; what is nearly an attention is recorded with what is in the way."""
@@ -70,7 +88,7 @@ class FuseAttentionPass(FusionPattern[_Match]):
         """Whether the scores had two masks, which are one now; only where a kernel may gain by it."""
         if error.scores is None or error.logits is None or context.policy.rounding == "strict":
             return False
-        if context.policy.forbids_fusion("attention") or context.why_none_of(self.kinds) is not None:
+        if context.policy.forbids_fusion("attention") or context.why_none_of(_PLAIN) is not None:
             return False
         found = two_masks(error.logits, error.scores)
         if found is None or not context.may_be_one((found.inner, found.outer)):
@@ -92,15 +110,10 @@ class FuseAttentionPass(FusionPattern[_Match]):
     def candidates(self, match: _Match, context: FusionContext) -> Iterator[Candidate]:
         """With the writes of a row into keys and values, if there are such; then without. Each with as many of the
         views after it as its strides express, then with fewer."""
-        yield from _steps(match, context)
-        output = match.attention.output
-        for chain in chains_after(output):
-            ops = [*match.members, *chain]
-            plan = outline(ops, context.group_id(ops), [ops[-1].results[0]])
-            _use_equal_batches(plan.body)
-            split_batches(plan.body)
-            _use_kernel_layout(plan.body)
-            yield Candidate(label([output, *chain]), plan, self.kinds)
+        kinds = _CACHED if match.attention.is_cached else _PLAIN
+        yield from _steps(match, context, _STEPS[kinds])
+        for chain in chains_after(match.attention.output):
+            yield from _whole(match, chain, context, kinds)
 
     def decision(self, match: _Match, plan: Outline, tried: Mapping[str, str]) -> Decision:
         because = "scores and probabilities stay on chip, and no head is moved"
@@ -125,13 +138,25 @@ class FuseAttentionPass(FusionPattern[_Match]):
                 del context.position[op]
 
 
-def _steps(match: _Match, context: FusionContext) -> Iterator[Candidate]:
+def _whole(
+    match: _Match, chain: Sequence[Operation], context: FusionContext, kinds: Sequence[str]
+) -> Iterator[Candidate]:
+    """The attention with the views `chain` after it."""
+    ops = [*match.members, *chain]
+    plan = outline(ops, context.group_id(ops), [ops[-1].results[0]])
+    _use_equal_batches(plan.body)
+    split_batches(plan.body)
+    _use_kernel_layout(plan.body)
+    yield Candidate(label([match.attention.output, *chain]), plan, kinds)
+
+
+def _steps(match: _Match, context: FusionContext, kinds: Sequence[str]) -> Iterator[Candidate]:
     """The attention with the writes of a row into its keys and values; none where there are no such writes."""
     attention, members, output = match.attention, match.members, match.attention.output
     if (writes := row_writes(attention)) is None:
         return
     written = [write.write for write in writes]
-    because = context.why_none_of(_STEPS)
+    because = context.why_none_of(kinds)
     if because is None and not context.may_be_one((*written, *members)):
         because = OTHER_GROUPS
     if because is not None:
@@ -149,7 +174,7 @@ def _steps(match: _Match, context: FusionContext) -> Iterator[Candidate]:
         move_after_views(plan.body)
         for write in writes:
             write.result.name_hint = write.write.result.name_hint
-        yield Candidate(label([output, *chain]), plan, _STEPS)
+        yield Candidate(label([output, *chain]), plan, kinds)
 
 
 def _use_equal_batches(body: Block) -> None:

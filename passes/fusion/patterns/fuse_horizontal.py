@@ -49,7 +49,7 @@ class FuseHorizontalPass(FusionPattern[Products]):
             results = [_result(cut) for cut in cuts]
             if not context.may_be_one(members):
                 yield Candidate(label(members), None, obstacle=OTHER_GROUPS)
-            elif _feeds_itself(members, results, context):
+            elif _feeds_itself(members, results):
                 yield Candidate(label(members), None, obstacle=_FEEDS_ITSELF)
             else:
                 plan = outline(members, context.group_id(members), results)
@@ -159,12 +159,16 @@ def _result(cut: Cut) -> SSAValue:
     )
 
 
-def _feeds_itself(members: Sequence[Operation], results: Sequence[SSAValue], context: FusionContext) -> bool:
-    """Whether a member reads a result, at once or through ops that stay outside."""
+def _feeds_itself(members: Sequence[Operation], results: Sequence[SSAValue]) -> bool:
+    """Whether a member, of several in text order, reads a result, at once or through ops that stay outside."""
     inside, dependents = set(members), set(results)
-    for op in context.function.body.block.ops:
+    op: Operation | None = members[0]
+    while (
+        op is not None and op is not members[-1].next_op
+    ):  # nothing before or after them can be on such a way
         if any(operand in dependents for operand in op.operands):
             if op in inside:
                 return True
             dependents.update(op.results)
+        op = op.next_op
     return False

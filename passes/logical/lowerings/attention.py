@@ -13,14 +13,16 @@ from aicf.passes.logical.lowerings.base import Formulas, Lowering
 
 
 def _attention(lower: Lowering, op: logical.AttentionOp) -> SSAValue:
-    """matmul, mul, the mask's add, the causal select, softmax, matmul."""
+    """matmul, mul, the cap of the scores, the mask's add, the causal select, softmax, matmul."""
     q, k, v = _grouped(lower, op)
     scores = lower.add(logical.MatmulOp(q, k, transpose_b=True), "scores")
     scores = lower.apply(logical.MulOp, scores, op.factor, name="scaled")
+    if op.softcap is not None:
+        scores = _capped(lower, scores, op.softcap.value.data)
     if op.mask is not None:
         scores = lower.apply(logical.AddOp, scores, _bias(lower, op.mask, scores), name="masked")
     if op.causal is not None:
-        scores = _causal(lower, scores, op.past.value.data)
+        scores = _causal(lower, scores, op)
     last, empty_as_zero = tensor_info(scores.type).rank - 1, op.empty_as_zero is not None
     weights = lower.add(logical.SoftmaxOp(scores, last, empty_as_zero=empty_as_zero), "softmax")
     output = lower.add(logical.MatmulOp(weights, v), "output")
@@ -73,15 +75,32 @@ def _spread(lower: Lowering, mask: SSAValue, scores: SSAValue) -> SSAValue:
     return lower.broadcast(mask, dims, wanted, "mask.broadcast")
 
 
-def _causal(lower: Lowering, scores: SSAValue, past: int) -> SSAValue:
-    """-inf where the key comes after the query."""
-    info = tensor_info(scores.type)
+def _capped(lower: Lowering, scores: SSAValue, cap: float) -> SSAValue:
+    """Scores that stay between -cap and cap."""
+    inner = lower.apply(logical.DivOp, scores, cap, name="uncapped")
+    return lower.apply(logical.MulOp, lower.add(logical.TanhOp(inner), "bounded"), cap, name="capped")
+
+
+def _causal(lower: Lowering, scores: SSAValue, op: logical.AttentionOp) -> SSAValue:
+    """-inf where the key comes after the query, or before its window."""
+    info, position = tensor_info(scores.type), op.position
+    counting = "i32" if position is None else tensor_info(position.type).element.name
     rows, columns = (
-        lower.add(logical.IotaOp(axis, info.sizes, "i32"), name)
+        lower.add(logical.IotaOp(axis, info.sizes, counting), name)
         for axis, name in ((info.rank - 2, "rows"), (info.rank - 1, "columns"))
     )
-    last = rows if past == 0 else lower.apply(logical.AddOp, rows, past, name="last")
+    past = op.past.value.data
+    if position is not None:
+        batch = range(tensor_info(position.type).rank)
+        before = lower.broadcast(position, batch, info.sizes, "position")
+        last = lower.add(logical.AddOp(rows, before), "last")
+    else:
+        last = rows if past == 0 else lower.apply(logical.AddOp, rows, past, name="last")
     seen = lower.add(logical.CompareOp("le", columns, last), "seen")
+    if op.window is not None:
+        before_window = lower.apply(logical.SubOp, last, op.window.value.data, name="before")
+        near = lower.add(logical.CompareOp("gt", columns, before_window), "near")
+        seen = lower.add(logical.AndOp(seen, near), "visible")
     hidden = lower.splat(float("-inf"), scores, "hidden")
     return lower.add(logical.SelectOp(seen, scores, hidden), "causal")
 

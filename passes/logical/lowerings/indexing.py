@@ -88,8 +88,8 @@ def _static_shape(op: LogicalOp, value: SSAValue) -> tuple[int, ...]:
 
 
 def _scatter(lower: Lowering, op: logical.ScatterOp) -> SSAValue:
-    """set: the last update of each row, where it has one; what writes one row, or combines all updates of a row, is
-    primitive."""
+    """set: the last update of each row, where it has one; what writes one row, or rows that follow each other, or
+    combines all updates of a row, is primitive."""
     if op.scatter_mode != "set":
         return lower.add(
             logical.ScatterCombineOp(op.operand, op.indices, op.updates, op.scatter_mode), op.scatter_mode
@@ -98,12 +98,30 @@ def _scatter(lower: Lowering, op: logical.ScatterOp) -> SSAValue:
     if tensor_info(op.indices.type).sizes == (1,):
         index = lower.add(logical.ReshapeOp(op.indices, ()), "index")
         return lower.add(logical.WriteRowOp(op.updates, index, op.operand, 0), "written")
+    if (first := _first_of_run(op)) is not None:
+        index = lower.add(logical.ReshapeOp(first, ()), "index")
+        return lower.add(logical.WriteRowOp(op.updates, index, op.operand, 0), "written")
     last = lower.add(logical.LastUpdateOp(op.indices, static_size(op, sizes[0])), "last")
     update = lower.add(logical.GatherOp(op.updates, last, 0), "update")
     updated = lower.add(logical.CompareOp("ge", last, lower.splat(0, last, "first")), "updated")
     return lower.add(
         logical.SelectOp(lower.broadcast(updated, [0], sizes, "rows"), update, op.operand), "chosen"
     )
+
+
+def _first_of_run(op: logical.ScatterOp) -> SSAValue | None:
+    """The first of indices that count up from it, one number of some shape, where there are no more of them than rows;
+    None if they are others."""
+    indices, rows = op.indices, static_size(op, op.info.sizes[0])
+    count = tensor_info(indices.type).sizes
+    if not isinstance(indices.owner, logical.AddOp) or len(count) != 1 or static_size(op, count[0]) > rows:
+        return None
+    for numbers, first in (indices.owner.operands, [*reversed(indices.owner.operands)]):
+        if not isinstance(numbers.owner, logical.IotaOp) or not isinstance(first.owner, logical.BroadcastOp):
+            continue
+        if prod(tensor_info(first.owner.operand.type).shape) == 1:
+            return first.owner.operand
+    return None
 
 
 def _scatter_elements(lower: Lowering, op: logical.ScatterElementsOp) -> SSAValue:

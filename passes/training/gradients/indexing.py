@@ -125,23 +125,36 @@ def _reached(adjoint: Adjoint, value: SSAValue, extreme: SSAValue) -> SSAValue:
 def _written_row(adjoint: Adjoint, op: logical.WriteRowOp) -> SSAValue:
     """The row at its index; zeros if it was written nowhere."""
     axis, index = op.axis.value.data, adjoint.saved(op.index)
+    if op.rows > 1:
+        return _written_rows(adjoint, op, index)
     row = adjoint.shaped_like(adjoint.add(logical.GatherOp(adjoint.grad, index, axis), "row"), op.row)
     return _unless_dropped(adjoint, index, op.info.sizes[axis], row)
 
 
-def _unless_dropped(adjoint: Adjoint, indices: SSAValue, size: Size, value: SSAValue) -> SSAValue:
-    """0 in place of what indices out of range would write; they are along the first dimensions of the value."""
+def _written_rows(adjoint: Adjoint, op: logical.WriteRowOp, first: SSAValue) -> SSAValue:
+    """The rows from an index on; zeros in place of those that were written nowhere."""
+    axis, rows = op.axis.value.data, op.rows
+    numbers = adjoint.add(logical.IotaOp(0, [rows], element_of(first.type)), "numbers")
+    indices = adjoint.add(logical.AddOp(numbers, adjoint.broadcast(first, [], [rows], "first")), "indices")
+    value = adjoint.add(logical.GatherOp(adjoint.grad, indices, axis), "rows")
+    return _unless_dropped(adjoint, indices, op.info.sizes[axis], value, axis)
+
+
+def _unless_dropped(
+    adjoint: Adjoint, indices: SSAValue, size: Size, value: SSAValue, axis: int = 0
+) -> SSAValue:
+    """0 in place of what indices out of range would write; they are along dimensions of the value, from `axis` on."""
     count = static_size(adjoint.op, size)
     below, above = adjoint.compare("lt", indices, -count), adjoint.compare("ge", indices, count)
     dropped = adjoint.add(logical.OrOp(below, above), "dropped")
-    along = range(tensor_info(indices.type).rank)
+    along = range(axis, axis + tensor_info(indices.type).rank)
     return adjoint.where(
         adjoint.broadcast(dropped, along, tensor_info(value.type).sizes, "spread"), 0.0, value
     )
 
 
 def _overwritten(adjoint: Adjoint, op: logical.WriteRowOp) -> SSAValue:
-    """Zeros in place of the row."""
+    """Zeros in place of what is written."""
     zeros = adjoint.zeros(tensor_info(op.row.type).sizes)
     return adjoint.add(
         logical.WriteRowOp(zeros, adjoint.saved(op.index), adjoint.grad, op.axis.value.data), "operand"

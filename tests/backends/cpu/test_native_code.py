@@ -10,8 +10,10 @@ import sys
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
+import aicf
 from aicf.backends.cpu.backend import CpuBackend
 from aicf.backends.cpu.codegen.scalar.ops import EMITTERS
 from aicf.backends.cpu.families.loops.scalar_costs import SCALAR_CYCLES
@@ -69,6 +71,22 @@ code = load_native("cpu", NativeCode(open(sys.argv[1], "rb").read(), tuple(sys.a
 code.entry("aicf_f")
 print([name for name in ("numba", "xdsl", "numpy") if name in sys.modules])
 """
+
+
+def test_equal_layers_have_their_code_once() -> None:
+    """Each one more is a row of numbers: a word for its function, and two for each operand."""
+
+    def code_bytes(layers: int) -> int:
+        graph = aicf.Graph("deep")
+        x = graph.input("x", (1, 64))
+        for layer in range(layers):
+            x = graph.softmax(graph.linear(x, graph.param(f"w{layer}", (64, 64))))
+        graph.output(x, "y")
+        weights = {f"w{layer}": np.zeros((64, 64), np.float32) for layer in range(layers)}
+        return len(aicf.compile(graph, weights, "cpu:x86-64-v3").native.code)
+
+    few, many = 4, 12
+    assert (code_bytes(many) - code_bytes(few)) / (many - few) < 600
 
 
 def test_loading_imports_no_compiler(tmp_path: Any) -> None:

@@ -16,14 +16,14 @@ from aicf.backends.cuda.families.loops.costs import cost_us
 from aicf.backends.cuda.families.loops.kernel import read_spec, spec_record
 from aicf.backends.cuda.families.loops.moments import moments_of
 from aicf.backends.cuda.families.loops.schedule import GeneratedSpec, choose, partial_bytes
-from aicf.backends.cuda.target import ELEMENT_BYTES
+from aicf.backends.cuda.target import ELEMENT_BYTES, arch_named
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import contiguous_strides
 from aicf.dialects.types import element_named
 from tests.backends.cpu.kernels_text import layer_norm, parse_kernel, reduction
 from tests.backends.cuda.sass import ATOMICS, SPILLS, instructions, starting
 from tests.backends.cuda.simulator import Memory, run
-from tests.backends.cuda.test_generated import ARCH, recorded
+from tests.backends.cuda.test_generated import ARCH, recorded, simulated
 
 EPSILON = 1e-5
 
@@ -247,6 +247,23 @@ def test_sums_of_parts(spec: GeneratedSpec) -> None:
     np.testing.assert_allclose(combined.astype(np.float64), wanted, rtol=1e-2, atol=0.5)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "how"), [("f64", "sum"), ("i64", "sum"), ("bf16", "max"), ("i8", "sum"), ("i8", "max")]
+)
+@pytest.mark.parametrize("lanes", [32, 2])
+def test_parts_of_every_type(dtype: str, how: str, lanes: int) -> None:
+    """By butterflies and without; integers exactly."""
+    spec = GeneratedSpec("columns", 2, 64, lanes, 2, 5)
+    x, y = simulated(
+        reduction("10", "300", "d1, d0", "d0", how, dtype), [(300, 10), (10,)], [dtype] * 2, spec
+    )
+    combine = {"sum": np.sum, "max": np.max}[how]
+    if dtype[0] == "i":
+        assert (y == combine(x, axis=0).astype(x.dtype)).all()
+    else:
+        np.testing.assert_allclose(y.astype(np.float64), combine(x.astype(np.float64), axis=0), rtol=1e-12)
+
+
 # Decisions
 
 
@@ -280,6 +297,36 @@ def test_few_parts_that_fill_the_gpu(rows: int, columns: int, splits: int, lanes
     assert len(spec.launches(nest)) == 2
     assert read_spec(spec_record(nest, spec)) == spec and spec.problem(nest) is None
     assert partial_bytes(nest, spec) == 2 * 4 * splits * columns
+
+
+def many_sums(count: int) -> KernelOp:
+    """Of the elements of each column, as they are, of i8 [4096, 512]."""
+    column = "affine_map<(d0, d1) -> (d0)>"
+    names = [f"%s{i}" for i in range(count)]
+    types = ", ".join(["i8"] * count)
+    sums = " ".join(f'%r{i} = emit.reduce "sum" %x : i8' for i in range(count))
+    results = ", ".join(f"%r{i}" for i in range(count))
+    stores = " ".join(f"emit.store {name}, {i} : i8" for i, name in enumerate(names))
+    return parse_kernel(
+        f"""emit.kernel @k parallel [512] reduce [4096] ins [affine_map<(d0, d1) -> (d1, d0)>]
+            outs [{", ".join([column] * count)}] {{
+        ^bb0(%x : i8):
+          {", ".join(names)} = emit.phase -> {types} {{ {sums} emit.yield {results} : {types} }}
+          emit.phase {{ {stores} emit.yield }}
+        }}"""
+    )
+
+
+@pytest.mark.parametrize(("count", "threads"), [(2, 512), (8, 256), (20, 128)])
+def test_sums_that_share_memory(count: int, threads: int) -> None:
+    """Where there are many of a vector of 16 elements, fewer threads have a column."""
+    shapes = [(4096, 512), *[(512,)] * count]
+    nest = nest_for(many_sums(count), shapes, ["i8"] * len(shapes))
+    spec = choose(nest, [0] * len(shapes), arch_named("sm_80"))  # which has no clusters
+    assert (spec.strategy, spec.vector, spec.threads) == ("columns", 16, threads)
+    assert spec.problem(nest) is None
+    wide = replace(spec, threads=1024, lanes=spec.lanes * 1024 // threads)
+    assert ("does not fit its shared memory" in str(wide.problem(nest))) == (count > 2)
 
 
 def test_decisions_that_do_not_fit() -> None:

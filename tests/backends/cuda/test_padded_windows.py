@@ -59,7 +59,7 @@ POOLS: dict[str, tuple[tuple[int, ...], Pool]] = {
         lambda g, x: g.reduce_max(g.window(g.pad(x, [0, 0, 2], [0, 0, 3], 1.5), [4], [2], [1]), [3]),
     ),
 }
-FORBID = '{"forbid": ["cuda.pool"]}'
+FORBID = '{"forbid": ["cuda.pool", "cuda.pool_taps"]}'
 WITHIN = {"f32": 1e-6, "f16": 1e-3, "bf16": 8e-3, "i8": 0}
 
 

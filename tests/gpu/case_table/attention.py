@@ -15,6 +15,7 @@ from tests.gpu.case_table.case import (
     ATTENTION_SIMT,
     ATTENTION_STEP,
     ATTENTION_WGMMA,
+    CACHED_STEP,
     Array,
     Case,
     program_of,
@@ -250,9 +251,18 @@ def attention_step_cases() -> dict[str, Case]:
         "step-odd": partial(make, "bf16", 77, 128, "i32"),
         "step-mask": partial(make, "f16", 300, 32, "i64", (1, 300)),
     }
+    cached = programs.cached_attention_step
+    caches: dict[str, Callable[[], Graph]] = {
+        "step-cached": partial(cached, "bf16", 2048, 64),
+        "step-window": partial(cached, "f16", 333, 128, 3, 40),
+        "step-filled": partial(cached, "f16", 500, 32, 4, writes=False),
+    }
     return {
-        name: Case(
-            program_of(name, build), (ATTENTION_STEP,), {"kernels": {"attention_step": ATTENTION_STEP}}
-        )
-        for name, build in table.items()
+        **{
+            name: Case(
+                program_of(name, build), (ATTENTION_STEP,), {"kernels": {"attention_step": ATTENTION_STEP}}
+            )
+            for name, build in table.items()
+        },
+        **{name: Case(program_of(name, build), (CACHED_STEP,)) for name, build in caches.items()},
     }

@@ -65,13 +65,23 @@ def _attention(draw: Draw, dtype: str) -> OperandsAndAttrs:
     sizes = ((groups * shared, queries, depth), (groups, keys, depth), (groups, keys, width))
     operands = [values(draw, dtype, (*batch, *size), special=False) for size in sizes]
     causal = draw(st.booleans())
+    position = _position(draw, batch) if causal else []
     attributes = {
         "causal": causal,
-        "past": draw(st.integers(0, 4)) if causal else 0,
+        "past": draw(st.integers(0, 4)) if causal and not position else 0,
         "scale": draw(st.sampled_from([None, 0.25, -0.5])),
+        "window": draw(st.sampled_from([None, 1, 3])) if causal else None,
+        "softcap": draw(st.sampled_from([None, 0.5, 8.0])),
     }
     mask = _mask(draw, dtype, (*batch, groups * shared, queries, keys))
-    return [*operands, *mask], attributes
+    return [*operands, *mask, *position], attributes
+
+
+def _position(draw: Draw, batch: list[int]) -> list[Array]:
+    """None, or how many keys come before the first query, for all batch elements or for each."""
+    shape = draw(st.sampled_from([None, (), tuple(batch)]))
+    integer = draw(st.sampled_from([np.int32, np.int64]))
+    return [] if shape is None else [np.asarray(random_of(draw).integers(0, 5, shape), integer)]
 
 
 def _mask(draw: Draw, dtype: str, scores: tuple[int, ...]) -> list[Array]:
@@ -106,9 +116,19 @@ def _affine(x: Array, weight: Array, *bias: Array) -> Array:
 
 
 def _attended(
-    q: Array, k: Array, v: Array, *mask: Array, causal: bool, past: int, scale: float | None
+    q: Array,
+    k: Array,
+    v: Array,
+    *more: Array,
+    causal: bool,
+    past: int,
+    scale: float | None,
+    window: int | None,
+    softcap: float | None,
 ) -> Array:
     """One query after the other; one that sees no key gives NaN."""
+    mask = [value for value in more if value.dtype not in (np.int32, np.int64)]
+    positions = np.broadcast_to(more[-1] if len(more) > len(mask) else past, q.shape[:-3])
     result, shared = np.empty((*q.shape[:-1], v.shape[-1])), q.shape[-3] // k.shape[-3]
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     masks = np.broadcast_to(mask[0], (*q.shape[:-1], k.shape[-2])) if mask else None
@@ -116,11 +136,16 @@ def _attended(
         *batch, head, query = index
         source = (*batch, head // shared)
         scores = k[source] @ q[index] * factor
+        if softcap is not None:
+            scores = softcap * np.tanh(scores / softcap)
         if masks is not None:
             row = masks[index]
             scores = np.where(row, scores, -np.inf) if row.dtype == np.bool_ else scores + row
         if causal:
-            scores[query + past + 1 :] = -np.inf
+            last = query + positions[tuple(batch)]
+            scores[last + 1 :] = -np.inf
+            if window is not None:
+                scores[: max(0, last + 1 - window)] = -np.inf
         weights = np.exp(scores - scores.max())
         result[index] = weights @ v[source] / weights.sum()
     return result

@@ -1,39 +1,31 @@
 """One LLVM module per program module: a function per distinct instruction, and one entry per program that calls them.
 
 ``void ENTRY(i64 tid, i64 nthreads, void** table)`` runs a program; ``ENTRY_profile(i64 launch, ...)`` runs one of its
-instructions. Pointers and functions come only through the table, so the object has no undefined symbols.
+instructions (`entries`). Pointers and functions come only through the table, so the object has no undefined symbols.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, cast
 
 from llvmlite import ir
 
-from aicf.backends.base import BufferRef, CodeUnit, Launch
+from aicf.backends.base import CodeUnit, Launch
 from aicf.backends.common.record import naming
 from aicf.backends.cpu.codegen.barrier import emit_barrier_function
 from aicf.backends.cpu.codegen.call import Call, operand_count, thread_count
-from aicf.backends.cpu.codegen.ir_builder import I8, I64, PTR, VOID, Emitter, Number, Value
+from aicf.backends.cpu.codegen.ir_builder import I64, PTR, VOID, Emitter, Number
 from aicf.backends.cpu.codegen.subnormals import emit_flushed
+from aicf.backends.cpu.compiler.entries import Called, Entries
 from aicf.backends.cpu.compiler.module import compile_module, new_module
-from aicf.backends.cpu.compiler.shared_functions import function_keys, global_numbers
+from aicf.backends.cpu.compiler.shared_functions import bits_of, function_keys
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
-from aicf.backends.cpu.runtime.loader import BARRIER, PROFILE_SUFFIX, YIELD
+from aicf.backends.cpu.runtime.loader import BARRIER, YIELD
 from aicf.backends.cpu.target import CpuLevel
 from aicf.backends.registry import get_kernels
 from aicf.errors import PlanError
-
-
-@dataclass(frozen=True)
-class _Called:
-    """The function of an instruction, and the address of the numbers that it reads, if it reads some."""
-
-    function: Any
-    numbers: Value | None = None
 
 
 def build_object(name: str, units: Sequence[CodeUnit], level: CpuLevel) -> tuple[bytes, tuple[str, ...]]:
@@ -54,7 +46,6 @@ class _Module:
         self.module = new_module(name, level)
         self.functions = self._table_functions()
         self.compiled: dict[str, Any] = {}
-        self.tables: dict[tuple[Number, ...], Value] = {}
         launches = [launch for unit in units for launch in unit.launches]
         self.keys = function_keys([(launch, self.kernel(launch).reads_body) for launch in launches])
         self.barrier: Any = None
@@ -80,22 +71,31 @@ class _Module:
 
     def build(self) -> tuple[bytes, tuple[str, ...]]:
         for unit in self.units:
-            called = [self._function(launch) for launch in unit.launches]
-            self._entry(unit, called)
-            self._profile_entry(unit, called)
+            Entries(
+                self.module, self.level, unit.entry, self._calls(unit), unit.table_size, self.barrier
+            ).emit()
         return compile_module(self.module, self.level), self.functions
 
-    # Instructions.
+    def _calls(self, unit: CodeUnit) -> list[Called]:
+        """The instructions of a program in order, with where its threads have to meet."""
+        calls: list[Called] = []
+        pending: dict[str, bool] = {}
+        for launch in unit.launches:
+            serial = _threads(launch) == 1
+            # Two serial instructions run in thread 0, in order; any other dependence needs a meeting point.
+            meets = any(not (serial and pending[name]) for name in launch.waits_for if name in pending)
+            if meets:
+                pending = {}
+            pending[launch.name] = serial
+            calls.append(self._call(launch, serial, meets))
+        return calls
 
-    def _function(self, launch: Launch) -> _Called:
-        """The function of an instruction; those that are equal but for buffers and numbers share one."""
+    def _call(self, launch: Launch, serial: bool, meets: bool) -> Called:
+        """The call of an instruction; those that are equal but for buffers and numbers share a function."""
         key, numbers = self.keys[id(launch)]
         function = self._compiled_function(launch, key, numbers)
-        if not numbers:
-            return _Called(function)
-        if numbers not in self.tables:
-            self.tables[numbers] = global_numbers(self.module, numbers)
-        return _Called(function, self.tables[numbers])
+        operands = (*launch.ins, *launch.outs, *launch.ws)
+        return Called(function, operands, [bits_of(number) for number in numbers], serial, meets)
 
     def _compiled_function(self, launch: Launch, key: str, numbers: Sequence[Number]) -> Any:
         """The function by what it depends on; one that reads numbers has an argument more."""
@@ -124,80 +124,3 @@ class _Module:
             else:
                 emit(em)
         em.b.ret_void()
-
-    # Entries.
-
-    def _entry(self, unit: CodeUnit, called: Sequence[_Called]) -> None:
-        function = ir.Function(self.module, ir.FunctionType(VOID, [I64, I64, PTR]), unit.entry)
-        em = Emitter(self.module, self.level, function)
-        tid, nthreads, table = function.args
-        if all(_threads(launch) == 1 for launch in unit.launches):
-            em.when(
-                em.b.icmp_signed("==", tid, em.index(0)),
-                lambda: self._calls(em, unit, called, function.args),
-            )
-            em.b.ret_void()
-            return
-        pending: dict[str, bool] = {}
-        for launch, target in zip(unit.launches, called, strict=True):
-            serial = _threads(launch) == 1
-            # Two serial instructions run in thread 0, in order; any other dependence needs a meeting point.
-            if any(not (serial and pending[name]) for name in launch.waits_for if name in pending):
-                em.b.call(self.barrier, [self._function_table(em, unit, table), nthreads])
-                pending = {}
-            pending[launch.name] = serial
-            if serial:
-                first = em.b.icmp_signed("==", tid, em.index(0))
-                em.when(
-                    first,
-                    lambda launch=launch, target=target: self._call(em, unit, launch, target, function.args),
-                )
-            else:
-                self._call(em, unit, launch, target, function.args)
-        em.b.ret_void()
-
-    def _calls(self, em: Emitter, unit: CodeUnit, called: Sequence[_Called], args: Sequence[Value]) -> None:
-        """All launches in order, in one thread."""
-        for launch, target in zip(unit.launches, called, strict=True):
-            self._call(em, unit, launch, target, args)
-
-    def _profile_entry(self, unit: CodeUnit, called: Sequence[_Called]) -> None:
-        signature = ir.FunctionType(VOID, [I64, I64, I64, PTR])
-        function = ir.Function(self.module, signature, unit.entry + PROFILE_SUFFIX)
-        em = Emitter(self.module, self.level, function)
-        number, tid, nthreads, table = function.args
-        done = function.append_basic_block("done")
-        choice = em.b.switch(number, done)
-        for index, (launch, target) in enumerate(zip(unit.launches, called, strict=True)):
-            block = function.append_basic_block("launch")
-            choice.add_case(em.index(index), block)
-            em.b.position_at_end(block)
-            if _threads(launch) == 1:
-                first = em.b.icmp_signed("==", tid, em.index(0))
-                em.when(
-                    first,
-                    lambda launch=launch, target=target: self._call(
-                        em, unit, launch, target, (tid, nthreads, table)
-                    ),
-                )
-            else:
-                self._call(em, unit, launch, target, (tid, nthreads, table))
-            em.b.branch(done)
-        em.b.position_at_end(done)
-        em.b.ret_void()
-
-    def _function_table(self, em: Emitter, unit: CodeUnit, table: Value) -> Value:
-        return em.b.gep(table, [em.index(unit.table_size)], source_etype=PTR)
-
-    def _call(
-        self, em: Emitter, unit: CodeUnit, launch: Launch, target: _Called, args: Sequence[Value]
-    ) -> None:
-        tid, nthreads, table = args
-        pointers = [self._pointer(em, table, ref) for ref in (*launch.ins, *launch.outs, *launch.ws)]
-        given = [] if target.numbers is None else [target.numbers]
-        arguments = [*pointers, tid, nthreads, self._function_table(em, unit, table), *given]
-        em.b.call(target.function, arguments)
-
-    def _pointer(self, em: Emitter, table: Value, ref: BufferRef) -> Value:
-        base = em.b.load(em.b.gep(table, [em.index(ref.base)], source_etype=PTR), typ=PTR)
-        return em.b.gep(base, [em.index(ref.offset)], source_etype=I8) if ref.offset else base

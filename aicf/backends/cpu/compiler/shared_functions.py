@@ -12,15 +12,13 @@ import struct
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from llvmlite import ir
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import FloatAttr
 
 from aicf.backends.base import Launch
 from aicf.backends.common.copy import moved_text
-from aicf.backends.cpu.codegen.ir_builder import I64, Number, Value
+from aicf.backends.cpu.codegen.ir_builder import Number
 from aicf.dialects.emit import KernelOp
 from aicf.dialects.printing import text_of
 from aicf.dialects.types import element_of
@@ -97,16 +95,8 @@ def _differing(keys: Iterable[tuple[str, tuple[Number, ...]]]) -> set[str]:
     return {key for key, count in Counter(key for key, _ in set(keys)).items() if count > 1}
 
 
-def global_numbers(module: ir.Module, numbers: Sequence[Number]) -> Value:
-    """Constants of a module, 8 bytes each."""
-    type_ = ir.ArrayType(I64, len(numbers))
-    found: Any = ir.GlobalVariable(module, type_, module.get_unique_name("numbers"))
-    found.initializer = ir.Constant(type_, [_bits(number) for number in numbers])
-    found.global_constant, found.linkage = True, "internal"
-    return found
-
-
-def _bits(number: Number) -> int:
+def bits_of(number: Number) -> int:
+    """The bits of a number, as programs keep it for their functions."""
     value, bits = _FORMATS[number.dtype]
     return struct.unpack(bits, struct.pack(value, number.value))[0]
 
@@ -116,7 +106,7 @@ def _numbers_of(code: KernelOp) -> list[tuple[arith.ConstantOp, Number]]:
     return [
         (op, Number.of(dtype, op.value.value.data))
         for op in code.walk()
-        if isinstance(op, arith.ConstantOp)
+        if type(op) is arith.ConstantOp
         and isinstance(op.value, FloatAttr)
         and (dtype := element_of(op.result.type).name) in _FORMATS
     ]

@@ -123,6 +123,8 @@ class GeneratedSpec:
             return f"strategy '{self.strategy}' does not split"
         if self.strategy == "online_rows" and exponential_sum_of(nest.kernel) is None:
             return "online rows are for kernels that sum exponentials below a maximum of f32"
+        if self.by_columns and self.cluster == 1 and board_bytes(nest, self) > _EXCHANGE_BYTES:
+            return "what the threads of its columns add up does not fit its shared memory"
         if self.strategy == "online_columns" and moments_of(nest.kernel) is None:
             return "online columns are for kernels that sum f32, and then the squares around the mean"
         if self.strategy == "tiles" and (
@@ -330,6 +332,14 @@ def partial_bytes(nest: LoopNest, spec: GeneratedSpec) -> int:
 def partial_size(op: ReduceOp | ScanOp | AccumulateOp) -> int:
     """Bytes of a partial result: a register's, i1 as i32."""
     return max(4, ELEMENT_BYTES[element_of(op.value.type).name])
+
+
+def board_bytes(nest: LoopNest, spec: GeneratedSpec) -> int:
+    """Shared memory in which the threads of columns leave what they have of all reductions: a row for each warp, or for
+    each thread of a column where a warp has no column twice."""
+    across = spec.threads // spec.lanes
+    rows = spec.threads // max(32, across) if spec.lanes > 1 else 0
+    return rows * across * spec.vector * sum(map(partial_size, reduce_ops(nest)))
 
 
 def parts_together(nest: LoopNest, spec: GeneratedSpec) -> int:
@@ -626,7 +636,7 @@ def _by_columns(nest: LoopNest, offsets: Sequence[int], arch: GpuArch) -> Genera
         threads //= 2
     blocks = -(-nest.parallel_size // (vector * across))
     if blocks >= 2 * arch.multiprocessors:
-        return GeneratedSpec(strategy, vector, threads, threads // across, 4, 1)
+        return _in_shared_memory(nest, GeneratedSpec(strategy, vector, threads, threads // across, 4, 1))
     spec = _narrow_columns(nest, strategy, vector, arch)
     is_long = block_bytes(nest, replace(spec, splits=1)) > _ALONE_READS["cluster"]
     return (is_long and arch.has_clusters and _cluster_of(nest, spec, arch)) or spec
@@ -648,7 +658,14 @@ def _narrow_columns(nest: LoopNest, strategy: str, vector: int, arch: GpuArch) -
     splits = max(1, min(wanted, nest.reduce_size // (2 * lanes)))
     rows = -(-nest.reduce_size // (splits * lanes))
     turns = -(-rows // max(1, 4 * _PARTS_WORDS // (vector * max(1, _row_bytes(nest)))))
-    return GeneratedSpec(strategy, vector, threads, lanes, -(-rows // turns), splits)
+    return _in_shared_memory(nest, GeneratedSpec(strategy, vector, threads, lanes, -(-rows // turns), splits))
+
+
+def _in_shared_memory(nest: LoopNest, spec: GeneratedSpec) -> GeneratedSpec:
+    """With fewer threads to a column if what they add up does not fit."""
+    while spec.threads > max(32, spec.threads // spec.lanes) and board_bytes(nest, spec) > _EXCHANGE_BYTES:
+        spec = replace(spec, threads=spec.threads // 2, lanes=spec.lanes // 2)
+    return spec
 
 
 _CLUSTER_READS = 256 << 10

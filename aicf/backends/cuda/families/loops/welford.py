@@ -123,9 +123,8 @@ class MomentCode(PhaseCode):
         sums = super().reductions(self.moments.phase)
         elements = [name for op in sums for name in value(op.value)]
         for i, element, first in zip(range(self.columns), elements, self._first_elements(), strict=True):
-            lines.append(
-                f"x{i} = {element} - {first} if valid else {total.means[i]}"
-            )  # which changes nothing
+            unchanged = total.means[i]  # the mean itself moves neither the mean nor the squares
+            lines.append(f"x{i} = {element} - {first} if valid else {unchanged}")
             lines.append(f"d{i} = x{i} - {total.means[i]}")
             lines.append(f"m{i} = cuda.fma(d{i}, share, {total.means[i]})")
             lines.append(f"q{i} = cuda.fma(d{i}, x{i} - m{i}, {total.squares[i]})")

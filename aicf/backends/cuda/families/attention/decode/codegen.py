@@ -26,6 +26,7 @@ from aicf.backends.cuda.families.attention.decode.kernel import (
 )
 from aicf.backends.cuda.families.attention.problem import Rows, read_scale
 from aicf.backends.cuda.families.records import is_programmatic, read_shape
+from aicf.backends.cuda.target import ELEMENT_BYTES
 
 Constants = dict[str, Constant | Snippet]
 
@@ -37,6 +38,7 @@ def emit(launch: Launch) -> Sequence[KernelLaunch]:
     constants = {
         **problem_constants(problem.attention, read_scale(launch.record), log2(2.718281828459045)),
         **_write_constants(launch, problem),
+        **_filled_constants(problem),
         **_method_constants(problem, spec),
         "PROGRAMMATIC": is_programmatic(launch.record),
     }
@@ -49,8 +51,11 @@ def emit(launch: Launch) -> Sequence[KernelLaunch]:
 def _operands(launch: Launch, problem: StepProblem) -> dict[str, BufferRef]:
     """The kernel's parameters by name."""
     operands = {"q": launch.ins[0], "k": launch.ins[1], "v": launch.ins[2], "result": launch.outs[0]}
+    rest = launch.ins[:-1] if problem.filled is not None else launch.ins
     if problem.attention.mask is not None:
-        operands["mask"] = launch.ins[-1]
+        operands["mask"] = rest[-1]
+    if problem.filled is not None:
+        operands["before"] = launch.ins[-1]
     if problem.writes is not None:
         operands |= {
             "position": launch.ins[POSITION],
@@ -78,6 +83,20 @@ def _write_constants(launch: Launch, problem: StepProblem) -> Constants:
         "KEYS_ROW": writes.keys.row * 2,
         "VALUES_BATCH": _batch(writes.values),
         "VALUES_ROW": writes.values.row * 2,
+    }
+
+
+def _filled_constants(problem: StepProblem) -> Constants:
+    """How many keys come before the query (i64), and how many it sees."""
+    filled = problem.filled
+    if filled is None:
+        return {"FILLED": False}
+    strides, dtype = filled.position
+    return {
+        "FILLED": True,
+        "BEFORE_BATCH": tuple(stride * ELEMENT_BYTES[dtype] for stride in reversed(strides)),
+        "LOAD_BEFORE": Snippet(("at",), (), f"i64({load_text(dtype, 'at')})"),
+        "WINDOW": filled.window,
     }
 
 

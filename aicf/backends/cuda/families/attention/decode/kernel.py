@@ -4,7 +4,7 @@ way: what it can run, at what predicted cost, with which record. Imports no code
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Annotated
 
@@ -12,7 +12,14 @@ from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import BufferRef, Launch
-from aicf.backends.common.record import Entry, OneOf, Record, RecordCodec
+from aicf.backends.common.record import (
+    Entry,
+    OneOf,
+    Record,
+    RecordCodec,
+    read_integer,
+    read_number,
+)
 from aicf.backends.common.workload import OperandInfo, Workload
 from aicf.backends.cuda.families.attention.problem import (
     HALVES,
@@ -24,13 +31,14 @@ from aicf.backends.cuda.families.attention.problem import (
     problem_of_operands,
     rows_of,
 )
-from aicf.backends.cuda.families.records import CudaKernel, Shape, integers
+from aicf.backends.cuda.families.records import CudaKernel, Shape, integers, read_flag
 from aicf.backends.cuda.target import GpuArch, arch_named
 from aicf.dialects.emit_types import TargetAttr
 
 STEP = "attention_step"
+CACHED, CACHED_STEP = "cached_attention", "cached_attention_step"
 POSITION, NEW_KEY, NEW_VALUE = 3, 4, 5
-"""Operands of a step after queries, keys and values; a mask follows."""
+"""Operands of a step after queries, keys and values; a mask follows, then of a cache how far it is filled."""
 SIZES = (32, 64, 128)
 _INDEX_TYPES = ("i32", "i64")
 
@@ -53,11 +61,29 @@ class Writes:
 
 
 @dataclass(frozen=True)
+class Filled:
+    """How far a cache of keys and values is filled.
+
+    Args:
+        position: Strides, over the batch dimensions, and the type of the operand that says how many keys come before
+            the query.
+        window: Keys that the query sees at most, up to its own; 0 for all of them.
+        softcap: What bounds the scores; 0.0 without.
+    """
+
+    position: tuple[tuple[int, ...], str]
+    window: int
+    softcap: float
+
+
+@dataclass(frozen=True)
 class StepProblem:
-    """An attention, and the row that is written before it; None where keys and values are given."""
+    """An attention, the row that is written before it, None where keys and values are given, and how far these are
+    filled; None where that is known."""
 
     attention: AttentionProblem
     writes: Writes | None
+    filled: Filled | None = None
 
     @property
     def seen(self) -> int:
@@ -70,7 +96,7 @@ Operands = Sequence[OperandInfo] | Sequence[BufferRef]
 
 
 def problem_of(work: Workload) -> StepProblem:
-    """The problem of a work of kind `attention` or `attention_step`."""
+    """The problem of a work of kind `attention` or `attention_step`, or of these kinds with a cache."""
     return _problem(work.kind, work.operands, work.results, work.attrs)
 
 
@@ -80,12 +106,20 @@ def problem_of_launch(launch: Launch) -> StepProblem:
 
 
 def _problem(kind: str, ins: Operands, outs: Operands, entries: Record) -> StepProblem:
-    if kind != STEP:
-        return StepProblem(problem_of_operands((*ins,), outs[0], entries), None)
-    mask = ins[NEW_VALUE + 1 :]
-    attention = problem_of_operands((*ins[:POSITION], *mask), outs[0], entries)
+    given: list[OperandInfo | BufferRef] = [*ins]
+    filled = None
+    if kind in (CACHED, CACHED_STEP) and read_flag(entries, "position"):
+        last = given.pop()
+        position = (last.strides[:-2], last.dtype)
+        filled = Filled(position, read_integer(entries, "window"), read_number(entries, "softcap"))
+    mask = given[NEW_VALUE + 1 :] if kind in (STEP, CACHED_STEP) else given[POSITION:]
+    attention = problem_of_operands([*given[:POSITION], *mask], outs[0], entries)
+    if filled is not None:
+        attention = replace(attention, past=None)
+    if kind not in (STEP, CACHED_STEP):
+        return StepProblem(attention, None, filled)
     rows = (rows_of(each) for each in (ins[NEW_KEY], ins[NEW_VALUE], outs[1], outs[2]))
-    return StepProblem(attention, Writes(ins[POSITION].dtype, *rows))
+    return StepProblem(attention, Writes(ins[POSITION].dtype, *rows), filled)
 
 
 _SPLITS, _WARPS = (1, 2, 4, 8), (2, 4, 8, 16)
@@ -269,5 +303,27 @@ def _problem_reason(problem: StepProblem) -> str | None:
     return None
 
 
-KERNELS = (AttentionStepKernel(),)
-"""The kernel of this family."""
+class CachedStepKernel(AttentionStepKernel):
+    """The same over a cache: keys that the query does not see, by a position that is an operand, are not loaded."""
+
+    id = "cuda.cached_attention_step"
+    version = 1
+    kinds = frozenset({CACHED, CACHED_STEP})
+
+    def legal(self, work: Workload, target: TargetAttr) -> str | None:
+        filled = problem_of(work).filled
+        if filled is None:
+            return "the keys that are seen follow from no position here: use cuda.attention"
+        if filled.softcap:
+            return "no score is capped here"
+        if filled.position[1] not in _INDEX_TYPES:
+            return f"the position is {filled.position[1]}, not {' or '.join(_INDEX_TYPES)}"
+        return super().legal(work, target)
+
+    def record_of(self, work: Workload, target: TargetAttr, schedule: Spec) -> dict[str, Attribute]:
+        named = {name: work.attrs[name] for name in ("position", "window", "softcap")}
+        return super().record_of(work, target, schedule) | named
+
+
+KERNELS = (AttentionStepKernel(), CachedStepKernel())
+"""The kernels of this family."""

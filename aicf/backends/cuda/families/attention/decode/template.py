@@ -41,6 +41,12 @@ NEW_K_BATCH, NEW_V_BATCH = (128,), (128,)
 KEYS_BATCH, KEYS_ROW = (128,), 1536
 VALUES_BATCH, VALUES_ROW = (128,), 1536
 """Where the new state lies."""
+FILLED = False
+"""Whether the keys that are seen follow from a number in memory, how many come before the query; the others are not
+loaded."""
+BEFORE_BATCH = (0,)
+WINDOW = 0
+"""Of those, how many are seen at most; 0 for all."""
 PROGRAMMATIC = True
 
 # The method.
@@ -58,14 +64,14 @@ PARTS = 32
 TAIL = False
 """Whether the last warps have keys past N."""
 
-OFFSET = LOAD_MASK = ROW = UNPACK = PACK = KEYS_AND_VALUES = Snippet((), ())
+OFFSET = LOAD_MASK = LOAD_BEFORE = ROW = UNPACK = PACK = KEYS_AND_VALUES = Snippet((), ())
 
 
 def keys_and_values() -> None:
     """Starts the loads of this lane's share; zeros past the last key."""
     for j in unrolled(LOADS):
-        if TAIL:
-            there = i32(1) if key + i32(j * LINES) < i32(N) else i32(0)
+        if TAIL or FILLED:
+            there = i32(1) if (key + i32(j * LINES) < end) & (key + i32(j * LINES) >= start) else i32(0)
             kw[j * 4 : j * 4 + 4] = load_u32x4_or_zero(k + u64(j * LINES * K_ROW), there)
             vw[j * 4 : j * 4 + 4] = load_u32x4_or_zero(v + u64(j * LINES * V_ROW), there)
         else:
@@ -98,6 +104,14 @@ def attention_step(pointers: Any) -> None:
         cluster_arrive()
     if PROGRAMMATIC:
         wait_for_predecessors()
+    start, end = i32(0), i32(N)
+    if FILLED:
+        offset_before = splice(OFFSET, index, BATCH, BEFORE_BATCH)
+        count = splice(LOAD_BEFORE, u64(before + offset_before))
+        count = cuda.selp(count < i64(-1), i64(-1), cuda.selp(count > i64(1 << 30), i64(1 << 30), count))
+        end = i32(cuda.selp(count < i64(N), count + i64(1), i64(N)))
+        if WINDOW > 0:
+            start = i32(cuda.selp(count < i64(WINDOW), i64(0), count + i64(1 - WINDOW)))
     splice(KEYS_AND_VALUES)
     query = registers(8, f32(0.0))
     qw = registers(4, u32(0))
@@ -147,8 +161,8 @@ def attention_step(pointers: Any) -> None:
             if not TAIL or key + i32(j * LINES) < i32(N):
                 bias = splice(LOAD_MASK, mask + u64(j * LINES * MASK_COLUMN))
                 score[j] = score[j] + bias
-        if TAIL:  # noqa: SIM102 (the outer test is constant)
-            if key + i32(j * LINES) >= i32(N):
+        if TAIL or FILLED:  # noqa: SIM102 (the outer test is constant)
+            if (key + i32(j * LINES) >= end) | (key + i32(j * LINES) < start):
                 score[j] = NEGATIVE_INFINITY
         top = largest(top, score[j])
     for s in unrolled(BITS, 5):

@@ -1,0 +1,1 @@
+"""Rows that are written into a state at an index that is computed."""

@@ -1,0 +1,121 @@
+"""The kernel that writes rows into a state, as a step of a decoder does. No code generator is imported here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr
+from xdsl.ir import Attribute, Block, BlockArgument
+
+from aicf.backends.common.copy import copy_nest
+from aicf.backends.common.loop_nest import LoopNest, Strided
+from aicf.backends.common.record import Record, illegal, integer
+from aicf.backends.common.workload import Workload
+from aicf.backends.cpu.families.cpu_kernel import CpuKernel
+from aicf.backends.cpu.families.legality import level_of, strided
+from aicf.backends.cpu.families.loops.schedule import LoopSpec, choose, cost_us
+from aicf.backends.cpu.families.records import loop_record, pairs, read_loops
+from aicf.dialects.emit_kernels import YieldOp
+from aicf.dialects.emit_types import TargetAttr
+from aicf.dialects.kinds import SCALAR_PROGRAMS
+from aicf.dialects.logical import WriteRowOp
+
+
+@dataclass(frozen=True)
+class WriteRow:
+    """Rows that are written along the dimension `axis` of the result, which else is the old state."""
+
+    row: Strided
+    index: Strided
+    old: Strided
+    result: Strided
+    axis: int
+
+    def copies(self) -> tuple[LoopNest, LoopNest]:
+        """Loops that copy the old state to the result, and one row to its place."""
+        shape = tuple(size for dim, size in enumerate(self.result.shape) if dim != self.axis)
+        one = (self._along(self.row, shape), self._along(self.result, shape))
+        return copy_nest(self.old, self.result), copy_nest(*one)
+
+    def _along(self, whole: Strided, shape: tuple[int, ...]) -> Strided:
+        strides = tuple(step for dim, step in enumerate(whole.strides) if dim != self.axis)
+        return Strided(shape, strides, whole.dtype)
+
+
+class WriteRowKernel(CpuKernel[Sequence[LoopSpec]]):
+    """Rows into a state. In place it touches nothing else; elsewhere it copies the state first."""
+
+    id = "cpu.write_row"
+    simplicity = 2
+    kinds = SCALAR_PROGRAMS
+
+    def is_for(self, work: Workload) -> bool:
+        return super().is_for(work) and written_in(work.body) is not None
+
+    def legal(self, work: Workload, target: TargetAttr) -> str | None:
+        return "it does more than write rows" if written_in(work.body) is None else None
+
+    def cost_us(self, work: Workload, target: TargetAttr) -> float:
+        """See `Kernel`: what it writes into is copied unless it is a state, which is mostly overwritten in place."""
+        op, write = written_in(work.body), write_of(work)
+        assert op is not None
+        copy, row = (cost_us(nest, choose(nest, level_of(target), 1)) for nest in write.copies())
+        is_state = work.operands[operand_numbers(op)[2]].role == "state"
+        return (0.0 if is_state else copy) + write.row.shape[write.axis] * row
+
+    def schedule(self, work: Workload, target: TargetAttr) -> Sequence[LoopSpec]:
+        return [choose(nest, level_of(target), 1) for nest in write_of(work).copies()]
+
+    def record_of(
+        self, work: Workload, target: TargetAttr, schedule: Sequence[LoopSpec]
+    ) -> dict[str, Attribute]:
+        op, write = written_in(work.body), write_of(work)
+        assert op is not None
+        numbers, parts = operand_numbers(op), zip(write.copies(), schedule, strict=True)
+        return {
+            "axis": integer(write.axis),
+            "operands": ArrayAttr([integer(number) for number in numbers]),
+            "threads": integer(1),
+            "parts": ArrayAttr([DictionaryAttr(loop_record(spec, nest)) for nest, spec in parts]),
+            "combination_order": StringAttr("none"),
+            "may_alias": pairs([(0, numbers[2])]),
+        }
+
+    def read(self, work: Workload, record: Record, target: TargetAttr) -> Sequence[LoopSpec]:
+        return read_loops(record, write_of(work).copies())
+
+    def schedule_reason(self, work: Workload, target: TargetAttr, schedule: Sequence[LoopSpec]) -> str | None:
+        """See `Kernel`: rows are written after the state is copied."""
+        shared = next((spec.threads for spec in schedule if spec.threads != 1), None)
+        return None if shared is None else f"in its 'parts', its {illegal('threads', shared, 1)}"
+
+    def fixed_order(self, work: Workload, target: TargetAttr) -> str:
+        """See `Kernel`: nothing is combined."""
+        return "none"
+
+
+def written_in(body: Block) -> WriteRowOp | None:
+    """The op of a body that only writes rows of one argument into another; None of others."""
+    match [*body.ops]:
+        case [WriteRowOp() as op, YieldOp() as last] if tuple(last.operands) == (op.result,):
+            return op if all(isinstance(value, BlockArgument) for value in op.operands) else None
+        case _:
+            return None
+
+
+def operand_numbers(op: WriteRowOp) -> tuple[int, ...]:
+    """Which operands of the instruction are the rows, the index and the old state."""
+    return tuple(value.index for value in op.operands if isinstance(value, BlockArgument))
+
+
+def write_of(work: Workload) -> WriteRow:
+    """What legal work writes."""
+    op = written_in(work.body)
+    assert op is not None
+    row, index, old = (strided(work.operands[number]) for number in operand_numbers(op))
+    return WriteRow(row, index, old, strided(work.results[0]), op.axis.value.data)
+
+
+KERNELS = (WriteRowKernel(),)
+"""The kernel of this family."""
