@@ -19,12 +19,14 @@ from aicf.dialects.logical import LogicalOp
 from aicf.dialects.logical_ops.base import StatedResultOp
 from aicf.dialects.traits import Contraction, Expensive, IndexedRead, RandomNumbers, Reduction, Scan
 from aicf.dialects.types import ElementType, element_named, element_of, tensor, tensor_info
-from aicf.passes.logical.precision.products import parameter_values
+from aicf.passes.logical.precision.products import is_packed, parameter_values
 from aicf.passes.support.identity import IdTable, name_after
 
 F32 = element_named("f32")
 _WIDE = (Reduction, Scan, Expensive, RandomNumbers)
 """What is said of ops whose results are stored as f32; reads at computed places are also `Expensive`, and copy."""
+
+_PACKED = "its weight is packed, and kernels widen it where they read it"
 
 
 @dataclass
@@ -50,7 +52,7 @@ class NarrowFloats:
         if not floats or isinstance(op, logical.CastOp) or self.fixed.issuperset(floats):
             return ""
         if op.has_trait(Contraction):
-            return None
+            return _PACKED if any(map(is_packed, floats)) else None
         if any(op.has_trait(trait) for trait in _WIDE) and not op.has_trait(IndexedRead):
             return "its results need the range or the precision of f32"
         if any(value not in self.narrow and value not in self.fixed for value in floats):

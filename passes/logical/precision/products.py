@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 
 from aicf.dialects import logical
 from aicf.dialects.logical import LogicalOp
-from aicf.dialects.traits import Contraction, RandomNumbers
+from aicf.dialects.traits import Contraction, RandomNumbers, Unpacking
 from aicf.dialects.types import element_of, tensor_info
 from aicf.passes.bodies.outlining import id_of
 from aicf.passes.bodies.workload import argument_attrs
@@ -98,9 +98,16 @@ def _is_parameter(function: FuncOp, argument: BlockArgument) -> bool:
 def _product(op: LogicalOp, fixed: set[SSAValue]) -> Product | None:
     if (shape := _factors(op)) is None or any(element_of(value.type).name != "f32" for value in op.operands):
         return None
+    if any(is_packed(value) for value in op.operands):
+        return None
     factors, channels = shape
     weights = tuple(factor for factor in factors if op.operands[factor.index] in fixed)
     return Product(op, factors, weights, channels)
+
+
+def is_packed(value: SSAValue) -> bool:
+    """Whether a value is a weight that stays in blocks, in fewer bits already: kernels widen its codes exactly."""
+    return isinstance(value, OpResult) and value.op.has_trait(Unpacking)
 
 
 def _factors(op: Operation) -> tuple[tuple[Factor, Factor], tuple[int, int]] | None:

@@ -161,6 +161,14 @@ def test_weights_stay_packed(every_scheme: CompiledModel) -> None:
     assert all("panels_of_blocks" in str(bind.buffer.type) for bind in derived)
 
 
+def test_a_policy_of_precision_leaves_packed_weights_alone() -> None:
+    """A cast of the widened weight would have it written at every call."""
+    model = compiled(("Q4_0",), dims={"M": 2}, policy={"precision": {"to": "bf16"}})
+    assert "cpu.matmul_blocks" in kernels_of(model)
+    x = random_x(2, COLUMNS)
+    check(model.run({"x": x})["y.Q4_0"], x, "Q4_0")
+
+
 RECORD = {
     "arithmetic": ('"digits"', '"bytes"', "'arithmetic' is bytes, legal: digits, f32"),
     "tile_rows": ("tile_rows = 4 : i64", "tile_rows = 9 : i64", "'tile_rows' is 9, legal: 1 to 6"),

@@ -22,7 +22,7 @@ Arithmetic: TypeAlias = Literal["digits", "f32"]
 """Products of codes and bytes of x, four at a time, or of codes that are widened to f32."""
 
 MOST_TILE_ROWS = 6
-_TILE_ROWS = {"digits": 4, "f32": 4}
+_TILE_ROWS = {"digits": 4, "f32": 6}
 """Rows of x that share the codes in registers."""
 CHUNK_ROWS = 64
 """Rows of x that are prepared at a time: they stay in cache while the weight passes."""
