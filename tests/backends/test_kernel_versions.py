@@ -380,9 +380,10 @@ def _names(record: Mapping[str, Attribute], prefix: str = "") -> Iterator[str]:
 
 @pytest.mark.parametrize("backend", ["cpu", "cuda"])
 def test_every_kernel_has_a_row(backend: str) -> None:
-    kernels = get_kernels(backend)
-    assert {name for name in RECORDS if name.startswith(f"{backend}.")} == kernels.keys()
-    assert kernels.keys() <= made().keys(), "a program with work for the kernel is missing"
+    """But for those of ops of their own, which are registered as a user's are, and have no record."""
+    kernels = {name for name in get_kernels(backend) if name.startswith(f"{backend}.")}
+    assert {name for name in RECORDS if name.startswith(f"{backend}.")} == kernels
+    assert kernels <= made().keys(), "a program with work for the kernel is missing"
 
 
 @pytest.mark.parametrize("name", RECORDS)
