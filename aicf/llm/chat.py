@@ -49,7 +49,8 @@ class Chat:
         """The answer, in pieces as it is made. What was made of an answer that the caller leaves is kept.
 
         Raises:
-            InputMismatch: the conversation does not fit the cache, or the template refuses it.
+            InputMismatch: the conversation does not fit the cache, or the template refuses it. After an error before
+                the first piece the conversation is as it was.
         """
         asked = {"role": "user", "content": text_from(text, InputMismatch, "the message")}
         prompt = self._template.prompt([*self.messages, asked])
@@ -62,8 +63,10 @@ class Chat:
         return self._kept(asked, pieces)
 
     def _kept(self, asked: dict[str, str], pieces: Iterator[str]) -> Iterator[str]:
-        answer: list[str] = []
+        answer = [next(pieces, "")]
         try:
+            if answer[0]:
+                yield answer[0]
             for piece in pieces:
                 answer.append(piece)
                 yield piece

@@ -26,7 +26,8 @@ _AHEAD = 16
 
 
 class LanguageModel:
-    """A decoder, its tokenizer, and the tokens that its cache holds. For one thread at a time.
+    """A decoder, its tokenizer, and the tokens that its cache holds. For one thread and one text at a time: whoever
+    begins another text, or asks for logits, ends the one before, whose iterator then raises InputMismatch.
 
     Args:
         executable: Its programs, for one token and for `prefill` tokens.
@@ -48,9 +49,12 @@ class LanguageModel:
         self.template = template
         self._prefill = prefill
         self._known: list[int] = []
+        self._texts = 0
         self._steps: dict[int, GraphExec] = {}
         self._sampling = _GREEDY
         self._is_device = executable.native.memory == "device"
+        outputs = executable.plan.programs[0].graph.with_role("output")
+        (self.vocabulary,) = next(bind.shape for bind in outputs if bind.name == LOGITS)
         self._prompt, self._answer, self._reused = Pace(), Pace(), 0
 
     # Text
@@ -69,7 +73,7 @@ class LanguageModel:
 
         Raises:
             InputMismatch: the prompt is empty, the cache has no room for it and the tokens, or a setting is out of its
-                range.
+                range; while the text is read: another one was begun on this model.
         """
         stops, sampling = stop_strings(stop), sampling_of(settings)
         tokens = self.tokens(self.tokenizer.encode(prompt), max_tokens=max_tokens, sampling=sampling)
@@ -109,11 +113,12 @@ class LanguageModel:
     ) -> Iterator[int]:
         """As `generate`, of token ids; a token that ends a text is not among them."""
         self._check(prompt, max_tokens)
-        return self._tokens(prompt, max_tokens, sampling)
+        return self._of_one_text(prompt, max_tokens, sampling)
 
     def logits(self, tokens: Sequence[int]) -> Array:
         """f32[vocabulary]: what may follow these tokens. What the cache has of them already is not computed again."""
         self._check(tokens, 0)
+        self._texts += 1
         return np.array(self._read(tokens)[LOGITS])
 
     @property
@@ -124,9 +129,20 @@ class LanguageModel:
         weights = memory.get("weights", 0) + memory.get("derived", 0)
         return Stats(self._prompt, self._reused, self._answer, weights, memory.get("state", 0), work)
 
-    def _tokens(self, prompt: Sequence[int], max_tokens: int, sampling: Sampling) -> Iterator[int]:
+    def _of_one_text(self, prompt: Sequence[int], max_tokens: int, sampling: Sampling) -> Iterator[int]:
+        """The tokens that follow a prompt, as long as nobody begins another text."""
         if not max_tokens:
             return
+        self._texts += 1
+        number = self._texts
+        for token in self._tokens(prompt, max_tokens, sampling):
+            yield token
+            if self._texts != number:
+                raise InputMismatch(
+                    "another text was begun on this model; finish one before the next, or load the model twice"
+                )
+
+    def _tokens(self, prompt: Sequence[int], max_tokens: int, sampling: Sampling) -> Iterator[int]:
         self._set(sampling)
         self._answer = Pace()
         step = self._read(prompt)
@@ -147,7 +163,7 @@ class LanguageModel:
                 step.replay(queued)
             for token in chosen:
                 if token < 0:
-                    raise CaptureError("no logit of the model is a number; check its weights")
+                    raise CaptureError("a logit is not a number; check the model's weights")
                 if token in self.tokenizer.ends:
                     return
                 yield token
@@ -163,9 +179,9 @@ class LanguageModel:
             if self._is_device:
                 ahead = min(2 * ahead, _AHEAD)
 
-    def _history(self, place: int, count: int) -> list[int]:
-        """The tokens at these places, after all replays."""
-        return self.executable.state(HISTORY)[HISTORY][place : place + count].tolist()
+    def _history(self, first: int, count: int) -> list[int]:
+        """The tokens at `count` positions from `first` on, after all replays."""
+        return self.executable.state(HISTORY)[HISTORY][first : first + count].tolist()
 
     def _set(self, sampling: Sampling) -> None:
         self._sampling = sampling
@@ -216,10 +232,15 @@ class LanguageModel:
         assert isinstance(max_tokens, int)
         if not len(prompt):
             raise InputMismatch("the prompt is empty; give at least one token")
+        for token in prompt:
+            if not is_whole(token, least=0) or token >= self.vocabulary:
+                raise InputMismatch(
+                    f"token {quoted(token)} is not in the vocabulary; ids are 0 to {self.vocabulary - 1:,}"
+                )
         if len(prompt) + max_tokens > self.capacity:
             raise InputMismatch(
                 f"the prompt has {len(prompt):,} tokens and {max_tokens:,} may follow; the cache has {self.capacity:,} "
-                "positions: load the model with a larger context"
+                "positions; ask for fewer tokens, or load the model with a larger context"
             )
 
 

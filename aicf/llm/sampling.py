@@ -66,7 +66,7 @@ class Sampling:
     def __post_init__(self) -> None:
         for name, (is_allowed, allowed) in _RANGES.items():
             value = getattr(self, name)
-            if not _is_number(value) or not is_allowed(value):
+            if not is_allowed(_rounded(value)):
                 raise InputMismatch(f"{name} is {quoted(value)}; it is a number, {allowed}")
         for name in ("top_k", "seed"):
             value = getattr(self, name)
@@ -76,11 +76,18 @@ class Sampling:
     def feeds(self) -> dict[str, Array]:
         """Values of the inputs `SETTINGS`. What leaves out tokens is off where the likeliest one is taken anyway."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        if self.temperature == 0:
+        if _rounded(self.temperature) == 0:
             values |= {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
         return {name: np.array([values[name]], _NUMBERS[dtype]) for name, dtype in SETTINGS.items()}
 
 
-def _is_number(value: object) -> bool:
-    """Whether it is a finite number; booleans are none."""
-    return type(value) is not bool and isinstance(value, Real) and math.isfinite(value)
+def _rounded(value: object) -> float:
+    """A number as the program takes it, in f32; NaN, which is in no range, for what is no finite f32 or no number."""
+    if type(value) is bool or not isinstance(value, Real):
+        return math.nan
+    try:
+        with np.errstate(over="ignore", under="ignore"):
+            rounded = float(np.float32(float(value)))
+    except OverflowError:  # an integer that has no float
+        return math.nan
+    return rounded if math.isfinite(rounded) else math.nan

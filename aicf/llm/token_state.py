@@ -24,7 +24,7 @@ TOKENS, START, COUNT = "tokens", "start", "count"
 HISTORY, LENGTH = "history", "length"
 """States."""
 LOGITS, TOKEN = "logits", "token"
-"""Outputs: f32[vocabulary], and i64[1], which is -1 if no logit is a number."""
+"""Outputs: f32[vocabulary], and i64[1], which is -1 if a logit is not a number."""
 
 _COLDEST = 1e-30
 """In place of a temperature of 0: only the largest logit keeps a weight."""
@@ -70,9 +70,9 @@ class NewTokens:
         )
         before, length = graph.state(HISTORY, (capacity + 1,), "i64"), graph.state(LENGTH, (1,), "i64")
         first = graph.where(start < 0, length, start)
-        places = graph.iota(("T",), 0, "i64")
-        rows, used = places + first, graph.max(count, 1)
-        tokens = graph.where(places < count, given, graph.gather(before, rows))
+        index = graph.iota(("T",), 0, "i64")
+        rows, used = index + first, graph.max(count, 1)
+        tokens = graph.where(index < count, given, graph.gather(before, rows))
         history = graph.scatter(before, rows, tokens)
         return NewTokens(graph, tokens, rows, first, used, first + used, history, (before, length))
 
@@ -99,9 +99,9 @@ class NewTokens:
     def _penalised(self, logits: Value, penalty: Value) -> Value:
         """The logits, with those of all tokens of the history made less likely."""
         graph, (vocabulary,) = self.graph, logits.shape
-        places = graph.iota(self.history.shape, 0, "i64")
+        positions = graph.iota(self.history.shape, 0, "i64")
         # An index out of range reads any logit, and its update is dropped.
-        seen = graph.where(places < self.length, self.history, graph.constant(vocabulary, (), "i64"))
+        seen = graph.where(positions < self.length, self.history, graph.constant(vocabulary, (), "i64"))
         found = graph.gather(logits, seen)
         return graph.scatter(logits, seen, graph.where(found > 0, found / penalty, found * penalty))
 

@@ -6,6 +6,7 @@ Text comes back piece by piece: bytes of one character may be spread over tokens
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from importlib import import_module
@@ -14,6 +15,9 @@ from typing import Any
 from aicf.arguments import text_from
 from aicf.errors import BackendUnavailable, InputMismatch
 from aicf.extras import install
+
+
+_BYTE = re.compile("<0x([0-9A-Fa-f]{2})>")
 
 
 class Tokenizer:
@@ -64,8 +68,8 @@ class Tokenizer:
         return "".join(decoder.push(token) for token in ids) + decoder.finish()
 
     def raw(self, token: int) -> bytes:
-        """The bytes of a token; none of a control token."""
-        if token in self._control:
+        """The bytes of a token; none of a control token, or of one that only pads the model's vocabulary."""
+        if token in self._control or token >= len(self.tokens):
             return b""
         text = self.tokens[token]
         return text.encode() if token in self._verbatim else self._spelled(text)
@@ -118,6 +122,6 @@ def _bytes_of_characters() -> dict[str, bytes]:
 
 def of_pieces(text: str) -> bytes:
     """The bytes of a piece of SentencePiece: U+2581 is a space, and `<0x0A>` is a byte. Kudo and Richardson, 2018."""
-    if len(text) == 6 and text.startswith("<0x") and text.endswith(">"):
-        return bytes.fromhex(text[3:5])
+    if byte := _BYTE.fullmatch(text):
+        return bytes.fromhex(byte[1])
     return text.replace("\u2581", " ").encode()

@@ -64,16 +64,26 @@ def test_messages_are_kept_and_asked_again() -> None:
 
 
 def test_an_answer_that_is_left_is_kept_as_far_as_it_came() -> None:
-    model = Scripted(["one", "two", "three"], ["a", KeyboardInterrupt()], [CaptureError("broken")])
+    model = Scripted(["one", "two", "three"], ["a", KeyboardInterrupt()], [])
     chat = model.chat()
     pieces = cast(Generator[str], chat.say("x"))
     assert next(pieces) == "one"
     pieces.close()
     with pytest.raises(KeyboardInterrupt):
         list(chat.say("y"))
-    with pytest.raises(CaptureError):
-        list(chat.say("z"))
+    assert list(chat.say("z")) == []
     assert [message["content"] for message in chat.messages] == ["x", "one", "y", "a", "z", ""]
+
+
+@pytest.mark.parametrize("error", [CaptureError("broken"), KeyboardInterrupt()])
+def test_a_prompt_that_fails_leaves_the_conversation_as_it_was(error: BaseException) -> None:
+    model = Scripted(["one"], [error], ["two"])
+    chat = model.chat()
+    list(chat.say("x"))
+    with pytest.raises(type(error)):
+        list(chat.say("y"))
+    list(chat.say("z"))
+    assert [message["content"] for message in chat.messages] == ["x", "one", "z", "two"]
 
 
 def test_an_answer_is_as_long_as_fits() -> None:

@@ -212,13 +212,49 @@ def test_perplexity(model: LanguageModel, small: SmallLlama) -> None:
         ({"stop": ["a", ""]}, "a stop string is ''"),
         ({"max_tokens": -3}, "max_tokens is -3; it is a whole number, 0 or more"),
         ({"heat": 1}, "there is no setting 'heat'; there are temperature, top_k"),
-        ({"max_tokens": 44}, "the prompt has 5 tokens and 44 may follow; the cache has 48 positions"),
+        ({"temperature": 10**400}, "temperature is 1000.*; it is a number, 0 or more"),
+        ({"temperature": 1e300}, "temperature is 1e\\+300; it is a number, 0 or more"),
+        ({"repetition_penalty": 1e-50}, "repetition_penalty is 1e-50; it is a number, above 0"),
+        (
+            {"max_tokens": 44},
+            "the prompt has 5 tokens and 44 may follow; the cache has 48 positions; ask for fewer tokens, or load the",
+        ),
     ],
 )
 def test_settings_out_of_range_are_told(model: LanguageModel, settings: Any, message: str) -> None:
     with pytest.raises(InputMismatch, match=message) as caught:
         model.generate("hello", **settings)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("token", [-1, 80, 10**6, 1.0, True, "a"])
+def test_tokens_outside_the_vocabulary_are_told(model: LanguageModel, token: Any) -> None:
+    for asked in (model.tokens, model.logits):
+        with pytest.raises(InputMismatch, match=r"token .* is not in the vocabulary; ids are 0 to 79$"):
+            asked([3, token])
+
+
+def test_a_temperature_that_f32_rounds_to_0_takes_the_likeliest_token(
+    model: LanguageModel, small: SmallLlama
+) -> None:
+    tokens, sampling = prompt(6), Sampling(temperature=1e-50, top_k=3, seed=4)
+    assert list(model.tokens(tokens, max_tokens=5, sampling=sampling)) == small.greedy(tokens, 5)
+
+
+def test_a_text_ends_where_another_one_is_begun(model: LanguageModel, small: SmallLlama) -> None:
+    """An iterator that nobody has asked yet has begun nothing, and one that is done disturbs nobody."""
+    one, other = prompt(5), prompt(6)
+    first, second, asked_late = (model.tokens(tokens, max_tokens=4) for tokens in (one, other, one))
+    assert next(first) == small.greedy(one, 1)[0]
+    assert next(second) == small.greedy(other, 1)[0]
+    with pytest.raises(InputMismatch, match="another text was begun on this model; finish one before the next"):
+        next(first)
+    assert list(second) == small.greedy(other, 4)[1:] and list(asked_late) == small.greedy(one, 4)
+    third = model.tokens(one, max_tokens=4)
+    next(third)
+    model.logits(other)
+    with pytest.raises(InputMismatch, match="another text was begun"):
+        next(third)
 
 
 def test_no_tokens_are_asked_for(model: LanguageModel) -> None:
@@ -229,7 +265,7 @@ def test_logits_that_are_no_numbers_are_told(model: LanguageModel, monkeypatch: 
     keys = model.executable.state("keys.0")["keys.0"]
     list(model.tokens([1, 2, 3, 4], max_tokens=1))
     model.executable.set_state({"keys.0": np.full_like(keys, np.nan)})
-    with pytest.raises(CaptureError, match="no logit of the model is a number"):
+    with pytest.raises(CaptureError, match="a logit is not a number"):
         list(model.tokens([1, 2, 3, 5], max_tokens=1))
     model.executable.set_state({"keys.0": keys})
     model._known = []
