@@ -11,7 +11,10 @@ import hashlib
 import json
 import logging
 import mmap
+import sys
 from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +34,9 @@ LOGGER = logging.getLogger("aicf.llm")
 _LAYOUT = 1
 """Of an entry; another one finds none of the entries of this."""
 _ARRAYS = ".arrays"
+KERNEL_PACKAGES = "aicf.kernels"
+"""As `custom_ops.ENTRY_POINTS`, whose module imports xDSL."""
+_USER_KERNELS = "aicf.backends.common.user_kernel"
 
 
 def load_or_compile(
@@ -73,8 +79,17 @@ def load_or_compile(
 
 
 def _key(made_of: Mapping[str, object]) -> str:
-    text = json.dumps({"layout": _LAYOUT, **made_of, **compiler_stamp()}, sort_keys=True)
+    stamps = {"definitions": _definitions(), **compiler_stamp()}
+    text = json.dumps({"layout": _LAYOUT, **made_of, **stamps}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _definitions() -> list[str]:
+    """The ops and kernels of users, with their code. Where nobody can have defined any, nothing is imported."""
+    if _USER_KERNELS not in sys.modules and not entry_points(group=KERNEL_PACKAGES):
+        return []
+    found: list[str] = import_module(_USER_KERNELS).definitions_stamp()
+    return found
 
 
 class _StoredWeights:

@@ -38,6 +38,10 @@ class ChatTemplate:
     def __init__(self, text: str, tokens: Mapping[str, str], location: str) -> None:
         self.text, self.tokens, self.location = text, tokens, location
 
+    def with_tokens(self, tokens: Mapping[str, str]) -> ChatTemplate:
+        """This template with tokens of a model, where it has none of its own."""
+        return ChatTemplate(self.text, {**tokens, **self.tokens}, self.location)
+
     def prompt(self, messages: Sequence[Message]) -> str:
         """The text of a conversation, up to where the answer begins.
 
@@ -48,7 +52,11 @@ class ChatTemplate:
         template = self._template  # an error of its own
         try:
             return template.render(
-                messages=[dict(message) for message in messages], add_generation_prompt=True, **self.tokens
+                messages=[dict(message) for message in messages],
+                tools=None,
+                documents=None,
+                add_generation_prompt=True,
+                **self.tokens,
             )
         except AicfError:
             raise
@@ -88,9 +96,17 @@ class ChatTemplate:
         )
 
 
-def _as_json(value: object, indent: int | None = None) -> str:
-    """JSON as Python writes it; the filter of Jinja writes it for HTML."""
-    return json.dumps(value, ensure_ascii=False, indent=indent)
+def _as_json(
+    value: object,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """JSON as Python writes it, with the arguments that `transformers` has; the filter of Jinja writes it for HTML."""
+    return json.dumps(
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )
 
 
 def gguf_template(file: GgufFile) -> ChatTemplate | None:
@@ -98,20 +114,24 @@ def gguf_template(file: GgufFile) -> ChatTemplate | None:
     name = "tokenizer.chat_template"
     if name not in file.fields:
         return None
+    return ChatTemplate(file.field(name, str), gguf_tokens(file), str(file.path))
+
+
+def gguf_tokens(file: GgufFile) -> dict[str, str]:
+    """The tokens of a GGUF file that templates may name."""
     vocabulary = file.fields.get("tokenizer.ggml.tokens")
     tokens: dict[str, str] = {}
     for token in _TOKENS:
         number: Any = file.fields.get(f"tokenizer.ggml.{token}_id")
         if isinstance(vocabulary, list) and isinstance(number, int) and 0 <= number < len(vocabulary):  # pyright: ignore[reportUnknownArgumentType]
             tokens[token] = str(vocabulary[number])  # pyright: ignore[reportUnknownArgumentType]
-    return ChatTemplate(file.field(name, str), tokens, str(file.path))
+    return tokens
 
 
 def folder_template(folder: Path) -> ChatTemplate | None:
     """The template of a Hugging Face folder: `chat_template.jinja`, or what `tokenizer_config.json` says; None if it
     has none. Raises InvalidIR if a file is damaged."""
-    config = _config(folder / _CONFIG)
-    tokens = {name: _text_of(config[name]) for name in _TOKENS if config.get(name) is not None}
+    config, tokens = _config(folder / _CONFIG), folder_tokens(folder)
     alone = folder / _FILE
     if alone.is_file():
         return ChatTemplate(_read(alone), tokens, str(alone))
@@ -127,6 +147,12 @@ def folder_template(folder: Path) -> ChatTemplate | None:
     return ChatTemplate(found, tokens, str(folder / _CONFIG))
 
 
+def folder_tokens(folder: Path) -> dict[str, str]:
+    """The tokens of a Hugging Face folder that templates may name. Raises InvalidIR if its file is damaged."""
+    config = _config(folder / _CONFIG)
+    return {name: _text_of(config[name]) for name in _TOKENS if config.get(name) is not None}
+
+
 def _default(templates: Sequence[Any]) -> Any:
     """Of several templates with names, the default one; what was given if they are no such thing."""
     try:
@@ -136,7 +162,10 @@ def _default(templates: Sequence[Any]) -> Any:
 
 
 def file_template(path: Path) -> ChatTemplate:
-    """A template that a user wrote into a file of its own. Raises InvalidIR if it cannot be read."""
+    """A template that a user wrote into a file of its own; its tokens are those of the model that it is given to.
+
+    Raises InvalidIR: the file cannot be read.
+    """
     return ChatTemplate(_read(path), {}, str(path))
 
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from aicf.arguments import path_from
 from aicf.compiled import CompiledModel
-from aicf.errors import InputMismatch
+from aicf.errors import InputMismatch, InvalidIR
 from aicf.frontends.gguf.reader import read_gguf
 from aicf.llm.cache import load_or_compile
-from aicf.llm.chat_template import ChatTemplate, folder_template, gguf_template
+from aicf.llm.chat_template import (
+    ChatTemplate,
+    folder_template,
+    folder_tokens,
+    gguf_template,
+    gguf_tokens,
+)
 from aicf.llm.families import family_of_architecture, family_of_model_type
 from aicf.llm.families.decoder import Decoder
 from aicf.llm.model import LanguageModel
@@ -64,7 +70,7 @@ def _loaded(
     path: Path, target: str, context: int | None, threads: int, cache_dir: str | Path | None
 ) -> LanguageModel:
     """See `load`."""
-    family, tokenizer, template = open_model(path)
+    family, tokenizer, template, named_tokens = open_model(path)
     capacity = min(family.context, 2048) if context is None else context
     if not is_whole(capacity, least=1) or capacity > family.context:
         raise InputMismatch(f"context is {context}; the model has positions for 1 to {family.context:,}")
@@ -88,24 +94,49 @@ def _loaded(
     made_of = {"files": source.identity(), "context": capacity, "prefill": prefill}
     offered = DeferredWeights(source.names(), array)
     executable = load_or_compile(cache_dir, made_of, target, threads, offered, compiled)
-    return LanguageModel(executable, tokenizer, capacity, prefill, template)
+    return LanguageModel(executable, tokenizer, capacity, prefill, template, named_tokens)
 
 
-def open_model(path: Path) -> tuple[Decoder, Tokenizer, ChatTemplate | None]:
-    """The model of a file or folder, its tokenizer and its chat template; weights stay where they are stored.
+class OpenedModel(NamedTuple):
+    """What a file or folder has of a model; weights stay where they are stored.
 
-    Raises: as `load`.
+    Args:
+        family: Builds its program.
+        tokenizer: Of its text.
+        template: Of its conversations; None if there is none.
+        named_tokens: Texts of the tokens that a template may name.
     """
+
+    family: Decoder
+    tokenizer: Tokenizer
+    template: ChatTemplate | None
+    named_tokens: Mapping[str, str]
+
+
+def open_model(path: Path) -> OpenedModel:
+    """Opens a model. Raises: as `load`."""
+    opened = _opened(path)
+    needed, rows = opened.tokenizer.text_size, opened.family.vocabulary
+    if needed > rows:
+        raise InvalidIR(
+            f"the tokenizer has {needed:,} tokens and the model embeds {rows:,}; they are of different models",
+            location=str(path),
+        )
+    return opened
+
+
+def _opened(path: Path) -> OpenedModel:
     if path.is_dir():
         from aicf.llm.sources.folder import FolderSource, model_type
         from aicf.llm.sources.folder_tokenizer import folder_tokenizer
 
         family = family_of_model_type(model_type(path), str(path))
-        return family(FolderSource(path, family.NAMES)), folder_tokenizer(path), folder_template(path)
+        source = FolderSource(path, family.NAMES)
+        return OpenedModel(family(source), folder_tokenizer(path), folder_template(path), folder_tokens(path))
     file = read_gguf(path)
     source = GgufSource(file)
     family = family_of_architecture(source.architecture, str(path))
-    return family(source), gguf_tokenizer(file), gguf_template(file)
+    return OpenedModel(family(source), gguf_tokenizer(file), gguf_template(file), gguf_tokens(file))
 
 
 def weights_of(source: Source, graph: Graph, packed: Container[str] = ()) -> dict[str, Array]:

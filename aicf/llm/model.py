@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ class LanguageModel:
         capacity: Positions of its cache.
         prefill: Tokens that the larger program takes.
         template: Of its conversations; None if it has none.
+        named_tokens: Texts of the tokens `bos_token` and `eos_token`, for templates of others.
     """
 
     def __init__(
@@ -44,9 +46,10 @@ class LanguageModel:
         capacity: int,
         prefill: int,
         template: ChatTemplate | None = None,
+        named_tokens: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.executable, self.tokenizer, self.capacity = executable, tokenizer, capacity
-        self.template = template
+        self.template, self.named_tokens = template, named_tokens
         self._prefill = prefill
         self._known: list[int] = []
         self._texts = 0
@@ -92,7 +95,7 @@ class LanguageModel:
         Raises:
             InputMismatch: the model has no chat template, or a setting is out of its range.
         """
-        template = template or self.template
+        template = self.template if template is None else template.with_tokens(self.named_tokens)
         if template is None:
             raise InputMismatch("the model has no chat template; give one, or use generate")
         sampling_of({name: value for name, value in settings.items() if name not in ("max_tokens", "stop")})

@@ -119,8 +119,9 @@ def _tokenizer(folder: Path, longest: int) -> Any:
             "the folder has no tokenizer.json; save the tokenizer with save_pretrained", location=str(folder)
         )
     read_object(path)
+    package = library()
     try:
-        made = library().Tokenizer.from_file(str(path))
+        made = package.Tokenizer.from_file(str(path))
         made.no_padding()
         made.enable_truncation(longest)
     except Exception as error:  # the package raises no class of its own

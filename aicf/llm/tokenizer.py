@@ -16,8 +16,8 @@ from aicf.arguments import text_from
 from aicf.errors import BackendUnavailable, InputMismatch
 from aicf.extras import install
 
-
-_BYTE = re.compile("<0x([0-9A-Fa-f]{2})>")
+END_NAMES = frozenset({"<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<end_of_turn>", "<|endoftext|>"})
+"""Control tokens that end an answer, where a model's files do not list those that do."""
 
 
 class Tokenizer:
@@ -66,6 +66,12 @@ class Tokenizer:
         """The text of ids, without control tokens; what is no UTF-8 becomes U+FFFD."""
         decoder = StreamDecoder(self)
         return "".join(decoder.push(token) for token in ids) + decoder.finish()
+
+    @property
+    def text_size(self) -> int:
+        """One more than the largest id that is no control token's: what the model needs an embedding for."""
+        ids = reversed(range(len(self.tokens)))
+        return next((token + 1 for token in ids if token not in self._control), 0)
 
     def raw(self, token: int) -> bytes:
         """The bytes of a token; none of a control token, or of one that only pads the model's vocabulary."""
@@ -118,6 +124,9 @@ def _bytes_of_characters() -> dict[str, bytes]:
         chr(256 + number): byte for number, byte in enumerate(others)
     }
     return {character: bytes([byte]) for character, byte in found.items()}
+
+
+_BYTE = re.compile("<0x([0-9A-Fa-f]{2})>")
 
 
 def of_pieces(text: str) -> bytes:

@@ -16,11 +16,13 @@ import numpy as np
 import pytest
 
 import aicf
+from aicf.backends.common import user_kernel
 from aicf.backends.registry import resolve_target, target_spec, target_text
 from aicf.compiled import CompiledModel
+from aicf.dialects.custom_ops import ENTRY_POINTS
 from aicf.errors import ArtifactError, PolicyError
 from aicf.frontends.gguf.reader import read_gguf
-from aicf.llm.cache import load_or_compile
+from aicf.llm.cache import KERNEL_PACKAGES, load_or_compile
 from aicf.llm.families.llama import Llama
 from aicf.llm.loading import weights_of
 from aicf.llm.model import LanguageModel
@@ -148,6 +150,32 @@ def test_another_file_and_other_sizes_are_not_found(folder: Path) -> None:
     os.utime(path, ns=(0, 1))
     with pytest.raises(AssertionError):
         opened(folder / "cache", path, may_compile=False)
+
+
+def test_other_weights_of_the_same_size_and_time_are_not_found(folder: Path) -> None:
+    path = folder / "small.gguf"
+    times, data = path.stat(), path.read_bytes()
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    with pytest.raises(AssertionError):
+        opened(folder / "cache", path, may_compile=False)
+
+
+def test_a_file_that_is_replaced_after_it_was_opened_has_its_own_identity(folder: Path) -> None:
+    """A program is kept under the file that it was made of, not under the one that took its place."""
+    path = folder / "small.gguf"
+    source = GgufSource(read_gguf(path))
+    before = source.identity()
+    shutil.copy(path, folder / "new")
+    (folder / "new").rename(path)
+    assert source.identity() == before != GgufSource(read_gguf(path)).identity()
+
+
+def test_programs_of_other_user_kernels_are_not_found(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(user_kernel, "definitions_stamp", lambda: ["mine.scale 1"])
+    with pytest.raises(AssertionError):
+        opened(folder / "cache", folder / "small.gguf", may_compile=False)
+    assert KERNEL_PACKAGES == ENTRY_POINTS
 
 
 def test_a_target_without_xdsl_is_the_one_with_it() -> None:

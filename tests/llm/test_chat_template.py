@@ -11,7 +11,9 @@ import pytest
 from aicf.errors import AicfError, InputMismatch, InvalidIR
 from aicf.frontends.gguf.reader import parsed
 from aicf.llm.chat_template import ChatTemplate, file_template, folder_template, gguf_template
+from aicf.llm.model import LanguageModel
 from tests.frontends.gguf.writer import gguf
+from tests.llm.letters import letters
 
 CHATML = """\
 {%- if messages[0].role != 'system' %}{{ bos_token }}system: helpful
@@ -43,6 +45,16 @@ def test_the_text_of_a_conversation() -> None:
     assert template("{{ messages | tojson }}").prompt(MESSAGES[2:3]) == json.dumps(
         MESSAGES[2:3], ensure_ascii=False
     )
+
+
+def test_what_transformers_gives_templates_besides() -> None:
+    text = (
+        "{% if tools is none and documents is none %}{{ {'b': 1, 'a': 'ü'} | tojson(**options) }}{% endif %}"
+    )
+    for options in ({}, {"indent": 2}, {"separators": (",", ":")}, {"sort_keys": True, "ensure_ascii": True}):
+        named = ChatTemplate(text, {"options": options}, "small.gguf")  # type: ignore[dict-item]
+        written = json.dumps({"b": 1, "a": "ü"}, **{"ensure_ascii": False, **options})  # type: ignore[arg-type]
+        assert named.prompt([]) == written
 
 
 @pytest.mark.parametrize(
@@ -130,3 +142,14 @@ def test_the_template_of_a_user(tmp_path: Path) -> None:
         file_template(tmp_path / "missing")
     (tmp_path / "own").write_text("hello")
     assert file_template(tmp_path / "own").prompt(MESSAGES) == "hello"
+
+
+@pytest.mark.parametrize("own", [None, template("the model's")])
+def test_a_template_of_a_user_has_the_tokens_of_the_model(tmp_path: Path, own: ChatTemplate | None) -> None:
+    (tmp_path / "own").write_text("{{ bos_token }}{{ messages[0].content }}{{ eos_token }}")
+    model = LanguageModel.__new__(LanguageModel)
+    model.template, model.named_tokens, model.tokenizer, model.capacity = own, TOKENS, letters(), 99
+    asked = list[str]()
+    model.generate = lambda prompt, **settings: iter([asked.append(prompt) or "yes"])  # type: ignore[method-assign]
+    assert list(model.chat(template=file_template(tmp_path / "own")).say("hello")) == ["yes"]
+    assert asked == ["<s>hello</s>"]

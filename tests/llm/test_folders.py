@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,30 @@ def test_shards(folder: Path) -> None:
     assert found.keys() == whole.keys()
     for name, array in whole.items():
         np.testing.assert_array_equal(found[name], array)
+
+
+def identity(folder: Path) -> list[object]:
+    return opened(folder).source.identity()
+
+
+def test_the_identity_of_a_folder_follows_from_all_that_is_read(folder: Path) -> None:
+    """Settings, the index, and weights, even those of a file of the same size and time."""
+    split(folder)
+    found = [identity(folder)]
+    shard, index = folder / "model-00001-of-00002.safetensors", folder / "model.safetensors.index.json"
+    times, data = shard.stat(), shard.read_bytes()
+    shard.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    os.utime(shard, ns=(times.st_atime_ns, times.st_mtime_ns))
+    found.append(identity(folder))
+    stated = json.loads(index.read_text("utf-8"))["weight_map"]
+    del stated["lm_head.weight"]
+    index.write_text(json.dumps({"weight_map": stated}), "utf-8")
+    found.append(identity(folder))
+    configure(folder, rope_theta=9.0)
+    found.append(identity(folder))
+    assert len({json.dumps(each) for each in found}) == 4
+    (folder / "other.safetensors").write_bytes(b"not read")
+    assert identity(folder) == found[-1]
 
 
 def split(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import aicf.llm
 from aicf.errors import InputMismatch, InvalidIR
+from aicf.llm.loading import open_model
 from tests.llm.gguf_models import written
 from tests.llm.small_models import VOCABULARY, saved, small_model
 
@@ -84,6 +86,24 @@ def test_a_file_makes_the_same_text(folder: Path, model: Any, tmp_path: Path) ->
     lm = aicf.llm.load(path, "reference", context=32)
     ids = lm.tokenizer.encode("the cat")
     assert list(lm.tokens(ids, max_tokens=12)) == [token for token in expected(model, ids, 12) if token != 2]
+
+
+def test_a_tokenizer_of_another_model_is_told(folder: Path, tmp_path: Path) -> None:
+    """A control token may have no row: nobody but a text with its name asks for it."""
+    other = Path(shutil.copytree(folder, tmp_path / "other"))
+    stated = json.loads((other / "tokenizer.json").read_text("utf-8"))
+    kept = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    for is_control in (True, False):
+        more = {"id": VOCABULARY, "content": "<image>", "special": is_control, **kept}
+        changed = {**stated, "added_tokens": [*stated["added_tokens"], more]}
+        (other / "tokenizer.json").write_text(json.dumps(changed), "utf-8")
+        if is_control:
+            assert open_model(other).tokenizer.encode("<image>") == [1, VOCABULARY]
+    message = (
+        f"the tokenizer has {VOCABULARY + 1} tokens and the model embeds {VOCABULARY}; they are of different"
+    )
+    with pytest.raises(InvalidIR, match=message):
+        open_model(other)
 
 
 def test_what_is_neither_is_told(folder: Path, tmp_path: Path) -> None:

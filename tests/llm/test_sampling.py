@@ -247,7 +247,9 @@ def test_a_text_ends_where_another_one_is_begun(model: LanguageModel, small: Sma
     first, second, asked_late = (model.tokens(tokens, max_tokens=4) for tokens in (one, other, one))
     assert next(first) == small.greedy(one, 1)[0]
     assert next(second) == small.greedy(other, 1)[0]
-    with pytest.raises(InputMismatch, match="another text was begun on this model; finish one before the next"):
+    with pytest.raises(
+        InputMismatch, match="another text was begun on this model; finish one before the next"
+    ):
         next(first)
     assert list(second) == small.greedy(other, 4)[1:] and list(asked_late) == small.greedy(one, 4)
     third = model.tokens(one, max_tokens=4)

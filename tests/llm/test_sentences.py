@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 import aicf.llm
-from aicf.errors import AicfError, InputMismatch, InvalidIR, UnsupportedOp
+from aicf.errors import AicfError, BackendUnavailable, InputMismatch, InvalidIR, UnsupportedOp
 from aicf.llm.sentences import SentenceEncoder, load_encoder
 
 tokenizers = pytest.importorskip("tokenizers")
@@ -134,6 +135,12 @@ def test_bad_folders_are_told(
     with pytest.raises(kind, match=message) as error:
         load_encoder(tmp_path, "reference")
     assert "\n" not in str(error.value)
+
+
+def test_a_missing_package_is_no_damage(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(BackendUnavailable, match="a tokenizer needs the package tokenizers"):
+        load_encoder(folder)
 
 
 def configure(folder: Path, **changes: Any) -> None:

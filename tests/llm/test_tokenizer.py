@@ -84,6 +84,11 @@ def test_characters_wait_until_they_are_whole(ours: Tokenizer) -> None:
         assert "\ufffd" not in "".join(pieces)
 
 
+def test_ids_that_pad_the_vocabulary_are_no_text(ours: Tokenizer) -> None:
+    assert ours.text_size == len(ours.tokens) == 600
+    assert ours.decode([*ours.encode("a"), 600, 10**6, *ours.encode("b")]) == "ab"
+
+
 def test_what_is_no_utf8_is_replaced(ours: Tokenizer) -> None:
     ids = RNG.integers(len(CONTROLS), 256, 200).tolist()
     raw = b"".join(ours.raw(token) for token in ids)

@@ -16,7 +16,7 @@ from aicf.errors import AicfError, InvalidIR, UnsupportedOp
 from aicf.frontends.gguf.reader import parsed
 from aicf.llm.sources.folder_tokenizer import folder_tokenizer
 from aicf.llm.sources.gguf_tokenizer import gguf_tokenizer
-from aicf.llm.tokenizer import Tokenizer
+from aicf.llm.tokenizer import Tokenizer, of_pieces
 from tests.frontends.gguf.writer import gguf
 
 tokenizers = pytest.importorskip("tokenizers")
@@ -170,6 +170,11 @@ def test_pieces_are_merged_by_score(scored: dict[str, Any], prefix: bool) -> Non
         assert ours.decode(ids) == (f" {text}" if prefix else text)
 
 
+def test_a_piece_that_only_looks_like_a_byte_is_text() -> None:
+    pieces = ["<0x41>", "<0xe9>", "<0xZZ>", "<0x 1>", "<0x+1>", "\u2581a"]
+    assert list(map(of_pieces, pieces)) == [b"A", b"\xe9", b"<0xZZ>", b"<0x 1>", b"<0x+1>", b" a"]
+
+
 def test_control_tokens_of_pieces(scored: dict[str, Any]) -> None:
     ours = opened(scored, add_space_prefix=False)
     assert ours.encode("<s>a</s>")[::2] == [1, 2]
@@ -240,6 +245,30 @@ def test_what_a_folder_says_of_tokens(folder: Path) -> None:
     assert folder_tokenizer(folder).ends == (1,)
     write(folder, "generation_config", {"eos_token_id": [2, 1]})
     assert folder_tokenizer(folder).ends == (2, 1)
+
+
+def test_names_say_which_tokens_end_an_answer_where_no_file_lists_them(folder: Path) -> None:
+    made = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    made.add_special_tokens(["<|im_end|>"])
+    made.add_tokens(["<|end|>"])  # text, whatever it is called
+    made.save(str(folder / "tokenizer.json"))
+    end = made.token_to_id("<|im_end|>")
+    assert folder_tokenizer(folder).ends == (end,)
+    write(folder, "config", {"eos_token_id": 1})
+    assert folder_tokenizer(folder).ends == (1, end)
+    write(folder, "generation_config", {"eos_token_id": 2})
+    assert folder_tokenizer(folder).ends == (2,)
+
+
+def test_what_training_did_to_texts_is_not_done_to_prompts(folder: Path) -> None:
+    """A file may ask for texts that are cut, or filled up."""
+    wanted = folder_tokenizer(folder).encode(TEXT[:200])
+    made = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    made.enable_truncation(4)
+    made.enable_padding(length=300)
+    made.save(str(folder / "tokenizer.json"))
+    assert made.encode(TEXT[:200]).ids[4] == made.encode("").ids[299]
+    assert folder_tokenizer(folder).encode(TEXT[:200]) == wanted
 
 
 @pytest.mark.parametrize("prefix", [False, True])

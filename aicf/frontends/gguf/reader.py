@@ -9,6 +9,7 @@ Source: the GGUF specification of ggml, versions 2 and 3, little-endian.
 from __future__ import annotations
 
 import mmap
+import os
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -54,15 +55,21 @@ class GgufFile:
     Args:
         path: Of the file.
         data: Its bytes, mapped.
+        written: When it was last written, in nanoseconds; 0 for bytes that are no file.
         fields: By name, in the file's order.
         tensors: By name, in the file's order.
     """
 
     def __init__(
-        self, path: Path, data: Array, fields: Mapping[str, Field], tensors: Mapping[str, GgufTensor]
+        self,
+        path: Path,
+        data: Array,
+        written: int,
+        fields: Mapping[str, Field],
+        tensors: Mapping[str, GgufTensor],
     ) -> None:
-        self.path, self.fields, self.tensors = path, fields, tensors
-        self._data = data
+        self.path, self.data, self.written = path, data, written
+        self.fields, self.tensors = fields, tensors
 
     def field(self, name: str, kind: type | tuple[type, ...]) -> Any:
         """A field that must be there.
@@ -81,13 +88,13 @@ class GgufFile:
     @property
     def header(self) -> bytes:
         """What comes before the first tensor."""
-        end = min((tensor.start for tensor in self.tensors.values()), default=len(self._data))
-        return self._data[:end].tobytes()
+        end = min((tensor.start for tensor in self.tensors.values()), default=len(self.data))
+        return self.data[:end].tobytes()
 
     def blocks(self, name: str) -> Array:
         """The bytes of a tensor as they are stored: u8[nbytes], mapped. Raises InvalidIR if there is none."""
         tensor = self.tensor(name)
-        return self._data[tensor.start : tensor.start + tensor.nbytes]
+        return self.data[tensor.start : tensor.start + tensor.nbytes]
 
     def rows(self, name: str) -> Array:
         """The bytes of a tensor by its rows: u8[..., bytes of a row], mapped. Raises InvalidIR if there is none."""
@@ -122,30 +129,32 @@ def read_gguf(path: str | Path) -> GgufFile:
     try:
         with path.open("rb") as stream:
             data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+            written = os.fstat(stream.fileno()).st_mtime_ns
     except ValueError:
         raise InvalidIR("the file is empty; it should be a GGUF file", location=str(path)) from None
     except OSError as error:
         raise InvalidIR(f"the file cannot be read: {error.strerror}", location=str(path)) from error
-    return parsed(data, path)
+    return parsed(data, path, written)
 
 
-def parsed(data: bytes | mmap.mmap, path: Path) -> GgufFile:
+def parsed(data: bytes | mmap.mmap, path: Path, written: int = 0) -> GgufFile:
     """A file from its bytes, which it refers to.
 
     Args:
         data: All of them.
         path: Where they come from, for errors.
+        written: When the file was last written, in nanoseconds.
 
     Raises: as `read_gguf`.
     """
     try:
-        return _parsed(data, path)
+        return _parsed(data, path, written)
     except (InvalidIR, UnsupportedOp) as error:
         error.locate(str(path))
         raise
 
 
-def _parsed(data: bytes | mmap.mmap, path: Path) -> GgufFile:
+def _parsed(data: bytes | mmap.mmap, path: Path, written: int) -> GgufFile:
     if data[:4] != MAGIC:
         raise InvalidIR("the file does not start with GGUF; it is no GGUF file")
     cursor = _Cursor(data, 4)
@@ -169,7 +178,7 @@ def _parsed(data: bytes | mmap.mmap, path: Path) -> GgufFile:
         fields[name] = cursor.value(cursor.number("I", "the type of a field"), f"field {quoted(name)}")
     infos = [cursor.tensor_info() for _ in range(tensor_count)]
     tensors = _placed(infos, _data_start(fields, cursor.position), len(data))
-    return GgufFile(path, np.frombuffer(data, np.uint8), fields, tensors)
+    return GgufFile(path, np.frombuffer(data, np.uint8), written, fields, tensors)
 
 
 _FIELD_BYTES = 8 + 4 + 1
@@ -272,7 +281,7 @@ class _Cursor:
         if number not in BY_NUMBER:
             known = ", ".join(scheme.name for scheme in BY_NUMBER.values())
             raise UnsupportedOp(f"{what} has numbers of type {number}; those that are read: {known}")
-        scheme, offset = BY_NUMBER[number], self.number("Q", f"the place of {what}")
+        scheme, offset = BY_NUMBER[number], self.number("Q", f"the offset of {what}")
         if sizes[0] % scheme.length or not all(sizes):
             raise InvalidIR(
                 f"{what} has rows of {sizes[0]} elements; {scheme.name} has blocks of {scheme.length}"

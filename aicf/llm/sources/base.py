@@ -6,6 +6,7 @@ with `.weight` or `.bias`. A source that calls them otherwise translates.
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -32,8 +33,7 @@ class Source(ABC):
 
     @abstractmethod
     def identity(self) -> list[object]:
-        """What tells the model's files from others without reading all of them, as JSON values: sizes, times, and
-        hashes of what is small."""
+        """What tells the model's files from others without reading all of them, as JSON values; see `identity_of`."""
 
     @abstractmethod
     def setting(self, name: str) -> object:
@@ -125,7 +125,20 @@ class Source(ABC):
         return UnsupportedOp(message, location=str(self.path))
 
 
-def size_and_time(path: Path) -> tuple[int, int]:
-    """Bytes of a file, and when it was last written, in nanoseconds."""
-    status = path.stat()
-    return status.st_size, status.st_mtime_ns
+_SAMPLES, _SAMPLE_BYTES = 128, 4096
+
+
+def identity_of(data: memoryview, written: int) -> list[object]:
+    """What tells a file from others: its size, its time, and a hash of samples that lie evenly in it, as two files may
+    have the same size and time. A file of 512 KiB or less is hashed whole.
+
+    Args:
+        data: Bytes of the file that was opened, mapped.
+        written: When that file was last written, in nanoseconds.
+    """
+    step = max(_SAMPLE_BYTES, len(data) // _SAMPLES)
+    digest = hashlib.sha256()
+    for start in range(0, len(data), step):
+        digest.update(data[start : start + _SAMPLE_BYTES])
+    digest.update(data[-_SAMPLE_BYTES:])
+    return [len(data), written, digest.hexdigest()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -10,9 +11,9 @@ from typing import Any, cast
 import numpy as np
 
 from aicf.errors import InvalidIR, did_you_mean, quoted
-from aicf.llm.sources.base import Source, size_and_time
+from aicf.llm.sources.base import Source
 from aicf.llm.sources.names import SETTINGS, Names
-from aicf.llm.sources.shards import read_object, tensors_of
+from aicf.llm.sources.shards import read_object, stored_in
 from aicf.runtime.tensors import Array
 
 CONFIG = "config.json"
@@ -49,12 +50,12 @@ class FolderSource(Source):
     def __init__(self, folder: Path, names: Names) -> None:
         super().__init__(folder, model_type(folder))
         self._config, self._names = read_object(folder / CONFIG), names
-        self._tensors = tensors_of(folder)
+        self._stored_files = stored_in(folder)
+        self._tensors = self._stored_files.tensors
 
     def identity(self) -> list[object]:
-        files = sorted(self.path.glob("*.safetensors"))
-        stored = [[file.name, *size_and_time(file)] for file in files]
-        return [*stored, hashlib.sha256((self.path / CONFIG).read_bytes()).hexdigest()]
+        config = json.dumps(self._config, sort_keys=True)
+        return [*self._stored_files.identity, hashlib.sha256(config.encode()).hexdigest()]
 
     def setting(self, name: str) -> object:
         keys = SETTINGS.get(name, ())

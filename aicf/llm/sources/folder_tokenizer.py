@@ -8,11 +8,11 @@ from typing import Any, cast
 
 from aicf.errors import InvalidIR, UnsupportedOp
 from aicf.llm.sources.shards import read_object
-from aicf.llm.tokenizer import Tokenizer, library, of_characters, of_pieces
+from aicf.llm.tokenizer import END_NAMES, Tokenizer, library, of_characters, of_pieces
 
 _FILE = "tokenizer.json"
-_ENDS = ("generation_config.json", "config.json")
-"""Files that say which tokens end a text; the first one that does is followed."""
+_LISTED, _STATED = "generation_config.json", "config.json"
+"""Files that say which tokens end a text: the first has all of them, the second perhaps one."""
 
 
 def folder_tokenizer(folder: Path) -> Tokenizer:
@@ -31,6 +31,8 @@ def folder_tokenizer(folder: Path) -> Tokenizer:
     stated = read_object(path)
     try:
         impl = package.Tokenizer.from_file(str(path))
+        impl.no_truncation()  # the file may ask for both, as for training
+        impl.no_padding()
     except Exception as error:  # the package raises no class of its own
         raise InvalidIR(f"the tokenizer is damaged: {error}; fetch it again", location=str(path)) from None
     kinds = set(_types(stated.get("decoder")))
@@ -57,7 +59,7 @@ def folder_tokenizer(folder: Path) -> Tokenizer:
         control=control,
         verbatim=added.keys() - control if spelled is of_characters else (),
         begin=_begin(impl),
-        ends=_ends(folder),
+        ends=_ends(folder, [number for number in control if tokens[number] in END_NAMES]),
     )
 
 
@@ -76,11 +78,18 @@ def _begin(impl: Any) -> int | None:
     return whole[0] if whole[:1] != bare[:1] else None
 
 
-def _ends(folder: Path) -> Sequence[int]:
-    for name in _ENDS:
-        if (folder / name).is_file():
-            stated = read_object(folder / name).get("eos_token_id")
-            found = cast("list[Any]", stated if isinstance(stated, list) else [stated])
-            if found and all(type(number) is int for number in found):
-                return found
-    return ()
+def _ends(folder: Path, named: Sequence[int]) -> Sequence[int]:
+    """The tokens that end a text.
+
+    Args:
+        folder: Whose files may say which.
+        named: Tokens that do so by their names, where no file lists all.
+    """
+    return _stated_ends(folder / _LISTED) or list(dict.fromkeys([*_stated_ends(folder / _STATED), *named]))
+
+
+def _stated_ends(path: Path) -> Sequence[int]:
+    """What a file says; nothing if it is not there or says nothing."""
+    stated = read_object(path).get("eos_token_id") if path.is_file() else None
+    found = cast("list[Any]", stated if isinstance(stated, list) else [stated])
+    return found if all(type(number) is int for number in found) else ()

@@ -8,7 +8,7 @@ from typing import Any
 
 from aicf.dialects.block_schemes import Scheme
 from aicf.frontends.gguf.reader import GgufFile
-from aicf.llm.sources.base import Source, size_and_time
+from aicf.llm.sources.base import Source, identity_of
 from aicf.runtime.tensors import Array
 
 _NEIGHBOURS = frozenset({"llama"})
@@ -37,7 +37,8 @@ class GgufSource(Source):
         self.rotates_neighbours = self.architecture in _NEIGHBOURS
 
     def identity(self) -> list[object]:
-        return [*size_and_time(self.path), hashlib.sha256(self.file.header).hexdigest()]
+        stored = identity_of(self.file.data.data, self.file.written)
+        return [*stored, hashlib.sha256(self.file.header).hexdigest()]
 
     def setting(self, name: str) -> object:
         return self.file.fields.get(f"{self.architecture}.{name}")

@@ -8,7 +8,7 @@ from typing import Any
 
 from aicf.errors import UnsupportedOp
 from aicf.frontends.gguf.reader import GgufFile
-from aicf.llm.tokenizer import Tokenizer, library, of_characters, of_pieces
+from aicf.llm.tokenizer import END_NAMES, Tokenizer, library, of_characters, of_pieces
 
 _UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4
 """Types of tokens: `<unk>`, and those that are found in a text as they are."""
@@ -52,10 +52,7 @@ SPLITS: dict[str, Split] = {
 """By `tokenizer.ggml.pre`."""
 
 _ENDS = ("eos", "eot", "eom")
-_END_NAMES = frozenset(
-    {"<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<end_of_turn>", "<|endoftext|>"}
-)
-"""Control tokens that end an answer, whatever the fields say."""
+"""Tokens that end an answer, by the fields that name them."""
 
 
 def gguf_tokenizer(file: GgufFile) -> Tokenizer:
@@ -163,7 +160,7 @@ def _begin(file: GgufFile, count: int) -> int | None:
 
 def _ends(file: GgufFile, tokens: Sequence[str], control: Sequence[int]) -> Sequence[int]:
     stated = [found for name in _ENDS if (found := _token(file, name, len(tokens))) is not None]
-    return list(dict.fromkeys([*stated, *(number for number in control if tokens[number] in _END_NAMES)]))
+    return list(dict.fromkeys([*stated, *(number for number in control if tokens[number] in END_NAMES)]))
 
 
 def _token(file: GgufFile, name: str, count: int) -> int | None:

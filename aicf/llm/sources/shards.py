@@ -5,13 +5,18 @@ Every offset and size is checked against the bytes that are there before anythin
 
 from __future__ import annotations
 
+import hashlib
+import json
 import mmap
+import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from aicf.dataclass_json import parse_json
 from aicf.errors import InvalidIR
+from aicf.llm.sources.base import identity_of
 from aicf.runtime.tensors import Array
 from aicf.tensor_bytes import view_tensors
 
@@ -31,8 +36,21 @@ def read_object(path: Path) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", found)
 
 
-def tensors_of(folder: Path) -> dict[str, Array]:
-    """The tensors of a folder by name, as views of its mapped files.
+@dataclass(frozen=True)
+class StoredTensors:
+    """Tensors in files.
+
+    Args:
+        tensors: By name, as views of the mapped files.
+        identity: What tells the files from others, as JSON values; see `Source.identity`.
+    """
+
+    tensors: Mapping[str, Array]
+    identity: list[object]
+
+
+def stored_in(folder: Path) -> StoredTensors:
+    """The tensors of a folder.
 
     Raises InvalidIR: there are none, or a file is missing, cut short or damaged.
     """
@@ -46,27 +64,34 @@ def tensors_of(folder: Path) -> dict[str, Array]:
     return _mapped(folder / _SINGLE)
 
 
-def _indexed(folder: Path) -> dict[str, Array]:
+def _indexed(folder: Path) -> StoredTensors:
     index = folder / _INDEX
-    places: object = read_object(index).get("weight_map")
-    by_name = cast("Mapping[str, Any]", places) if isinstance(places, dict) else None
+    stated: object = read_object(index).get("weight_map")
+    by_name = cast("Mapping[str, Any]", stated) if isinstance(stated, dict) else None
     if by_name is None or not all(isinstance(name, str) for name in by_name.values()):
         raise InvalidIR("the file has no 'weight_map' of file names; fetch it again", location=str(index))
-    files: dict[str, dict[str, Array]] = {}
+    files: dict[str, StoredTensors] = {}
     for name in sorted(set(by_name.values())):
         if Path(name).name != name:
             raise InvalidIR(f"'weight_map' names '{name}', which is not in the folder", location=str(index))
         files[name] = _mapped(folder / name)
     for tensor, name in by_name.items():
-        if tensor not in files[name]:
+        if tensor not in files[name].tensors:
             raise InvalidIR(f"it has no tensor '{tensor}'; fetch it again", location=str(folder / name))
-    return {tensor: files[name][tensor] for tensor, name in by_name.items()}
+    text = json.dumps(by_name, sort_keys=True)
+    identity: list[object] = [
+        hashlib.sha256(text.encode()).hexdigest(),
+        *(file.identity for file in files.values()),
+    ]
+    return StoredTensors({tensor: files[name].tensors[tensor] for tensor, name in by_name.items()}, identity)
 
 
-def _mapped(path: Path) -> dict[str, Array]:
+def _mapped(path: Path) -> StoredTensors:
     try:
         with path.open("rb") as stream:
-            return view_tensors(memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)))
+            data = memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
+            written = os.fstat(stream.fileno()).st_mtime_ns
+            return StoredTensors(view_tensors(data), [path.name, *identity_of(data, written)])
     except OSError as error:
         raise InvalidIR(f"the file cannot be read: {error.strerror}", location=str(path)) from error
     except ValueError as error:
