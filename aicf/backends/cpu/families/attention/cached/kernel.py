@@ -19,8 +19,6 @@ from aicf.backends.cpu.families.attention.cached.schedule import (
 )
 from aicf.backends.cpu.families.attention.schedule import GUARDS
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
-from aicf.backends.cpu.families.gemm.kernel import FIXED_SPLITS
-from aicf.backends.cpu.families.gemm.schedule import SPLITS
 from aicf.backends.cpu.families.legality import (
     level_reason,
     strided,
@@ -55,8 +53,7 @@ class CachedAttentionKernel(CpuKernel[CachedSpec]):
         return cost_us(self.schedule(work, target))
 
     def schedule(self, work: Workload, target: TargetAttr) -> CachedSpec:
-        splits = FIXED_SPLITS if work.batch_invariant else SPLITS
-        return choose(_problem(work), variant_of(target, self.level), threads_of(target), splits)
+        return choose(_problem(work), variant_of(target, self.level), threads_of(target))
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: CachedSpec) -> dict[str, Attribute]:
         named = ("scale", "causal", "past", "position", "window", "softcap", *GUARDS)

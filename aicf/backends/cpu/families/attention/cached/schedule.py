@@ -3,9 +3,9 @@ generator.
 
 A block of query rows passes over the keys tile by tile, with a running maximum and a running sum for each row
 (Milakov and Gimelshein, Online normalizer calculation for softmax, 2018), up to the last key that one of them sees:
-how far the cache reaches beyond that costs nothing and changes no bit. Scores are made transposed, ``k @ q^T``: keys
-are read where they lie, and the softmax works on whole vectors of queries. `template.py` turns a `CachedSpec` into
-code.
+how far the cache reaches beyond that costs nothing and changes no bit, and neither does the number of threads. Scores
+are made transposed, ``k @ q^T``: keys are read where they lie, and the softmax works on whole vectors of queries.
+`template.py` turns a `CachedSpec` into code.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from aicf.backends.cpu.families.gemm.schedule import (
     CACHE_LINE,
     MEETING_CYCLES,
     NOMINAL_GHZ,
-    SPLITS,
     GemmProblem,
     GemmSpec,
     cycles,
@@ -267,16 +266,19 @@ def cost_us(spec: CachedSpec) -> float:
     return total / NOMINAL_GHZ / 1000
 
 
+_ONE_SUM = (1,)
+"""Sums over K of both products. More would hide latency for some blocks of rows: their sizes follow from the threads,
+whose number follows from the capacity, and neither may change the order of a sum."""
+
+
 @lru_cache(maxsize=1024)
-def choose(
-    problem: CachedProblem, level: CpuLevel, threads: int, splits: tuple[int, ...] = SPLITS
-) -> CachedSpec:
-    """The spec that is predicted to take least, on one thread or on all; both products have one of `splits` sums."""
-    found = [_spec(problem, level, count, splits) for count in sorted({1, threads})]
+def choose(problem: CachedProblem, level: CpuLevel, threads: int) -> CachedSpec:
+    """The spec that is predicted to take least, on one thread or on all. Results have the same bits for all of them."""
+    found = [_spec(problem, level, count) for count in sorted({1, threads})]
     return min(found, key=cost_us)
 
 
-def _spec(problem: CachedProblem, level: CpuLevel, threads: int, splits: tuple[int, ...]) -> CachedSpec:
+def _spec(problem: CachedProblem, level: CpuLevel, threads: int) -> CachedSpec:
     """Blocks of even size, at least one for each thread if there are enough queries."""
     lanes = level.lanes(problem.dtype)
     blocks = max(
@@ -289,7 +291,7 @@ def _spec(problem: CachedProblem, level: CpuLevel, threads: int, splits: tuple[i
         level,
         "packed",
         epilogue_cycles=_SCORE_CYCLES,
-        splits=splits,
+        splits=_ONE_SUM,
         count=1,
     )
     ((_, output),) = propose(
@@ -297,7 +299,7 @@ def _spec(problem: CachedProblem, level: CpuLevel, threads: int, splits: tuple[i
         level,
         "direct",
         epilogue_cycles=_OUTPUT_CYCLES,
-        splits=splits,
+        splits=_ONE_SUM,
         count=1,
     )
     scores, output = (replace(spec, mc=0, prefetch_lines=0) for spec in (scores, output))
