@@ -43,7 +43,8 @@ class Sampling:
     this order, and one of the others is drawn.
 
     Args:
-        temperature: What logits are divided by; 0 takes the likeliest token, whatever the others say.
+        temperature: What logits are divided by; 0 takes the likeliest token after the penalty, whatever `top_k`,
+            `top_p` and `min_p` say.
         top_k: How many of the likeliest tokens may be drawn; 0 for all. Equally likely ones stay or go together.
         top_p: The likeliest tokens that have this probability together may be drawn; 1 for all.
         min_p: Tokens may be drawn that are at least this likely, as a share of the likeliest one; 0 for all.

@@ -143,7 +143,9 @@ def test_lines_of_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     """Ctrl-C ends an answer and an error ends an answer; the conversation goes on after both."""
     model = Scripted(["one"], ["tw", KeyboardInterrupt()], [CaptureError("broken")], ["four"], ["five"])
     lines = "a\n\nb\nc\n/stats\n/odd\n/help\n/system be short\nd\n/reset\ne\n/exit\nnot read\n"
-    status, out, err = talked(monkeypatch, capsys, model, lines, "--system", "old", "--top-k", "3")
+    status, out, err = talked(
+        monkeypatch, capsys, model, lines, "--system", "old", "--top-k", "3", "--stop", "x", "--stop", "y"
+    )
     assert status == 0 and err == "error: broken\n"
     assert out.startswith(
         "small, 100 positions. /help says what a line may be.\n> one\n> > tw\n> > how fast it was\n"
@@ -153,6 +155,7 @@ def test_lines_of_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     prompts = [prompt for prompt, _ in model.asked]
     assert prompts[0] == "system: old\nuser: a\n"
     assert prompts[3:] == [f"system: be short\nuser: {line}\n" for line in "de"]
+    assert model.asked[0][1]["stop"] == ("x", "y")
     assert model.asked[0][1]["top_k"] == 3 and model.asked[0][1]["temperature"] == 0.7
 
 
@@ -162,7 +165,7 @@ def test_one_answer_and_the_end_of_input(
     model = Scripted(["one", "two"])
     more = ("--prompt", "hello", "--max-tokens", "7", "--temperature", "0")
     assert talked(monkeypatch, capsys, model, "", *more) == (0, "onetwo\n", "")
-    assert model.asked[0][1]["max_tokens"] == 7
+    assert model.asked[0][1]["max_tokens"] == 7 and model.asked[0][1]["stop"] == ()
     assert talked(monkeypatch, capsys, model, "")[1].endswith("> \n")
 
 
@@ -177,5 +180,7 @@ def test_an_error_of_one_answer_is_the_status(
     monkeypatch.undo()
     assert main(["chat", "x.gguf", "--temperature", "-1"]) == 1  # before the model is loaded
     assert capsys.readouterr().err == "aicf: error: temperature is -1.0; it is a number, 0 or more\n"
+    assert main(["chat", "x.gguf", "--stop", "a", "--stop", ""]) == 1
+    assert capsys.readouterr().err == "aicf: error: a stop string is ''; give text of one character or more\n"
     assert main(["chat", str(tmp_path / "missing.gguf")]) == 1
     assert capsys.readouterr().err.count("\n") == 1

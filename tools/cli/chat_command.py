@@ -44,6 +44,14 @@ def chat_command(
         int | None,
         typer.Option(min=0, help="Most tokens of an answer; by default those that fit.", show_default=False),
     ] = None,
+    stop: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TEXT",
+            help="End an answer before this text; may be given several times.",
+            show_default=False,
+        ),
+    ] = None,
     temperature: Annotated[
         float, typer.Option(help="What logits are divided by; 0 takes the likeliest token.")
     ] = 0.7,
@@ -74,13 +82,15 @@ def chat_command(
     """Talk with a language model: text comes as it is made. /help says what else a line may be."""
     from aicf.llm import Sampling, load
     from aicf.llm.chat_template import file_template
+    from aicf.llm.stopping import stop_strings
 
     # Before the model is loaded, which takes a while.
     sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty, seed)
+    stops = stop_strings(stop or ())
     given = None if template is None else file_template(template)
     loaded = load(model, target, context=context, threads=threads, cache_dir=cache)
     limit = {} if max_tokens is None else {"max_tokens": max_tokens}
-    chat = loaded.chat(system, template=given, **asdict(sampling), **limit)
+    chat = loaded.chat(system, template=given, stop=stops, **asdict(sampling), **limit)
     if prompt is not None:
         _print_pieces(chat.say(prompt))
         return

@@ -39,7 +39,7 @@ def _sum_from(weights: Any, start: Any, stop: Any, least: Any) -> Any:
 
 @njit(inline="always")
 def _least_of_top_k(weights: Any, count: Any, top_k: Any) -> Any:
-    """A number that just `top_k` weights reach; the weight at place `top_k` if others are equal to it."""
+    """A number that just `top_k` weights reach; the weight at position `top_k` if others are equal to it."""
     least = np.int32(0)
     for bit in range(_BITS - 1, -1, -1):
         trial = np.int32(least | np.int32(1 << bit))

@@ -104,8 +104,8 @@ class Bert:
             weight(graph, f"{name}.weight", (count, self.width))
             for name, count in (("token_embd", self.vocabulary), ("token_types", self.types))
         )
-        places = weight(graph, "position_embd.weight", (self.context, self.width))
-        positions = graph.gather(places, graph.iota(("T",), 0, "i64"), name="positions")
+        table = weight(graph, "position_embd.weight", (self.context, self.width))
+        positions = graph.gather(table, graph.iota(("T",), 0, "i64"), name="positions")
         first_type = graph.slice(types, (0, 0), (1, -1))
         x = graph.gather(words, tokens, name="words") + positions + first_type
         return layer_norm(graph, "token_embd_norm", x, self.epsilon)

@@ -3,8 +3,9 @@
 A part of a row becomes a record: what its sums are scaled by, the sum of the row's elements, and the elements.
 
 With *digits* the elements are whole numbers times a power of two, which the largest of the part decides: three signed
-bytes each, the lowest first. That keeps 23 bits of the largest element, about what f32 has, and leaves products of
-bytes, whose sums in i32 are exact. Without them the elements stay f32.
+bytes each, the lowest first. An element is rounded to a step of about 2^-22 of the largest of its part of 32 (16 for
+Q6_K), so a small element next to a large one keeps fewer bits than f32 has. What is left are products of bytes, whose
+sums in i32 are exact. Without digits the elements stay f32.
 """
 
 from __future__ import annotations

@@ -22,10 +22,11 @@ from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 
 
 class MatmulBlocksKernel(CpuKernel[BlocksSchedule]):
-    """Panels of packed rows against rows of x that are prepared once; sums are as exact as those of f32.
+    """Panels of packed rows against rows of x that are prepared once.
 
-    With avx512vnni an element of x is three signed bytes and an exponent that a part shares: products of bytes, whose
-    sums are exact. Elsewhere codes are widened to f32.
+    With avx512vnni an element of x is three signed bytes and an exponent that a part of 32 (16 for Q6_K) shares, so it
+    is rounded to a step of about 2^-22 of the largest of its part; products of bytes and their sums are exact.
+    Elsewhere codes are widened to f32.
     """
 
     id = "cpu.matmul_blocks"
