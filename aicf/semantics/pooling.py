@@ -60,14 +60,15 @@ def _are_largest(op: logical.PoolOp, x: Array) -> Array:
 
 
 def _max_pool_grad(op: logical.MaxPoolGradOp, operands: Sequence[Array]) -> Array:
-    """Tap by tap, along each dimension at the elements that it is; one for all taps that are none of the operand."""
+    """Tap by tap, along each dimension at the elements that it is; one for all taps that are none of the operand. From
+    the last tap on, so that windows come in row-major order."""
     taps, grad = operands
     whole, sizes, strides, dilations, low = (
         int_values(op.properties[name]) for name in ("whole", "sizes", "strides", "dilations", "low")
     )
     lead, counts = grad.shape[:2], grad.shape[2:]
     total = np.zeros((*lead, *(size + 1 for size in whole)), grad.dtype)
-    for number, tap in enumerate(np.ndindex(*sizes)):
+    for number, tap in reversed(list(enumerate(np.ndindex(*sizes)))):
         along: list[Array] = [
             np.arange(count) * stride + k * dilation - before
             for count, stride, k, dilation, before in zip(counts, strides, tap, dilations, low, strict=True)

@@ -1,6 +1,6 @@
 // RUN: aicf-opt %s -p read-packed-weights,logical-dce | filecheck %s
 
-// CHECK: emit.decision "read-packed-weights" ["w", "m"] choice "product of packed rows" because "its kernels widen blocks in registers, and read the fewest bytes" rejected {"widened weight" = "all of it would be written and read again"}
+// CHECK: emit.decision "read-packed-weights" ["w", "m"] choice "product of packed rows" because "where the target has kernels for it, they widen blocks in registers, and read the fewest bytes" rejected {"widened weight" = "all of it would be written and read again"}
 // CHECK: emit.decision "read-packed-weights" ["w", "e"] choice "gather of packed rows" because "only the rows that are read are widened"
 
 // CHECK-LABEL: func.func @tied

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 import numpy as np
 from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
 from aicf.dialects import logical
@@ -363,9 +364,10 @@ def _last_key(value: SSAValue, axis: int) -> Seen | None:
 
 
 def _is_one_number(value: SSAValue) -> bool:
-    """Whether all queries and keys of a batch element have the same number; an argument of a body is known to."""
+    """Whether all queries and keys of a batch element have the same number. Of what a group takes that was known when
+    it was outlined."""
     if not isinstance(value.owner, logical.BroadcastOp):
-        return isinstance(value, BlockArgument)
+        return isinstance(value, BlockArgument) and not isinstance(value.owner.parent_op(), FuncOp)
     dims, rank = value.owner.dimensions.get_values(), tensor_info(value.type).rank
     sizes = tensor_info(value.owner.operand.type).shape
     return all(dim < rank - 2 or size == 1 for dim, size in zip(dims, sizes, strict=True))

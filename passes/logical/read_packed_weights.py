@@ -54,7 +54,7 @@ def _rows_of_blocks(matmul: MatmulOp) -> DequantizeBlocksOp | None:
 def _multiply_blocks(module: ModuleOp, matmul: MatmulOp, weight: DequantizeBlocksOp) -> None:
     replacement = MatmulBlocksOp(matmul.lhs, weight.packed, weight.scheme.data)
     replace_with_op(PatternRewriter(matmul), matmul, replacement, weight)
-    because = "its kernels widen blocks in registers, and read the fewest bytes"
+    because = "where the target has kernels for it, they widen blocks in registers, and read the fewest bytes"
     _record(module, weight, replacement, "product of packed rows", because)
 
 

@@ -214,7 +214,10 @@ RECORDS: Mapping[str, tuple[int, str]] = {
         1,
         f"{_LAUNCH} {_WINDOWS} {_of_dims('size', 'high')} threads_along vector pixels lanes threads combination_order",
     ),
-    "cuda.max_pool_grad": (1, f"{_LAUNCH} {_WINDOWS} {_of_dims('size')} threads_along vector threads"),
+    "cuda.max_pool_grad": (
+        1,
+        f"{_LAUNCH} {_WINDOWS} {_of_dims('size')} threads_along vector threads combination_order",
+    ),
     "cuda.conv_depthwise": (1, f"{_CUDA_CONV} threads_along vector pixels threads near blocks_per_sm"),
     "cuda.conv_mma": (1, _CONV_MMA),
     "cuda.conv_simt": (1, f"{_CUDA_CONV} tile thread_tile depth tile_group stages blocks_per_sm split_k"),

@@ -110,34 +110,37 @@ def _named(stem: str, part: str) -> str:
     return f"{whole}.{part}{at}{bucket}"
 
 
-def add_mask(attention: Attention, position: Mapping[Operation, int]) -> bool:
+def add_mask(attention: Attention, position: Mapping[Operation, int]) -> logical.AddOp | None:
     """Adds 0 to the scores of the keys that are seen and -inf to those of others, in place of a choice between them;
-    whether there was one.
+    the sum, or None if there was no choice.
 
     Args:
         position: Of the ops of the function, in text order: a mask that another attention made is read again.
     """
     if (mask := _mask_of(attention)) is None:
-        return False
+        return None
     _, scores, hidden = mask.operands
     assert mask.parent is not None
-    bias = _known_bias(mask, position) or _bias(mask, hidden)
+    bias = _known_bias(mask, hidden, position) or _bias(mask, hidden)
     total = logical.AddOp(scores, bias)
     total.attributes |= mask.attributes
     total.result.name_hint = mask.result.name_hint
     mask.parent.insert_op_before(total, mask)
     mask.result.replace_all_uses_with(total.result)
     mask.parent.erase_op(mask)
-    return True
+    return total
 
 
-def _known_bias(mask: logical.SelectOp, position: Mapping[Operation, int]) -> SSAValue | None:
-    """The mask of the same comparisons that stands before `mask`."""
+def _known_bias(
+    mask: logical.SelectOp, hidden: SSAValue, position: Mapping[Operation, int]
+) -> SSAValue | None:
+    """0 and the same number as `hidden`, by the same comparisons, that stands before `mask`."""
     for use in mask.condition.uses:
         op = use.operation
         if not isinstance(op, logical.SelectOp) or position.get(op, len(position)) > position[mask]:
             continue
-        if op.result.type == mask.result.type and splat_number(op.on_true) == 0:
+        same = splat_number(op.on_true) == 0 and splat_number(op.on_false) == splat_number(hidden)
+        if same and op.result.type == mask.result.type:
             return op.result
     return None
 

@@ -67,10 +67,21 @@ class FuseAttentionPass(FusionPattern[_Match]):
         if first_formed(trials, context, {}) is not None:
             changed = own_copies_of_mask(attention)
         else:
-            changed = attention.mask is None and add_mask(attention, context.position)
+            changed = self._added_mask(attention, context)
         if changed:
             context.renumber()
         return attention_ending_in(attention.output)
+
+    def _added_mask(self, attention: Attention, context: FusionContext) -> bool:
+        """Whether a choice between scores and -inf is a sum now; only where a kernel may gain by it."""
+        if attention.mask is not None or attention.softcap is not None or not _may_change_scores(context):
+            return False
+        total = add_mask(attention, context.position)
+        if total is not None:
+            because = "attention without a position reads one mask, which all layers share"
+            decision = Decision("a mask of 0 and -inf for a position", because)
+            self.record(context, [id_of(total), id_of(attention.output)], decision)
+        return total is not None
 
     def _attention(self, output: logical.MatmulOp, context: FusionContext) -> Attention | None:
         """What `output` is the last product of; what is nearly an attention is recorded with what is in the way."""
@@ -87,9 +98,7 @@ class FuseAttentionPass(FusionPattern[_Match]):
 
     def _join_masks(self, error: NoAttention, output: logical.MatmulOp, context: FusionContext) -> bool:
         """Whether the scores had two masks, which are one now; only where a kernel may gain by it."""
-        if error.scores is None or error.logits is None or context.policy.rounding == "strict":
-            return False
-        if context.policy.forbids_fusion("attention") or context.why_none_of(_PLAIN) is not None:
+        if error.scores is None or error.logits is None or not _may_change_scores(context):
             return False
         found = two_masks(error.logits, error.scores)
         if found is None or not context.may_be_one((found.inner, found.outer)):
@@ -149,6 +158,13 @@ def _whole(
     split_batches(plan.body)
     _use_kernel_layout(plan.body)
     yield Candidate(label([match.attention.output, *chain]), plan, kinds)
+
+
+def _may_change_scores(context: FusionContext) -> bool:
+    """Whether masks may be rewritten for a kernel of attention, by the policy and the target."""
+    if context.policy.rounding == "strict" or context.policy.forbids_fusion("attention"):
+        return False
+    return context.why_none_of(_PLAIN) is None
 
 
 def _steps(match: _Match, context: FusionContext, kinds: Sequence[str]) -> Iterator[Candidate]:

@@ -75,7 +75,7 @@ def _indices_of_taps(lower: Lowering, op: logical.MaxPoolIndicesOp) -> SSAValue:
     rest, total = taps, None
     for axis, window in enumerate(windows):
         along, after = rest, prod(each.size for each in windows[axis + 1 :])
-        if after > 1:
+        if axis + 1 < len(windows):
             along = lower.apply(logical.DivOp, rest, after, name="along")
             rest = lower.apply(logical.SubOp, rest, lower.apply(logical.MulOp, along, after), name="rest")
         start = lower.add(logical.IotaOp(2 + axis, op.info.sizes, element_of(taps.type)), "window")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import ml_dtypes
 import numpy as np
@@ -16,9 +17,10 @@ from aicf.backends.cuda.compiler.toolchain import compile_kernels
 from aicf.backends.cuda.families.attention.decode.codegen import emit
 from aicf.backends.cuda.families.attention.decode.kernel import CachedStepKernel, Spec
 from aicf.dialects.emit_types import TargetAttr
-from tests.backends.cuda.attention_simulator import run_attention
+from tests.backends.cuda.attention_simulator import names, run_attention
 from tests.backends.cuda.gemm_launches import launch_of
 from tests.backends.cuda.sass import SPILLS, instructions, starting
+from tests.backends.cuda.simulator import Memory, run
 
 Array = np.ndarray
 TARGET = TargetAttr("cuda", "sm_90a", {})
@@ -85,6 +87,40 @@ def test_keys_that_are_not_seen_are_not_loaded(dtype: str, spec: Spec, window: i
         found = run_attention(launch, ins, np.empty((HEADS, SHARED, SIZE), DTYPES[dtype]))
         error = 2e-3 if dtype == "f16" else 2e-2
         np.testing.assert_allclose(found.astype(np.float64), expected(ins, position, window), atol=error)
+
+
+def step(capacity: int, window: int) -> Workload:
+    """One token of `HEADS` heads with keys of their own, which its row joins."""
+    given = work(capacity, window=window)
+    one = OperandInfo("temp", (HEADS, 1, SIZE), "f16", (SIZE, HEADS * SIZE, 1))
+    state = OperandInfo("state", (HEADS, capacity, SIZE), "f16", (SIZE, HEADS * SIZE, 1))
+    row = OperandInfo("input", (), "i64", ())
+    position = OperandInfo("input", (HEADS, 1, capacity), "i64", (0, 0, 0))
+    operands = one, state, state, row, one, one, position
+    return replace(given, kind="cached_attention_step", operands=operands, results=(one, state, state))
+
+
+@pytest.mark.parametrize(("position", "window"), [(5, 0), (21, 0), (39, 0), (21, 9)])
+def test_a_state_that_is_copied_is_copied_whole(position: int, window: int) -> None:
+    """Its rows that the token does not see, NaN here, are copied too, and count for nothing."""
+    given, random = step(40, window), np.random.default_rng(position)
+    q, new_k, new_v = random.standard_normal((3, HEADS, SIZE)).astype(np.float16)
+    caches = random.standard_normal((2, 40, HEADS * SIZE)).astype(np.float16)
+    first = max(0, position + 1 - window) if window else 0
+    caches[:, position + 1 :] = caches[:, :first] = np.nan
+    number = np.array([position], np.int64)
+    ins = [q, *caches, number, new_k, new_v, number]
+    memory = Memory([*(each.nbytes for each in ins), q.nbytes, *(each.nbytes for each in caches)])
+    for base, each in enumerate(ins):
+        memory.fill(base, each)
+    run([launched(given, Spec(2, 2))], memory, names)
+    found, *copied = (buffer.view(np.float16) for buffer in memory.buffers[-3:])
+    wanted = caches.copy()
+    wanted[:, position] = new_k.reshape(-1), new_v.reshape(-1)
+    np.testing.assert_array_equal(np.stack(copied).reshape(caches.shape), wanted)
+    repeated = [np.repeat(q[:, None], SHARED, 1), *wanted]
+    exact = expected(repeated, position, window)[:, 0]
+    np.testing.assert_allclose(found.reshape(HEADS, SIZE).astype(np.float64), exact, atol=2e-3)
 
 
 def test_registers_hold_all_of_a_long_cache() -> None:

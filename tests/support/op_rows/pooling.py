@@ -123,7 +123,7 @@ def _max_pool(x: Array, **windows: Any) -> Array:
     return _each(x, _largest, x.dtype, **windows)
 
 
-def _max_pool_indices(x: Array, **windows: Any) -> Array:
+def max_pool_indices(x: Array, **windows: Any) -> Array:
     return _each(x, _index_of_largest, np.int64, **windows)
 
 
@@ -192,7 +192,7 @@ def _lp_pool(x: Array, p: int, **windows: Any) -> Array:
 
 ROWS = (
     Row(logical.MaxPoolOp, _pool, _max_pool, NUMBERS),
-    Row(logical.MaxPoolIndicesOp, _pool, _max_pool_indices, NUMBERS),
+    Row(logical.MaxPoolIndicesOp, _pool, max_pool_indices, NUMBERS),
     Row(logical.MaxPoolTapsOp, _pool, max_pool_taps),
     Row(logical.MaxPoolGradOp, _taps_and_grad, max_pool_grad),
     Row(logical.AvgPoolOp, _average, _avg_pool),

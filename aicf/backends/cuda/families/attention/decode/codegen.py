@@ -71,7 +71,7 @@ def _write_constants(launch: Launch, problem: StepProblem) -> Constants:
     """What is written, and whether the state is in place: then rows stay where they are."""
     writes = problem.writes
     if writes is None:
-        return {"WRITES": False}
+        return {"WRITES": False, "COPIES_K": False, "COPIES_V": False}
     return {
         "WRITES": True,
         "COPIES_K": not _is_one_element(launch.ins[1], launch.outs[1]),

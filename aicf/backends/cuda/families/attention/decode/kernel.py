@@ -313,9 +313,9 @@ class CachedStepKernel(AttentionStepKernel):
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
         filled = problem_of(work).filled
         if filled is None:
-            return "the keys that are seen follow from no position here: use cuda.attention"
+            return "the keys that are seen follow from no position here: give attention a position"
         if filled.softcap:
-            return "no score is capped here"
+            return "no score is capped here: it runs as products and a softmax"
         if filled.position[1] not in _INDEX_TYPES:
             return f"the position is {filled.position[1]}, not {' or '.join(_INDEX_TYPES)}"
         return super().legal(work, target)

@@ -68,10 +68,12 @@ OFFSET = LOAD_MASK = LOAD_BEFORE = ROW = UNPACK = PACK = KEYS_AND_VALUES = Snipp
 
 
 def keys_and_values() -> None:
-    """Starts the loads of this lane's share; zeros past the last key."""
+    """Starts the loads of this lane's share; zeros past the last key. Rows that are copied are loaded, seen or not."""
     for j in unrolled(LOADS):
         if TAIL or FILLED:
             there = i32(1) if (key + i32(j * LINES) < end) & (key + i32(j * LINES) >= start) else i32(0)
+            if COPIES_K or COPIES_V:
+                there = i32(1) if key + i32(j * LINES) < i32(N) else i32(0)
             kw[j * 4 : j * 4 + 4] = load_u32x4_or_zero(k + u64(j * LINES * K_ROW), there)
             vw[j * 4 : j * 4 + 4] = load_u32x4_or_zero(v + u64(j * LINES * V_ROW), there)
         else:
@@ -138,6 +140,10 @@ def attention_step(pointers: Any) -> None:
                 store_u32x4(keys + u64(j * LINES * KEYS_ROW), *kw[j * 4 : j * 4 + 4])
             if inside if COPIES_V else inside & here:
                 store_u32x4(values + u64(j * LINES * VALUES_ROW), *vw[j * 4 : j * 4 + 4])
+            if FILLED and (COPIES_K or COPIES_V):  # a value that is not seen may be NaN, whatever its weight
+                seen = (key + i32(j * LINES) < end) & (key + i32(j * LINES) >= start)
+                for c in unrolled(4):
+                    vw[j * 4 + c] = cuda.selp(seen, vw[j * 4 + c], u32(0))
     for c in unrolled(4):
         query[c * 2 : c * 2 + 2] = splice(UNPACK, qw[c])
     if MASKED:

@@ -49,6 +49,7 @@ class MaxPoolGradKernel(CudaKernel[GradSpec]):
             **grad_record(schedule),
             **work.attrs,
             "rounding": StringAttr(work.rounding),
+            "combination_order": StringAttr(_ORDER),
             **start_entries(arch_named(target.arch.data)),
         }
 
@@ -60,7 +61,10 @@ class MaxPoolGradKernel(CudaKernel[GradSpec]):
 
     def fixed_order(self, work: Workload, target: TargetAttr) -> str:
         """See `Kernel`: one order for each element, whatever the batch."""
-        return "the windows that reach an element, ascending"
+        return _ORDER
+
+
+_ORDER = "the windows that reach an element, ascending"
 
 
 def _offered(work: Workload, target: TargetAttr) -> list[GradSpec]:
