@@ -32,6 +32,10 @@ def results(exe: aicf.CompiledModel, feeds: dict[str, np.ndarray]) -> list[np.nd
     )
 
 
+FOLDED = {"rotary"}
+"""Programs that have no concat left, as `fold-rotations` takes it."""
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_values_with_and_without(name: str) -> None:
     """The same values whether parts are copied or not, and fewer bytes moved where they are not."""
@@ -46,7 +50,7 @@ def test_values_with_and_without(name: str) -> None:
             np.testing.assert_allclose(given, wanted, rtol=1e-4, atol=1e-4)
         (explained,) = (each for each in exe.explain().programs if each.name != "prepare")
         moved.append(sum(row.bytes for row in explained.rows))
-    assert moved[0] < moved[1]
+    assert moved[0] == moved[1] if name in FOLDED else moved[0] < moved[1]
 
 
 @pytest.mark.parametrize("first", range(0, 12, 4))

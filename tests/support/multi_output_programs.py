@@ -136,7 +136,7 @@ PROGRAMS: Mapping[str, tuple[Make, tuple[int, ...], tuple[int, ...]]] = {
     "softmax_and_sum": (softmax_and_sum, (4, 1), (3,)),
     "moments": (moments, (2,), (2,)),
     "largest": (largest, (2,), (2,)),
-    "columns": (columns, (1, 1), (1, 1)),
+    "columns": (columns, (1, 1), (2,)),
     "loss": (loss, (2,), (2,)),
     "running": (running, (2,), (2,)),
     "optimizer": (optimizer, (3,), (3,)),
