@@ -17,7 +17,7 @@ from aicf.dialects import logical
 from aicf.frontends.builder import Graph
 from aicf.frontends.text import verify_module
 from aicf.passes.logical.assign_ids import AssignIdsPass
-from aicf.passes.training.differentiate import DifferentiatePass
+from aicf.passes.training.differentiate import DifferentiatePass, Unreachable
 from aicf.passes.training.gradients import GRADIENTS
 from tests.support.elementwise_ops import OPS
 from tests.support.gradient_programs import SMOOTH_OPS, SMOOTH_ROWS, smooth, with_loss
@@ -70,7 +70,12 @@ def test_same_slope(row: Row, data: st.DataObject) -> None:
     use = data.draw(row.uses("f64").filter(lambda use: use.attributes.get("element", "f64") in FLOATS))
     random = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     module, inputs = program([use])
-    _check(module, smooth(inputs, random, positive=row.name == "batch_norm"), random)
+    try:
+        _check(module, smooth(inputs, random, positive=row.name == "batch_norm"), random)
+    except Unreachable:
+        if row.name != "max_pool_grad":
+            raise
+        reject()  # all windows lie in the padding
 
 
 @pytest.mark.parametrize("name", SMOOTH_OPS)
