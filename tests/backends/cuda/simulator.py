@@ -487,6 +487,12 @@ def _widened(dtype: Any) -> np.ndarray:
     return np.arange(1 << 16, dtype=np.uint16).view(dtype).astype(np.float32)
 
 
+def _rcp_approx(x: Any) -> Any:
+    """As far off as PTX allows; of zeros, infinities and NaN it is exact."""
+    exact = np.float32(1) / np.float32(x)
+    return np.nextafter(exact, np.float32(0)) if np.isfinite(exact) else exact
+
+
 def _half(dtype: Any) -> dict[str, Callable[..., Any]]:
     name = "f16" if dtype is np.float16 else "bf16"
 
@@ -620,7 +626,7 @@ def _namespace(memory: Memory, here: Here) -> dict[str, Any]:
         "philox": _philox,
         "philox_word": lambda number, words: words[int(number)],
         "erf_absolute": lambda x: f32(math.erf(x)),
-        "rcp_approx": lambda x: np.nextafter(f32(1) / f32(x), f32(0)),  # as far off as PTX allows
+        "rcp_approx": _rcp_approx,
         "max_nan": np.maximum,
         "min_nan": np.minimum,
         "ALL_LANES": 0xFFFFFFFF,
