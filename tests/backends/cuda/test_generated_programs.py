@@ -18,6 +18,7 @@ from aicf.frontends.text import make_context, parse_module
 from aicf.passes.pipelines.aicf_inference import AicfInferencePass
 from aicf.runtime.capture_plan import CapturePlan
 from aicf.runtime.plan_from_ir import code_units, read_module
+from tests.backends.cuda.integer_simulator import names
 from tests.backends.cuda.simulator import Memory, run
 from tests.support.elementwise_ops import assert_same, every_op, operands
 from tests.support.random_graphs import RandomProgram, random_program, run_program
@@ -57,7 +58,7 @@ def simulated(plan: CapturePlan, unit: CodeUnit, inputs: dict[str, np.ndarray]) 
             memory.fill(base, inputs[bind.name])
     for launch in unit.launches:
         parts = emitter(launch.kernel)(launch)
-        run([part for part in parts if isinstance(part, KernelLaunch)], memory)
+        run([part for part in parts if isinstance(part, KernelLaunch)], memory, names)
     return {
         bind.name: memory.buffers[base].view(element_named(bind.dtype).dtype).reshape(bind.shape)
         for base, bind in enumerate(binds, 1)
