@@ -45,19 +45,19 @@ _THREADS = (256, 128, 64)
 _MOST_REGISTERS = 32
 """For the results of a thread."""
 
-_LATENCY_US = 0.7
+LATENCY_US = 0.7
 """From asking for memory to having it while many ask."""
 _MEETING_US = 0.3
 """From the last element of a window to the sum of the threads that share it."""
 _RESIDENT = 1024
 """Threads of a multiprocessor at a time."""
-_CLOCKS = 1700.0
+CLOCKS = 1700.0
 """Of a multiprocessor in a microsecond; it issues four instructions of a warp in each."""
 _L1_BYTES = 128
 """Of one clock. Figures of the H100, round ones."""
-_SECTOR = 32
+SECTOR = 32
 """Bytes of memory that come together."""
-_PLACE_INSTRUCTIONS, _TAP_INSTRUCTIONS = 60, 4
+PLACE_INSTRUCTIONS, _TAP_INSTRUCTIONS = 60, 4
 """Of a thread that finds its place, and of an element's address."""
 
 
@@ -183,9 +183,9 @@ class PoolSpec:
         written = p.results * size * self._spread(False)
         narrow = min(1.0, 0.4 + 0.15 * self.vector * size)
         bandwidth = arch.bandwidth_gbs * narrow * 1e3
-        memory = read / min(bandwidth, self._asked_for(arch) / _LATENCY_US) + written / bandwidth
+        memory = read / min(bandwidth, self._asked_for(arch) / LATENCY_US) + written / bandwidth
         meeting = _MEETING_US if self.lanes > 1 else 0.0
-        return start_us(arch) + max(memory, self._busy_us(arch), _LATENCY_US) + meeting
+        return start_us(arch) + max(memory, self._busy_us(arch), LATENCY_US) + meeting
 
     def _asked_for(self, arch: GpuArch) -> float:
         """Bytes that are on their way at a time."""
@@ -200,8 +200,8 @@ class PoolSpec:
         cache = self.loads * max(1.0, wide)
         combining = self.registers * (1 if self.packed else 2) * self.pixels
         tested = 2 * sum(border is not Border.NONE for border in self.problem.borders)
-        issued = _PLACE_INSTRUCTIONS + self.loads * (_TAP_INSTRUCTIONS + combining + tested)
-        return warps * max(cache, issued / 4) / (arch.multiprocessors * _CLOCKS)
+        issued = PLACE_INSTRUCTIONS + self.loads * (_TAP_INSTRUCTIONS + combining + tested)
+        return warps * max(cache, issued / 4) / (arch.multiprocessors * CLOCKS)
 
     def _spread(self, reads: bool) -> float:
         """Bytes of memory that come with each byte that neighbouring threads ask for."""
@@ -210,7 +210,7 @@ class PoolSpec:
             count, step = p.channels, (p.x_planes if reads else p.y_planes)[1]
         else:
             count, step = (last.axis.whole, last.x_stride) if reads else (last.axis.count, last.y_stride)
-        return 1.0 if count == 1 else max(1, min(_SECTOR // ELEMENT_BYTES[p.dtype], step))
+        return 1.0 if count == 1 else max(1, min(SECTOR // ELEMENT_BYTES[p.dtype], step))
 
 
 # The choice

@@ -17,19 +17,13 @@ from xdsl.ir import Attribute
 from aicf.backends.common.record import Entry, OneOf, Record, RecordCodec, illegal, powers_of_two
 from aicf.backends.cuda.families.loops.costs import start_us
 from aicf.backends.cuda.families.pool.grad.problem import MOST_SUMS, GradProblem
-from aicf.backends.cuda.families.pool.schedule import Along
+from aicf.backends.cuda.families.pool.schedule import CLOCKS, LATENCY_US, PLACE_INSTRUCTIONS, SECTOR, Along
 from aicf.backends.cuda.families.records import Shape, Triple
 from aicf.backends.cuda.target import ELEMENT_BYTES, PIECE_BYTES, GpuArch
 
 _THREADS = (256, 128, 64)
-_LATENCY_US = 0.7
-"""From asking for memory to having it while many ask."""
-_CLOCKS = 1700.0
-"""Of a multiprocessor in a microsecond; it issues four instructions of a warp in each."""
-_SECTOR = 32
-"""Bytes of memory that come together. Figures of the H100, round ones."""
-_PLACE_INSTRUCTIONS, _WINDOW_INSTRUCTIONS = 60, 12
-"""Of a thread that finds its place, and of a window's addresses."""
+_WINDOW_INSTRUCTIONS = 12
+"""Of a window's addresses. Prices here are reckoned from what a thread does, not measured."""
 _TERM_INSTRUCTIONS = 3
 """A comparison, a choice and an addition for each channel."""
 
@@ -78,15 +72,15 @@ class GradSpec:
             arch.bandwidth_gbs * narrow * 1e3
         )
         terms = self.vector * (p.windows + _TERM_INSTRUCTIONS * p.terms)
-        issued = _PLACE_INSTRUCTIONS + _WINDOW_INSTRUCTIONS * p.windows + terms
-        busy = -(-self.groups // 32) * issued / 4 / (arch.multiprocessors * _CLOCKS)
-        return start_us(arch) + max(memory, busy, _LATENCY_US)
+        issued = PLACE_INSTRUCTIONS + _WINDOW_INSTRUCTIONS * p.windows + terms
+        busy = -(-self.groups // 32) * issued / 4 / (arch.multiprocessors * CLOCKS)
+        return start_us(arch) + max(memory, busy, LATENCY_US)
 
     def _spread(self, planes: tuple[int, int]) -> float:
         """Bytes of memory that come with each byte that neighbouring threads ask for."""
         if self.along == "pixels" or self.problem.channels == 1:
             return 1.0
-        return max(1, min(_SECTOR // ELEMENT_BYTES[self.problem.dtype], planes[1]))
+        return max(1, min(SECTOR // ELEMENT_BYTES[self.problem.dtype], planes[1]))
 
 
 # The choice
