@@ -98,6 +98,7 @@ BY_METHOD: Mapping[str, Mapping[str, Make]] = {
     "clamp": {"min": _same(0.0)},
     "clip_factor": {"norm": SCALAR},
     "compare": {"predicate": _same("lt")},
+    "dequantize_blocks": {"packed": _input((4, 20), "u8"), "scheme": _same("Q4_1")},
     "cross_entropy": {"labels": _input((4,), "i64")},
     "gradient": {"loss": _loss},
     "inline": {"arguments": _many(X)},

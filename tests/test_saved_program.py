@@ -105,6 +105,29 @@ def test_random_and_fused_programs_make_the_round_trip(target: str) -> None:
         assert stripped(again) == stripped(first)
 
 
+def two_steps(size: int) -> ModuleOp:
+    """Two attentions over caches, one after the other, that share a position; sizes of heads that no kernel for cached
+    keys takes on a GPU, or does."""
+    graph = aicf.Graph("two_steps")
+    position = graph.input("position", (), "i64")
+    query = graph.input("query", (3, 4, size))
+    for layer in range(2):
+        key, value = (graph.input(f"{part}{layer}", (3, 40, size)) for part in ("key", "value"))
+        query = graph.attention(query, key, value, position=position, causal=True, name=f"attention{layer}")
+    graph.output(query, "y")
+    return graph.module()
+
+
+@pytest.mark.parametrize("size", [3, 32])
+@pytest.mark.parametrize("target", ["cpu:x86-64-v4", "cuda:sm_90a"])
+def test_masks_that_layers_share_make_the_round_trip(target: str, size: int) -> None:
+    """One mask of 0 and -inf for both, or a copy of the comparisons for each: ids that no op of the model has."""
+    first, again = two_steps(size), two_steps(size)
+    run(AicfInferencePass(target).passes(), make_context(), first)
+    run(AicfInferencePass(target, decisions_of(first).to_line()).passes(), make_context(), again)
+    assert stripped(again) == stripped(first)
+
+
 def test_a_policy_may_cut_a_norm_where_no_pass_would() -> None:
     """A group that begins with one number a row and spreads it: passes start it at the sum that it follows from."""
     graph = aicf.Graph("norm")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aicf.backends.common.user_kernel import CUSTOM
 from aicf.backends.registry import get_kernels, libraries_by_family
 from aicf.dialects.kinds import FAMILIES
 from aicf.policies.kernel_policy import ATTENTION, MATH
@@ -13,7 +14,12 @@ BACKENDS = ("cpu", "cuda", "reference")
 
 def schema_with_names() -> str:
     """The schema as indented JSON."""
-    kernels = [name for backend in BACKENDS for name in get_kernels(backend)]
+    kernels = [
+        name
+        for backend in BACKENDS
+        for name, kernel in get_kernels(backend).items()
+        if kernel.kinds - {CUSTOM}
+    ]
     return policy_schema(kernels, {family: _libraries(family) for family in FAMILIES})
 
 

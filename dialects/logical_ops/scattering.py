@@ -238,7 +238,7 @@ class WriteRowOp(LogicalOp):
         """The operand's type."""
         row, index, info = tensor_info(operands[0]), indices_info(operands[1]), tensor_info(operands[2])
         axis = axis_of(properties, info)
-        rows, most = (sizes[axis] if axis < len(sizes) else 1 for sizes in (row.sizes, info.sizes))
+        rows, most = row.sizes[axis] if row.rank == info.rank else 1, info.sizes[axis]
         if isinstance(rows, int) and isinstance(most, int) and not 1 <= rows <= most:
             raise VerifyException(f"there are {rows} rows to write along axis {axis}, which has {most}")
         wanted = tensor_info(info.with_sizes([*info.sizes[:axis], rows, *info.sizes[axis + 1 :]]))

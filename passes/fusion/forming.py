@@ -23,6 +23,7 @@ from aicf.passes.bodies.workload import (
     remember_workload,
     rename_group,
 )
+from aicf.passes.fusion.attention.position_masks import mask_ids
 from aicf.passes.fusion.profitability import Profitability
 from aicf.passes.fusion.why_not_fusible import why_no_kind
 from aicf.passes.fusion.workload_templates import WorkTemplate
@@ -295,7 +296,7 @@ def fusion_contexts(
 
 def _check_groups(policy: KernelPolicy, module: ModuleOp) -> None:
     """Raises PolicyError for ids in `groups` that no op has, nor a copy of one that a product may get for itself, nor
-    one of a cast that any group may."""
+    one of a cast that any group may, nor what a mask may."""
     ids = [identity for op in module.walk() if (identity := op_id(op)) is not None]
     known, copies = with_stems(ids), dict[str, None]()
     if any(id_ not in known for group in policy.groups for id_ in group):
@@ -303,6 +304,7 @@ def _check_groups(policy: KernelPolicy, module: ModuleOp) -> None:
         casts = [id_of(op) for op in module.walk() if isinstance(op, logical.CastOp) and op_id(op)]
         copies = with_stems(copied_id(id_, product) for product in products for id_ in ids)
         copies |= with_stems(copied_id(cast, reader) for cast in casts for reader in ids)
+        copies |= with_stems(mask_ids(module, ids))
     policy.check_groups(known, copies)
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
-from aicf.passes.training.differentiate import DifferentiatePass
+from aicf.passes.training.differentiate import DifferentiatePass, Unreachable
 from tests.support.elementwise_ops import OPS
 from tests.support.gradient_programs import SMOOTH_OPS, SMOOTH_ROWS, Array, smooth, with_loss
 from tests.support.op_rows.row import Row, is_float, program
@@ -76,7 +76,12 @@ def test_same_gradient(row: Row, data: st.DataObject) -> None:
     inputs = smooth(inputs, np.random.default_rng(seed), positive=row.name == "batch_norm")
     (result,) = run_program(module, inputs).values()
     assume(np.all(np.isfinite(result)))
-    _compare(module, inputs, lambda *operands: TORCH[row.name](*operands, **use.attributes), seed)
+    try:
+        _compare(module, inputs, lambda *operands: TORCH[row.name](*operands, **use.attributes), seed)
+    except Unreachable:
+        if row.name != "max_pool_grad":
+            raise
+        reject()  # all windows lie in the padding
 
 
 def test_every_op_has_a_peer() -> None:

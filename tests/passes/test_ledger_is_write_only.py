@@ -101,6 +101,7 @@ EXCLUDED: Mapping[str, tuple[str, ...]] = {
     "it makes no programs": (
         *(
             "attention_gradients",
+            "blocks",
             "faulty",
             "generated_code",
             "interrupted",

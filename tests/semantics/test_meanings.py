@@ -450,6 +450,28 @@ def test_poolings() -> None:
     close(run(lambda v: logical.LpPoolOp(v, 2, [2], [3]), x), np.array([[[math.sqrt(17), math.sqrt(13)]]]))
 
 
+def test_gradients_of_the_largest_by_hand() -> None:
+    x, grad = np.array([[[1.0, -4.0, 3.0, 3.0, 2.0]]]), np.array([[[10.0, 100.0, 1000.0]]])
+    windows = ([2], [2], [1], [1])  # at -1, 1 and 3: (1), (-4, 3) and (3, 2)
+    taps = run(lambda v: logical.MaxPoolTapsOp(v, *windows), x)
+    assert taps.dtype == np.int8 and taps.tolist() == [[[1, 1, 0]]]
+    found = run(lambda t, g: logical.MaxPoolGradOp(t, g, [5], *windows), taps, grad)
+    assert found.tolist() == [[[10.0, 0.0, 100.0, 1000.0, 0.0]]]
+    both = run(lambda t, g: logical.MaxPoolGradOp(t, g, [3], [3]), np.array([[[0]]], np.int8), grad[..., :1])
+    assert both.tolist() == [[[10.0, 0.0, 0.0]]]
+
+
+def test_blocks_by_hand() -> None:
+    """Two halves and 16 bytes: the low bits of the bytes come first."""
+    halves = np.array([0.5, -1.0], np.float16).view(np.uint8)
+    packed = np.concatenate([halves, np.full(16, 0x2F, np.uint8)])[None]
+    wanted = [0.5 * 15 - 1] * 16 + [0.5 * 2 - 1] * 16
+    assert run(lambda v: logical.DequantizeBlocksOp(v, "Q4_1"), packed).tolist() == [wanted]
+    x = np.arange(64, dtype=np.float32).reshape(2, 32)
+    found = run(lambda v, w: logical.MatmulBlocksOp(v, w, "Q4_1"), x, packed)
+    assert found.tolist() == [[6.5 * 120], [6.5 * (120 + 16 * 32)]]
+
+
 def test_a_pooling_that_finds_nothing() -> None:
     x = np.array([[[5]]], np.int8)
     assert run(lambda v: logical.MaxPoolOp(v, [1], None, None, [1]), x).tolist() == [[[-128, 5]]]

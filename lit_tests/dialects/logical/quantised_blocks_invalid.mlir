@@ -41,7 +41,7 @@ func.func @rows(%x : tensor<2x64xf16>, %w : tensor<3x40xui8>) {
 // -----
 
 func.func @matrix(%x : tensor<2x64xf32>, %w : tensor<2x3x40xui8>) {
-  // CHECK: error: logical.matmul_blocks: packed is 2x3x40xui8; it is one matrix: u8[N, bytes of a row]
+  // CHECK: error: logical.matmul_blocks: packed is 2x3x40xu8; it is one matrix: u8[N, bytes of a row]
   %0 = logical.matmul_blocks %x, %w {scheme = "Q4_1"} : (tensor<2x64xf32>, tensor<2x3x40xui8>) -> tensor<2x3xf32>
   func.return
 }

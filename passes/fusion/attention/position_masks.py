@@ -7,15 +7,19 @@ know no position the comparisons become a mask that is added, made once for all 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, OpResult, SSAValue
 
 from aicf.dialects import logical
 from aicf.dialects.types import tensor, tensor_info
 from aicf.passes.bodies.attention import Attention
 from aicf.passes.bodies.matching import is_iota_like, splat_number
-from aicf.passes.support.identity import op_id, set_identity, sources, value_hint
+from aicf.passes.support.identity import derived_id, op_id, set_identity, sources, value_hint
+
+_BIAS = "bias"
+"""Part of the id of a mask of 0 and -inf."""
 
 
 def own_copies_of_mask(attention: Attention) -> bool:
@@ -97,17 +101,22 @@ def _copied(value: SSAValue, reader: Operation, known: dict[SSAValue, SSAValue])
 
 
 def _identity(op: Operation, reader: Operation) -> str | None:
-    """The reader's id, before its bucket, with the last part of the op's."""
+    """The id of the copy of an op that a mask reads."""
     name, stem = op_id(op), op_id(reader)
-    if name is None or stem is None:
-        return None
-    return _named(stem, name.partition("@")[0].rpartition(".")[2])
+    return None if name is None or stem is None else _copy_id(name, stem)
 
 
-def _named(stem: str, part: str) -> str:
-    """An id with a part more, before its bucket."""
-    whole, at, bucket = stem.partition("@")
-    return f"{whole}.{part}{at}{bucket}"
+def _copy_id(name: str, mask: str) -> str:
+    """The mask's id with the last part of the id of what is copied."""
+    return derived_id(mask, name.partition("@")[0].rpartition(".")[2])
+
+
+def mask_ids(module: ModuleOp, ids: Sequence[str]) -> Iterator[str]:
+    """The ids that ops of masks may get here, from those of the module."""
+    for op in module.walk():
+        if isinstance(op, logical.SelectOp) and (mask := op_id(op)) is not None:
+            yield derived_id(mask, _BIAS)
+            yield from (_copy_id(name, mask) for name in ids)
 
 
 def add_mask(attention: Attention, position: Mapping[Operation, int]) -> logical.AddOp | None:
@@ -151,8 +160,8 @@ def _bias(mask: logical.SelectOp, hidden: SSAValue) -> SSAValue:
     seen = logical.ConstantOp(0.0, tensor(info.sizes, info.element))
     bias = logical.SelectOp(mask.condition, seen.result, hidden)
     assert mask.parent is not None
-    for op, part in ((seen, "zero"), (bias, "bias")):
-        identity = None if name is None else _named(name, part)
+    for op, part in ((seen, "zero"), (bias, _BIAS)):
+        identity = None if name is None else derived_id(name, part)
         set_identity(op, identity, sources(mask))
         op.result.name_hint = None if identity is None else value_hint(identity)
         mask.parent.insert_op_before(op, mask)
