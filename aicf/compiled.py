@@ -30,8 +30,8 @@ from aicf.explain import (
 from aicf.runtime.capture_plan import ModulePlan
 from aicf.runtime.deferred_weights import DeferredWeights, chosen
 from aicf.runtime.device import split_device
-from aicf.runtime.device_weights import DeviceWeights
 from aicf.runtime.executable import Executable
+from aicf.runtime.on_device.weights import DeviceWeights
 from aicf.runtime.tensors import Array
 from aicf.summary import Summary, summarize
 from aicf.trace import Trace, traced

@@ -4,7 +4,7 @@
     {next = "now"}                                                                        kept for the next run
 
 Formulas are called like the logical ops that they stand for, with the same attributes. Operands are names of other
-metas, or numbers. The runtime has a function for each, in `aicf/runtime/host_formulas.py`.
+metas, or numbers. The runtime has a function for each, in `aicf/runtime/on_host/formulas.py`.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from numbers import Integral
 from typing import Any, NamedTuple, TypeAlias
 
 from aicf.errors import InputMismatch, quoted
-from aicf.runtime.device_array import tensor_of
 from aicf.runtime.executable import TensorSpec
+from aicf.runtime.on_device.array import tensor_of
 from aicf.runtime.ports import as_array, reject_unknown
 from aicf.runtime.tensors import Array, describe, numpy_dtype
 

@@ -19,9 +19,9 @@ from weakref import WeakValueDictionary
 from aicf.compiled import CompiledModel
 from aicf.dataclass_json import to_json_value
 from aicf.runtime.capture_plan import ARENA, CapturePlan, Launch, ModulePlan, OperandRef
-from aicf.runtime.device_weights import DeviceWeights
 from aicf.runtime.executable import Executable
 from aicf.runtime.graph import Node
+from aicf.runtime.on_device.weights import DeviceWeights
 from aicf.runtime.store import DERIVED, WEIGHT, CommonKey
 from aicf.runtime.tensors import Array, numpy_dtype
 

@@ -27,7 +27,7 @@ from aicf.files import reason_of
 from aicf.llm.array_file import map_arrays, write_arrays
 from aicf.runtime.capture_plan import ModulePlan
 from aicf.runtime.deferred_weights import DeferredWeights
-from aicf.runtime.device_weights import DeviceWeights
+from aicf.runtime.on_device.weights import DeviceWeights
 from aicf.runtime.tensors import Array
 
 LOGGER = logging.getLogger("aicf.llm")

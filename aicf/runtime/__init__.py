@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from aicf.runtime.capture_plan import CapturePlan, ModulePlan
 from aicf.runtime.device import Device, devices, pool
-from aicf.runtime.device_array import DeviceArray
-from aicf.runtime.device_pool import Allocator, DevicePool, PoolStatistics
-from aicf.runtime.device_stream import DeviceEvent
 from aicf.runtime.executable import Executable, TensorSpec
 from aicf.runtime.graph import Graph
 from aicf.runtime.graph_exec import GraphExec
 from aicf.runtime.lifecycle import init, is_initialized, shutdown
 from aicf.runtime.memory import MemoryStatistics, reset_peak, statistics
+from aicf.runtime.on_device.array import DeviceArray
+from aicf.runtime.on_device.pool import Allocator, DevicePool, PoolStatistics
+from aicf.runtime.on_device.stream import DeviceEvent
 from aicf.runtime.pinned import pinned
 from aicf.runtime.profiler import Profile, Profiler
 from aicf.runtime.ranges import nvtx_ranges

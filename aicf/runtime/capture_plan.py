@@ -14,7 +14,7 @@ from typing import cast
 
 from aicf.errors import ArtifactError
 from aicf.runtime.graph import ROLES, Bind, Graph, HostValue
-from aicf.runtime.host_formulas import FORMULAS, ROUND
+from aicf.runtime.on_host.formulas import FORMULAS, ROUND
 from aicf.runtime.tensors import ELEMENT_NAMES, numpy_dtype, span_bytes
 
 ARENA = 0

@@ -10,7 +10,7 @@ from aicf.arguments import text_from
 from aicf.backends.native import DeviceMemory
 from aicf.backends.registry import backend_names, get_backend, open_device
 from aicf.errors import BackendUnavailable, PolicyError
-from aicf.runtime.device_pool import DevicePool, pool_of
+from aicf.runtime.on_device.pool import DevicePool, pool_of
 
 _ORDINAL = re.compile(r"(.+):(\d+)")
 

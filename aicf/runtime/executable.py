@@ -25,13 +25,13 @@ from aicf.errors import InputMismatch
 from aicf.runtime import ranges
 from aicf.runtime.addressed import Addressed
 from aicf.runtime.capture_plan import CapturePlan, ModulePlan
-from aicf.runtime.device_array import tensor_of
-from aicf.runtime.device_store import DeviceStore
-from aicf.runtime.device_weights import DeviceWeights
 from aicf.runtime.graph import Bind
 from aicf.runtime.graph_exec import GraphExec
-from aicf.runtime.host_store import HostStore
 from aicf.runtime.lifecycle import register
+from aicf.runtime.on_device.array import tensor_of
+from aicf.runtime.on_device.store import DeviceStore
+from aicf.runtime.on_device.weights import DeviceWeights
+from aicf.runtime.on_host.store import HostStore
 from aicf.runtime.ports import reject_unknown
 from aicf.runtime.state import State
 from aicf.runtime.store import CommonKey, Store

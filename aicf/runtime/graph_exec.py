@@ -1,7 +1,7 @@
 """Replaying one captured program on memory that its caller bound: what is the same wherever programs run.
 
 The path never changes, only the inputs do: nothing here looks at an instruction. Which program runs for which input is
-decided by `executable`; where arena, weights and state lie is in `host_exec` and `device_exec`.
+decided by `executable`; where arena, weights and state lie is in `on_host` and `on_device`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from aicf.arguments import mapping_from
 from aicf.errors import CaptureError, InputMismatch, quoted
 from aicf.runtime import ranges
 from aicf.runtime.capture_plan import CapturePlan
-from aicf.runtime.device_array import DeviceArray
+from aicf.runtime.on_device.array import DeviceArray
 from aicf.runtime.ports import Boundary, Port, reject_unknown
 from aicf.runtime.state import State
 from aicf.runtime.tensors import Array

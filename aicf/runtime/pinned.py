@@ -12,7 +12,7 @@ import numpy as np
 
 from aicf.errors import InputMismatch, quoted
 from aicf.runtime.device import memory_of
-from aicf.runtime.device_memory import PinnedBlock
+from aicf.runtime.on_device.memory import PinnedBlock
 from aicf.runtime.tensors import ELEMENT_NAMES, Array, numpy_dtype
 from aicf.whole_numbers import is_whole
 

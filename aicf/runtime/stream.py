@@ -13,9 +13,9 @@ from typing import Protocol
 
 from aicf.errors import InputMismatch
 from aicf.runtime.device import memory_of
-from aicf.runtime.device_stream import DeviceEvent, DeviceQueue
 from aicf.runtime.graph_exec import GraphExec, check_runs
 from aicf.runtime.lifecycle import register
+from aicf.runtime.on_device.stream import DeviceEvent, DeviceQueue
 
 
 class Event(Protocol):

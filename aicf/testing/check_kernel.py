@@ -17,7 +17,7 @@ from aicf.dialects.types import TensorInfo, element_of_dtype, tensor_info
 from aicf.errors import AicfError, PolicyError
 from aicf.frontends.builder import Graph, Value
 from aicf.runtime import GraphExec
-from aicf.runtime.device_array import DeviceArray
+from aicf.runtime.on_device.array import DeviceArray
 from aicf.runtime.tensors import Array
 from aicf.testing.guarded import GUARD_BYTES, DeviceBuffer, GuardedBuffer, HostBuffer
 

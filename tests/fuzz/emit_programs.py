@@ -35,7 +35,8 @@ from aicf.dialects.emit_types import BufferType, EdgeAttr, KernelAttr
 from aicf.errors import AicfError
 from aicf.frontends.text import parse_module
 from aicf.passes.support.programs import programs
-from aicf.runtime import host_exec, host_store
+from aicf.runtime.on_host import exec as host_exec
+from aicf.runtime.on_host import store as host_store
 from aicf.runtime.tensors import Array, numpy_dtype
 from tests.fuzz import records
 from tests.fuzz.damage import ODD_INTS, damaged_text

@@ -22,7 +22,7 @@ from aicf.passes.pipelines.aicf_training import AicfTrainingPass
 from aicf.passes.support.interface import argument_entry, meta_attrs
 from aicf.passes.training.differentiate import DifferentiatePass
 from aicf.passes.training.separate_meta import SeparateMetaPass
-from aicf.runtime.host_formulas import FORMULAS
+from aicf.runtime.on_host.formulas import FORMULAS
 from aicf.runtime.tensors import Array
 from aicf.semantics.random import philox_word, uniform
 from tests.passes.test_pipeline_prefixes import TARGETS, assert_close, reference_run

@@ -15,8 +15,8 @@ from aicf.compiled import CompiledModel
 from aicf.dataclass_json import to_json_value
 from aicf.dialects.host_formulas import SIGNATURES
 from aicf.errors import ArtifactError
-from aicf.runtime.host_formulas import FORMULAS
-from aicf.runtime.host_metas import HostMetas
+from aicf.runtime.on_host.formulas import FORMULAS
+from aicf.runtime.on_host.metas import HostMetas
 from tests.runtime.support import read_plan
 from tests.support.meta_programs import START, scalars, scalars_program
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from aicf.backends.cuda.runtime.driver import RELAXED
 from aicf.runtime.addressed import Addressed
-from aicf.runtime.device_addressed import MOST_GRAPHS
+from aicf.runtime.on_device.addressed import MOST_GRAPHS
 from tests.backends.cuda.device_programs import device_executable
 from tests.backends.cuda.device_tensor import DeviceTensor
 from tests.backends.cuda.fake_driver import FakeDriver

@@ -13,7 +13,7 @@ from aicf import runtime
 from aicf.compiled import CompiledModel
 from aicf.errors import CaptureError
 from aicf.runtime import Executable
-from aicf.runtime.device_memory import PinnedRows
+from aicf.runtime.on_device.memory import PinnedRows
 from tests.backends.cuda.device_programs import device_executable
 from tests.backends.cuda.fake_driver import FakeDriver
 from tests.support.meta_programs import (

@@ -14,8 +14,8 @@ from aicf import runtime
 from aicf.errors import CaptureError
 from aicf.inference.packing import ModelWeights, common_bytes
 from aicf.runtime import Executable
-from aicf.runtime.device_memory import padded
-from aicf.runtime.device_weights import DeviceWeights
+from aicf.runtime.on_device.memory import padded
+from aicf.runtime.on_device.weights import DeviceWeights
 from tests.backends.cuda.device_programs import device_executable
 from tests.backends.cuda.fake_driver import FakeDriver
 from tests.runtime.support import ADD_RELU, BUCKETS, add_relu, random, scale

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from aicf.backends.native import DeviceMemory
 from aicf.errors import AicfError, InputMismatch, quoted
-from aicf.runtime.device_memory import Queue
+from aicf.runtime.on_device.memory import Queue
 
 
 class DeviceEvent:

@@ -16,8 +16,8 @@ from aicf.runtime.capture_plan import ARENA, CapturePlan
 from aicf.runtime.consts import read_const
 from aicf.runtime.deferred_weights import in_memory, joined
 from aicf.runtime.graph_exec import GraphExec, Span, Timeline
-from aicf.runtime.host_metas import SLOT_BYTES, HostMetas, written_metas
 from aicf.runtime.memory import allocate, requested
+from aicf.runtime.on_host.metas import SLOT_BYTES, HostMetas, written_metas
 from aicf.runtime.ports import Boundary, Port, as_array, reject_unknown
 from aicf.runtime.state import State
 from aicf.runtime.tensors import Array, address, byte_range

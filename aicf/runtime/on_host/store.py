@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from aicf.backends.native import LoadedCode
 from aicf.runtime.capture_plan import CapturePlan, ModulePlan
 from aicf.runtime.deferred_weights import in_memory, joined
-from aicf.runtime.host_addressed import HostAddressed
-from aicf.runtime.host_exec import HostGraphExec, HostProgram
 from aicf.runtime.memory import allocate, requested
+from aicf.runtime.on_host.addressed import HostAddressed
+from aicf.runtime.on_host.exec import HostGraphExec, HostProgram
 from aicf.runtime.state import State
 from aicf.runtime.store import DERIVED, CommonKey
 from aicf.runtime.tensors import Array, address

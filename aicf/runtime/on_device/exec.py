@@ -15,13 +15,13 @@ from aicf.backends.native import DeviceCode, DeviceGraph, DeviceMemory
 from aicf.errors import AicfError, ArtifactError, BackendUnavailable, CaptureError, InputMismatch
 from aicf.runtime import ranges
 from aicf.runtime.capture_plan import ARENA, CapturePlan
-from aicf.runtime.device_array import DeviceArray, device_view, host_view
-from aicf.runtime.device_memory import ALIGN, Block, PinnedBlock, PinnedRows, Queue, padded
-from aicf.runtime.device_state import DeviceState
-from aicf.runtime.device_stream import handle_of
 from aicf.runtime.dlpack import DeviceView
 from aicf.runtime.graph_exec import GraphExec, Span, Timeline
-from aicf.runtime.host_metas import SLOT_BYTES, HostMetas, written_metas
+from aicf.runtime.on_device.array import DeviceArray, device_view, host_view
+from aicf.runtime.on_device.memory import ALIGN, Block, PinnedBlock, PinnedRows, Queue, padded
+from aicf.runtime.on_device.state import DeviceState
+from aicf.runtime.on_device.stream import handle_of
+from aicf.runtime.on_host.metas import SLOT_BYTES, HostMetas, written_metas
 from aicf.runtime.ports import Boundary, Port, reject_unknown
 from aicf.runtime.state import State
 from aicf.runtime.tensors import Array, address, byte_range

@@ -13,13 +13,13 @@ from aicf.backends.native import DeviceCode, DeviceMemory
 from aicf.errors import ArtifactError
 from aicf.runtime.capture_plan import ARENA, CapturePlan, ModulePlan
 from aicf.runtime.consts import read_const
-from aicf.runtime.device_addressed import DeviceAddressed
-from aicf.runtime.device_exec import DeviceGraphExec, DeviceProgram
-from aicf.runtime.device_memory import Block, Queue, padded
-from aicf.runtime.device_pool import pool_of
-from aicf.runtime.device_state import DeviceState
-from aicf.runtime.device_weights import DeviceWeights, Resident
 from aicf.runtime.graph import WEIGHT_ROLES, Bind
+from aicf.runtime.on_device.addressed import DeviceAddressed
+from aicf.runtime.on_device.exec import DeviceGraphExec, DeviceProgram
+from aicf.runtime.on_device.memory import Block, Queue, padded
+from aicf.runtime.on_device.pool import pool_of
+from aicf.runtime.on_device.state import DeviceState
+from aicf.runtime.on_device.weights import DeviceWeights, Resident
 from aicf.runtime.state import State
 from aicf.runtime.store import DERIVED, WEIGHT, CommonKey
 from aicf.runtime.tensors import Array, address

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from aicf.backends.native import DeviceMemory
-from aicf.runtime.device_memory import Block, Queue
+from aicf.runtime.on_device.memory import Block, Queue
 from aicf.runtime.state import State
 from aicf.runtime.tensors import Array, address
 

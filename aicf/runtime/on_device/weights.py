@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 from aicf.runtime.capture_plan import ModulePlan
-from aicf.runtime.device_memory import Block
+from aicf.runtime.on_device.memory import Block
 from aicf.runtime.store import CommonKey
 from aicf.runtime.tensors import Array
 

@@ -9,8 +9,8 @@ from aicf.backends.native import LoadedCode
 from aicf.errors import PlanError
 from aicf.runtime.capture_plan import ARENA, CapturePlan, ModulePlan
 from aicf.runtime.consts import read_const
-from aicf.runtime.host_metas import written_metas
 from aicf.runtime.memory import allocate
+from aicf.runtime.on_host.metas import written_metas
 from aicf.runtime.tensors import Array, address
 from aicf.runtime.threads import bind_entry
 

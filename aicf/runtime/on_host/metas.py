@@ -1,6 +1,6 @@
 """Metas that the executable sets before each run: it computes their values from what it keeps of the previous run.
 
-Where they lie, and how they come there, is known to those who run the program: `host_exec` and `device_exec`.
+Where they lie, and how they come there, is known to those who run the program: `on_host` and `on_device`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from aicf.runtime.capture_plan import ARENA, CapturePlan
 from aicf.runtime.graph import Bind
-from aicf.runtime.host_formulas import FORMULAS, ROUND, Number
+from aicf.runtime.on_host.formulas import FORMULAS, ROUND, Number
 from aicf.runtime.tensors import Array
 
 SLOT_BYTES = 8

@@ -12,8 +12,8 @@ import numpy as np
 
 from aicf.backends.native import DeviceMemory
 from aicf.errors import AicfError
-from aicf.runtime.device_pool import ALIGN, pool_of
 from aicf.runtime.memory import count_buffer
+from aicf.runtime.on_device.pool import ALIGN, pool_of
 from aicf.runtime.tensors import Array, address
 
 

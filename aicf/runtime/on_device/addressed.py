@@ -14,9 +14,9 @@ from aicf.backends.native import DeviceCode, DeviceGraph, DeviceMemory
 from aicf.errors import ArtifactError, PlanError
 from aicf.runtime.capture_plan import ARENA, CapturePlan, ModulePlan
 from aicf.runtime.consts import read_const
-from aicf.runtime.device_memory import Block, Queue
-from aicf.runtime.host_addressed import GIVEN
-from aicf.runtime.host_metas import written_metas
+from aicf.runtime.on_device.memory import Block, Queue
+from aicf.runtime.on_host.addressed import GIVEN
+from aicf.runtime.on_host.metas import written_metas
 
 MOST_GRAPHS = 8
 """Captured graphs of one program that are kept for one stream; the least recently used one goes."""

@@ -8,8 +8,8 @@ import numpy as np
 
 from aicf.backends.native import DeviceMemory
 from aicf.errors import InputMismatch
-from aicf.runtime.device_memory import Block, Queue
 from aicf.runtime.dlpack import NO_ORDER, DeviceView, capsule_of, device_of, interface_stream, read_view
+from aicf.runtime.on_device.memory import Block, Queue
 from aicf.runtime.ports import Described, Port, as_array
 from aicf.runtime.tensors import Array, address, describe, element_name, strided_view
 
