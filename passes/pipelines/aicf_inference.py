@@ -40,6 +40,7 @@ from aicf.passes.logical.logical_canonicalize import LogicalCanonicalizePass
 from aicf.passes.logical.logical_cse import LogicalCsePass
 from aicf.passes.logical.logical_dce import LogicalDcePass
 from aicf.passes.logical.lower_precision import LowerPrecisionPass
+from aicf.passes.logical.merge_products import MergeProductsPass
 from aicf.passes.logical.read_packed_weights import ReadPackedWeightsPass
 from aicf.passes.logical.set_target import SetTargetPass
 from aicf.passes.logical.specialize_shapes import SpecializeShapesPass
@@ -117,6 +118,7 @@ class AicfInferencePass(NamedPipeline):
             LowerPrecisionPass(),
             *lowering_passes(),
             NarrowProductsPass(),
+            MergeProductsPass(),
             LogicalDcePass(),
             *extend("lowered"),
             VerifyLogicalPass(),

@@ -9,7 +9,7 @@ from itertools import accumulate
 from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import BlockArgument, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -17,8 +17,10 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from aicf.dialects import logical
 from aicf.dialects.logical import LogicalOp
 from aicf.dialects.types import element_of, tensor_info
+from aicf.passes.bodies.dependents import Dependents
 from aicf.passes.bodies.matching import without_casts
 from aicf.passes.bodies.outlining import id_of
+from aicf.passes.logical.weighted_products import move_casts_before
 from aicf.passes.support.identity import IdTable, merge_sources, name_after, replace_with_op
 from aicf.passes.support.interface import functions
 from aicf.passes.support.ledger import record_decision
@@ -54,7 +56,7 @@ class _Set:
     """Linears that may be one, in text order, and what depends on the first of them."""
 
     linears: list[logical.LinearOp]
-    follows: _Dependents
+    follows: Dependents
 
     def may_take(self, linear: logical.LinearOp, losses: _Losses) -> str | None:
         """Why a linear stays apart from them; None if it need not."""
@@ -89,24 +91,6 @@ class _Losses:
 
     def _known(self, value: SSAValue) -> frozenset[SSAValue]:
         return self._by_value.get(value, frozenset())
-
-
-class _Dependents:
-    """What reads a linear, directly or through other ops; each question follows the text further."""
-
-    def __init__(self, first: logical.LinearOp) -> None:
-        self._values: set[SSAValue] = {first.result}
-        self._next: Operation | None = first.next_op
-        self._product: Operation | None = None
-
-    def contraction_before(self, later: Operation) -> Operation | None:
-        """The first product among them before `later`, which is after the op of the last question."""
-        while self._product is None and self._next is not None and self._next is not later:
-            op, self._next = self._next, self._next.next_op
-            if any(operand in self._values for operand in op.operands):
-                self._product = op if op.has_trait(logical.Contraction) else None
-                self._values.update(op.results)
-        return self._product
 
 
 @dataclass
@@ -165,7 +149,7 @@ class _Function:
                 continue
             if reasons:
                 self._keep([sets[0].linears[0], linear], reasons[0] or "")
-            sets.append(_Set([linear], _Dependents(linear)))
+            sets.append(_Set([linear], Dependents(linear)))
         return [each.linears for each in sets]
 
     def _own_reason(self, linear: logical.LinearOp) -> str | None:
@@ -222,7 +206,7 @@ class _Function:
         key = tuple(values)
         if key not in self.joined:
             for value in values:
-                _move_before(value, linears[0])
+                move_casts_before(value, linears[0])
             self.joined[key] = self._write(logical.ConcatOp(values, 0), linears, suffix)
         return self.joined[key]
 
@@ -231,18 +215,6 @@ class _Function:
         merge_sources(new, *linears)
         Rewriter.insert_op(new, InsertPoint.before(linears[0]))
         return new.result
-
-
-def _move_before(value: SSAValue, later: Operation) -> None:
-    """Moves the casts that give a value before an op, if they stand after it."""
-    casts: list[Operation] = []
-    while isinstance(value.owner, logical.CastOp):
-        casts.insert(0, value.owner)
-        value = value.owner.operand
-    for cast in casts:
-        if later.is_before_in_block(cast):
-            cast.detach()
-            Rewriter.insert_op(cast, InsertPoint.before(later))
 
 
 def _unaligned(linear: logical.LinearOp) -> str | None:
