@@ -107,6 +107,7 @@ KINDS: dict[str, Kind] = {
     "matmul_blocks": Kind(50, needs_code=False),
     "cached_attention": Kind(51, needs_code=False, family="attention"),
     "cached_attention_step": Kind(52, needs_code=False, family="attention"),
+    "matmul_blocks_fused": Kind(53),
 }
 """Append-only: a number, once given, never changes and is never used again."""
 
@@ -301,6 +302,12 @@ SCHEMAS: dict[str, tuple[Field, ...]] = {
     "conv.v2": (*_CONV, Field("padding_value", "q")),
     "dequantize_blocks.v1": _SCHEME,
     "matmul_blocks.v1": _SCHEME,
+    "matmul_blocks_fused.v1": (
+        *_SCHEME,
+        Field("products", "q"),
+        Field("prologue", "?"),
+        Field("prologue_operands", "q"),
+    ),
     "pool.v1": (Field("mode", "B", POOL_MODES), Field("count_include_pad", "?"), *_POOL_WINDOWS),
     "pool_taps.v1": _POOL_WINDOWS,
     "max_pool_grad.v1": _POOL_WINDOWS[:-CONV_DIMS],

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import StringAttr
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, traits_def
 from xdsl.utils.exceptions import VerifyException
 
@@ -78,6 +78,16 @@ class MatmulBlocksOp(LogicalOp):
 
     def __init__(self, operand: Operand, packed: Operand, scheme: str):
         super().__init__(operand, packed, scheme=scheme)
+
+    @property
+    def lhs(self) -> SSAValue:
+        """The left factor, as a matmul calls it."""
+        return self.operand
+
+    @property
+    def rhs(self) -> SSAValue:
+        """The right factor, as a matmul calls it."""
+        return self.packed
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:

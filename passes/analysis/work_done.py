@@ -68,6 +68,8 @@ def operations_of(op: Operation) -> int:
     if isinstance(op, logical.MatmulOp):
         depth = tensor_info(op.lhs.type).shape[-2 if op.transpose_a is not None else -1]
         return 2 * depth * _elements(op.result.type)
+    if isinstance(op, logical.MatmulBlocksOp):
+        return 2 * tensor_info(op.operand.type).shape[-1] * _elements(op.result.type)
     if op.has_trait(logical.Reduction):
         return _elements(op.operands[0].type)
     return _elements(op.results[0].type) if op.has_trait(logical.Elementwise) else 0

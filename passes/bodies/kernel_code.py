@@ -40,6 +40,7 @@ from aicf.passes.bodies.indexed_reads import (
 from aicf.passes.bodies.kinds import is_contraction_of_arguments
 from aicf.passes.bodies.products import (
     Piece,
+    Product,
     Products,
     epilogue_piece,
     has_kernel_order,
@@ -130,7 +131,7 @@ def _convolution(block: Block) -> Convolution | None:
 
 def _products(block: Block) -> Products | None:
     """The products of a body, None if it has none."""
-    matmuls = [op for op in block.ops if isinstance(op, logical.MatmulOp)]
+    matmuls = [op for op in block.ops if isinstance(op, Product)]
     if not matmuls:
         return None
     _refuse_indexed_ops(block)
@@ -138,7 +139,7 @@ def _products(block: Block) -> Products | None:
         return products
     if len(matmuls) > 1:
         raise NoCode("two products in one instruction")
-    if not is_contraction_of_arguments(matmuls[0]):
+    if isinstance(matmuls[0], logical.MatmulOp) and not is_contraction_of_arguments(matmuls[0]):
         raise NoCode("a product of a value that the same instruction computes")
     if any(op.has_trait(PrimitiveReduction) for op in block.ops):
         raise NoCode("a reduction after a product")

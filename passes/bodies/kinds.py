@@ -40,6 +40,8 @@ def derive_kind(block: Block) -> tuple[str, Attrs]:
         return ("generated", {}) if found is None else ("conv", found.attrs)
     if len(ops) == 1 and isinstance(ops[0], logical.LogicalOp) and (own := ops[0].kind_alone()) is not None:
         return own
+    if any(isinstance(op, logical.MatmulBlocksOp) for op in ops):
+        return _packed_products(block)
     if (update := body_update(block)) is not None:
         return _update(update)
     return kind_by_pattern(block) or ("generated", {})
@@ -168,9 +170,25 @@ def _attention(found: Attention) -> Attrs:
     }
 
 
+def _packed_products(block: Block) -> tuple[str, Attrs]:
+    """Kind of a body with products of packed weights, and ops before or after them."""
+    found = products_of(block, block.args)
+    if found is None or not has_kernel_order(found, block):
+        return "generated", {}
+    (scheme,) = {op.scheme for op in found.matmuls if isinstance(op, logical.MatmulBlocksOp)}
+    operands = len(prologue_piece(found).arguments) - 1 if found.prologue else 0
+    return found.kind, {
+        "scheme": scheme,
+        "products": IntegerAttr(len(found.matmuls), i64),
+        "prologue": FLAGS[bool(found.prologue)],
+        "prologue_operands": IntegerAttr(operands, i64),
+    }
+
+
 def _several(found: Products) -> Attrs:
     """Attributes of several products, or of one with a row program."""
-    attrs = _transposes(found.matmuls[0])
+    first = found.matmuls[0]
+    attrs = _transposes(first) if isinstance(first, logical.MatmulOp) else {}
     if found.prologue:
         count = len(prologue_piece(found).arguments) - 1
         attrs["prologue_operands"] = IntegerAttr(count, i64)

@@ -1,4 +1,4 @@
-"""Products of one left operand in a body, with what is computed before and after them.
+"""Products of one left operand in a body, perhaps with packed weights, with what is computed before and after them.
 
 A body with products is cut into pieces that have a scalar program each: the *prologue*, a row program whose result is
 the left operand, and one *epilogue* for each result, pointwise on the accumulators. After a single product the
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
@@ -18,6 +19,9 @@ from aicf.dialects import logical
 from aicf.dialects.emit_kernels import YieldOp
 from aicf.dialects.types import tensor_info
 from aicf.passes.bodies.matching import computed_from
+
+Product: TypeAlias = logical.MatmulOp | logical.MatmulBlocksOp
+"""What multiplies a left factor by a right one, which may be packed."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class Products:
             two of a single product.
     """
 
-    matmuls: tuple[logical.MatmulOp, ...]
+    matmuls: tuple[Product, ...]
     prologue: tuple[Operation, ...]
     epilogues: tuple[tuple[Operation, ...], ...]
     results: tuple[SSAValue, ...]
@@ -66,6 +70,8 @@ class Products:
     @property
     def kind(self) -> str:
         """The kind of instruction that computes them."""
+        if isinstance(self.matmuls[0], logical.MatmulBlocksOp):
+            return "matmul_blocks_fused"
         if self.reduces:
             return "gemm_norm"
         if len(self.matmuls) > 1 and len(self.results) > 1:
@@ -94,7 +100,7 @@ def products_of(block: Block, given: Container[SSAValue]) -> Products | None:
         given: The body's arguments, and views of them; what makes those is no part of any piece.
     """
     order = [op for op in block.ops if op.results and op.results[0] not in given]
-    matmuls = tuple(op for op in order if isinstance(op, logical.MatmulOp))
+    matmuls = tuple(op for op in order if isinstance(op, Product))
     last = block.last_op
     if (
         not isinstance(last, YieldOp)
@@ -119,25 +125,30 @@ def _reduces(ops: Sequence[Operation]) -> bool:
     return any(op.has_trait(logical.Reduction) for op in ops)
 
 
-def are_alike(one: logical.MatmulOp, other: logical.MatmulOp) -> bool:
+def are_alike(one: Product, other: Product) -> bool:
     """Whether two products read the same left operand the same way, and have right ones and results of one type."""
     return (
-        one.lhs is other.lhs
-        and (one.transpose_a is None) == (other.transpose_a is None)
-        and (one.transpose_b is None) == (other.transpose_b is None)
+        type(one) is type(other)
+        and one.lhs is other.lhs
+        and one.properties == other.properties
         and one.rhs.type == other.rhs.type
         and one.result.type == other.result.type
     )
 
 
-def is_row_program(ops: Sequence[Operation], matmul: logical.MatmulOp) -> bool:
+def reads_columns(product: Product) -> bool:
+    """Whether the left operand of a product is transposed."""
+    return isinstance(product, logical.MatmulOp) and product.transpose_a is not None
+
+
+def is_row_program(ops: Sequence[Operation], matmul: Product) -> bool:
     """Whether `ops`, which make the left operand of `matmul`, reduce its rows (their last dim) and nothing else."""
     shape = tensor_info(matmul.lhs.type).shape
     reductions = [op for op in ops if op.has_trait(logical.Reduction)]
     return (
         bool(reductions)
-        and matmul.transpose_a is None
-        and not any(isinstance(op, logical.MatmulOp) for op in ops)
+        and not reads_columns(matmul)
+        and not any(isinstance(op, Product) for op in ops)
         and all(reduces_rows(op, shape) for op in reductions)
     )
 

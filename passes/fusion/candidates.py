@@ -16,6 +16,7 @@ from xdsl.ir import Block, Operation, OpResult, SSAValue
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.types import element_of, tensor_info
+from aicf.passes.bodies import products
 from aicf.passes.bodies.outlining import id_of, is_rematerializable, name_of, outline
 from aicf.passes.bodies.view_folding import reads_in_memory
 from aicf.passes.fusion.driver import Candidate, label
@@ -44,7 +45,7 @@ POINTWISE_ON_SUMS = "only elementwise ops of the product's shape can be its epil
 """What `pointwise_like` accepts, in words."""
 
 
-Product: TypeAlias = logical.MatmulOp | logical.ConvOp
+Product: TypeAlias = products.Product | logical.ConvOp
 """What sums products, and hands the sums to an epilogue."""
 
 

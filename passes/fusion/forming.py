@@ -17,6 +17,7 @@ from aicf.dialects.emit import PREPARE, GroupOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.passes.bodies.matching import is_iota_like
 from aicf.passes.bodies.outlining import Outline, id_of, is_rematerializable, sources_of
+from aicf.passes.bodies.products import Product
 from aicf.passes.bodies.structure import Structure, structure_of_workload
 from aicf.passes.bodies.workload import (
     GroupWorkload,
@@ -300,7 +301,7 @@ def _check_groups(policy: KernelPolicy, module: ModuleOp) -> None:
     ids = [identity for op in module.walk() if (identity := op_id(op)) is not None]
     known, copies = with_stems(ids), dict[str, None]()
     if any(id_ not in known for group in policy.groups for id_ in group):
-        products = [id_of(op) for op in module.walk() if isinstance(op, logical.MatmulOp) and op_id(op)]
+        products = [id_of(op) for op in module.walk() if isinstance(op, Product) and op_id(op)]
         casts = [id_of(op) for op in module.walk() if isinstance(op, logical.CastOp) and op_id(op)]
         copies = with_stems(copied_id(id_, product) for product in products for id_ in ids)
         copies |= with_stems(copied_id(cast, reader) for cast in casts for reader in ids)

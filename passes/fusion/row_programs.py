@@ -16,7 +16,7 @@ from aicf.passes.bodies.views import is_view
 from aicf.passes.fusion.driver import Candidate
 from aicf.passes.fusion.forming import OTHER_GROUPS, FusionContext
 
-KINDS = ("norm_gemm", "norm_gated")
+KINDS = ("norm_gemm", "norm_gated", "matmul_blocks_fused")
 """Kinds of instructions with a prologue."""
 
 Rows = tuple[Operation, ...]

@@ -11,7 +11,7 @@ from aicf.dialects import logical
 from aicf.dialects.traits import StridedView
 from aicf.dialects.types import tensor_info
 from aicf.passes.bodies.outlining import Outline, id_of
-from aicf.passes.bodies.products import are_alike
+from aicf.passes.bodies.products import Product, are_alike
 from aicf.passes.bodies.views import View, is_view
 
 
@@ -32,7 +32,7 @@ def named(op: Operation) -> str:
 
 def _foreign(plan: Outline) -> str | None:
     """An op that is neither arithmetic, nor a reduction, a product, a view or a constant."""
-    known = (logical.MatmulOp, logical.ConstantOp, logical.WriteRowOp)
+    known = (logical.MatmulOp, logical.MatmulBlocksOp, logical.ConstantOp, logical.WriteRowOp)
     traits = (logical.Elementwise, logical.Reduction, StridedView)
     for op in plan.members:
         if not isinstance(op, known) and not any(op.has_trait(trait) for trait in traits):
@@ -65,7 +65,7 @@ def _reduction_of_columns(plan: Outline) -> str | None:
 
 def _unlike_products(plan: Outline) -> str | None:
     """Products side by side that differ, or whose epilogues do."""
-    products = [op for op in plan.members if isinstance(op, logical.MatmulOp)]
+    products = [op for op in plan.members if isinstance(op, Product)]
     if len(products) < 2 or any(product.rhs.owner in plan.members for product in products[1:]):
         return None
     if _is_chain(products):
@@ -88,7 +88,7 @@ def _unlike_products(plan: Outline) -> str | None:
     return None
 
 
-def _is_chain(products: Sequence[logical.MatmulOp]) -> bool:
+def _is_chain(products: Sequence[Product]) -> bool:
     """Whether a product is computed from another one."""
     seen: set[SSAValue] = set()
     stack: list[SSAValue] = [operand for product in products for operand in product.operands]

@@ -11,15 +11,18 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, i64
 from xdsl.ir import BlockArgument, SSAValue
 from xdsl.passes import ModulePass
 
+from aicf.backends.registry import get_kernels
 from aicf.dialects import logical
 from aicf.dialects.emit import PREPARE, symbols
+from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.types import byte_count, element_of
 from aicf.passes.bodies.dependents import Dependents
 from aicf.passes.bodies.matching import without_casts
 from aicf.passes.bodies.outlining import id_of
-from aicf.passes.bodies.workload import updated_names
+from aicf.passes.bodies.workload import TARGET_ATTR, updated_names
 from aicf.passes.logical.weighted_products import (
     WeightedProduct,
+    are_gated,
     merge_side_by_side,
     pointwise_reader,
     product_of,
@@ -29,6 +32,8 @@ from aicf.passes.support.interface import argument_entry, arguments_of, function
 from aicf.passes.support.ledger import record_decision
 from aicf.passes.support.policy import execution_of, policy_of, with_stems
 from aicf.passes.support.works_on import FUNCTIONS
+
+_PACKED = "matmul_blocks_fused"
 
 ROW_BYTES = 16
 """Kernels read rows in pieces that begin at multiples of it, so the slices of a result do."""
@@ -40,8 +45,9 @@ class MergeProductsPass(ModulePass):
 
     `@prepare` copies the weights once, so every kernel of products runs them, and consumers read the slices through
     strides. Weights are parameters that no program updates, or casts of such, or packed in blocks of one scheme; biases
-    are put side by side as well. Products of floats with weights of equal widths are left to `fuse-gated` and
-    `fuse-horizontal`, whose kernels read such weights where they lie.
+    are put side by side as well. Products with weights of equal widths are left to `fuse-gated` and `fuse-horizontal`,
+    whose kernels read such weights where they lie; of packed ones only a gate and what it gates, where the target has
+    a kernel for these.
     """
 
     name = "merge-products"
@@ -104,15 +110,20 @@ class _Function:
     """Ids that the policy lists in its groups."""
     pinned: Collection[str] = field(init=False)
     """Names to which it gives kernels."""
+    has_packed_kernels: bool = field(init=False)
+    """Whether the target has kernels of two products with packed weights."""
 
     def __post_init__(self) -> None:
         policy = policy_of(self.module)
         self.listed = {id_ for ids in policy.groups for id_ in ids}
         self.pinned = {*policy.kernels, *policy.records}
+        target = self.module.attributes.get(TARGET_ATTR)
+        kernels = get_kernels(target.backend.data).values() if isinstance(target, TargetAttr) else ()
+        self.has_packed_kernels = any(_PACKED in kernel.kinds for kernel in kernels)
 
     def merge(self) -> None:
         """Merges what may be merged; the ledger has each decision."""
-        every = [found for found in self._of_one_operand() if not _are_for_kernels(found)]
+        every = [found for found in self._of_one_operand() if not self._are_for_kernels(found)]
         if not every:
             return
         ids, off = IdTable(self.module), self._why_off()
@@ -121,7 +132,7 @@ class _Function:
                 self._keep(products, off)
                 continue
             for found in self._sets(products):
-                if len(found) > 1 and not _are_for_kernels(found):
+                if len(found) > 1 and not self._are_for_kernels(found):
                     self._merge(found, ids)
 
     def _why_off(self) -> str | None:
@@ -132,6 +143,15 @@ class _Function:
                 "prepared weights are off by policy, and weights side by side would be copied at every call"
             )
         return None
+
+    def _are_for_kernels(self, products: Sequence[WeightedProduct]) -> bool:
+        """Whether kernels of several products read the weights where they lie."""
+        if isinstance(products[0].op, logical.MatmulBlocksOp):
+            return self.has_packed_kernels and are_gated(products)
+        return all(
+            isinstance(each.op, logical.MatmulOp) and each.weight.type == products[0].weight.type
+            for each in products
+        )
 
     def _of_one_operand(self) -> Iterator[Sequence[WeightedProduct]]:
         """The products that do not read their operand alone, operand by operand."""
@@ -196,14 +216,6 @@ class _Function:
             {"one kernel for weights where they lie": "it would need them all of one width"},
             {"copied_bytes": IntegerAttr(nbytes, i64)},
         )
-
-
-def _are_for_kernels(products: Sequence[WeightedProduct]) -> bool:
-    """Whether kernels of several products read the weights where they lie."""
-    return all(
-        isinstance(each.op, logical.MatmulOp) and each.weight.type == products[0].weight.type
-        for each in products
-    )
 
 
 def _why_returned(product: WeightedProduct) -> str | None:

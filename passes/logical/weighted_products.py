@@ -15,6 +15,9 @@ from aicf.dialects.types import element_of, tensor_info
 from aicf.passes.bodies.matching import without_casts
 from aicf.passes.support.identity import IdTable, merge_sources, name_after
 
+_MOST_READERS = 32
+"""Ops after a product among which one that also reads another is looked for."""
+
 ProductOp = logical.MatmulOp | logical.MatmulBlocksOp
 
 
@@ -126,6 +129,29 @@ def pointwise_reader(product: WeightedProduct) -> Operation | None:
             elif reader.has_trait(logical.Elementwise) and tensor_info(reader.results[0].type).shape == shape:
                 return reader
     return None
+
+
+def are_gated(products: Sequence[WeightedProduct]) -> bool:
+    """Whether these are two products with weights of one shape, and pointwise ops read both: ``act(gate) * up``."""
+    if len(products) != 2 or products[0].weight.type != products[1].weight.type:
+        return False
+    one, other = (_pointwise_readers(product.result) for product in products)
+    return not one.isdisjoint(other)
+
+
+def _pointwise_readers(result: SSAValue) -> set[Operation]:
+    """The pointwise ops that read a value of their shape, directly or through others of them."""
+    shape, found = tensor_info(result.type).shape, dict[Operation, None]()
+    values = [result]
+    for value in values:
+        for reader in (use.operation for use in value.uses):
+            is_near = (
+                reader.has_trait(logical.Elementwise) and tensor_info(reader.results[0].type).shape == shape
+            )
+            if is_near and reader not in found and len(found) < _MOST_READERS:
+                found[reader] = None
+                values.append(reader.results[0])
+    return set(found)
 
 
 def merge_side_by_side(products: Sequence[WeightedProduct], ids: IdTable) -> LogicalOp:

@@ -132,6 +132,11 @@ RECORDS: Mapping[str, tuple[int, str]] = {
         1,
         "arithmetic lanes tile_rows chunk_rows threads scheme workspace_bytes combination_order",
     ),
+    "cpu.matmul_blocks_fused": (
+        1,
+        "arithmetic lanes tile_rows chunk_rows threads scheme products workspace_bytes combination_order "
+        f"may_alias {_inside('rows', _LOOPS.replace('rounding ', ''))}",
+    ),
     "cpu.dequantize_blocks": (1, "scheme threads"),
     "cpu.last_update": (1, "threads"),
     "cpu.scatter": (1, "mode parts threads combination_order"),
@@ -301,6 +306,23 @@ CHANNELS = (
     .replace("14x14xi8>", "14x14xi32>")
     .replace("groups = 1}", "groups = 1, widening}")
 )
+PACKED_MLP = """
+func.func @mlp(
+    %x : tensor<2x32xf32> {logical.name = "x", logical.role = "input"},
+    %scale : tensor<32xf32> {logical.name = "scale", logical.role = "param"},
+    %wg : tensor<64x18xui8> {logical.name = "wg", logical.role = "param"},
+    %wu : tensor<64x18xui8> {logical.name = "wu", logical.role = "param"},
+    %wd : tensor<32x36xui8> {logical.name = "wd", logical.role = "param"})
+    -> (tensor<2x32xf32> {logical.name = "y"}) {
+  %rows = logical.rms_norm %x, %scale {axis = 1} : (tensor<2x32xf32>, tensor<32xf32>) -> tensor<2x32xf32>
+  %gate = logical.matmul_blocks %rows, %wg {scheme = "Q4_0"} : (tensor<2x32xf32>, tensor<64x18xui8>) -> tensor<2x64xf32>
+  %up = logical.matmul_blocks %rows, %wu {scheme = "Q4_0"} : (tensor<2x32xf32>, tensor<64x18xui8>) -> tensor<2x64xf32>
+  %hidden = logical.mul %gate, %up : tensor<2x64xf32>
+  %down = logical.matmul_blocks %hidden, %wd {scheme = "Q4_0"}
+      : (tensor<2x64xf32>, tensor<32x36xui8>) -> tensor<2x32xf32>
+  %y = logical.add %x, %down : tensor<2x32xf32>
+  func.return %y : tensor<2x32xf32>
+}"""
 LIBRARY = PACKED.replace("f16", "f32").replace('"param"', '"input"')
 
 
@@ -339,6 +361,7 @@ def _records() -> Iterator[tuple[str, Mapping[str, Attribute]]]:
         lower(QUADS, "x86-64-v4+avx512vnni"),
         lower(RECURRENT, "x86-64-v4"),
         lower(str(packed_weights()), "x86-64-v4"),
+        lower(PACKED_MLP, "x86-64-v4"),
         lower(RECURRENT.replace('"param"', '"input"'), "x86-64-v4"),
         lower(LIBRARY, "x86-64-v4", policy=policy, library="0.3 Prescott"),
         *map(_update, ("cpu:x86-64-v4", "cuda:sm_90a")),

@@ -373,6 +373,28 @@ CASES = {
         "norm_gated",
         {"transpose_a": False, "transpose_b": True, "prologue_operands": 1},
     ),
+    "packed_with_a_residual": (
+        "%a : tensor<4x32xf32>, %w : tensor<8x18xui8>, %z : tensor<4x8xf32>",
+        [
+            '%p = logical.matmul_blocks %a, %w {scheme = "Q4_0"}'
+            " : (tensor<4x32xf32>, tensor<8x18xui8>) -> tensor<4x8xf32>",
+            "%r = logical.add %p, %z : tensor<4x8xf32>",
+            "emit.yield %r : tensor<4x8xf32>",
+        ],
+        "matmul_blocks_fused",
+        {"scheme": "Q4_0", "products": 1, "prologue": False, "prologue_operands": 0},
+    ),
+    "packed_of_other_order": (
+        "%w : tensor<8x18xui8>, %a : tensor<4x32xf32>, %z : tensor<4x8xf32>",
+        [
+            '%p = logical.matmul_blocks %a, %w {scheme = "Q4_0"}'
+            " : (tensor<4x32xf32>, tensor<8x18xui8>) -> tensor<4x8xf32>",
+            "%r = logical.add %p, %z : tensor<4x8xf32>",
+            "emit.yield %r : tensor<4x8xf32>",
+        ],
+        "generated",
+        {},
+    ),
     "attention": (
         HEADS,
         [SCORES, *softmax_of("t"), MIXED, yields("y", "tensor<4x5xf32>")],

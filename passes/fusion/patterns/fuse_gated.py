@@ -7,15 +7,17 @@ from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
-from aicf.dialects import logical
 from aicf.passes.bodies.outlining import Outline, id_of, outline
-from aicf.passes.bodies.products import are_alike
+from aicf.passes.bodies.products import Product, are_alike
 from aicf.passes.fusion.candidates import MEMBER_LIMIT, POINTWISE_ON_SUMS, FusionCandidates, pointwise_like
 from aicf.passes.fusion.driver import Candidate, Decision, FusionPattern, label
 from aicf.passes.fusion.forming import FusionContext, left_behind
 from aicf.passes.fusion.row_programs import candidate_after_rows, outline_after_rows, row_programs
 
-Pair = tuple[logical.MatmulOp, logical.MatmulOp]
+Pair = tuple[Product, Product]
+
+_PACKED = "matmul_blocks_fused"
+"""Products of packed weights, with a row program before them or not."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +41,10 @@ class FuseGatedPass(FusionPattern[_Match]):
     stage = "after_views"
     benefit = 60
     switch = "gated"
-    kinds = ("gemm_gated", "norm_gated")
+    kinds = ("gemm_gated", "norm_gated", _PACKED)
 
     def matches(self, context: FusionContext) -> Iterator[_Match]:
-        reaches: dict[logical.MatmulOp, _Reach] = {}
+        reaches: dict[Product, _Reach] = {}
         for pair in _pairs(context):
             stand = all(product.parent is not None for product in pair)
             if stand and _may_meet(pair, reaches) and (cuts := _cuts(pair, context)):
@@ -62,11 +64,11 @@ class FuseGatedPass(FusionPattern[_Match]):
                     loss = left_behind(match.cuts[0], plan.members)
                     yield candidate_after_rows(label(plan.members), plan, context, loss)
             plan = outline(cut, context.group_id(cut))
-            yield Candidate(label(cut), plan, self.kinds[:1], left_behind(match.cuts[0], cut))
+            yield Candidate(label(cut), plan, ("gemm_gated", _PACKED), left_behind(match.cuts[0], cut))
 
     def decision(self, match: _Match, plan: Outline, tried: Mapping[str, str]) -> Decision:
         because = "the left operand is read once, and only what is made of both products is written"
-        if plan.work.work.kind == "norm_gated":
+        if plan.work.work.prologue is not None:
             because += "; its rows are computed on the way in"
         return Decision(f"one kernel for {len(plan.members)} ops", because)
 
@@ -82,14 +84,14 @@ def _cuts(pair: Pair, context: FusionContext) -> list[tuple[Operation, ...]]:
 
 def _pairs(context: FusionContext) -> list[Pair]:
     """Products that could be computed together, in text order."""
-    by_left: dict[SSAValue, list[logical.MatmulOp]] = {}
+    by_left: dict[SSAValue, list[Product]] = {}
     for op in context.function.body.block.ops:
-        if isinstance(op, logical.MatmulOp):
+        if isinstance(op, Product):
             by_left.setdefault(op.lhs, []).append(op)
     return [pair for products in by_left.values() for pair in _pairs_of(products)]
 
 
-def _pairs_of(products: Sequence[logical.MatmulOp]) -> Iterator[Pair]:
+def _pairs_of(products: Sequence[Product]) -> Iterator[Pair]:
     """Those of one left operand."""
     kinds = [next(each for each in products if are_alike(product, each)) for product in products]
     for index, one in enumerate(products):
@@ -98,7 +100,7 @@ def _pairs_of(products: Sequence[logical.MatmulOp]) -> Iterator[Pair]:
                 yield one, other
 
 
-def _may_meet(pair: Pair, reaches: dict[logical.MatmulOp, _Reach]) -> bool:
+def _may_meet(pair: Pair, reaches: dict[Product, _Reach]) -> bool:
     """Whether one value may come of both products: most of many that read one value never meet."""
     for product in pair:
         if product not in reaches:
@@ -120,7 +122,7 @@ class _Reach:
     ends: bool
 
     @staticmethod
-    def of(product: logical.MatmulOp) -> _Reach:
+    def of(product: Product) -> _Reach:
         accept = pointwise_like(product)
         found: set[Operation] = set()
         latest: list[Operation] = [product]

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from xdsl.ir import Operation, OpResult, SSAValue
 
-from aicf.dialects import logical
 from aicf.passes.bodies.outlining import Outline, id_of, name_of
+from aicf.passes.bodies.products import Product, reads_columns
 from aicf.passes.fusion.candidates import POINTWISE_ON_SUMS, FusionCandidates, pointwise_like
 from aicf.passes.fusion.driver import Candidate, Decision, FusionPattern, first_formed, label
 from aicf.passes.fusion.forming import FusionContext, left_behind
 from aicf.passes.fusion.row_programs import Rows, candidate_after_rows, outline_after_rows, row_programs
 from aicf.passes.support.identity import IdTable, copied_id, set_identity, sources, value_hint
 
-Products = Sequence[logical.MatmulOp]
+Products = Sequence[Product]
 
 
 @dataclass(frozen=True)
@@ -43,17 +43,17 @@ class FuseProloguesPass(FusionPattern[_Match]):
     stage = "after_views"
     benefit = 40
     switch = "prologue"
-    kinds = ("norm_gemm",)
+    kinds = ("norm_gemm", "matmul_blocks_fused")
 
     def matches(self, context: FusionContext) -> Iterator[_Match]:
-        products = [op for op in context.function.body.block.ops if isinstance(op, logical.MatmulOp)]
+        products = [op for op in context.function.body.block.ops if isinstance(op, Product)]
         for rows in dict.fromkeys(product.lhs for product in products):
             if not isinstance(rows, OpResult) or rows.op not in context.position:
                 continue
             readers = list(dict.fromkeys(use.operation for use in rows.uses))
             readers.sort(key=lambda op: context.position.get(op, -1))
             if programs := list(row_programs(rows, readers, context)):
-                reading = [op for op in readers if isinstance(op, logical.MatmulOp) and _reads_rows(op, rows)]
+                reading = [op for op in readers if isinstance(op, Product) and _reads_rows(op, rows)]
                 yield _Match(rows, programs, readers, reading)
 
     def subjects(self, match: _Match) -> Sequence[str]:
@@ -86,14 +86,14 @@ class FuseProloguesPass(FusionPattern[_Match]):
         return Decision(f"one kernel for {len(plan.members)} ops", because)
 
 
-def _reads_rows(product: logical.MatmulOp, value: SSAValue) -> bool:
+def _reads_rows(product: Product, value: SSAValue) -> bool:
     """Whether the product reads the rows of `value` as its left operand, and nothing else of it."""
-    return product.lhs is value and product.rhs is not value and product.transpose_a is None
+    return product.lhs is value and product.rhs is not value and not reads_columns(product)
 
 
 def _reads(op: Operation) -> str:
     """That an op other than a product of the rows reads them."""
-    if isinstance(op, logical.MatmulOp):
+    if isinstance(op, Product):
         return f"'{id_of(op)}' reads the rows as its right operand, or transposed"
     name = name_of(op)
     return "the program returns the rows" if name is None else f"'{name}' reads the rows too"
@@ -101,7 +101,7 @@ def _reads(op: Operation) -> str:
 
 def _candidates(
     rows: Rows,
-    product: logical.MatmulOp,
+    product: Product,
     products: Products,
     formed: Collection[Operation],
     context: FusionContext,
@@ -136,7 +136,7 @@ def _with_copies(
         yield outline_after_rows(own, cut, [product], context)
 
 
-def _copy(rows: Rows, product: logical.MatmulOp, context: FusionContext) -> Rows:
+def _copy(rows: Rows, product: Product, context: FusionContext) -> Rows:
     """Copies the rows before `product`, and makes the product read the copy."""
     ids = IdTable(context.module)
     values: dict[SSAValue, SSAValue] = {}

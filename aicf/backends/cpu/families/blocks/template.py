@@ -62,8 +62,12 @@ class BlocksProduct:
 
         @em.pieces(problem.m, schedule.chunk_rows)
         def chunk(first: Value, rows: int) -> None:
-            activations.emit(pointers.x, first, rows, pointers.workspace)
+            self._prepare(activations, pointers, first, rows)
             share.each(lambda number, columns: self._panel(pointers, first, rows, number, columns))
+
+    def _prepare(self, activations: Activations, pointers: BlocksPointers, first: Value, rows: int) -> None:
+        """Rows of x from row `first` on, in the workspace."""
+        activations.emit(pointers.x, first, rows, pointers.workspace)
 
     def _panel(self, pointers: BlocksPointers, first: Value, rows: int, number: Value, columns: int) -> None:
         em, problem, schedule = self.em, self.problem, self.schedule
