@@ -7,10 +7,14 @@ from math import prod
 
 from xdsl.ir import Attribute
 
-from aicf.backends.common.record import Record, read_integer
+from aicf.backends.common.record import Record, read_integer, read_text
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.attention.cached.records import cached_record, cached_spec
 from aicf.backends.cpu.families.attention.cached.schedule import (
+    BLOCK_VECTORS,
+    INDEX,
+    NEW_KEY,
+    NEW_VALUE,
     CachedProblem,
     CachedSpec,
     choose,
@@ -26,17 +30,22 @@ from aicf.backends.cpu.families.legality import (
     threads_reason,
     variant_of,
 )
-from aicf.backends.cpu.target import ACCUMULATORS, FLOATS, HALVES
+from aicf.backends.cpu.families.records import pairs
+from aicf.backends.cpu.target import ACCUMULATORS, FLOATS, HALVES, CpuLevel
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.logical import CastOp
 from aicf.dialects.types import element_of
 
-KIND = "cached_attention"
+INDEX_TYPES = ("i32", "i64")
+KIND, STEP = "cached_attention", "cached_attention_step"
 
 
 @dataclass(frozen=True)
 class CachedAttentionKernel(CpuKernel[CachedSpec]):
-    """Blocks of queries over tiles of keys, up to the last key that is seen, with a running softmax."""
+    """Blocks of queries over tiles of keys, up to the last key that is seen, with a running softmax.
+
+    A step of a decoder writes the row of its token first: each thread into the keys and values that it then reads.
+    """
 
     library = "flash"
 
@@ -44,10 +53,14 @@ class CachedAttentionKernel(CpuKernel[CachedSpec]):
     level: str
     """The lowest level that has its instructions; the portable variant runs anywhere."""
     simplicity: int
-    kinds: frozenset[str] = frozenset({KIND})
+    version: int = 2
+    kinds: frozenset[str] = frozenset({KIND, STEP})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        return _reason(work) or level_reason(target, self.level)
+        reason = _reason(work) or level_reason(target, self.level)
+        if reason is not None or work.kind != STEP:
+            return reason
+        return _step_reason(work, variant_of(target, self.level))
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
         return cost_us(self.schedule(work, target))
@@ -57,7 +70,8 @@ class CachedAttentionKernel(CpuKernel[CachedSpec]):
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: CachedSpec) -> dict[str, Attribute]:
         named = ("scale", "causal", "past", "position", "window", "softcap", *GUARDS)
-        return {**cached_record(schedule), **{name: work.attrs[name] for name in named}}
+        entries = {**cached_record(schedule), **{name: work.attrs[name] for name in named}}
+        return entries | ({"may_alias": pairs([(1, 1), (2, 2)])} if work.kind == STEP else {})
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> CachedSpec:
         return cached_spec(record, _problem(work), variant_of(target, self.level).has_fma)
@@ -73,14 +87,16 @@ class CachedAttentionKernel(CpuKernel[CachedSpec]):
 
 
 def _problem(work: Workload) -> CachedProblem:
-    return read_cached([strided(operand) for operand in work.operands], strided(work.results[0]), work.attrs)
+    operands, results = ([strided(each) for each in found] for found in (work.operands, work.results))
+    return read_cached(operands, results, work.attrs)
 
 
 def _reason(work: Workload) -> str | None:
     dtype = work.operands[0].dtype
     if dtype not in FLOATS:
         return f"an attention is of {', '.join(FLOATS)}"
-    if len({operand.dtype for operand in (*work.operands[:3], *work.results)}) > 1:
+    new = work.operands[NEW_KEY : NEW_VALUE + 1] if work.kind == STEP else ()
+    if len({operand.dtype for operand in (*work.operands[:3], *new, *work.results)}) > 1:
         return "queries, keys, values and result are not of one type"
     if read_integer(work.attrs, "mask"):
         return "it adds no mask: a position and a window say which keys are seen"
@@ -91,6 +107,18 @@ def _reason(work: Workload) -> str | None:
         return f"scores and weights stay in f32 here, the policy wants them rounded to {dtype}"
     if any(prod(operand.shape) == 0 for operand in work.operands):
         return "nothing to multiply"
+    return None
+
+
+def _step_reason(work: Workload, level: CpuLevel) -> str | None:
+    """Why no step of a decoder is run, which else is an attention that is."""
+    if "rotation" in work.attrs and read_text(work.attrs, "rotation") != "none":
+        return "it turns neither queries nor keys: instructions of their own do"
+    if prod(work.operands[INDEX].shape) != 1 or work.operands[INDEX].dtype not in INDEX_TYPES:
+        return f"the index of the row is not one {' or '.join(INDEX_TYPES)}"
+    problem, most = _problem(work), BLOCK_VECTORS * level.lanes(ACCUMULATORS[work.operands[0].dtype])
+    if problem.rows > most:
+        return f"{problem.rows} queries share keys, of which a thread writes a row for {most}"
     return None
 
 

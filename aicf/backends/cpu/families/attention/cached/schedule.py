@@ -37,6 +37,23 @@ tile, and neither the number of queries nor the capacity of the cache may change
 
 
 @dataclass(frozen=True)
+class RowWrites:
+    """The row of a new token, which is written into keys and values before they are read.
+
+    Args:
+        index: Type of the number that says which row it is, for all batch elements.
+        key, value: The new row of each batch element.
+        old_keys, old_values: What the other rows of keys and values are; the same memory where it is overwritten.
+    """
+
+    index: str
+    key: Matrix
+    value: Matrix
+    old_keys: Matrix
+    old_values: Matrix
+
+
+@dataclass(frozen=True)
 class CachedProblem:
     """``softmax(cap(q @ k^T * scale)) @ v`` of the keys that each query sees, for every batch element.
 
@@ -54,6 +71,7 @@ class CachedProblem:
         window: Keys that a token sees at most, up to its last; 0 for all of them.
         softcap: What bounds the scores; 0.0 without.
         nan_as_zero, empty_as_zero: As `AttentionProblem` has them.
+        writes: The row that is written first, into `k` and `v`; None without.
     """
 
     dtype: str
@@ -74,6 +92,7 @@ class CachedProblem:
     softcap: float
     nan_as_zero: bool
     empty_as_zero: bool
+    writes: RowWrites | None = None
 
     @property
     def count(self) -> int:
@@ -101,16 +120,28 @@ class CachedProblem:
         return GemmProblem(self.dtype, rows, self.dv, KEY_TILE, (1, row_elements), values)
 
 
-def read_cached(operands: Sequence[Strided], result: Strided, entries: Record) -> CachedProblem:
-    """The problem of queries, keys, values and perhaps a position.
+INDEX, NEW_KEY, NEW_VALUE = 3, 4, 5
+"""Operands of a step, after queries, keys and values."""
+
+
+def read_cached(operands: Sequence[Strided], results: Sequence[Strided], entries: Record) -> CachedProblem:
+    """The problem of queries, keys, values and perhaps a position. A step also has the index of a new row, the new key
+    and the new value, and gives the new keys and values; queries may share those along batch dims that they lack.
 
     Args:
+        results: The result; of a step, then the new keys and values.
         entries: The attributes of a work or the entries of a kernel record. Raises RecordError if one is missing.
     """
-    q, k, v = operands[:3]
+    q, batch = operands[0], operands[0].shape[:-2]
+    is_step = len(results) > 1
+    k, v = (_repeated(each, batch) for each in (results[1:] if is_step else operands[1:3]))
     has_position = bool(read_integer(entries, "position"))
     is_causal = bool(read_integer(entries, "causal"))
-    matrices = [Matrix(x.strides[:-2], x.strides[-2], x.strides[-1]) for x in (q, k, v, result)]
+    matrices = [_matrix(each) for each in (q, k, v, results[0])]
+    writes = None
+    if is_step:
+        rows = (operands[NEW_KEY], operands[NEW_VALUE], *operands[1:3])
+        writes = RowWrites(operands[INDEX].dtype, *(_matrix(_repeated(each, batch)) for each in rows))
     position = (operands[-1].strides[:-2], operands[-1].dtype) if has_position else None
     problem = CachedProblem(
         ACCUMULATORS[q.dtype],
@@ -127,8 +158,20 @@ def read_cached(operands: Sequence[Strided], result: Strided, entries: Record) -
         window=read_integer(entries, "window"),
         softcap=read_number(entries, "softcap"),
         **{name: bool(read_integer(entries, name)) for name in GUARDS},
+        writes=writes,
     )
     return _with_heads_as_rows(problem)
+
+
+def _matrix(tensor: Strided) -> Matrix:
+    return Matrix(tensor.strides[:-2], tensor.strides[-2], tensor.strides[-1])
+
+
+def _repeated(tensor: Strided, batch: tuple[int, ...]) -> Strided:
+    """Keys or values, the same along the last batch dims if they lack those."""
+    own = len(tensor.shape) - 2
+    shape, strides = (*batch, *tensor.shape[-2:]), tensor.strides
+    return replace(tensor, shape=shape, strides=(*strides[:own], *(0,) * (len(batch) - own), *strides[own:]))
 
 
 def _with_heads_as_rows(problem: CachedProblem) -> CachedProblem:
@@ -138,7 +181,11 @@ def _with_heads_as_rows(problem: CachedProblem) -> CachedProblem:
     if p.rows != 1 or not p.batch or any(step != (0,) for step in steps):
         return problem
     position = None if p.position is None else (p.position[0][:-1], p.position[1])
-    inner = {name: Matrix(m.batch[:-1], m.row, m.column) for name, m in (("k", p.k), ("v", p.v))}
+    inner = {name: _without_heads(m) for name, m in (("k", p.k), ("v", p.v))}
+    w = p.writes
+    if w is not None:
+        matrices = map(_without_heads, (w.key, w.value, w.old_keys, w.old_values))
+        w = RowWrites(w.index, *matrices)
     outer = {
         name: Matrix(m.batch[:-1], m.batch[-1], m.column) for name, m in (("q", p.q), ("result", p.result))
     }
@@ -148,9 +195,14 @@ def _with_heads_as_rows(problem: CachedProblem) -> CachedProblem:
         rows=p.batch[-1],
         are_tokens=False,
         position=position,
+        writes=w,
         **inner,
         **outer,
     )
+
+
+def _without_heads(matrix: Matrix) -> Matrix:
+    return Matrix(matrix.batch[:-1], matrix.row, matrix.column)
 
 
 @dataclass(frozen=True)
@@ -221,6 +273,9 @@ def check_cached(spec: CachedSpec) -> str | None:
     """None if there is code for `spec`, else what contradicts."""
     if not (rows := Whole(1, spec.problem.rows)).holds(spec.block_rows):
         return f"its {illegal('block_rows', spec.block_rows, rows)}"
+    if spec.problem.writes is not None and spec.blocks > 1:
+        found = illegal("block_rows", spec.block_rows, spec.problem.rows)
+        return f"its {found}: the thread that writes a row reads it for all its queries"
     for key, part, source in (("scores", spec.scores, "packed"), ("output", spec.output, "direct")):
         found = (
             ("b_source", part.b_source, OneOf((source,))),
@@ -235,7 +290,7 @@ def check_cached(spec: CachedSpec) -> str | None:
     return None
 
 
-_BLOCK_VECTORS = 2
+BLOCK_VECTORS = 2
 """Vectors of queries in a block: each key is then read from cache once for so many."""
 _EXP_CYCLES = 15.0
 """Cycles of one vector of f32 in the softmax: most of it the exponential."""
@@ -281,9 +336,8 @@ def choose(problem: CachedProblem, level: CpuLevel, threads: int) -> CachedSpec:
 def _spec(problem: CachedProblem, level: CpuLevel, threads: int) -> CachedSpec:
     """Blocks of even size, at least one for each thread if there are enough queries."""
     lanes = level.lanes(problem.dtype)
-    blocks = max(
-        -(-problem.rows // (_BLOCK_VECTORS * lanes)), min(problem.rows, -(-threads // problem.count))
-    )
+    blocks = max(-(-problem.rows // (BLOCK_VECTORS * lanes)), min(problem.rows, -(-threads // problem.count)))
+    blocks = 1 if problem.writes is not None else blocks
     rows = -(-problem.rows // blocks)
     copied = problem.copies_tiles
     ((_, scores),) = propose(

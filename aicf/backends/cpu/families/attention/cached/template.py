@@ -14,7 +14,7 @@ import numpy as np
 
 from aicf.backends.cpu.codegen.ir_builder import Emitter, Value
 from aicf.backends.cpu.codegen.scalar.ops import Scalars
-from aicf.backends.cpu.families.attention.cached.schedule import KEY_TILE, CachedSpec
+from aicf.backends.cpu.families.attention.cached.schedule import KEY_TILE, CachedSpec, RowWrites
 from aicf.backends.cpu.families.attention.schedule import Matrix
 from aicf.backends.cpu.families.gemm.pack.template import Packer, Rows, emit_widened_rows
 from aicf.backends.cpu.families.gemm.schedule import GemmSpec
@@ -27,8 +27,19 @@ _FARTHEST = 1 << 30
 
 
 @dataclass(frozen=True)
+class RowPointers:
+    """Run-time operands of a step: the index of the row, the new key and value, and the old keys and values."""
+
+    index: Value
+    key: Value
+    value: Value
+    old_keys: Value
+    old_values: Value
+
+
+@dataclass(frozen=True)
 class CachedPointers:
-    """Run-time operands of the emitted code."""
+    """Run-time operands of the emitted code; of a step `k` and `v` are where the new keys and values lie."""
 
     q: Value
     k: Value
@@ -38,6 +49,7 @@ class CachedPointers:
     workspace: Value
     tid: Value
     nthreads: Value
+    row: RowPointers | None = None
 
 
 def emit_cached(em: Emitter, spec: CachedSpec, scale: float, pointers: CachedPointers) -> None:
@@ -139,11 +151,66 @@ class _Cached:
         q = em.moved(self._at(pointers.q, p.q, index), first, p.q.row, self.element)
         result = em.moved(self._at(pointers.result, p.result, index), first, p.result.row, self.element)
         k, v = self._at(pointers.k, p.k, index), self._at(pointers.v, p.v, index)
+        if p.writes is not None and pointers.row is not None:
+            self.write(p.writes, pointers.row, index, (k, v))
         sizes = (self.spec.lanes, p.d, self.spec.scores.nr, (p.q.column, p.q.row))
         Packer(em, self.element, self.dtype, *sizes).matrix(rows, q, self.queries)
         self.start(rows)
         self.tiles(self.reach(index, first, rows), k, v)
         self.finish(result, rows)
+
+    def write(
+        self, writes: RowWrites, row: RowPointers, index: Sequence[Value], new: Sequence[Value]
+    ) -> None:
+        """Writes the new row into the keys and values of a batch element, `new`, and the old rows where these lie
+        elsewhere. An index from the end counts back from it; one beyond the ends writes nothing."""
+        em, p = self.em, self.problem
+        named = em.load(row.index, writes.index, 1)
+        named = named if writes.index == "i64" else em.b.sext(named, em.type("i64", 1))
+        size = em.index(p.n)
+        at = em.b.select(em.b.icmp_signed("<", named, em.index(0)), em.b.add(named, size), named)
+        parts = (
+            (row.old_keys, writes.old_keys, row.key, writes.key, new[0], p.k, p.d),
+            (row.old_values, writes.old_values, row.value, writes.value, new[1], p.v, p.dv),
+        )
+        for old, old_matrix, added, added_matrix, target, matrix, width in parts:
+            source = self._at(old, old_matrix, index)
+
+            def copied(
+                source: Value = source,
+                old_matrix: Matrix = old_matrix,
+                target: Value = target,
+                matrix: Matrix = matrix,
+                width: int = width,
+            ) -> None:
+                @em.each(0, p.n)
+                def line(number: Value) -> None:
+                    self._copy_row((source, old_matrix), (target, matrix), number, number, width)
+
+            # Whether it is in place is known when it runs: instructions of equal records share their code.
+            em.when(em.b.icmp_unsigned("!=", source, target), copied)
+            given = self._at(added, added_matrix, index), added_matrix
+            em.when(
+                em.b.icmp_unsigned("<", at, size),
+                lambda given=given, target=target, matrix=matrix, width=width: self._copy_row(
+                    given, (target, matrix), em.index(0), at, width
+                ),
+            )
+
+    def _copy_row(
+        self, source: tuple[Value, Matrix], target: tuple[Value, Matrix], row: Value, to: Value, width: int
+    ) -> None:
+        """Copies `width` elements of row `row` of one matrix to row `to` of another."""
+        em, lanes = self.em, self.spec.lanes
+        start = em.moved(source[0], row, source[1].row, self.element)
+        end = em.moved(target[0], to, target[1].row, self.element)
+
+        @em.pieces(width, lanes)
+        def piece(first: Value, active: int) -> None:
+            read = em.moved(start, first, source[1].column, self.element)
+            value = em.load_strided(read, source[1].column, self.element, lanes, active)
+            written = em.moved(end, first, target[1].column, self.element)
+            em.store_strided(value, written, target[1].column, self.element, lanes, active)
 
     def _index(self, number: Value) -> list[Value]:
         """The position of a batch element in each batch dim."""
