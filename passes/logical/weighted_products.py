@@ -93,7 +93,7 @@ class WeightedProduct:
 
 def product_of(op: Operation) -> WeightedProduct | None:
     """The product that an op is, with its bias; None if it is none with one matrix."""
-    if not isinstance(op, ProductOp) or tensor_info(op.operands[1].type).rank != 2:
+    if not isinstance(op, ProductOp) or len(op.operands) != 2 or tensor_info(op.operands[1].type).rank != 2:
         return None
     return WeightedProduct(op, _bias_of(op.results[0]))
 
@@ -176,7 +176,7 @@ class _Merging:
     def run(self) -> LogicalOp:
         first = self.products[0]
         weight = self._joined([product.weight for product in self.products], first.axis, "weights")
-        merged = self._write(first.op.of_operands(first.operand, weight), first.op, "merged")
+        merged = self._write(_with_weight(first.op, weight), first.op, "merged")
         result = self._with_bias(merged)
         starts = accumulate((product.width for product in self.products), initial=0)
         parts = [self._part(*each, result) for each in zip(self.products, starts, strict=False)]
@@ -217,6 +217,13 @@ class _Merging:
         merge_sources(new, *(op for product in self.products for op in product.ops))
         Rewriter.insert_op(new, InsertPoint.before(self.products[0].op))
         return new
+
+
+def _with_weight(op: ProductOp, weight: SSAValue) -> LogicalOp:
+    """The same product with another weight."""
+    if isinstance(op, logical.MatmulBlocksOp):
+        return logical.MatmulBlocksOp(op.operand, weight, op.scheme.data)
+    return op.of_operands(op.lhs, weight)
 
 
 def move_casts_before(value: SSAValue, later: Operation) -> None:

@@ -9,21 +9,26 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr, UnitAtt
 from xdsl.ir import Attribute
 
 from aicf.backends.common.loop_nest import has_even_rows, one_row
-from aicf.backends.common.record import Record, RecordCodec, illegal, integer, read_part
+from aicf.backends.common.record import OneOf, Record, RecordCodec, illegal, integer, read_part
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.blocks.fused.problem import FusedProblem, read_fused
 from aicf.backends.cpu.families.blocks.fused.schedule import FusedSchedule, choose, fused_bytes, fused_us
-from aicf.backends.cpu.families.blocks.kernel import MatmulBlocksKernel
 from aicf.backends.cpu.families.blocks.pack.kernel import pack_record, panels
 from aicf.backends.cpu.families.blocks.problem import PanelLayout
 from aicf.backends.cpu.families.blocks.schedule import BlocksSchedule
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
-from aicf.backends.cpu.families.legality import code_reason, level_of, may_alias, strided, threads_of
+from aicf.backends.cpu.families.legality import (
+    code_reason,
+    level_of,
+    may_alias,
+    strided,
+    threads_of,
+    threads_reason,
+)
 from aicf.backends.cpu.families.records import loop_record, loop_spec, rounding_record
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 
 _CODEC = RecordCodec(BlocksSchedule)
-_PRODUCT = MatmulBlocksKernel()
 
 
 class FusedBlocksKernel(CpuKernel[FusedSchedule]):
@@ -86,7 +91,11 @@ class FusedBlocksKernel(CpuKernel[FusedSchedule]):
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: FusedSchedule) -> str | None:
         if schedule.rows is not None and schedule.rows.threads != 1:
             return f"in its 'rows', its {illegal('threads', schedule.rows.threads, 1)}"
-        return _PRODUCT.schedule_reason(work, target, schedule.product)
+        found = schedule.product.arithmetic
+        legal = OneOf(tuple(dict.fromkeys((self.schedule(work, target).product.arithmetic, "f32"))))
+        if not legal.holds(found):
+            return f"its {illegal('arithmetic', found, legal)}"
+        return threads_reason(schedule.product.threads, target)
 
     def fixed_order(self, work: Workload, target: TargetAttr) -> str:
         """See `Kernel`: parts in order, whatever the tile; the row program keeps the order of its own loops."""
