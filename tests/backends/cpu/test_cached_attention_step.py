@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import aicf
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.dialects.emit import ResolvedOp
 from aicf.frontends.text import parse_module
 
