@@ -58,7 +58,9 @@ class MatmulBlocksKernel(CpuKernel[BlocksSchedule]):
         }
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: BlocksSchedule) -> str | None:
-        return schedule_reason(schedule, level_of(target)) or threads_reason(schedule.threads, target)
+        return schedule_reason(_problem(work), schedule, level_of(target)) or threads_reason(
+            schedule.threads, target
+        )
 
     def fixed_order(self, work: Workload, target: TargetAttr) -> str:
         """See `Kernel`: parts in order, whatever the tile."""

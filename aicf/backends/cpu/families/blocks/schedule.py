@@ -82,7 +82,8 @@ def thread_bytes(problem: BlocksProblem, schedule: BlocksSchedule) -> int:
 
 def choose(problem: BlocksProblem, level: CpuLevel, threads: int) -> BlocksSchedule:
     """The schedule that is predicted to take least."""
-    arithmetic: Arithmetic = "digits" if QUADS_FEATURE in level.features else "f32"
+    has_digits = QUADS_FEATURE in level.features and problem.bits.floats is None
+    arithmetic: Arithmetic = "digits" if has_digits else "f32"
     lanes = level.lanes("f32")
     panels = -(-problem.n // lanes)
     layout = PanelLayout(problem.scheme, lanes)
@@ -97,8 +98,9 @@ def cost_us(problem: BlocksProblem, schedule: BlocksSchedule) -> float:
     layout = PanelLayout(problem.scheme, schedule.lanes)
     panels = -(-problem.n // schedule.lanes)
     tiles = -(-problem.m // schedule.tile_rows)
-    per_word = problem.bits.part / layout.words * (DIGITS / 4 if schedule.digits else 2)
-    words = tiles * layout.words * (_WORD_CYCLES + per_word * schedule.tile_rows)
+    count = layout.chunks * layout.words
+    per_word = problem.bits.part / count * (DIGITS / 4 if schedule.digits else 2)
+    words = tiles * count * (_WORD_CYCLES + per_word * schedule.tile_rows)
     arithmetic = panels * problem.parts * (words + problem.m * _PART_CYCLES)
     chunks = -(-problem.m // schedule.chunk_rows)
     memory = chunks * panels * problem.parts * layout.part_bytes / _MEMORY_BYTES_PER_CYCLE
@@ -107,8 +109,10 @@ def cost_us(problem: BlocksProblem, schedule: BlocksSchedule) -> float:
     return (cycles + meeting) / NOMINAL_GHZ / 1000
 
 
-def schedule_reason(schedule: BlocksSchedule, level: CpuLevel) -> str | None:
+def schedule_reason(problem: BlocksProblem, schedule: BlocksSchedule, level: CpuLevel) -> str | None:
     """Why a level cannot carry out a schedule; None if it can."""
+    if schedule.digits and problem.bits.floats is not None:
+        return f"its 'arithmetic' is digits, which need whole numbers, and {problem.scheme} has floats"
     if schedule.digits and QUADS_FEATURE not in level.features:
         return f"its 'arithmetic' is digits, which need {QUADS_FEATURE}, and the target is without"
     return None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from aicf.backends.cpu.codegen.dot_products import add_quads
 from aicf.backends.cpu.codegen.ir_builder import I32, Emitter, Value
@@ -115,23 +116,29 @@ class BlocksProduct:
 
     # Codes.
 
-    def _words(self, part: Value) -> list[Value]:
-        """The words of codes of a part, a vector each."""
+    def _words(self, chunk: Value) -> list[Value]:
+        """The words of codes of a chunk, a vector each."""
         em, lanes = self.em, self.schedule.lanes
         return [
-            em.load(em.address(part, number * lanes, "i32"), "i32", lanes)
+            em.load(em.address(chunk, number * lanes, "i32"), "i32", lanes)
             for number in range(self._layout.words)
         ]
 
     def _field(self, words: Sequence[Value], group: int, byte: int | None) -> Value:
         """The codes of a group: all four as bytes of a word, or that of one byte as an i32."""
-        bits, low = self.problem.bits, self._layout.low_words
-        found = self._bits(words[group // 2], 4 * (group % 2), 4, 0, byte)
-        if not bits.high_bits:
+        layout = self._layout
+        found = self._part_of_codes(words, group, byte, layout.low_bits, 0)
+        if not layout.high_bits:
             return found
-        number, place = divmod(group, 8 // bits.high_bits)
-        high = self._bits(words[low + number], bits.high_bits * place, bits.high_bits, 4, byte)
+        high = self._part_of_codes(words[layout.low_words :], group, byte, layout.high_bits, layout.low_bits)
         return self.em.b.or_(found, high)
+
+    def _part_of_codes(
+        self, words: Sequence[Value], group: int, byte: int | None, width: int, to: int
+    ) -> Value:
+        """`width` bits of each code of a group, moved to bit `to`."""
+        number, place = divmod(group, 8 // width)
+        return self._bits(words[number], width * place, width, to, byte)
 
     def _bits(self, word: Value, shift: int, width: int, to: int, byte: int | None) -> Value:
         """`width` bits of each byte of a word from bit `shift` on, or of one byte, moved to bit `to`."""
@@ -142,23 +149,31 @@ class BlocksProduct:
         elif down < 0:
             word = em.b.shl(word, em.const("i32", lanes, -down))
         mask = ((1 << width) - 1) << to
+        if mask == 0xFF and byte is None:
+            return word
         return em.b.and_(word, em.const("i32", lanes, mask if byte is not None else mask * _BYTES))
 
     # Sums of a part.
 
     def _digit_sums(self, part: Value, records: Sequence[Value]) -> list[Value]:
         """Exact sums of the products with each digit, and what they are together, in f32."""
-        em, lanes = self.em, self.schedule.lanes
-        sums = [[self._start(record, digit) for digit in range(DIGITS)] for record in records]
-        words = self._words(part)
-        for group in range(self._layout.groups):
-            codes = self._field(words, group, None)
-            for record, own in zip(records, sums, strict=True):
-                for digit in range(DIGITS):
+        lanes, layout = self.schedule.lanes, self._layout
+        em, digits = self.em, range(DIGITS)
+
+        def chunk(number: Value, sums: list[Value]) -> list[Value]:
+            words = self._words(em.moved(part, number, layout.chunk_bytes, "u8"))
+            elements = [em.moved(record, number, layout.chunk, "u8") for record in records]
+            for group in range(layout.groups):
+                codes = self._field(words, group, None)
+                for index, (row, digit) in enumerate(product(elements, digits)):
                     at = ELEMENTS_AT + digit * self.problem.bits.part + GROUP * group
-                    four = em.b.load(em.address(record, at, "u8"), align=4, typ=I32)
-                    own[digit] = add_quads(em, own[digit], codes, em.splat(four, lanes))
-        return [self._joined(own) for own in sums]
+                    four = em.b.load(em.address(row, at, "u8"), align=4, typ=I32)
+                    sums[index] = add_quads(em, sums[index], codes, em.splat(four, lanes))
+            return sums
+
+        starts = [self._start(record, digit) for record in records for digit in digits]
+        sums = em.loop(0, layout.chunks, 1, starts, chunk)
+        return [self._joined(sums[first : first + DIGITS]) for first in range(0, len(sums), DIGITS)]
 
     def _start(self, record: Value, digit: int) -> Value:
         """What the sums of a digit start from: codes are taken with their offset."""
@@ -178,16 +193,31 @@ class BlocksProduct:
 
     def _plain_sums(self, part: Value, records: Sequence[Value]) -> list[Value]:
         """Sums of products in f32."""
+        em, layout = self.em, self._layout
+
+        def chunk(number: Value, sums: list[Value]) -> list[Value]:
+            columns = self._columns(em.moved(part, number, layout.chunk_bytes, "u8"))
+            elements = [em.moved(record, number, layout.chunk, "f32") for record in records]
+            for column, wide in enumerate(columns):
+                sums = [
+                    em.fma(wide, self._number(row, ELEMENTS_AT + 4 * column), total)
+                    for row, total in zip(elements, sums, strict=True)
+                ]
+            return sums
+
+        zeros = [em.const("f32", self.schedule.lanes, 0.0)] * len(records)
+        return em.loop(0, layout.chunks, 1, zeros, chunk)
+
+    def _columns(self, chunk: Value) -> Iterator[Value]:
+        """The values of the codes of each column of a chunk, in f32."""
         em, lanes, bits = self.em, self.schedule.lanes, self.problem.bits
-        sums = [em.const("f32", lanes, 0.0)] * len(records)
-        words = self._words(part)
-        for column in range(bits.part):
+        if bits.floats is not None:
+            for column in range(self._layout.chunk):
+                yield em.load(em.address(chunk, column * lanes, "u8"), bits.floats, lanes)
+            return
+        words = self._words(chunk)
+        for column in range(self._layout.chunk):
             code = self._field(words, *divmod(column, GROUP))
             if bits.offset:
                 code = em.b.sub(code, em.const("i32", lanes, bits.offset))
-            wide = em.b.sitofp(code, em.type("f32", lanes))
-            sums = [
-                em.fma(wide, self._number(record, ELEMENTS_AT + 4 * column), total)
-                for record, total in zip(records, sums, strict=True)
-            ]
-        return sums
+            yield em.b.sitofp(code, em.type("f32", lanes))
