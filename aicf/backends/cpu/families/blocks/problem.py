@@ -12,6 +12,8 @@ from aicf.dialects.block_schemes import BLOCK_SCHEMES
 
 GROUP = 4
 """Neighbouring columns whose codes are the bytes of a word."""
+WORD_ORDER = (0, 2, 1, 3)
+"""Columns of a group in the order in which pairs of them are the even bytes of a word, and then the odd ones."""
 _CHUNK = 32
 """Columns whose codes lie together; a part has as many, fewer, or several times as many."""
 

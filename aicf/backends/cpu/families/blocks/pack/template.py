@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aicf.backends.cpu.codegen.ir_builder import I32, Emitter, Value, ir
+from aicf.backends.cpu.codegen.ir_builder import I1, I32, Emitter, Value, ir
 from aicf.backends.cpu.families.blocks.problem import GROUP, PanelLayout
-from aicf.backends.cpu.families.blocks.reading import read_codes, read_factor
+from aicf.backends.cpu.families.blocks.reading import read_codes, read_factor, widen_codes
 from aicf.dialects.block_bits import RUN
 from aicf.dialects.block_schemes import BLOCK_SCHEMES
 
@@ -63,7 +64,18 @@ class BlockPacker:
         for factor, start, sign in factors:
             value = read_factor(em, factor, block, part)
             value = em.b.fneg(value) if sign < 0 else value
+            if bits.floats is not None:
+                value = em.b.select(self._has_nan(block, part), em.const(factor.dtype, 1, math.nan), value)
             em.store(value, em.address(em.address(out, start, "u8"), lane, factor.dtype), factor.dtype, 1)
+
+    def _has_nan(self, block: Value, part: int) -> Value:
+        """Whether a code of a part is NaN: every product with the row is, so its scale may say so for all."""
+        em, bits, runs = self.em, self.layout.bits, self.layout.bits.part // RUN
+        found: Value = ir.Constant(ir.VectorType(I1, RUN), None)
+        for run in range(part * runs, (part + 1) * runs):
+            value = widen_codes(em, bits, read_codes(em, bits, block, run))
+            found = em.b.or_(found, em.b.fcmp_unordered("uno", value, value))
+        return em.b.not_(em.no_lane(found))
 
     def _chunk(self, block: Value, chunk: int, out: Value, lane: Value) -> None:
         """The codes of a chunk of one row, as `PanelLayout` has them."""
