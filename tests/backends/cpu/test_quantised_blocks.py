@@ -94,7 +94,9 @@ def test_whole_numbers_widened_to_f32() -> None:
     schemes = ("Q5_0", "U8_32")
     text = compiled(schemes, "cpu:x86-64-v3", dims={"M": 3}).ir("emit")
     assert text.count('arithmetic = "pairs"') == 2
-    edited = text.replace('"pairs"', '"f32"').replace("exact sums of 24-bit elements", "ascending")
+    edited = text.replace('"pairs"', '"f32"').replace(
+        "exact sums of 24-bit elements", "even and odd elements apart"
+    )
     x = random_x(3, COLUMNS)
     found = aicf.compile(parse_module(edited), {name: PACKED[name] for name in schemes}).run({"x": x})
     for name in schemes:

@@ -68,7 +68,7 @@ class BlocksSchedule:
     @property
     def combination_order(self) -> str:
         """In which order the terms of a result are combined, whatever the number of rows."""
-        inside = "exact sums of 24-bit elements" if self.exact else "ascending"
+        inside = "exact sums of 24-bit elements" if self.exact else "even and odd elements apart"
         return f"ascending parts, {inside} in each"
 
 

@@ -193,32 +193,33 @@ class BlocksProduct:
         return em.fma(em.b.sitofp(upper, wide), em.const("f32", lanes, 256.0), em.b.sitofp(low, wide))
 
     def _plain_sums(self, part: Value, records: Sequence[Value]) -> list[Value]:
-        """Sums of products in f32."""
+        """Sums of products in f32: of even and of odd columns, so that two additions are under way at a time."""
         em, layout = self.em, self._layout
 
         def chunk(number: Value, sums: list[Value]) -> list[Value]:
             columns = self._columns(em.moved(part, number, layout.chunk_bytes, "u8"))
             elements = [em.moved(record, number, layout.chunk, "f32") for record in records]
             for column, wide in enumerate(columns):
-                sums = [
-                    em.fma(wide, self._number(row, ELEMENTS_AT + 4 * column), total)
-                    for row, total in zip(elements, sums, strict=True)
-                ]
+                for row, record in enumerate(elements):
+                    index = 2 * row + column % 2
+                    x = self._number(record, ELEMENTS_AT + 4 * column)
+                    sums[index] = em.fma(wide, x, sums[index])
             return sums
 
-        zeros = [em.const("f32", self.schedule.lanes, 0.0)] * len(records)
+        zeros = [em.const("f32", self.schedule.lanes, 0.0)] * (2 * len(records))
         sums = em.loop(0, layout.chunks, 1, zeros, chunk)
+        totals = [em.b.fadd(sums[first], sums[first + 1]) for first in range(0, len(sums), 2)]
         if self.problem.bits.floats is None:
-            return sums
+            return totals
         step = em.const("f32", self.schedule.lanes, _FLOAT_STEP)
-        return [em.b.fmul(total, step) for total in sums]
+        return [em.b.fmul(total, step) for total in totals]
 
     def _columns(self, chunk: Value) -> Iterator[Value]:
         """The values of the codes of each column of a chunk, in f32."""
         em, lanes, bits = self.em, self.schedule.lanes, self.problem.bits
         if bits.floats is not None:
-            for column in range(self._layout.chunk):
-                yield self._float(em.address(chunk, column * lanes, "u8"))
+            for column in range(0, self._layout.chunk, 2):
+                yield from self._two_floats(em.address(chunk, column * lanes, "u8"))
             return
         words = self._words(chunk)
         for column in range(self._layout.chunk):
@@ -227,10 +228,11 @@ class BlocksProduct:
                 code = em.b.sub(code, em.const("i32", lanes, bits.offset))
             yield em.b.sitofp(code, em.type("f32", lanes))
 
-    def _float(self, address: Value) -> Value:
-        """The f8E4M3FN of each row at an address over `_FLOAT_STEP`, as the f16 that has its bits; none is NaN."""
+    def _two_floats(self, address: Value) -> tuple[Value, Value]:
+        """The f8E4M3FN of each row in two columns over `_FLOAT_STEP`, as f16 that have their bits; none is NaN."""
         em, lanes = self.em, self.schedule.lanes
-        words = em.b.sext(em.load(address, "i8", lanes), ir.VectorType(I16, lanes))
+        words = em.b.sext(em.load(address, "i8", 2 * lanes), ir.VectorType(I16, 2 * lanes))
         # The sign is in bits 14 and 15, and an f16 has it in bit 15.
-        bits = em.b.and_(em.b.shl(words, em.const("i16", lanes, 7)), em.const("i16", lanes, ~0x4000))
-        return em.reread(bits, "i16", "f16", lanes)
+        bits = em.b.and_(em.b.shl(words, em.const("i16", 2 * lanes, 7)), em.const("i16", 2 * lanes, ~0x4000))
+        first, second = (em.reread(half, "i16", "f16", lanes) for half in em.halves(bits))
+        return first, second
