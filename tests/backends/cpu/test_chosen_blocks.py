@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import aicf
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.dialects.block_schemes import BLOCK_SCHEMES
 from aicf.frontends.builder import Graph
 from tests.support.blocks import random_rows, widened
