@@ -15,11 +15,20 @@ from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint
 
-from aicf.dialects.logical import DequantizeBlocksOp, GatherOp, MatmulBlocksOp, MatmulOp
+from aicf.dialects.block_bits import BLOCK_BITS
+from aicf.dialects.logical import (
+    DequantizeBlocksOp,
+    GatherOp,
+    MatmulBlocksOp,
+    MatmulOp,
+    RoundedMatmulBlocksOp,
+)
 from aicf.dialects.types import tensor_info
 from aicf.passes.support.identity import IdTable, derived_id, op_id, replace_with_op, set_identity, sources
 from aicf.passes.support.ledger import record_decision
+from aicf.passes.support.policy import lowered_precision_of
 from aicf.passes.support.works_on import FUNCTIONS
+from aicf.policies.precision_policy import INT8
 
 PACKED = "packed"
 """The name of a gather of packed rows, after the id of the op that it was."""
@@ -52,10 +61,20 @@ def _rows_of_blocks(matmul: MatmulOp) -> DequantizeBlocksOp | None:
 
 
 def _multiply_blocks(module: ModuleOp, matmul: MatmulOp, weight: DequantizeBlocksOp) -> None:
-    replacement = MatmulBlocksOp(matmul.lhs, weight.packed, weight.scheme.data)
-    replace_with_op(PatternRewriter(matmul), matmul, replacement, weight)
+    scheme, asked = weight.scheme.data, lowered_precision_of(module).packed_activations == INT8
+    is_rounded = asked and BLOCK_BITS[scheme].floats is None
+    made = (RoundedMatmulBlocksOp if is_rounded else MatmulBlocksOp)(matmul.lhs, weight.packed, scheme)
+    replace_with_op(PatternRewriter(matmul), matmul, made, weight)
     because = "where the target has kernels for it, they widen blocks in registers, and read the fewest bytes"
-    _record(module, weight, replacement, "product of packed rows", because)
+    choice = "product of packed rows"
+    if is_rounded:
+        choice, because = (
+            "product of packed rows and activations of 8 bits",
+            "the policy says packed_activations",
+        )
+    elif asked:
+        because = f"the codes of {scheme} are floats, so activations stay f32"
+    _record(module, weight, made, choice, because)
 
 
 def _gather_packed(module: ModuleOp, gather: GatherOp, weight: DequantizeBlocksOp) -> None:

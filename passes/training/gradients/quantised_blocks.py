@@ -17,4 +17,5 @@ def _operand(adjoint: Adjoint, op: logical.MatmulBlocksOp) -> SSAValue:
 GRADIENTS: Gradients = {
     logical.DequantizeBlocksOp: STEPS,
     logical.MatmulBlocksOp: (_operand, None),
+    logical.RoundedMatmulBlocksOp: STEPS,
 }
