@@ -9,9 +9,9 @@ from typing import Annotated, cast
 
 import typer
 
-from aicf.dataclass_json import to_json_value
 from aicf.errors import InputMismatch
-from aicf.files import reason_of
+from aicf.support.dataclass_json import to_json_value
+from aicf.support.files import reason_of
 from aicf.tools.cli.arguments import Json, Threads
 from aicf.tools.cli.outputs import check_output
 

@@ -12,10 +12,8 @@ from typing import BinaryIO
 
 import numpy as np
 
-from aicf.arguments import path_from
 from aicf.dialects.block_schemes import SCHEMES, Array
 from aicf.errors import ArtifactError, InputMismatch, InvalidIR
-from aicf.files import reason_of, write_whole
 from aicf.frontends.gguf.writer import Description, write_gguf
 from aicf.frontends.gguf.writer import field as gguf_field
 from aicf.llm.loading import load
@@ -24,7 +22,9 @@ from aicf.llm.quantizing.encoding import LARGEST, encode
 from aicf.llm.quantizing.original import Original, OriginalModel, open_original
 from aicf.llm.quantizing.recipe import ASKED_FOR, FILE_TYPES, Choice, check_keep, check_scheme, choose
 from aicf.llm.quantizing.report import Prediction, Quantized, TensorError
-from aicf.progress import Step, progress
+from aicf.support.arguments import path_from
+from aicf.support.files import reason_of, write_whole
+from aicf.support.progress import Step, progress
 
 _VERSION = 2
 """`general.quantization_version`: of the layouts of blocks."""

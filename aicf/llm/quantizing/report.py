@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aicf.explain import format_table
+from aicf.inspection.explain import format_table
 
 _MOST_TENSORS = 10
 """Rows of the table."""
