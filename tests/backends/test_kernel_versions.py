@@ -134,7 +134,7 @@ RECORDS: Mapping[str, tuple[int, str]] = {
     ),
     "cpu.rounded_matmul_blocks": (
         1,
-        "lanes tile_rows chunk_rows threads scheme workspace_bytes combination_order",
+        "lanes tile_rows chunk_rows threads prefetch_ahead scheme workspace_bytes combination_order",
     ),
     "cpu.dequantize_blocks": (1, "scheme threads"),
     "cpu.last_update": (1, "threads"),

@@ -29,4 +29,4 @@ def emit(em: Emitter, launch: Launch, call: Call) -> None:
     workspace = em.part_of(call.ws[0], call.tid, schedule.threads, own_bytes)
     tid, nthreads = threads_given(em, launch, call)
     pointers = BlocksPointers(call.ins[0], call.ins[1], call.outs[0], workspace, tid, nthreads)
-    RoundedProduct(em, problem, schedule.blocks).emit(pointers)
+    RoundedProduct(em, problem, schedule.blocks, schedule.prefetch_ahead).emit(pointers)

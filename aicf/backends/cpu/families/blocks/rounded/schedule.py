@@ -8,7 +8,7 @@ from typing import Annotated
 from aicf.backends.common.record import Entry, OneOf, Whole
 from aicf.backends.cpu.families.blocks.problem import BlocksProblem, PanelLayout
 from aicf.backends.cpu.families.blocks.schedule import CHUNK_ROWS, BlocksSchedule
-from aicf.backends.cpu.families.gemm.schedule import MEETING_CYCLES, NOMINAL_GHZ
+from aicf.backends.cpu.families.gemm.schedule import MEETING_CYCLES, NOMINAL_GHZ, STREAM_AHEAD
 from aicf.backends.cpu.families.gemm.units import DOT_LANES, QUADS_FEATURE
 from aicf.backends.cpu.target import CpuLevel
 
@@ -41,12 +41,14 @@ class RoundedSchedule:
         tile_rows: Rows of x that share the codes in registers.
         chunk_rows: Rows of x that are prepared at a time.
         threads: That share the panels.
+        prefetch_ahead: Bytes from what is read of a panel to what is prefetched; 0 prefetches nothing.
     """
 
     lanes: Annotated[int, Entry(OneOf(DOT_LANES))]
     tile_rows: Annotated[int, Entry(Whole(1, MOST_TILE_ROWS))]
     chunk_rows: Annotated[int, Entry(Whole(1))]
     threads: Annotated[int, Entry(Whole(1))]
+    prefetch_ahead: Annotated[int, Entry(Whole(0, 1 << 20))] = 0
 
     @property
     def blocks(self) -> BlocksSchedule:
@@ -82,7 +84,14 @@ def choose(problem: BlocksProblem, level: CpuLevel, threads: int) -> RoundedSche
     nbytes = panels * problem.parts * layout.part_bytes * max(1, problem.m // 4)
     shares = threads if panels >= threads and nbytes >= _SHARED_BYTES else 1
     rows = min(problem.m, _TILE_ROWS[level.registers])
-    return RoundedSchedule(lanes, rows, min(problem.m, CHUNK_ROWS), shares)
+    return RoundedSchedule(lanes, rows, min(problem.m, CHUNK_ROWS), shares, _prefetch_ahead(problem, rows))
+
+
+def _prefetch_ahead(problem: BlocksProblem, rows: int) -> int:
+    """Measured on 22 MB of weights that were in no cache: 19 GB/s without, 30 GB/s with. Of codes of 8 bits so few
+    instructions run for a line that the processor's own prefetch keeps up, and more of it takes longer."""
+    is_one_pass = problem.m == rows
+    return STREAM_AHEAD if is_one_pass and problem.bits.code_bits < 8 else 0
 
 
 def cost_us(problem: BlocksProblem, schedule: RoundedSchedule, level: CpuLevel) -> float:

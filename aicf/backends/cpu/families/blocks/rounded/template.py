@@ -17,11 +17,18 @@ from aicf.backends.cpu.families.blocks.rounded.schedule import (
     record_bytes,
 )
 from aicf.backends.cpu.families.blocks.template import BlocksPointers, BlocksProduct
+from aicf.backends.cpu.families.gemm.spec import CACHE_LINE
 
 
 @dataclass(frozen=True)
 class RoundedProduct(BlocksProduct):
-    """See `BlocksProduct`. A record is that of neighbours that share a step; a part has one for each of its chunks."""
+    """See `BlocksProduct`. A record is that of neighbours that share a step; a part has one for each of its chunks.
+
+    Args:
+        prefetch_ahead: As in `RoundedSchedule`.
+    """
+
+    prefetch_ahead: int
 
     @property
     def _record(self) -> int:
@@ -32,6 +39,7 @@ class RoundedProduct(BlocksProduct):
 
     def _part(self, part: Value, records: Sequence[Value], sums: Sequence[Value]) -> list[Value]:
         em, lanes, bits, layout = self.em, self.schedule.lanes, self.problem.bits, self._layout
+        self._prefetch(part)
         scale = em.load(em.address(part, layout.scales, "u8"), bits.scale.dtype, lanes)
         minima = None
         if bits.minimum is not None:
@@ -48,6 +56,12 @@ class RoundedProduct(BlocksProduct):
             return totals
 
         return em.loop(0, layout.chunks, 1, list(sums), chunk)
+
+    def _prefetch(self, part: Value) -> None:
+        """Asks for what is read some parts later, of this panel or of those after it."""
+        if self.prefetch_ahead:
+            for line in range(-(-self._layout.part_bytes // CACHE_LINE)):
+                self.em.prefetch(self.em.address(part, self.prefetch_ahead + CACHE_LINE * line, "u8"))
 
     def _exact_sums(self, chunk: Value, records: Sequence[Value]) -> list[Value]:
         """The sums of products of codes, with their offset, and multiples, in i32, for each row of x."""
