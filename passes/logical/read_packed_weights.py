@@ -2,6 +2,7 @@
 
 A product with the rows of the weight reads them in blocks and widens them in registers. A gather of rows is one of
 packed rows, widened afterwards. Other consumers read the widened weight, which a kernel makes at every call.
+Where the policy says so (`packed_activations`), what a product multiplies the weight with is rounded to 8 bits.
 """
 
 from __future__ import annotations
