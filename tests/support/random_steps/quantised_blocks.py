@@ -20,8 +20,8 @@ def _packed(g: Generator) -> None:
         g.add(logical.DequantizeBlocksOp(packed, scheme.name))
     else:
         x = g.argument((int(g.random.integers(1, 4)), scheme.length), "input", "f32")
-        product = logical.RoundedMatmulBlocksOp if g.chance(0.5) else logical.MatmulBlocksOp
-        g.add(product(x, packed, scheme.name))
+        for product in (logical.MatmulBlocksOp, logical.RoundedMatmulBlocksOp):
+            g.add(product(x, packed, scheme.name))
 
 
 STEPS = (_packed,)
