@@ -229,3 +229,25 @@ BLOCK_SCHEMES = {name: scheme for name, scheme in SCHEMES.items() if scheme.leng
 codes in emit IR: new ones go to the end."""
 
 BY_NUMBER = {scheme.number: scheme for scheme in SCHEMES.values() if scheme.number is not None}
+
+GROUPED = {
+    "u4": {128: "U4_128", 32: "U4", 16: "U4_16"},
+    "u8": {128: "U8_128", 32: "U8_32", 16: "U8_16"},
+    "f8E4M3FN": {128: "E4M3_128", 32: "E4M3_32"},
+}
+"""Type of codes to the schemes whose groups have so many elements."""
+
+
+def scheme_of_groups(codes: str, group: int, columns: int) -> tuple[Scheme, int] | None:
+    """The scheme for groups that share a scale, and the elements of its own groups, of which a longer one becomes
+    several with equal scales; None if no scheme's groups and blocks divide them.
+
+    Args:
+        codes: Their type.
+        group: Elements of a group.
+        columns: Elements of a row.
+    """
+    for own, name in GROUPED[codes].items():
+        if group % own == 0 and columns % SCHEMES[name].length == 0:
+            return SCHEMES[name], own
+    return None

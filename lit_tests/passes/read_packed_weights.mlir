@@ -4,6 +4,8 @@
 // CHECK: emit.decision "read-packed-weights" ["w", "m"] choice "product of packed rows" because "where the target has kernels for it, they widen blocks in registers, and read the fewest bytes" rejected {"widened weight" = "all of it would be written and read again"}
 // CHECK: emit.decision "read-packed-weights" ["w", "e"] choice "gather of packed rows" because "only the rows that are read are widened"
 
+// CHECK: emit.decision "read-packed-weights" ["g", "y.chosen"] choice "product of chosen packed matrices" because "where the target has kernels for it, they read the matrices that are chosen, and no others"
+
 // CHECK-LABEL: func.func @tied
 func.func @tied(%x : tensor<2x64xf32> {logical.role = "input"}, %i : tensor<4xi64> {logical.role = "input"}, %p : tensor<9x40xui8> {logical.role = "param"}) -> (tensor<2x9xf32>, tensor<4x64xf32>) {
   %w = logical.dequantize_blocks %p {scheme = "Q4_1", aicf.id = "w", aicf.src = ["w"]} : (tensor<9x40xui8>) -> tensor<9x64xf32>
@@ -13,6 +15,19 @@ func.func @tied(%x : tensor<2x64xf32> {logical.role = "input"}, %i : tensor<4xi6
   // CHECK-NEXT: %e = logical.dequantize_blocks %0 {scheme = "Q4_1", aicf.id = "e", aicf.src = ["e", "w"]} : (tensor<4x40xui8>) -> tensor<4x64xf32>
   %e = logical.gather %w, %i {axis = 0, aicf.id = "e", aicf.src = ["e"]} : (tensor<9x64xf32>, tensor<4xi64>) -> tensor<4x64xf32>
   func.return %m, %e : tensor<2x9xf32>, tensor<4x64xf32>
+}
+
+// Matrices that are gathered are read where they lie; one column may be that of all of them.
+// CHECK-LABEL: func.func @chosen
+func.func @chosen(%x : tensor<64x1xf32> {logical.role = "input"}, %i : tensor<1x2xi64> {logical.role = "input"}, %p : tensor<5x9x40xui8> {logical.role = "param"}) -> tensor<1x2x9x1xf32> {
+  %e = logical.dequantize_blocks %p {scheme = "Q4_1", aicf.id = "experts", aicf.src = ["experts"]} : (tensor<5x9x40xui8>) -> tensor<5x9x64xf32>
+  %g = logical.gather %e, %i {axis = 0, aicf.id = "g", aicf.src = ["g"]} : (tensor<5x9x64xf32>, tensor<1x2xi64>) -> tensor<1x2x9x64xf32>
+  // CHECK-NEXT: %y.rows = logical.reshape %x {aicf.id = "y.rows", aicf.src = ["y"]} : tensor<64x1xf32> -> tensor<64xf32>
+  // CHECK-NEXT: %y.each = logical.broadcast %y.rows {dimensions = [2], aicf.id = "y.each", aicf.src = ["y"]} : tensor<64xf32> -> tensor<1x2x64xf32>
+  // CHECK-NEXT: %y.chosen = logical.matmul_blocks %y.each, %p, %i {scheme = "Q4_1", aicf.id = "y.chosen", aicf.src = ["y"]} : (tensor<1x2x64xf32>, tensor<5x9x40xui8>, tensor<1x2xi64>) -> tensor<1x2x9xf32>
+  // CHECK-NEXT: %y = logical.reshape %y.chosen {aicf.id = "y", aicf.src = ["y"]} : tensor<1x2x9xf32> -> tensor<1x2x9x1xf32>
+  %y = logical.matmul %g, %x {aicf.id = "y", aicf.src = ["y"]} : (tensor<1x2x9x64xf32>, tensor<64x1xf32>) -> tensor<1x2x9x1xf32>
+  func.return %y : tensor<1x2x9x1xf32>
 }
 
 // Where the policy says so, activations are rounded to 8 bits; not next to codes that are floats.
