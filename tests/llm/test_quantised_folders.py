@@ -170,6 +170,12 @@ REFUSED: Mapping[str, tuple[str, Edit, type[AicfError], str]] = {
         InvalidIR,
         "scales' is of int64; it is of float32 or float16",
     ),
+    "awq-empty": (
+        "awq-32",
+        lambda settings, stored: stored.update(qweight=np.zeros((0, 8), np.int32)),
+        InvalidIR,
+        "qweight' has no elements",
+    ),
     "gptq-bits": (
         "gptq-32",
         states(bits=2),
