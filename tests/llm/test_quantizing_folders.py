@@ -16,7 +16,7 @@ from aicf.llm.loading import open_model
 from aicf.llm.quantizing.original import open_original
 from aicf.llm.quantizing.quantize import quantize
 from tests.llm.gguf_models import written
-from tests.llm.small_models import CONFIGS, VOCABULARY, saved, small_model
+from tests.llm.small_models import CONFIGS, VOCABULARY, logits_of, saved, small_model
 from tests.llm.test_families import scale_by_width
 
 tokenizers = pytest.importorskip("tokenizers")
@@ -109,6 +109,23 @@ def test_tokens_are_those_of_the_folder(split: Callable[[Any], Any], tmp_path: P
     assert file.tokenizer.ends == before.tokenizer.ends and file.tokenizer.begin == before.tokenizer.begin
     assert file.template is not None and before.template is not None
     assert file.template.text == before.template.text and file.named_tokens == before.named_tokens
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen2"])
+def test_llama_cpp_makes_the_same_text(name: str, tmp_path: Path) -> None:
+    """Numbers in f32, and the greedy tokens of transformers in float64."""
+    xllamacpp: Any = pytest.importorskip("xllamacpp")
+    peer, output = small_model(name, seed=131, change=resized), tmp_path / "q.gguf"
+    quantize(with_tokenizer(saved(peer, tmp_path), gpt2), output, "Q8_0", keep={"*": "F32"})
+    tokens = [40, 50, 60, 70]
+    for _ in range(6):
+        tokens.append(int(logits_of(peer, tokens)[-1].argmax()))
+    options: Any = xllamacpp.CommonParams()
+    options.model.path, options.n_ctx, options.n_parallel, options.warmup = str(output), 64, 1, False
+    found: list[Any] = []
+    asked = {"prompt": tokens[:4], "n_predict": 6, "temperature": 0, "ignore_eos": True}
+    xllamacpp.Server(options).handle_completions(asked, found.append)
+    assert found[-1]["choices"][0]["text"] == open_model(output).tokenizer.decode(tokens[4:])
 
 
 def odd_split(pre: Any) -> Any:
