@@ -107,6 +107,7 @@ KINDS: dict[str, Kind] = {
     "matmul_blocks": Kind(50, needs_code=False),
     "cached_attention": Kind(51, needs_code=False, family="attention"),
     "cached_attention_step": Kind(52, needs_code=False, family="attention"),
+    "rounded_matmul_blocks": Kind(54, needs_code=False),
 }
 """Append-only: a number, once given, never changes and is never used again."""
 
@@ -301,6 +302,7 @@ SCHEMAS: dict[str, tuple[Field, ...]] = {
     "conv.v2": (*_CONV, Field("padding_value", "q")),
     "dequantize_blocks.v1": _SCHEME,
     "matmul_blocks.v1": _SCHEME,
+    "rounded_matmul_blocks.v1": _SCHEME,
     "pool.v1": (Field("mode", "B", POOL_MODES), Field("count_include_pad", "?"), *_POOL_WINDOWS),
     "pool_taps.v1": _POOL_WINDOWS,
     "max_pool_grad.v1": _POOL_WINDOWS[:-CONV_DIMS],

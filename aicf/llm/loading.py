@@ -31,6 +31,7 @@ from aicf.support.arguments import path_from
 from aicf.support.whole_numbers import is_whole
 
 if TYPE_CHECKING:
+    from aicf.compilation.sources import Policy
     from aicf.frontends.builder import Graph
 
 PREFILL = 64
@@ -44,6 +45,7 @@ def load(
     context: int | None = None,
     threads: int = 1,
     cache_dir: str | Path | None = None,
+    policy: Policy | None = None,
 ) -> LanguageModel:
     """Loads a model from a GGUF file or a Hugging Face folder and compiles it.
 
@@ -54,22 +56,35 @@ def load(
         threads: That run the programs.
         cache_dir: Folder of compiled models, shared by processes; None keeps none. It holds native code: use one that
             nobody else can write to.
+        policy: Of the programs, see `aicf.compile`; `{"packed_activations": "int8"}` rounds activations to 8 bits next
+            to weights in blocks.
 
     Raises:
         ArtifactError: the folder of compiled models cannot be made or used.
         InvalidIR: a file is missing or damaged, or a tensor or setting is missing or does not fit.
         UnsupportedOp: an architecture, a tokenizer or a scheme of numbers that is not read.
         InputMismatch: `context` is no number of positions that the model has.
+        PolicyError: the target or the policy is not legal.
     """
     path = path_from(path, InputMismatch, "the model's path")
     with collector_paused():  # a vocabulary is many objects, all of which stay
-        return _loaded(path, target, context, threads, cache_dir)
+        return _loaded(path, target, context, threads, cache_dir, policy)
 
 
 def _loaded(
-    path: Path, target: str, context: int | None, threads: int, cache_dir: str | Path | None
+    path: Path,
+    target: str,
+    context: int | None,
+    threads: int,
+    cache_dir: str | Path | None,
+    policy: Policy | None,
 ) -> LanguageModel:
     """See `load`."""
+    text = ""
+    if policy is not None:
+        from aicf.compilation.sources import policy_text
+
+        text = policy_text(policy)
     family, tokenizer, template, named_tokens = open_model(path)
     capacity = min(family.context, 2048) if context is None else context
     if not is_whole(capacity, least=1) or capacity > family.context:
@@ -86,12 +101,14 @@ def _loaded(
         module = graph.module()
         keep_packed(module, packed)
         weights = {**weights_of(source, graph, packed), **family.states(capacity)}
-        return compile(module, weights, target, dims={"T": sorted({1, prefill})}, threads=threads)
+        return compile(
+            module, weights, target, dims={"T": sorted({1, prefill})}, policy=text or None, threads=threads
+        )
 
     def array(name: str, dtype: str | None) -> Array:
         return source.rows(name) if dtype == "u8" else source.array(name)
 
-    made_of = {"files": source.identity(), "context": capacity, "prefill": prefill}
+    made_of = {"files": source.identity(), "context": capacity, "prefill": prefill, "policy": text}
     offered = DeferredWeights(source.names(), array)
     executable = load_or_compile(cache_dir, made_of, target, threads, offered, compiled)
     return LanguageModel(executable, tokenizer, capacity, prefill, template, named_tokens)

@@ -25,7 +25,7 @@ from aicf.passes.pipelines.aicf_training import AicfTrainingPass
 from aicf.tuning.candidates import candidates, grouped
 from tests.backends.cpu.programs import lower
 from tests.gpu.cases import CASES
-from tests.gpu.programs import packed_weights
+from tests.gpu.programs import packed_weights, rounded_weights
 from tests.support.fused_graphs import fused_program
 from tests.support.update_programs import Program, Tensor
 
@@ -131,6 +131,10 @@ RECORDS: Mapping[str, tuple[int, str]] = {
     "cpu.matmul_blocks": (
         2,
         "arithmetic lanes tile_rows chunk_rows threads scheme workspace_bytes combination_order",
+    ),
+    "cpu.rounded_matmul_blocks": (
+        1,
+        "lanes tile_rows chunk_rows threads prefetch_ahead scheme workspace_bytes combination_order",
     ),
     "cpu.dequantize_blocks": (1, "scheme threads"),
     "cpu.last_update": (1, "threads"),
@@ -339,6 +343,7 @@ def _records() -> Iterator[tuple[str, Mapping[str, Attribute]]]:
         lower(QUADS, "x86-64-v4+avx512vnni"),
         lower(RECURRENT, "x86-64-v4"),
         lower(str(packed_weights()), "x86-64-v4"),
+        lower(str(rounded_weights()), "x86-64-v4"),
         lower(RECURRENT.replace('"param"', '"input"'), "x86-64-v4"),
         lower(LIBRARY, "x86-64-v4", policy=policy, library="0.3 Prescott"),
         *map(_update, ("cpu:x86-64-v4", "cuda:sm_90a")),

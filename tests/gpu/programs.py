@@ -950,6 +950,23 @@ func.func @packed(
 """
 
 
+def rounded_weights() -> ModuleOp:
+    """A product of packed weights with activations of 8 bits, which passes alone write."""
+    return parse_module(_ROUNDED_WEIGHTS)
+
+
+_ROUNDED_WEIGHTS = """
+func.func @rounded(
+    %x : tensor<5x512xf32> {logical.name = "x", logical.role = "input"},
+    %w : tensor<37x288xui8> {logical.name = "w", logical.role = "param"})
+    -> (tensor<5x37xf32> {logical.name = "product"}) {
+  %product = logical.rounded_matmul_blocks %x, %w {scheme = "Q4_0"}
+      : (tensor<5x512xf32>, tensor<37x288xui8>) -> tensor<5x37xf32>
+  func.return %product : tensor<5x37xf32>
+}
+"""
+
+
 # Models in small
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from aicf.errors import AicfError
-from aicf.tools.cli.arguments import Threads
+from aicf.tools.cli.arguments import Policy, Threads
 
 if TYPE_CHECKING:
     from aicf.llm import Chat, LanguageModel
@@ -74,6 +74,7 @@ def chat_command(
     ] = None,
     target: Annotated[str, typer.Option(help="Such as cpu or cuda.")] = "cpu",
     threads: Threads = 1,
+    policy: Policy = None,
     cache: Annotated[
         Path | None,
         typer.Option(help="Folder of compiled models: later starts compile nothing.", show_default=False),
@@ -88,7 +89,7 @@ def chat_command(
     sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty, seed)
     stops = stop_strings(stop or ())
     given = None if template is None else file_template(template)
-    loaded = load(model, target, context=context, threads=threads, cache_dir=cache)
+    loaded = load(model, target, context=context, threads=threads, cache_dir=cache, policy=policy)
     limit = {} if max_tokens is None else {"max_tokens": max_tokens}
     chat = loaded.chat(system, template=given, stop=stops, **asdict(sampling), **limit)
     if prompt is not None:

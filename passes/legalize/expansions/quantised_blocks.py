@@ -20,4 +20,10 @@ register(
         FORMULAS[logical.MatmulBlocksOp],
         "as a product with the widened weight",
     ),
+    OpExpansion(
+        logical.RoundedMatmulBlocksOp,
+        ("rounded_matmul_blocks",),
+        FORMULAS[logical.RoundedMatmulBlocksOp],
+        "as a product of rounded numbers in f32",
+    ),
 )
