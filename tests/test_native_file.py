@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 import aicf
-from aicf import artifact, compiled, native_file
 from aicf.backends.native import NativeCode, ProgramNeeds
-from aicf.compiled import LEDGER, LOCATIONS, NATIVE, PLAN, PREPARED
+from aicf.compilation import compiled
+from aicf.compilation.compiled import LEDGER, LOCATIONS, NATIVE, PLAN, PREPARED
 from aicf.frontends.builder import Graph
+from aicf.saving import artifact, native_file
 from tests.test_compiler import MLP, mlp_weights, normal
 
 FEED = {rows: normal(rows, 64) for rows in (1, 4)}

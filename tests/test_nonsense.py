@@ -18,12 +18,14 @@ import numpy as np
 import pytest
 
 import aicf
-from aicf import compiled, diff, losses, optimizers, schedules
-from aicf.compiled import Options
+from aicf import losses, optimizers, schedules
+from aicf.comparison import diff
+from aicf.compilation import compiled
+from aicf.compilation.compiled import Options
+from aicf.compilation.saved_program import read_saved_program
 from aicf.frontends.builder import Graph
 from aicf.policies.tuning_table import TuningTable
 from aicf.runtime.profiler import Profiler
-from aicf.saved_program import read_saved_program
 from aicf.tuning import cases, devices, measure, plan
 from aicf.tuning.growing_table import GrowingTable
 

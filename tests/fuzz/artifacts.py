@@ -26,9 +26,9 @@ import numpy as np
 import safetensors.numpy
 
 import aicf
-from aicf import artifact, compiled
 from aicf.backends.reference.backend import ReferenceBackend
-from aicf.compiled import (
+from aicf.compilation import compiled
+from aicf.compilation.compiled import (
     EMIT,
     LEDGER,
     LOCATIONS,
@@ -43,6 +43,7 @@ from aicf.compiled import (
 from aicf.frontends.text import parse_module
 from aicf.runtime.executable import Executable
 from aicf.runtime.plan_from_ir import code_units, read_module, target_of
+from aicf.saving import artifact
 from tests.fuzz.damage import damaged_bytes, damaged_json, damaged_tensors, damaged_text
 from tests.fuzz.guards import Guarded
 from tests.fuzz.isolation import Limits, Verdict, isolated, report

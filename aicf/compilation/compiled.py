@@ -13,13 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
-from aicf import artifact, native_file, tensor_bytes
-from aicf.arguments import text_from
-from aicf.artifact import Artifact
 from aicf.backends.native import NativeCode
-from aicf.dataclass_json import from_json_value, parse_json, to_json_value
+from aicf.compilation.weight_arrays import read_weights
 from aicf.errors import ArtifactError, InputMismatch, PolicyError, quoted
-from aicf.explain import (
+from aicf.inspection.explain import (
     Decision,
     Explanation,
     ValueExplanation,
@@ -27,21 +24,24 @@ from aicf.explain import (
     explain_value,
     wrong_declarations,
 )
+from aicf.inspection.summary import Summary, summarize
+from aicf.inspection.trace import Trace, traced
+from aicf.inspection.value_names import ValueNames, value_names
+from aicf.inspection.why_not import WhyNot, why_not
 from aicf.runtime.capture_plan import ModulePlan
 from aicf.runtime.deferred_weights import DeferredWeights, chosen
 from aicf.runtime.device import split_device
 from aicf.runtime.executable import Executable
 from aicf.runtime.on_device.weights import DeviceWeights
+from aicf.runtime.plateau import PlateauRule
 from aicf.runtime.tensors import Array
-from aicf.summary import Summary, summarize
-from aicf.trace import Trace, traced
-from aicf.training.plateau import PlateauRule
-from aicf.value_names import ValueNames, value_names
-from aicf.weight_arrays import read_weights
-from aicf.why_not import WhyNot, why_not
+from aicf.saving import artifact, native_file, tensor_bytes
+from aicf.saving.artifact import Artifact
+from aicf.support.arguments import text_from
+from aicf.support.dataclass_json import from_json_value, parse_json, to_json_value
 
 if TYPE_CHECKING:
-    from aicf.extensions import Extension
+    from aicf.compilation.extensions import Extension
 
 EMIT, LOGICAL, LEDGER, PLAN = "emit.mlir", "logical.mlir", "ledger.json", "plan.json"
 LOCATIONS, TRAINED = "locations.json", "trained.json"
@@ -236,7 +236,7 @@ class CompiledModel(Executable):
             return self._texts[stage]
         if self.record.logical is None:
             raise InputMismatch(f"there is no IR stage '{stage}': the model was an emit program; it has emit")
-        from aicf.stages import stage_text
+        from aicf.compilation.stages import stage_text
 
         return stage_text(self.record, stage)
 
@@ -260,7 +260,7 @@ class CompiledModel(Executable):
     def work_by_source(self) -> Mapping[str, Mapping[str, float]]:
         """How much of the work of each instruction each op of the model is that it stands for, in scalar operations;
         what profiles share times by. It reads the emit IR, which imports the compiler."""
-        from aicf.attribution import work_by_source
+        from aicf.inspection.attribution import work_by_source
 
         return work_by_source(self.record.emit)
 
@@ -553,7 +553,7 @@ def _read_ledger(file: Artifact) -> tuple[Decision, ...]:
 
 def _rebuilt(file: Artifact) -> _Program:
     """What the IR in the file gives here; neither its plan nor its code is looked at."""
-    from aicf.stages import rebuild_native
+    from aicf.compilation.stages import rebuild_native
 
     return _Program(*rebuild_native(file.text(EMIT), file.path))
 
