@@ -127,9 +127,9 @@ RECORDS: Mapping[str, tuple[int, str]] = {
     "cpu.pack": (4, "lanes threads nr k_dim element pairs quads shift"),
     "cpu.pack_quads": (1, "lanes threads nr shift"),
     "cpu.pack_winograd": (1, "lanes threads nr output_tile"),
-    "cpu.pack_blocks": (1, "threads"),
+    "cpu.pack_blocks": (2, "threads"),
     "cpu.matmul_blocks": (
-        1,
+        2,
         "arithmetic lanes tile_rows chunk_rows threads scheme workspace_bytes combination_order",
     ),
     "cpu.dequantize_blocks": (1, "scheme threads"),

@@ -85,7 +85,7 @@ class GgufSource(Source):
         return {
             name: each.scheme
             for name, each in self.file.tensors.items()
-            if each.scheme.length > 1 and len(each.shape) == 2
+            if each.scheme.length > 1 and len(each.shape) > 1
         }
 
     def rows(self, name: str) -> Array:

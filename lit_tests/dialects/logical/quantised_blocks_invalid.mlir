@@ -1,7 +1,7 @@
 // RUN: aicf-opt %s --split-input-file --verify-diagnostics | filecheck %s
 
 func.func @scheme(%w : tensor<3x40xui8>) {
-  // CHECK: error: logical.dequantize_blocks: scheme is "Q9_9"; use one of Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, U4
+  // CHECK: error: logical.dequantize_blocks: scheme is "Q9_9"; use one of Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, U4, U4_16, U4_128, U8_16, U8_32, U8_128, E4M3_32, E4M3_128
   %0 = logical.dequantize_blocks %w {scheme = "Q9_9"} : (tensor<3x40xui8>) -> tensor<3x64xf32>
   func.return
 }

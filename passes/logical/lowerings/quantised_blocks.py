@@ -63,9 +63,10 @@ class _Blocks:
     def factor(self, factor: Factor, part: int) -> SSAValue:
         """A factor of a part: f32[blocks, 1]."""
         lower, bits = self.lower, element_named("i16" if factor.stored == "f16" else "i32")
-        whole = self.taken(factor.byte, 1)
+        start = factor.byte + part * factor.step
+        whole = self.taken(start, 1)
         for byte in range(1, bits.bytes):
-            upper = lower.apply(logical.MulOp, self.taken(factor.byte + byte, 1), 256**byte)
+            upper = lower.apply(logical.MulOp, self.taken(start + byte, 1), 256**byte)
             whole = lower.apply(logical.AddOp, whole, upper)
         stored = lower.add(logical.BitcastOp(lower.cast(whole, bits, "bits"), factor.stored), "stored")
         value = lower.cast(stored, element_named("f32"), "factor")
@@ -103,6 +104,10 @@ def _part(lower: Lowering, blocks: _Blocks, bits: BlockBits, part: int) -> SSAVa
         codes = _below(lower, lower.apply(logical.AddOp, codes, bits.flips), 2 * bits.flips)
     if bits.offset:
         codes = lower.apply(logical.SubOp, codes, bits.offset)
+    if bits.floats is not None:
+        codes = lower.add(
+            logical.BitcastOp(lower.cast(codes, element_named("u8"), "bits"), bits.floats), "floats"
+        )
     wide, sizes = lower.cast(codes, element_named("f32"), "wide"), (blocks.count, bits.part)
     scale = lower.reshape(blocks.factor(bits.scale, part), (blocks.count,))
     value = lower.apply(logical.MulOp, lower.broadcast(scale, (0,), sizes, "scale"), wide)

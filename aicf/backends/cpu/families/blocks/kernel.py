@@ -24,12 +24,14 @@ from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 class MatmulBlocksKernel(CpuKernel[BlocksSchedule]):
     """Panels of packed rows against rows of x that are prepared once.
 
-    With avx512vnni an element of x is three signed bytes and an exponent that a part of 32 (16 for Q6_K) shares, so it
-    is rounded to a step of about 2^-22 of the largest of its part; products of bytes and their sums are exact.
-    Elsewhere codes are widened to f32.
+    On x86 an element of x is three signed bytes (or, without avx512vnni, one and 16 bits) and an exponent that a part
+    shares: 32 elements, or 16 or 128 by the scheme. So it is rounded to a step of about 2^-22 of the largest of its
+    part; products of whole numbers and their sums are exact. Elsewhere, and for codes that are floats, codes are
+    widened to f32.
     """
 
     id = "cpu.matmul_blocks"
+    version = 2
     kinds = frozenset({"matmul_blocks"})
     codec = RecordCodec(BlocksSchedule)
 
@@ -58,7 +60,9 @@ class MatmulBlocksKernel(CpuKernel[BlocksSchedule]):
         }
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: BlocksSchedule) -> str | None:
-        return schedule_reason(schedule, level_of(target)) or threads_reason(schedule.threads, target)
+        return schedule_reason(_problem(work), schedule, level_of(target)) or threads_reason(
+            schedule.threads, target
+        )
 
     def fixed_order(self, work: Workload, target: TargetAttr) -> str:
         """See `Kernel`: parts in order, whatever the tile."""

@@ -12,6 +12,10 @@ from aicf.dialects.block_schemes import BLOCK_SCHEMES
 
 GROUP = 4
 """Neighbouring columns whose codes are the bytes of a word."""
+WORD_ORDER = (0, 2, 1, 3)
+"""Columns of a group in the order in which pairs of them are the even bytes of a word, and then the odd ones."""
+_CHUNK = 32
+"""Columns whose codes lie together; a part has as many, fewer, or several times as many."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +62,10 @@ class BlocksProblem:
 class PanelLayout:
     """A panel: `lanes` rows of the weight side by side, part after part, padded with rows of zeros.
 
-    A part has words of codes, vectors of a u32 for each row, and then the scales and the minima of the rows. Byte `i`
-    of a word has codes of columns ``4 g + i``: first words with the low four bits of two groups `g` each, then words
-    with the high bits of as many groups as fit.
+    A part has the codes of chunks of columns, and then the scales and the minima of the rows. Codes of 8 bits that are
+    floats lie column by column, a byte for each row. Others are words, vectors of a u32 for each row. Byte `i` of a
+    word has codes of columns ``4 g + i``: those of a group `g` if they have 8 bits; else first words with the low four
+    bits of two groups each, then words with the high bits of as many groups as fit.
 
     Args:
         scheme: Of the weight.
@@ -76,24 +81,49 @@ class PanelLayout:
         return BLOCK_BITS[self.scheme]
 
     @property
+    def chunk(self) -> int:
+        """Columns of a chunk."""
+        return min(self.bits.part, _CHUNK)
+
+    @property
+    def chunks(self) -> int:
+        """Chunks of a part."""
+        return self.bits.part // self.chunk
+
+    @property
     def groups(self) -> int:
-        """Groups of columns of a part."""
-        return self.bits.part // GROUP
+        """Groups of columns of a chunk."""
+        return self.chunk // GROUP
+
+    @property
+    def low_bits(self) -> int:
+        """Bits of a code in the first words of a chunk."""
+        return 8 if self.bits.code_bits == 8 else 4
+
+    @property
+    def high_bits(self) -> int:
+        """Those in the words after them."""
+        return self.bits.code_bits - self.low_bits
 
     @property
     def low_words(self) -> int:
-        """Words of a part with the low four bits."""
-        return self.groups // 2
+        """Words of a chunk with the low bits."""
+        return self.groups * self.low_bits // 8
 
     @property
     def words(self) -> int:
-        """Words of a part."""
-        return self.low_words + self.groups * self.bits.high_bits // 8
+        """Words of a chunk."""
+        return self.low_words + self.groups * self.high_bits // 8
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Bytes of a chunk."""
+        return 4 * self.lanes * self.words
 
     @property
     def scales(self) -> int:
         """Byte of a part where its scales start."""
-        return 4 * self.lanes * self.words
+        return self.chunks * self.chunk_bytes
 
     @property
     def minima(self) -> int:

@@ -44,6 +44,7 @@ class PackBlocksKernel(UndecidedKernel, CpuKernel[None]):
     """Lays a weight out in panels; only ever asked for through `Kernel.prepare`."""
 
     id = "cpu.pack_blocks"
+    version = 2
     kinds = frozenset({"pack"})
 
     def is_for(self, work: Workload) -> bool:
