@@ -142,6 +142,13 @@ def test_every_scheme(scheme: str) -> None:
     check(in_a_program(scheme, packed, x), x, widened(BLOCK_SCHEMES[scheme], packed))
 
 
+def test_a_code_that_is_not_a_number_reaches_the_results_of_its_row() -> None:
+    packed = random_rows(RNG, BLOCK_SCHEMES["E4M3_32"], 16, 64)
+    packed[5, 36 + 4 + 19] = 0xFF
+    found = in_a_program("E4M3_32", packed, random_x(2, 64))
+    assert np.isnan(found[:, 5]).all() and np.isfinite(np.delete(found, 5, 1)).all()
+
+
 def test_rows_of_several_dims() -> None:
     packed = random_rows(RNG, BLOCK_SCHEMES["Q5_1"], 16, 64)
     x = random_x(2, 1, 3, 64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from aicf.backends.base import Launch
-from aicf.backends.common.record import read_text
+from aicf.backends.common.record import read_integer, read_text
 from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in
 from aicf.backends.cuda.compiler.specializer import Constant, Snippet, part, stage
@@ -49,9 +49,9 @@ def emit(launch: Launch) -> list[KernelLaunch]:
         template.factors,
     ):
         constants[each.__name__.upper()] = part(each)
-    code = KernelCode(
-        "matmul_blocks", stage(template.matmul_blocks, constants), ("ptr",) * 3, schedule.threads
-    )
+    source = stage(template.matmul_blocks, constants)
+    blocks = read_integer(launch.record, "blocks_per_sm")
+    code = KernelCode("matmul_blocks", source, ("ptr",) * 3, schedule.threads, blocks)
     arguments = (address_of(x), address_of(weight), address_of(result))
     return [launch_in(read_shape(launch.record), code, arguments)]
 
@@ -100,23 +100,20 @@ def _sizes(problem: BlocksProblem, schedule: BlocksSchedule) -> dict[str, Consta
 def _words(layout: TileLayout) -> dict[str, Constant | Snippet]:
     """What the words of a tile are: loads, halves of codes, factors."""
     bits, factors = layout.bits, layout.factors
-    high_mask = ((1 << layout.high_bits) - 1) << 4
     numbers = {(each.factor, each.part, each.half): (each.word, each.byte) for each in layout.numbers}
-    floats = {(each.factor, each.block): each.word for each in layout.floats}
     return {
         "LOAD_TILE": Snippet(("at", "base"), tuple(_loads(layout))),
-        "LOW_WORDS": layout.low_words,
-        "HIGH_BITS": layout.high_bits,
-        "HIGH_MASK": high_mask | high_mask << 16,
-        "HIGH_SHIFTS": tuple(
-            tuple(tuple(_high_shift(layout, 2 * chunk + half, i) for i in range(4)) for half in range(2))
+        "FIELDS": tuple(
+            tuple(tuple(_fields(layout, chunk, half, pair) for pair in range(4)) for half in range(2))
             for chunk in range(layout.chunks)
         ),
+        "FIELD_COUNT": len(layout.fields(0, 0, 0)),
+        "CODE_UNIT": layout.code_unit,
         "PART": bits.part,
-        "BLOCK_PARTS": max(1, layout.stored.length // bits.part),
         "STORED": tuple(factor.stored for factor in factors),
         "FLOAT_WORDS": tuple(
-            tuple(floats[number, block] for block in range(layout.blocks)) for number in range(len(factors))
+            tuple(layout.float_of(number, each).word for each in range(layout.parts))
+            for number in range(len(factors))
         ),
         "IS_NESTED": tuple(factor.number is not None for factor in factors),
         "NUMBERS": tuple(
@@ -133,12 +130,9 @@ def _words(layout: TileLayout) -> dict[str, Constant | Snippet]:
     }
 
 
-def _high_shift(layout: TileLayout, unit: int, pair: int) -> int:
-    """By how much the word with the high bits of a pair of codes is shifted right, so that they come after the lower
-    four. The codes are those of a `unit`: a chunk of one of the two rows."""
-    if not layout.high_bits:
-        return 0
-    return layout.high_bits * (4 * (unit % (4 // layout.high_bits)) + pair) - 4
+def _fields(layout: TileLayout, chunk: int, half: int, pair: int) -> tuple[tuple[int, int, int], ...]:
+    """The fields of a pair of codes, as plain numbers."""
+    return tuple((each.word, each.shift, each.mask) for each in layout.fields(chunk, half, pair))
 
 
 def _loads(layout: TileLayout) -> list[str]:

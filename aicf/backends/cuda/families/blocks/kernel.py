@@ -10,7 +10,7 @@ from math import prod
 from xdsl.dialects.builtin import ArrayAttr, StringAttr, UnitAttr
 from xdsl.ir import Attribute
 
-from aicf.backends.common.record import Record, RecordCodec, read_text
+from aicf.backends.common.record import Record, RecordCodec, integer, read_text
 from aicf.backends.common.workload import OperandInfo, Workload
 from aicf.backends.cuda.families.blocks.layout import has_tiles, tiles_layout
 from aicf.backends.cuda.families.blocks.pack.kernel import pack_record
@@ -76,6 +76,7 @@ class MatmulBlocksKernel(CudaKernel[BlocksSchedule]):
             **_CODEC.entries(schedule),
             "scheme": work.attrs["scheme"],
             **shape.entries(),
+            "blocks_per_sm": integer(schedule.blocks_per_sm),
             "combination_order": StringAttr(schedule.order(problem)),
             "layouts": ArrayAttr([UnitAttr(), tiles_layout(problem.scheme, work.operands[1].shape)]),
             "rounding": StringAttr(work.rounding),

@@ -7,7 +7,7 @@ lane reads is what it multiplies, so nothing is exchanged and no byte is read tw
 - Words of codes. Lane ``4 g + t`` has columns ``16 s + 4 t + 2 j + e`` (s, j, e each 0 or 1) of every chunk of 32 for
   rows g and g + 8. Bits ``4 i + 16 e`` on of a word, with ``i = 2 s + j``, are the low four bits of such a code: so a
   shift and a mask give the two halves of a register of the product. Bits above the lower four have words of their own,
-  in the same order.
+  in the same order. `fields` says it as a table.
 - Words of factors, which the four lanes of rows g and g + 8 share: floats as the scheme stores them, then the whole
   numbers of parts, a byte each.
 """
@@ -55,19 +55,39 @@ class Piece:
 
 @dataclass(frozen=True)
 class Float:
-    """A float of a block, of a factor, for one or both rows of a lane.
+    """A float of a factor, for both rows of a lane.
 
     Args:
         factor: 0 for the scale, 1 for the minimum.
-        block: Of the tile.
+        part: The first part of the tile that it is for.
         word: The word with that of row g, in its low half if it has 16 bits.
         stored: Its type. That of row g + 8 is in the high half, or the next word.
     """
 
     factor: int
-    block: int
+    part: int
     word: int
     stored: str
+
+    @property
+    def words(self) -> int:
+        """How many it takes for both rows."""
+        return 1 if self.stored == "f16" else 2
+
+
+@dataclass(frozen=True)
+class Field:
+    """Bits of two codes in a word of a lane, as bits of the halves of a factor.
+
+    Args:
+        word: Number of the word.
+        shift: To the right; to the left if it is negative.
+        mask: What is kept.
+    """
+
+    word: int
+    shift: int
+    mask: int
 
 
 @dataclass(frozen=True)
@@ -146,21 +166,54 @@ class TileLayout:
         return self.low_words * self.high_bits // 4
 
     @property
+    def block_parts(self) -> int:
+        """Parts of a block."""
+        return self.stored.length // self.bits.part
+
+    def fields(self, chunk: int, half: int, pair: int) -> list[Field]:
+        """Of pair `i` of a chunk of row g (half 0) or g + 8: whole numbers are the lowest bits of halves, floats lie as
+        halves have them, whose exponents have a bit more."""
+        unit, low, high = 2 * chunk + half, 4 * pair, 0
+        if self.high_bits:
+            place = unit % (4 // self.high_bits)
+            high = self.high_bits * (4 * place + pair)
+        high_word = self.low_words + unit * self.high_bits // 4
+        if self.bits.floats is not None:
+            return [
+                Field(unit, low - 7, _twice(0b1111 << 7)),
+                Field(high_word, high - 11, _twice(0b111 << 11)),
+                Field(high_word, high + 3 - 15, _twice(1 << 15)),
+            ]
+        found = [Field(unit, low, _twice(0b1111))]
+        if self.high_bits:
+            found.append(Field(high_word, high - _LOW_BITS, _twice(((1 << self.high_bits) - 1) << _LOW_BITS)))
+        return found
+
+    @property
+    def code_unit(self) -> float:
+        """What a code of 1 is as a half."""
+        return 2.0**-8 if self.bits.floats is not None else 2.0**-24
+
+    @property
     def floats(self) -> list[Float]:
         """All floats, in the order of their words."""
         found: list[Float] = []
         word = self.low_words + self.high_words
         for number, factor in enumerate(self.factors):
-            for block in range(self.blocks):
-                found.append(Float(number, block, word, factor.stored))
-                word += 1 if factor.stored == "f16" else 2
+            for part in range(0, self.parts, 1 if factor.step else self.block_parts):
+                found.append(Float(number, part, word, factor.stored))
+                word += found[-1].words
         return found
+
+    def float_of(self, factor: int, part: int) -> Float:
+        """The float of a factor of a part."""
+        return max((each for each in self.floats if each.factor == factor and each.part <= part), key=_part)
 
     @property
     def numbers(self) -> list[Number]:
         """All numbers of parts, in the order of their bytes."""
         last = self.floats[-1]
-        first = last.word + (1 if last.stored == "f16" else 2)
+        first = last.word + last.words
         kept = [
             (factor, part, half)
             for part in range(self.parts)
@@ -174,8 +227,7 @@ class TileLayout:
     def words(self) -> int:
         """Words that a lane reads of a tile."""
         last = self.floats[-1]
-        after = last.word + (1 if last.stored == "f16" else 2)
-        return after + -(-len(self.numbers) // 4)
+        return last.word + last.words + -(-len(self.numbers) // 4)
 
     @property
     def pieces(self) -> list[Piece]:
@@ -206,6 +258,15 @@ class TileLayout:
         return -(-rows // PANEL_ROWS) * self.row_tiles(columns) * self.tile_bytes
 
 
+def _part(each: Float) -> int:
+    return each.part
+
+
+def _twice(mask: int) -> int:
+    """In both halves of a word."""
+    return mask | mask << 16
+
+
 def _loads(start: int, stop: int) -> Iterator[tuple[int, int]]:
     """First words and counts of loads of 4, 2 and 1 words."""
     while start < stop:
@@ -219,6 +280,8 @@ def has_tiles(scheme: str) -> str | None:
     bits, nbytes = BLOCK_BITS.get(scheme), BLOCK_SCHEMES[scheme].nbytes
     if bits is None:
         return f"codes of {scheme} are no fields of bits"
+    if bits.floats not in (None, "f8E4M3FN"):
+        return f"codes of {scheme} are {bits.floats}, tiles take f8E4M3FN and whole numbers"
     if bits.part % RUN or not _LOW_BITS <= bits.code_bits <= _MOST_BITS:
         return f"{scheme} has parts of {bits.part} codes of {bits.code_bits} bits; tiles take 4 to 8 bits, in sixteens"
     return f"blocks of {scheme} have {nbytes} bytes, an odd number" if nbytes % 2 else None

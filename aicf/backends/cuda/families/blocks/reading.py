@@ -56,9 +56,9 @@ def _word(address: str) -> str:
     return f"u32(u32(load_u16({address})) | u32(u32(load_u16({address} + u64(2))) << u32(16)))"
 
 
-def float_text(factor: Factor, block: str) -> str:
-    """The bits of a block's float, as a u32."""
-    address = f"{block} + u64({factor.byte})"
+def float_text(factor: Factor, part: int, block: str) -> str:
+    """The bits of the float of a part, as a u32."""
+    address = f"{block} + u64({factor.byte + part * factor.step})"
     return f"u32(load_u16({address}))" if factor.stored == "f16" else _word(address)
 
 
@@ -72,7 +72,7 @@ def number_text(factor: Factor, part: int, block: str) -> str:
 
 def widened_factor_text(factor: Factor, part: int, block: str) -> str:
     """A factor of a part, as f32."""
-    stored = float_text(factor, block)
+    stored = float_text(factor, part, block)
     value = f"f16_to_f32(u16({stored}))" if factor.stored == "f16" else f"bits_to_f32({stored})"
     if factor.number is None:
         return value

@@ -96,6 +96,11 @@ class BlocksSchedule:
         return 32 * self.parts * self.groups
 
     @property
+    def blocks_per_sm(self) -> int:
+        """Blocks that fit on a multiprocessor by their registers, of which a thread has 128."""
+        return max(1, 32 * _MOST_WARPS // self.threads)
+
+    @property
     def row_groups(self) -> int:
         """Groups of 4 rows of x, whose 8 columns of halves are those of one tensor-core product."""
         return -(-self.tile_rows // 4)

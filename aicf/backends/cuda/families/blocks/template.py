@@ -3,7 +3,8 @@
 
 Tensor cores multiply halves and sum in f32. A code of up to 8 bits, put into the low bits of a half, is the subnormal
 ``code * 2^-24``, which they take as exactly as any other: so a shift and a mask make two factors, where a conversion
-to f32 would take an instruction and more for each. An element of x is the sum of two halves, which are neighbouring
+to f32 would take an instruction and more for each. A float of 8 bits, in the right bits of a half, is that float times
+2^-8. An element of x is the sum of two halves, which are neighbouring
 columns of the product; the power of two that a piece of a row is scaled by keeps them from overflow and from losing
 bits. What is left is in f32, once for a part: scale, offset and minimum.
 
@@ -32,23 +33,22 @@ def halves(base: Any, chunk: Any) -> None:
     """The codes of a chunk of both rows of a lane as the left factors of two products, four registers each."""
     for half in unrolled(2):
         for i in unrolled(4):
-            a[2 * i + half] = u32(u32(w[base + 2 * chunk + half] >> u32(4 * i)) & u32(0x000F000F))
-            if HIGH_BITS > 0:
-                high = w[base + LOW_WORDS + (2 * chunk + half) // (4 // HIGH_BITS)]
-                if HIGH_SHIFTS[chunk][half][i] >= 0:
-                    high = u32(high >> u32(HIGH_SHIFTS[chunk][half][i]))
+            a[2 * i + half] = u32(0)
+            for f in unrolled(FIELD_COUNT):
+                if FIELDS[chunk][half][i][f][1] >= 0:
+                    field = u32(w[base + FIELDS[chunk][half][i][f][0]] >> u32(FIELDS[chunk][half][i][f][1]))
                 else:
-                    high = u32(high << u32(-HIGH_SHIFTS[chunk][half][i]))
-                a[2 * i + half] = u32(a[2 * i + half] | u32(high & u32(HIGH_MASK)))
+                    field = u32(w[base + FIELDS[chunk][half][i][f][0]] << u32(-FIELDS[chunk][half][i][f][1]))
+                a[2 * i + half] = u32(a[2 * i + half] | u32(field & u32(FIELDS[chunk][half][i][f][2])))
 
 
 def factors(base: Any, number: Any, each: Any) -> None:
     """Factor `number` of part `each` of the tile, of both rows of a lane, into `factor`."""
     if STORED[number] == "f16":
-        factor[2 * number : 2 * number + 2] = unpack_f16(w[base + FLOAT_WORDS[number][each // BLOCK_PARTS]])
+        factor[2 * number : 2 * number + 2] = unpack_f16(w[base + FLOAT_WORDS[number][each]])
     else:
         for half in unrolled(2):
-            factor[2 * number + half] = bits_to_f32(w[base + FLOAT_WORDS[number][each // BLOCK_PARTS] + half])
+            factor[2 * number + half] = bits_to_f32(w[base + FLOAT_WORDS[number][each] + half])
     if IS_NESTED[number]:
         for half in unrolled(2):
             # 2^23 and more: the lowest bits of such an f32 are the number.
@@ -88,7 +88,7 @@ def multiply(base: Any) -> None:
                     factors_tile + x_row[n] + u32((chunk * PIECES + piece) * ROWS * 8)
                 )
                 for half in unrolled(2):
-                    # Both halves of the elements, at their size: less 2^24, which all results are scaled by at the end.
+                    # Both halves of the elements, at their size; all sums are divided by CODE_UNIT at the end.
                     product = (sums[2 * half] + sums[2 * half + 1]) * of_x[0]
                     if OFFSET != 0.0:
                         product = product - f32(OFFSET) * of_x[1]
@@ -99,7 +99,7 @@ def multiply(base: Any) -> None:
 
 def prepare_x() -> None:
     """Puts a slice of x into shared memory: its elements as halves, in the order in which lanes multiply them, and of
-    each piece of a row the scale of its products, and its sum times 2^-24.
+    each piece of a row the scale of its products, and its sum times CODE_UNIT.
 
     Four threads take a chunk of a row. Each has the elements of one lane of the product, its `quarter`.
     """
@@ -151,7 +151,7 @@ def prepare_x() -> None:
                         + u32(FACTORS_AT)
                         + u32(((chunk * i32(PIECES) + i32(piece)) * i32(ROWS) + row) * i32(8)),
                         unit,
-                        added * f32(5.9604644775390625e-08) * unit,
+                        added * f32(CODE_UNIT) * unit,
                     )
             target = memory + u32((chunk * i32(ROWS) + row) * i32(128) + quarter * i32(16))
             store_shared_u32x4(target, high[0], high[1], high[2], high[3])
@@ -249,4 +249,4 @@ def matmul_blocks(x: object, weight: object, result: object):
                 )
             target = splice(RESULT_ROW, first_row + row)
             element = target + i64(column) * i64(RESULT_STEP)
-            store_f32(result + u64(element * i64(4)), value * f32(16777216.0))
+            store_f32(result + u64(element * i64(4)), value * f32(1.0 / CODE_UNIT))

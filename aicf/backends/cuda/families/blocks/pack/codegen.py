@@ -14,6 +14,13 @@ from aicf.backends.cuda.families.records import is_programmatic, read_shape
 from aicf.dialects.block_bits import RUN
 from aicf.errors import PlanError
 
+_NAN = 0x7FC00000
+"""Of f32. It is the scale of a part with a code that is NaN, which has no place among the halves that codes become."""
+_HAS_NAN = (
+    "u32(u32(u32(u32(codes & u32(0x7F7F7F7F)) ^ u32(0x7F7F7F7F)) + u32(0x7F7F7F7F)) & u32(0x80808080)) "
+    "!= u32(0x80808080)"
+)
+"""Whether one of four codes of f8E4M3FN has all bits but the sign."""
 _STORES = {1: "store_u32", 2: "store_u32x2", 4: "store_u32x4"}
 
 
@@ -54,6 +61,9 @@ def _codes(layout: TileLayout) -> list[str]:
             index = half * layout.blocks + block
             codes = codes_text(layout.bits, inside, f"at[{index}]", "quarter")
             lines.append(f"codes = cuda.selp(inside[{index}], {codes}, u32(0))")
+            if layout.bits.floats is not None:
+                flag = 1 << (half * layout.parts + run * RUN // layout.bits.part)
+                lines.append(f"spoilt[0] = i32(spoilt[0] | cuda.selp({_HAS_NAN}, i32({flag}), i32(0)))")
             chunk, upper = divmod(run, 2)
             lines += _placed(layout, 2 * chunk + half, 2 * upper)
     return lines
@@ -79,6 +89,11 @@ def _placed(layout: TileLayout, unit: int, first: int) -> list[str]:
 def _factors(layout: TileLayout) -> list[str]:
     """Statements that put the factors of both rows of a lane into its words."""
     lines: list[str] = []
+    if layout.bits.floats is not None:
+        lines += [
+            f"spoilt[0] = i32(spoilt[0] | cuda.shfl_xor_sync(ALL_LANES, spoilt[0], {step}))"
+            for step in (1, 2)
+        ]
     for each in layout.floats:
         lines += _float(layout, each)
     for each in layout.numbers:
@@ -88,19 +103,21 @@ def _factors(layout: TileLayout) -> list[str]:
 
 def _float(layout: TileLayout, each: Float) -> list[str]:
     lines: list[str] = []
+    block, part = divmod(each.part, layout.block_parts)
     for half in range(2):
-        index = half * layout.blocks + each.block
-        value = (
-            f"cuda.selp(inside[{index}], {float_text(layout.factors[each.factor], f'at[{index}]')}, u32(0))"
-        )
-        is_half = each.stored == "f16"
-        word, shift = (each.word, 16 * half) if is_half else (each.word + half, 0)
+        index = half * layout.blocks + block
+        value = float_text(layout.factors[each.factor], part, f"at[{index}]")
+        if layout.bits.floats is not None:
+            is_spoilt = f"(spoilt[0] & i32({1 << (half * layout.parts + each.part)})) != i32(0)"
+            value = f"cuda.selp({is_spoilt}, u32({_NAN}), {value})"
+        value = f"cuda.selp(inside[{index}], {value}, u32(0))"
+        word, shift = (each.word, 16 * half) if each.stored == "f16" else (each.word + half, 0)
         lines.append(f"words[{word}] = u32(words[{word}] | u32({value} << u32({shift})))")
     return lines
 
 
 def _number(layout: TileLayout, each: Number) -> list[str]:
-    block, part = divmod(each.part, layout.stored.length // layout.bits.part)
+    block, part = divmod(each.part, layout.block_parts)
     index = each.half * layout.blocks + block
     number = number_text(layout.factors[each.factor], part, f"at[{index}]")
     value = f"cuda.selp(inside[{index}], {number}, u32(0))"

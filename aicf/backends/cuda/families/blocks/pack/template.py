@@ -36,6 +36,7 @@ def pack_blocks(weight: object, tiles: object):
                 + u64(min(number, i32(ROW_BLOCKS - 1))) * u64(BLOCK_BYTES)
             )
     words = registers(WORDS, u32(0))
+    spoilt = registers(1, i32(0))
     splice(READ_CODES)
     splice(READ_FACTORS)
     if index < i32(TILES):
