@@ -47,6 +47,7 @@ def emit(launch: Launch) -> list[KernelLaunch]:
         template.load_next,
         template.halves,
         template.factors,
+        template.finish_panels,
     ):
         constants[each.__name__.upper()] = part(each)
     source = stage(template.matmul_blocks, constants)
@@ -91,6 +92,8 @@ def _sizes(problem: BlocksProblem, schedule: BlocksSchedule) -> dict[str, Consta
         "ITEMS": items,
         "FACTORS_AT": factors,
         "SUMS_AT": tiles * tile_bytes(layout, rows),
+        "SUMS_BYTES": schedule.sums_bytes(),
+        "PANEL_ROUNDS": schedule.rounds,
         "RESULTS": results,
         "RESULT_ROUNDS": -(-results // schedule.threads),
         "WORDS": layout.words,

@@ -13,7 +13,9 @@ from aicf.backends.cuda.target import GpuArch
 
 MOST_TILE_ROWS = 32
 """Rows of x that share the codes in registers: more need more sums than there are registers."""
-_MOST_PARTS, _MOST_WARPS = 8, 16
+_MOST_WARPS = 16
+_LONG_K = 4096
+"""Columns from which on all warps of a block share K: such a weight has few rows, and blocks, for its bytes."""
 _COLUMN_BYTES = 4
 """Shared memory of an element of x: two halves."""
 _FACTOR_BYTES = 8
@@ -21,7 +23,8 @@ _FACTOR_BYTES = 8
 _SLICE_BYTES = 64 << 10
 """Of x in shared memory, if that is possible: three blocks run on a multiprocessor."""
 _MOST_SLICE_BYTES = 104 << 10
-"""Above, fewer rows of x are taken at a time: two blocks run on a multiprocessor."""
+"""Above, fewer rows of x are taken at a time: two blocks of 8 warps run on a multiprocessor. One of 16 has as much as
+both."""
 _STATIC_BYTES, _SUMS_BYTES = 2 << 10, 32 << 10
 """Shared memory that is left to others, and that the sums of a block take at most."""
 _LOADED_WORDS, _MOST_UNROLL = 56, 4
@@ -77,14 +80,16 @@ class BlocksSchedule:
     Args:
         parts: Warps of a block that share a panel; each has every `parts`-th tile along K.
         groups: Panels that a block takes side by side.
+        rounds: Panels that a warp takes one after the other, with the same x in shared memory.
         unroll: Tiles that a warp has under way.
         tile_rows: Rows of x that share the codes in registers.
         slice_tiles: Tiles along K whose columns of x are in shared memory at once.
         early: Operands that are read before the wait for earlier kernels.
     """
 
-    parts: Annotated[int, Entry(Whole(1, _MOST_PARTS), "k_parts")]
+    parts: Annotated[int, Entry(Whole(1, _MOST_WARPS), "k_parts")]
     groups: Annotated[int, Entry(Whole(1, _MOST_WARPS), "panel_groups")]
+    rounds: Annotated[int, Entry(Whole(1), "panel_rounds")]
     unroll: Annotated[int, Entry(Whole(1, _MOST_UNROLL))]
     tile_rows: Annotated[int, Entry(Whole(1, MOST_TILE_ROWS))]
     slice_tiles: Annotated[int, Entry(Whole(1))]
@@ -111,7 +116,7 @@ class BlocksSchedule:
 
     def grid(self, problem: BlocksProblem) -> tuple[int, int, int]:
         """Blocks."""
-        return -(-problem.panels // self.groups), self.row_blocks(problem), 1
+        return -(-problem.panels // (self.groups * self.rounds)), self.row_blocks(problem), 1
 
     def slices(self, problem: BlocksProblem) -> int:
         """How often shared memory is filled."""
@@ -122,13 +127,13 @@ class BlocksSchedule:
         return -(-min(self.slice_tiles, problem.row_tiles) // (self.parts * self.unroll))
 
     def sums_bytes(self) -> int:
-        """Shared memory of the sums of each warp."""
+        """Shared memory of the sums of each warp, of one panel."""
         return 4 * self.parts * self.groups * PANEL_ROWS * 4 * self.row_groups
 
     def shared_bytes(self, problem: BlocksProblem) -> int:
         """Dynamic shared memory of a block."""
         tiles = min(self.slice_tiles, problem.row_tiles)
-        return tiles * tile_bytes(problem.layout, self.tile_rows) + self.sums_bytes()
+        return tiles * tile_bytes(problem.layout, self.tile_rows) + min(self.rounds, 2) * self.sums_bytes()
 
     def order(self, problem: BlocksProblem) -> str:
         """In which order the terms of a result are combined, whatever M and N."""
@@ -156,6 +161,8 @@ def schedule_reason(schedule: BlocksSchedule, problem: BlocksProblem, arch: GpuA
         return f"its share of x takes {size} bytes of shared memory, a block has {room}"
     if schedule.slices(problem) > 1 and schedule.slice_tiles % (schedule.parts * schedule.unroll):
         return f"'slice_tiles' is {schedule.slice_tiles}, no multiple of 'k_parts' times 'unroll'"
+    if schedule.rounds > 1 and schedule.slices(problem) > 1:
+        return "'panel_rounds' is more than 1, and not all of x is in shared memory"
     words = schedule.unroll * problem.layout.words + 10 * schedule.row_groups + 60
     if words > _MOST_REGISTERS:
         return f"{schedule.unroll} tiles and {schedule.tile_rows} rows of x do not fit into registers"
@@ -169,22 +176,21 @@ def choose(problem: BlocksProblem, arch: GpuArch, early: tuple[int, ...]) -> Blo
     rounds = -(-problem.row_tiles // parts)
     unroll = max(1, min(rounds, _LOADED_WORDS // problem.layout.words, _MOST_UNROLL))
     rows = _even_rows(problem.m, MOST_TILE_ROWS)
-    room = min(_MOST_SLICE_BYTES, arch.shared_bytes - _STATIC_BYTES - _SUMS_BYTES)
+    most = _MOST_SLICE_BYTES * (2 if 2 * parts > _MOST_WARPS else 1)
+    room = min(most, arch.shared_bytes - _STATIC_BYTES - _SUMS_BYTES)
     # Fewer loads under way before fewer rows: each block of rows reads the weight again.
     while unroll > 1 and _least_bytes(problem, parts, unroll, rows) > room:
         unroll //= 2
     fitting_rows = max(1, room // _least_bytes(problem, parts, unroll, 1))
     rows = _even_rows(problem.m, min(MOST_TILE_ROWS, fitting_rows))
-    spare = problem.panels >= 8 * arch.multiprocessors
-    groups = max(1, _MOST_PARTS // parts) * (2 if spare else 1)
-    return BlocksSchedule(
-        parts,
-        min(groups, problem.panels),
-        unroll,
-        rows,
-        _slice_tiles(problem, parts, unroll, rows),
-        early,
-    )
+    slice_tiles = _slice_tiles(problem, parts, unroll, rows)
+    groups = min(max(1, _MOST_WARPS // 2 // parts), problem.panels)
+    chosen = BlocksSchedule(parts, groups, 1, unroll, rows, slice_tiles, early)
+    if chosen.slices(problem) > 1:
+        return chosen
+    # As many blocks as run at once: what is prepared of x serves all panels of a block.
+    resident = chosen.blocks_per_sm * arch.multiprocessors // chosen.row_blocks(problem)
+    return replace(chosen, rounds=-(-problem.panels // (groups * max(1, resident))))
 
 
 def _even_rows(rows: int, most: int) -> int:
@@ -207,7 +213,8 @@ def _slice_tiles(problem: BlocksProblem, parts: int, unroll: int, rows: int) -> 
 
 def k_parts(problem: BlocksProblem) -> int:
     """Warps that share K: no more rounds of tiles than with the most, by as few as that takes."""
-    rounds = -(-problem.row_tiles // _MOST_PARTS)
+    most = _MOST_WARPS if problem.k >= _LONG_K else _MOST_WARPS // 2
+    rounds = -(-problem.row_tiles // most)
     return -(-problem.row_tiles // rounds)
 
 
@@ -215,13 +222,13 @@ def candidates(problem: BlocksProblem, arch: GpuArch, early: tuple[int, ...]) ->
     """Schedules worth a measurement, the one without a measurement first."""
     first = choose(problem, arch, early)
     others = [
-        replace(first, groups=groups, unroll=unroll)
-        for groups in (1, 2, 4)
+        replace(first, groups=groups, rounds=-(-first.groups * first.rounds // groups), unroll=unroll)
+        for groups in (1, 2)
         for unroll in (1, 2, 4)
-        if first.slice_tiles % (first.parts * unroll) == 0 or first.slices(problem) == 1
     ]
+    others += [replace(first, rounds=1), replace(first, rounds=2 * first.rounds)]
     fitting = [each for each in others if schedule_reason(each, problem, arch) is None]
-    return [first, *(each for each in fitting if each != first and each.groups <= problem.panels)]
+    return list(dict.fromkeys([first, *(each for each in fitting if each.groups <= problem.panels)]))
 
 
 def cost_us(problem: BlocksProblem, schedule: BlocksSchedule, arch: GpuArch) -> float:

@@ -158,8 +158,44 @@ def prepare_x() -> None:
             store_shared_u32x4(target + u32(64), low[0], low[1], low[2], low[3])
 
 
+def finish_panels() -> None:
+    """Adds the sums of the warps that share a panel, in their order, and stores the results.
+
+    Sums of one panel and of the next lie apart: a warp that is ahead waits for the others before it comes to the one
+    after that.
+    """
+    sums_at = memory + u32(SUMS_AT) + u32(i32(turn) & i32(1)) * u32(SUMS_BYTES)
+    for n in unrolled(ROW_GROUPS):
+        for half in unrolled(2):
+            store_shared_f32(
+                sums_at
+                + u32((warp * i32(4 * ROW_GROUPS) + i32(4 * n) + quarter) * i32(64))
+                + u32((shared + i32(8 * half)) * i32(4)),
+                total[2 * n + half],
+            )
+    cuda.syncthreads()
+    for r in unrolled(RESULT_ROUNDS):
+        index = thread + i32(r * THREADS)
+        row = i32(index >> i32(4)) % i32(ROWS)
+        of_group = i32(i32(index >> i32(4)) // i32(ROWS))
+        panel = (i32(cuda.blockIdx.x) * i32(GROUPS) + of_group) * i32(PANEL_ROUNDS) + i32(turn)
+        column = panel * i32(16) + (index & i32(15))
+        if (index < i32(RESULTS)) & (column < i32(N)) & (first_row + row < i32(M)):
+            value = f32(0.0)
+            for p in unrolled(PARTS):
+                value += load_shared_f32(
+                    sums_at
+                    + u32(((of_group * i32(PARTS) + i32(p)) * i32(4 * ROW_GROUPS) + row) * i32(64))
+                    + u32((index & i32(15)) * i32(4))
+                )
+            target = splice(RESULT_ROW, first_row + row)
+            element = target + i64(column) * i64(RESULT_STEP)
+            store_f32(result + u64(element * i64(4)), value * f32(1.0 / CODE_UNIT))
+
+
 def matmul_blocks(x: object, weight: object, result: object):
-    """A warp has a panel of 16 rows of the weight, or every `PARTS`-th tile of it, and up to ROWS rows of x.
+    """A warp has PANEL_ROUNDS panels of 16 rows of the weight, one after the other, or every `PARTS`-th tile of each,
+    and up to ROWS rows of x.
 
     Its first tiles are loaded before the wait. Lane ``4 g + t`` ends with the sums of rows g and g + 8 of the panel and
     of row ``t`` of each group of four of x; those of the warps that share a panel are added in their order.
@@ -174,8 +210,8 @@ def matmul_blocks(x: object, weight: object, result: object):
     group = i32(warp // i32(PARTS))
     part = i32(warp - group * i32(PARTS))
     first_row = i32(cuda.blockIdx.y) * i32(ROWS)
-    panel = min(i32(cuda.blockIdx.x) * i32(GROUPS) + group, i32(PANELS - 1))
-    panel_at = weight + u64(panel) * u64(TILES * TILE_BYTES)
+    first_panel = (i32(cuda.blockIdx.x) * i32(GROUPS) + group) * i32(PANEL_ROUNDS)
+    panel_at = weight + u64(min(first_panel, i32(PANELS - 1))) * u64(TILES * TILE_BYTES)
     memory = shared_base(cuda.shared.array(0, u8))
 
     w = registers(UNROLL * WORDS, u32(0))
@@ -203,50 +239,37 @@ def matmul_blocks(x: object, weight: object, result: object):
     sums = registers(4, f32(0.0))
     of_x = registers(2, f32(0.0))
     total = registers(2 * ROW_GROUPS, f32(0.0))
-    for number in range(SLICES):
-        first_tile = i32(number) * i32(SLICE_TILES)
-        if SLICES > 1:
-            cuda.syncthreads()
+    first_tile = i32(0)
+    if SLICES == 1:
         splice(PREPARE_X)
         cuda.syncthreads()
-        for step in range(STEPS):
-            for j in unrolled(UNROLL):
-                own = (i32(step) * i32(UNROLL) + i32(j)) * i32(PARTS) + part
-                x_tile = memory + u32(own) * u32(CHUNKS * ROWS * 128)
-                factors_tile = memory + u32(FACTORS_AT) + u32(own) * u32(CHUNKS * PIECES * ROWS * 8)
-                if IS_EVEN:
-                    splice(MULTIPLY, j * WORDS)
-                else:
-                    if (own < i32(SLICE_TILES)) & (first_tile + own < i32(TILES)):
+    for turn in range(PANEL_ROUNDS):
+        for n in unrolled(2 * ROW_GROUPS):
+            total[n] = f32(0.0)
+        for number in range(SLICES):
+            if SLICES > 1:
+                first_tile = i32(number) * i32(SLICE_TILES)
+                cuda.syncthreads()
+                splice(PREPARE_X)
+                cuda.syncthreads()
+            for step in range(STEPS):
+                for j in unrolled(UNROLL):
+                    own = (i32(step) * i32(UNROLL) + i32(j)) * i32(PARTS) + part
+                    x_tile = memory + u32(own) * u32(CHUNKS * ROWS * 128)
+                    factors_tile = memory + u32(FACTORS_AT) + u32(own) * u32(CHUNKS * PIECES * ROWS * 8)
+                    if IS_EVEN:
                         splice(MULTIPLY, j * WORDS)
-                tile = first_tile + own + i32(UNROLL * PARTS)
-                if tile < i32(TILES):
-                    splice(LOAD_TILE, panel_at + u64(tile) * u64(TILE_BYTES), j * WORDS)
-
-    for n in unrolled(ROW_GROUPS):
-        for half in unrolled(2):
-            store_shared_f32(
-                memory
-                + u32(SUMS_AT)
-                + u32((warp * i32(4 * ROW_GROUPS) + i32(4 * n) + quarter) * i32(64))
-                + u32((shared + i32(8 * half)) * i32(4)),
-                total[2 * n + half],
-            )
-    cuda.syncthreads()
-    for r in unrolled(RESULT_ROUNDS):
-        index = thread + i32(r * THREADS)
-        row = i32(index >> i32(4)) % i32(ROWS)
-        of_group = i32(i32(index >> i32(4)) // i32(ROWS))
-        column = (i32(cuda.blockIdx.x) * i32(GROUPS) + of_group) * i32(16) + (index & i32(15))
-        if (index < i32(RESULTS)) & (column < i32(N)) & (first_row + row < i32(M)):
-            value = f32(0.0)
-            for p in unrolled(PARTS):
-                value += load_shared_f32(
-                    memory
-                    + u32(SUMS_AT)
-                    + u32(((of_group * i32(PARTS) + i32(p)) * i32(4 * ROW_GROUPS) + row) * i32(64))
-                    + u32((index & i32(15)) * i32(4))
-                )
-            target = splice(RESULT_ROW, first_row + row)
-            element = target + i64(column) * i64(RESULT_STEP)
-            store_f32(result + u64(element * i64(4)), value * f32(1.0 / CODE_UNIT))
+                    else:
+                        if (own < i32(SLICE_TILES)) & (first_tile + own < i32(TILES)):
+                            splice(MULTIPLY, j * WORDS)
+                    tile = first_tile + own + i32(UNROLL * PARTS)
+                    if PANEL_ROUNDS > 1 and i32(step) == i32(STEPS - 1):
+                        # After the last tiles of a panel come the first ones of the next.
+                        tile = i32(j * PARTS) + part
+                        panel = min(first_panel + i32(turn) + i32(1), i32(PANELS - 1))
+                        panel_at = weight + u64(panel) * u64(TILES * TILE_BYTES)
+                        if i32(turn) + i32(1) == i32(PANEL_ROUNDS):
+                            tile = i32(TILES)
+                    if tile < i32(TILES):
+                        splice(LOAD_TILE, panel_at + u64(tile) * u64(TILE_BYTES), j * WORDS)
+        splice(FINISH_PANELS)
