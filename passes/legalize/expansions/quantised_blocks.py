@@ -19,5 +19,6 @@ register(
         ("matmul_blocks",),
         FORMULAS[logical.MatmulBlocksOp],
         "as a product with the widened weight",
+        copied=(0,),
     ),
 )
