@@ -36,7 +36,7 @@ def emit(launch: Launch) -> list[KernelLaunch]:
         **_words(problem.layout),
         "PROGRAMMATIC": is_programmatic(launch.record),
         "EARLY": 1 in schedule.early,
-        "LOAD_X": Snippet(("address", "inside"), (), "load_u32x4_or_zero(address, inside)"),
+        "LOAD_X": _x_load(problem, schedule),
         "X_ROW": Snippet(("row",), (), row_text(x.shape, x.strides, "row")),
         "RESULT_ROW": Snippet(("row",), (), row_text(result.shape, result.strides, "row")),
         "RESULT_STEP": result.strides[-1],
@@ -86,7 +86,6 @@ def _sizes(problem: BlocksProblem, schedule: BlocksSchedule) -> dict[str, Consta
         "CHUNKS": layout.chunks,
         "PIECES": pieces,
         "RUNS": CHUNK // pieces // 16,
-        "K_TAIL": problem.row_tiles * layout.columns != problem.k or schedule.slices(problem) > 1,
         "ROUNDS": rounds,
         "BATCH": min(rounds, 4),
         "ITEMS": items,
@@ -98,6 +97,14 @@ def _sizes(problem: BlocksProblem, schedule: BlocksSchedule) -> dict[str, Consta
         "RESULT_ROUNDS": -(-results // schedule.threads),
         "WORDS": layout.words,
     }
+
+
+def _x_load(problem: BlocksProblem, schedule: BlocksSchedule) -> Snippet:
+    """16 bytes of x; zeros past its end, where a tile or a slice reaches past it."""
+    covered = schedule.slices(problem) * min(schedule.slice_tiles, problem.row_tiles) * problem.layout.columns
+    is_tail = covered != problem.k
+    text = "load_u32x4_or_zero(address, inside)" if is_tail else "load_u32x4(address)"
+    return Snippet(("address", "inside"), (), text)
 
 
 def _words(layout: TileLayout) -> dict[str, Constant | Snippet]:

@@ -76,7 +76,7 @@ class MatmulBlocksKernel(CudaKernel[BlocksSchedule]):
             **_CODEC.entries(schedule),
             "scheme": work.attrs["scheme"],
             **shape.entries(),
-            "blocks_per_sm": integer(schedule.blocks_per_sm),
+            "blocks_per_sm": integer(schedule.blocks_per_sm(problem)),
             "combination_order": StringAttr(schedule.order(problem)),
             "layouts": ArrayAttr([UnitAttr(), tiles_layout(problem.scheme, work.operands[1].shape)]),
             "rounding": StringAttr(work.rounding),

@@ -29,7 +29,11 @@ _STATIC_BYTES, _SUMS_BYTES = 2 << 10, 32 << 10
 """Shared memory that is left to others, and that the sums of a block take at most."""
 _LOADED_WORDS, _MOST_UNROLL = 56, 4
 """Words of weights that a lane has under way, and tiles."""
-_MOST_REGISTERS = 224
+_ESTIMATED_REGISTERS, _WORD_REGISTERS, _GROUP_REGISTERS = 100, 2, 10
+"""Of a thread, which has 128, by an estimate: for a word of the weight that is under way, and for each group of 4 rows
+of x."""
+_WIDE_WORDS = 24
+"""Of a tile: with more of them and three groups of rows, some of 128 registers would spill."""
 
 # Figures of the prior. Guesses from the instructions of the code, not measured.
 _BANDWIDTH_SHARE, _L2_SHARE, _ISSUE_SHARE = 0.85, 0.6, 0.6
@@ -100,9 +104,10 @@ class BlocksSchedule:
         """Of a block."""
         return 32 * self.parts * self.groups
 
-    @property
-    def blocks_per_sm(self) -> int:
-        """Blocks that fit on a multiprocessor by their registers, of which a thread has 128."""
+    def blocks_per_sm(self, problem: BlocksProblem) -> int:
+        """Blocks that fit on a multiprocessor by their registers: 128 of a thread, more where tiles have many words."""
+        if problem.layout.words > _WIDE_WORDS and self.row_groups > 2:
+            return 1
         return max(1, 32 * _MOST_WARPS // self.threads)
 
     @property
@@ -163,8 +168,7 @@ def schedule_reason(schedule: BlocksSchedule, problem: BlocksProblem, arch: GpuA
         return f"'slice_tiles' is {schedule.slice_tiles}, no multiple of 'k_parts' times 'unroll'"
     if schedule.rounds > 1 and schedule.slices(problem) > 1:
         return "'panel_rounds' is more than 1, and not all of x is in shared memory"
-    words = schedule.unroll * problem.layout.words + 10 * schedule.row_groups + 60
-    if words > _MOST_REGISTERS:
+    if schedule.tile_rows > _register_rows(problem, schedule.unroll):
         return f"{schedule.unroll} tiles and {schedule.tile_rows} rows of x do not fit into registers"
     return None
 
@@ -179,23 +183,31 @@ def choose(problem: BlocksProblem, arch: GpuArch, early: tuple[int, ...]) -> Blo
     most = _MOST_SLICE_BYTES * (2 if 2 * parts > _MOST_WARPS else 1)
     room = min(most, arch.shared_bytes - _STATIC_BYTES - _SUMS_BYTES)
     # Fewer loads under way before fewer rows: each block of rows reads the weight again.
-    while unroll > 1 and _least_bytes(problem, parts, unroll, rows) > room:
+    while unroll > 1 and (
+        _least_bytes(problem, parts, unroll, rows) > room or rows > _register_rows(problem, unroll)
+    ):
         unroll //= 2
-    fitting_rows = max(1, room // _least_bytes(problem, parts, unroll, 1))
-    rows = _even_rows(problem.m, min(MOST_TILE_ROWS, fitting_rows))
+    fitting = max(1, room // _least_bytes(problem, parts, unroll, 1))
+    rows = _even_rows(problem.m, min(MOST_TILE_ROWS, fitting, _register_rows(problem, unroll)))
     slice_tiles = _slice_tiles(problem, parts, unroll, rows)
     groups = min(max(1, _MOST_WARPS // 2 // parts), problem.panels)
     chosen = BlocksSchedule(parts, groups, 1, unroll, rows, slice_tiles, early)
     if chosen.slices(problem) > 1:
         return chosen
     # As many blocks as run at once: what is prepared of x serves all panels of a block.
-    resident = chosen.blocks_per_sm * arch.multiprocessors // chosen.row_blocks(problem)
+    resident = chosen.blocks_per_sm(problem) * arch.multiprocessors // chosen.row_blocks(problem)
     return replace(chosen, rounds=-(-problem.panels // (groups * max(1, resident))))
 
 
 def _even_rows(rows: int, most: int) -> int:
     """Rows of x that a block takes, as many in each but the last."""
     return -(-rows // -(-rows // most))
+
+
+def _register_rows(problem: BlocksProblem, unroll: int) -> int:
+    """Rows of x whose sums fit into registers beside so many tiles of the weight."""
+    left = _ESTIMATED_REGISTERS - _WORD_REGISTERS * unroll * problem.layout.words
+    return 4 * max(1, left // _GROUP_REGISTERS)
 
 
 def _least_bytes(problem: BlocksProblem, parts: int, unroll: int, rows: int) -> int:
