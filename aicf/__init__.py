@@ -49,9 +49,10 @@ if TYPE_CHECKING:
     from aicf.bisection import Bisection, bisect
     from aicf.calibration import Calibration, calibrate
     from aicf.certificates import Certificate, Verification, verify
-    from aicf.compilation.compiled import CompiledModel, load
+    from aicf.compilation.compiled import CompiledModel
     from aicf.compilation.compiler import compile
     from aicf.compilation.extensions import at
+    from aicf.compilation.reading import load
     from aicf.frontends.builder import Graph, Value
     from aicf.inference import InferenceSession
     from aicf.kernels import custom_op, kernel
@@ -116,7 +117,7 @@ _HOMES = {
     **dict.fromkeys(("Calibration", "calibrate"), "aicf.calibration"),
     **dict.fromkeys(("Certificate", "Verification", "verify"), "aicf.certificates"),
     "CompiledModel": "aicf.compilation.compiled",
-    "load": "aicf.compilation.compiled",
+    "load": "aicf.compilation.reading",
     "compile": "aicf.compilation.compiler",
     "at": "aicf.compilation.extensions",
     "Graph": "aicf.frontends.builder",

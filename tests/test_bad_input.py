@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import aicf
 from aicf.backends.cpu import target as cpu_target
-from aicf.compilation.compiled import EMIT, LEDGER, NATIVE, PLAN, PREPARED, WEIGHTS
+from aicf.compilation.record import EMIT, LEDGER, NATIVE, PLAN, PREPARED, WEIGHTS
 from aicf.saving import artifact
 from aicf.tools.aicf_cli import main
 from aicf.tools.aicf_opt import main as aicf_opt

@@ -15,7 +15,7 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 import aicf
-from aicf.compilation.compiled import EMIT, LOGICAL, PREPARED, WEIGHTS
+from aicf.compilation.record import EMIT, LOGICAL, PREPARED, WEIGHTS
 from aicf.frontends.text import parse_module
 from aicf.passes.pipelines.aicf_inference import emit_passes
 from aicf.saving import artifact

@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 import aicf
 from aicf.comparison.diff import Comparison, Difference, compare
-from aicf.compilation.compiled import EMIT, NATIVE
+from aicf.compilation.record import EMIT, NATIVE
 from aicf.compilation.saved_program import SavedProgram
 from aicf.compilation.sources import read_model
 from aicf.dialects.emit import find_ledger

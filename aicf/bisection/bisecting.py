@@ -11,7 +11,8 @@ from aicf.bisection.changes import Change
 from aicf.bisection.checks import Check, Verdict
 from aicf.bisection.delta_debugging import Outcome, hierarchical
 from aicf.bisection.verdicts import Verdicts
-from aicf.compilation.compiled import CompiledModel, load
+from aicf.compilation.compiled import CompiledModel
+from aicf.compilation.reading import load
 from aicf.errors import AicfError, ArtifactError, InputMismatch
 from aicf.runtime.tensors import Array
 from aicf.support.arguments import path_from

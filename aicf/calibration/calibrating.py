@@ -22,8 +22,8 @@ from aicf.calibration.request import Request, request_of, start_of
 from aicf.calibration.samples import Samples
 from aicf.calibration.search import kept_in_f32, ranked
 from aicf.calibration.summary import accuracy_of, notes_of
-from aicf.compilation.compiled import Options
 from aicf.compilation.extensions import Passes, flattened
+from aicf.compilation.record import Options
 from aicf.compilation.sources import (
     Dims,
     Model,

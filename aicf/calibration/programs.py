@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aicf.calibration.samples import SampleSet
-from aicf.compilation.compiled import CompiledModel, Options
+from aicf.compilation.compiled import CompiledModel
 from aicf.compilation.compiling import compile_own
 from aicf.compilation.extensions import Extension
+from aicf.compilation.record import Options
 from aicf.compilation.sources import Source
 from aicf.passes.pipelines.collector import collector_paused
 from aicf.policies.policy import Policy

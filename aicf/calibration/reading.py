@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from aicf.calibration.programs import Programs
 from aicf.calibration.samples import Samples, SampleSet, read_samples
-from aicf.compilation.compiled import Options
 from aicf.compilation.extensions import Extension
+from aicf.compilation.record import Options
 from aicf.compilation.sources import Model, Source, exported_model, read_weighted, source_of
 from aicf.compilation.weight_arrays import Weights, read_weights
 from aicf.dialects.traits import TrainingOnly

@@ -11,7 +11,8 @@ import numpy as np
 
 from aicf.certificates.certificate import ProgramRuns, array_hash, weights_hash
 from aicf.certificates.environment import environment_of
-from aicf.compilation.compiled import CompiledModel, load
+from aicf.compilation.compiled import CompiledModel
+from aicf.compilation.reading import load
 from aicf.inspection.random_inputs import random_inputs
 from aicf.runtime.tensors import Array
 from aicf.saving import artifact

@@ -10,9 +10,10 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from aicf.compilation.compiled import CompiledModel, Options
+from aicf.compilation.compiled import CompiledModel
 from aicf.compilation.compiling import compile_own
 from aicf.compilation.extensions import Passes, flattened
+from aicf.compilation.record import Options
 from aicf.compilation.sources import (
     Dims,
     Model,

@@ -14,8 +14,9 @@ from xdsl.passes import ModulePass
 
 from aicf.backends.base import MachineBackend
 from aicf.backends.registry import get_backend, resolve_target, target_spec
-from aicf.compilation.compiled import CompiledModel, Options, Record, SharedWeights
+from aicf.compilation.compiled import CompiledModel, SharedWeights
 from aicf.compilation.extensions import Extension
+from aicf.compilation.record import Options, Record
 from aicf.compilation.sources import Source
 from aicf.compilation.stages import build_native, passes_of, print_module, read_decisions
 from aicf.dialects.emit import find_ledger

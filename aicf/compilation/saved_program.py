@@ -11,7 +11,8 @@ from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
-from aicf.compilation.compiled import EMIT, Options, options_of
+from aicf.compilation.reading import options_of
+from aicf.compilation.record import EMIT, Options
 from aicf.compilation.sources import read_model
 from aicf.errors import ArtifactError, InputMismatch
 from aicf.frontends.text import make_context, parse_module

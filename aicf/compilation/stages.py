@@ -14,9 +14,7 @@ from xdsl.passes import ModulePass
 from aicf.backends.native import NativeCode
 from aicf.backends.registry import get_backend
 from aicf.compilation.extensions import Extension, Extensions, from_texts
-from aicf.compilation.sources import (
-    Source,
-)
+from aicf.compilation.sources import Source
 from aicf.dialects.emit import find_ledger
 from aicf.dialects.json_values import json_value
 from aicf.dialects.logical import ROLE_ATTR
@@ -38,7 +36,7 @@ from aicf.runtime.capture_plan import ModulePlan
 from aicf.runtime.plan_from_ir import code_units, program_needs, read_module, target_of
 
 if TYPE_CHECKING:
-    from aicf.compilation.compiled import Options, Record
+    from aicf.compilation.record import Options, Record
 
 
 LOWERED = "lowered"

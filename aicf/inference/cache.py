@@ -16,7 +16,9 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
-from aicf.compilation.compiled import CompiledModel, Options, SharedWeights, load_program
+from aicf.compilation.compiled import CompiledModel, SharedWeights
+from aicf.compilation.reading import load_program
+from aicf.compilation.record import Options
 from aicf.engines.report import Report
 from aicf.errors import AicfError, ArtifactError
 from aicf.runtime.tensors import Array

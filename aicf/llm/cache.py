@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from aicf.backends.registry import target_text
-from aicf.compilation.compiled import CompiledModel, load_program
+from aicf.compilation.compiled import CompiledModel
+from aicf.compilation.reading import load_program
 from aicf.errors import AicfError, ArtifactError
 from aicf.llm.array_file import map_arrays, write_arrays
 from aicf.runtime.capture_plan import ModulePlan

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from aicf.compilation.compiled import CompiledModel, load_program, save_program
+from aicf.compilation.compiled import CompiledModel
+from aicf.compilation.reading import load_program
+from aicf.compilation.writing import save_program
 from aicf.errors import ArtifactError, InputMismatch, PolicyError
 from aicf.inference.packing import ModelWeights
 from aicf.pytorch.launcher import Launcher, PackedCopies

@@ -15,8 +15,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from aicf.compilation.compiled import Options
 from aicf.compilation.compiling import resolve_options
+from aicf.compilation.record import Options
 from aicf.compilation.sources import Source
 from aicf.dialects import logical
 from aicf.dialects.emit import DecisionOp, find_ledger

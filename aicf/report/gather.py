@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aicf.backends.base import Peaks
 from aicf.comparison.diff import compare
-from aicf.compilation.compiled import Options, title_of
+from aicf.compilation.record import Options, title_of
 from aicf.frontends.text import parse_module
 from aicf.inspection.benched import Benched
 from aicf.inspection.explain import (

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from xdsl.dialects.builtin import ModuleOp
 
-from aicf.compilation.compiled import Record
+from aicf.compilation.record import Record
 from aicf.compilation.stages import print_module, run_again
 from aicf.errors import AicfError
 from aicf.pass_files import passes_in

@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, cast
 
-from aicf.compilation.compiled import CompiledModel, Options, Trained
+from aicf.compilation.compiled import CompiledModel
 from aicf.compilation.compiler import check_options, checked_budget
 from aicf.compilation.compiling import compile_source, logical_text, resolve_options
 from aicf.compilation.extensions import Extension, Passes, flattened, source_stamp
+from aicf.compilation.record import Options, Trained
 from aicf.compilation.sources import Dims, Model, Policy, Source, Tuning, dims_text, policy_text, tuning_text
 from aicf.compilation.weight_arrays import Weights, read_weights
 from aicf.engines.report import Report

@@ -13,8 +13,10 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from aicf.compilation.compiled import CompiledModel, read_step, save_step
+from aicf.compilation.compiled import CompiledModel
+from aicf.compilation.reading import read_step
 from aicf.compilation.weight_arrays import read_weights
+from aicf.compilation.writing import save_step
 from aicf.dialects.step_names import OWN, RATE, STEP, TARGET
 from aicf.errors import ArtifactError, InputMismatch, quoted
 from aicf.inspection.explain import Explanation, ValueExplanation

@@ -16,8 +16,8 @@ from xdsl.dialects.builtin import ModuleOp
 
 from aicf.backends.common.kernel import AnyKernel
 from aicf.backends.registry import get_kernels
-from aicf.compilation.compiled import Options
 from aicf.compilation.compiling import resolve_options
+from aicf.compilation.record import Options
 from aicf.compilation.sources import Model, read_model
 from aicf.compilation.stages import passes_of
 from aicf.dialects.emit import GroupOp

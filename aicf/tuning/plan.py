@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
-from aicf.compilation.compiled import Options
+from aicf.compilation.record import Options
 from aicf.compilation.sources import Model
 from aicf.dialects.emit_types import TargetAttr
 from aicf.errors import AicfError, PolicyError, quoted
@@ -80,7 +80,7 @@ def plan(model: Model, options: Options, variants: int | None, step: Step) -> Pl
     Raises:
         PolicyError: an option or argument is not legal, or the model is an emit program, whose kernels are chosen.
     """
-    instance_from(options, Options, PolicyError, "what to compile with", "aicf.compilation.compiled.Options")
+    instance_from(options, Options, PolicyError, "what to compile with", "aicf.compilation.record.Options")
     if variants is not None and not is_whole(variants, 1):
         raise PolicyError(
             f"the most variants of a kernel are {quoted(variants)}; give a whole number, 1 or more"

@@ -10,7 +10,7 @@ from os.path import isfile
 from pathlib import Path
 from typing import Literal
 
-from aicf.compilation.compiled import Options
+from aicf.compilation.record import Options
 from aicf.compilation.sources import Dims, Model, Policy, Values, dims_text, policy_text, values_text
 from aicf.errors import AicfError, CaptureError, PolicyError, quoted
 from aicf.policies.tuning_table import Failure, MeasuredWorkload, TuningTable

@@ -10,7 +10,7 @@ import pytest
 
 import aicf
 from aicf.comparison.diff import compare
-from aicf.compilation.compiled import read_record
+from aicf.compilation.reading import read_record
 from aicf.compilation.saved_program import read_saved_program
 from aicf.errors import ArtifactError, InputMismatch
 from aicf.report import gather_report

@@ -10,7 +10,7 @@ import pytest
 import safetensors.numpy
 
 import aicf
-from aicf.compilation.compiled import save_step
+from aicf.compilation.writing import save_step
 from aicf.training.history import HISTORY, LENGTH
 from tests.support.training_models import batches, classifier
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import aicf
-from aicf.compilation.compiled import TRAINED
+from aicf.compilation.record import TRAINED
 from aicf.saving import artifact
 from aicf.training.optimizers import SGD, Adam, Group
 from aicf.training.schedules import Plateau

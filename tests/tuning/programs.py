@@ -16,7 +16,7 @@ from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.backend import CpuBackend
 from aicf.backends.cpu.families.gemm.kernel import GemmKernel
 from aicf.backends.native import NativeCode
-from aicf.compilation.compiled import Options
+from aicf.compilation.record import Options
 from aicf.dialects.emit_types import TargetAttr
 from aicf.policies.tuning_table import TuningTable
 from aicf.support.progress import Step

@@ -11,8 +11,8 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from aicf.backends.registry import get_kernels
-from aicf.compilation.compiled import Options
 from aicf.compilation.compiler import compile
+from aicf.compilation.record import Options
 from aicf.compilation.sources import read_model
 from aicf.compilation.stages import passes_of, read_decisions, stage_text
 from aicf.dialects.emit import GroupOp

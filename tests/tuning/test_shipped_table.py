@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from aicf.compilation.compiled import Options
+from aicf.compilation.record import Options
 from aicf.compilation.sources import read_model
 from aicf.compilation.stages import passes_of, read_decisions
 from aicf.dialects.emit import GroupOp

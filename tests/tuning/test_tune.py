@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aicf.compilation.compiled import Options
 from aicf.compilation.compiler import compile
+from aicf.compilation.record import Options
 from aicf.compilation.stages import print_module
 from aicf.errors import ArtifactError, BackendUnavailable, CaptureError, PolicyError
 from aicf.policies.tuning_table import TuningTable

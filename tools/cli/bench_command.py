@@ -86,7 +86,7 @@ def bench_command(
 
 def _print_comparison(first: CompiledModel, other: Path, weights: Path | None, as_json: bool) -> None:
     from aicf.bisection.compared_times import compare_times
-    from aicf.compilation.compiled import load
+    from aicf.compilation.reading import load
 
     found = compare_times(first, load(other, weights=weights))
     if as_json:
@@ -114,7 +114,7 @@ def bench_model(
     if is_model(model):
         options = {"dims": dims, "values": values, "policy": policy, "threads": threads}
         return _compiled(model, weights, random, target, options)
-    from aicf.compilation.compiled import load
+    from aicf.compilation.reading import load
 
     _reject_options(
         target=target,

@@ -68,7 +68,7 @@ def explain_command(
 def _answer(
     model: Path, value: str | None, why_not: tuple[str, str] | None, names: bool
 ) -> Explanation | ValueExplanation | WhyNot | ValueNames:
-    from aicf.compilation.compiled import explain, explain_names, explain_why_not
+    from aicf.compilation.reading import explain, explain_names, explain_why_not
 
     if names:
         return explain_names(model)

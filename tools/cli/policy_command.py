@@ -15,7 +15,7 @@ from aicf.tools.cli.compile_command import compile_command
 from aicf.tools.cli.outputs import check_output, write_text
 
 if TYPE_CHECKING:
-    from aicf.compilation.compiled import Options
+    from aicf.compilation.record import Options
     from aicf.compilation.saved_program import SavedProgram
     from aicf.policies.policy import Policy
 

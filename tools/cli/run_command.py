@@ -69,7 +69,7 @@ def _run(
 
         with InferenceSession(path, weights, **options) as session:
             return {**session.run(inputs), **session.state()}
-    from aicf.compilation.compiled import load
+    from aicf.compilation.reading import load
 
     for name, value in options.items():
         if value not in (None, False):

@@ -12,7 +12,7 @@ from aicf.tools.cli.arguments import CheckFinite, Dims, Meta, Policy, Threads, T
 from aicf.tools.cli.outputs import check_output
 
 if TYPE_CHECKING:
-    from aicf.compilation.compiled import Options
+    from aicf.compilation.record import Options
     from aicf.policies.tuning_table import TuningTable
     from aicf.tuning.tune import Tuned
 
@@ -82,7 +82,7 @@ def tune_command(
         assert measure is not None and output is not None
         _measure_folder(measure, output, replace)
         return
-    from aicf.compilation.compiled import Options
+    from aicf.compilation.record import Options
     from aicf.compilation.sources import policy_text
 
     options = Options(

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from xdsl.dialects.builtin import ModuleOp
 
 from aicf.backends.registry import target_spec
-from aicf.compilation.compiled import CompiledModel, Options
+from aicf.compilation.compiled import CompiledModel
 from aicf.compilation.compiling import compile_source, logical_text, resolve_options
 from aicf.compilation.extensions import source_stamp
+from aicf.compilation.record import Options
 from aicf.compilation.sources import (
     Source,
     dims_text,

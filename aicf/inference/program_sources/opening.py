@@ -7,7 +7,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from aicf.compilation.compiled import CompiledModel, load
+from aicf.compilation.compiled import CompiledModel
+from aicf.compilation.reading import load
 from aicf.engines.report import Report
 from aicf.engines.request import Request
 from aicf.errors import PolicyError

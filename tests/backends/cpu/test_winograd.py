@@ -39,7 +39,7 @@ from aicf.backends.cpu.families.gemm.epilogue import make_epilogue
 from aicf.backends.cpu.families.gemm.pack.schedule import packed_elements
 from aicf.backends.cpu.families.gemm.pack.template import Packer
 from aicf.backends.cpu.target import LEVELS, CpuLevel
-from aicf.compilation.compiled import Options
+from aicf.compilation.record import Options
 from aicf.compilation.stages import read_decisions
 from aicf.dialects.json_values import attribute_of
 from aicf.errors import PlanError, PolicyError

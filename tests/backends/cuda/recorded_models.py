@@ -17,7 +17,8 @@ import aicf
 from aicf import Graph, Value
 from aicf.backends.cuda.compiler import build
 from aicf.backends.cuda.compiler.code import Cubin, KernelCode
-from aicf.compilation.compiled import CompiledModel, Options
+from aicf.compilation.compiled import CompiledModel
+from aicf.compilation.record import Options
 from aicf.compilation.sources import read_model
 from aicf.compilation.stages import passes_of
 from aicf.dialects.emit import GroupOp

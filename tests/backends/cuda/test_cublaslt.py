@@ -18,7 +18,7 @@ from aicf.backends.cuda.families.gemm.cublaslt.codegen import emit
 from aicf.backends.cuda.families.gemm.cublaslt.kernel import CublasLtKernel
 from aicf.backends.cuda.runtime import cublaslt
 from aicf.backends.cuda.runtime.device_program import Address, LibraryNode
-from aicf.compilation.compiled import Options
+from aicf.compilation.record import Options
 from aicf.compilation.sources import read_model
 from aicf.compilation.stages import passes_of
 from aicf.dialects.emit import GroupOp

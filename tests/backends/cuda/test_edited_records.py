@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp
 
-from aicf.compilation.compiled import Options
+from aicf.compilation.record import Options
 from aicf.compilation.sources import policy_text, read_model
 from aicf.compilation.stages import passes_of, print_module
 from aicf.dialects.emit import ResolvedOp
