@@ -11,6 +11,7 @@ from aicf.dialects import logical
 from aicf.dialects.block_schemes import BLOCK_SCHEMES
 from aicf.semantics.base import Array, Meaning
 from aicf.semantics.contraction import transposed
+from aicf.semantics.indexing import clamped
 
 
 def _widened(scheme: str, packed: Array) -> Array:
@@ -22,8 +23,11 @@ def _dequantize_blocks(op: logical.DequantizeBlocksOp, operands: Sequence[Array]
 
 
 def _matmul_blocks(op: logical.MatmulBlocksOp, operands: Sequence[Array]) -> Array:
-    x, packed = operands
-    return np.matmul(x, transposed(_widened(op.scheme.data, packed)).astype(x.dtype))
+    x, packed, *chosen = operands
+    if not chosen:
+        return np.matmul(x, transposed(_widened(op.scheme.data, packed)).astype(x.dtype))
+    weights = _widened(op.scheme.data, packed[clamped(chosen[0], len(packed))]).astype(x.dtype)
+    return np.matmul(weights, x[..., None])[..., 0]
 
 
 MEANINGS: Mapping[type[Operation], Meaning] = {

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, traits_def
+from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def, traits_def
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.block_schemes import BLOCK_SCHEMES, Scheme
 from aicf.dialects.logical_ops.base import LogicalOp, Operand, OwnKind
+from aicf.dialects.logical_ops.indexing import indices_info
 from aicf.dialects.logical_ops.properties import Properties, word_value
 from aicf.dialects.traits import Contraction, Internal, PositionalOperands, Unpacking
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor, tensor_info
@@ -70,30 +71,44 @@ class DequantizeBlocksOp(LogicalOp):
 @irdl_op_definition
 class MatmulBlocksOp(LogicalOp):
     """``x @ dequantize_blocks(packed).T``, widened on the way to the multiplier: x f32 ``[..., K]``, packed u8
-    ``[N, bytes of K elements]``, result f32 ``[..., N]``."""
+    ``[N, bytes of K elements]``, result f32 ``[..., N]``.
+
+    With indices each row of x has a matrix of its own: indices ``[...]``, packed u8 ``[E, N, bytes of K elements]``. A
+    negative index counts from the end; an index out of range is clamped.
+    """
 
     name = "logical.matmul_blocks"
     operand = operand_def()
     packed = operand_def()
+    indices = opt_operand_def()
     scheme = prop_def(StringAttr)
     traits = traits_def(Contraction(), Unpacking(), PositionalOperands(), Internal())
 
-    def __init__(self, operand: Operand, packed: Operand, scheme: str):
-        super().__init__(operand, packed, scheme=scheme)
+    def __init__(self, operand: Operand, packed: Operand, scheme: str, indices: Operand | None = None):
+        super().__init__(operand, packed, indices, scheme=scheme)
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
         """The sizes of x with the weight's rows for its last one."""
-        x, packed = tensor_info(operands[0]), tensor_info(operands[1])
+        x, packed, *chosen = (tensor_info(operand) for operand in operands)
         if x.element.name != "f32" or x.rank < 2:
             raise VerifyException(f"operand is {x}; it is f32[..., M, K]")
-        if packed.rank != 2:
+        if chosen:
+            _check_chosen(x, packed, indices_info(operands[2]))
+        elif packed.rank != 2:
             raise VerifyException(f"packed is {packed}; it is one matrix: u8[N, bytes of a row]")
         columns = _columns(packed, _scheme(properties))
         if x.sizes[-1] != columns:
             raise VerifyException(f"contracted sizes differ: operand K = {x.sizes[-1]}, packed K = {columns}")
-        return tensor([*x.sizes[:-1], packed.sizes[0]], "f32")
+        return tensor([*x.sizes[:-1], packed.sizes[-2]], "f32")
 
     def kind_alone(self) -> OwnKind | None:
         """`matmul_blocks`, with its scheme."""
         return "matmul_blocks", {"scheme": self.scheme}
+
+
+def _check_chosen(x: TensorInfo, packed: TensorInfo, indices: TensorInfo) -> None:
+    if packed.rank != 3:
+        raise VerifyException(f"packed is {packed}; with indices it is matrices: u8[E, N, bytes of a row]")
+    if indices.sizes != x.sizes[:-1]:
+        raise VerifyException(f"indices are {indices}; there is one for each row of the operand {x}")

@@ -5,24 +5,31 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+import ml_dtypes
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 import aicf
 from aicf.dialects.block_schemes import BLOCK_SCHEMES
 from aicf.errors import AicfError, InvalidIR, UnsupportedOp
 from aicf.llm.families.llama import Llama
 from aicf.llm.families.moe import Olmoe
+from aicf.llm.loading import weights_of
+from aicf.llm.model import LanguageModel
 from aicf.llm.packed_weights import keep_packed
 from aicf.llm.sources.folder import FolderSource
 from aicf.llm.sources.names import Names
+from aicf.llm.tokenizer import Tokenizer
 from tests.llm.quantised_modules import KINDS, Kind, Stored
+from tests.llm.small_models import VOCABULARY, logits_of, saved, small_model
 
 RNG = np.random.default_rng(307)
 ROWS, COLUMNS = 64, 256
+NO_END = cast(Tokenizer, SimpleNamespace(ends=()))
 MODULE, OURS = "model.layers.0.self_attn.q_proj", "blk.0.attn_q.weight"
 
 
@@ -163,6 +170,12 @@ REFUSED: Mapping[str, tuple[str, Edit, type[AicfError], str]] = {
         InvalidIR,
         "scales' is of int64; it is of float32 or float16",
     ),
+    "awq-empty": (
+        "awq-32",
+        lambda settings, stored: stored.update(qweight=np.zeros((0, 8), np.int32)),
+        InvalidIR,
+        "qweight' has no elements",
+    ),
     "gptq-bits": (
         "gptq-32",
         states(bits=2),
@@ -251,3 +264,55 @@ def test_what_does_not_fit_is_told_in_one_line(
     with pytest.raises(error, match=message) as raised:
         source_of(tmp_path, settings, named(stored))
     assert "\n" not in str(raised.value) and str(tmp_path) in str(raised.value)
+
+
+TILE = 32
+
+
+def rounded(folder: Path) -> Stored:
+    """The matrices of a folder's layers become f8E4M3FN in tiles, as `transformers` stores them: what they then are."""
+    found: Stored = {}
+    tensors = load_file(folder / "model.safetensors")
+    for name in [name for name in tensors if "_proj." in name]:
+        wide = tensors[name]
+        tiles = wide.reshape(wide.shape[0] // TILE, TILE, wide.shape[1] // TILE, TILE)
+        scales = np.abs(tiles).max((1, 3)).astype(np.float32) / 448
+        codes = (tiles / scales[:, None, :, None]).astype(ml_dtypes.float8_e4m3fn)
+        tensors[name] = codes.reshape(wide.shape)
+        found[name] = (codes.astype(np.float64) * scales[:, None, :, None]).reshape(wide.shape)
+        tensors[name.replace(".weight", ".weight_scale_inv")] = scales
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    config["quantization_config"] = {"quant_method": "fp8", "weight_block_size": [TILE, TILE]}
+    (folder / "config.json").write_text(json.dumps(config), "utf-8")
+    return found
+
+
+@pytest.mark.peers
+def test_logits_of_tiles_of_fp8_are_those_of_transformers(tmp_path: Path) -> None:
+    """Whose weights are what the tiles say."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+
+    def change(config: Any) -> None:
+        config.hidden_size, config.intermediate_size, config.head_dim, config.num_hidden_layers = (
+            64,
+            96,
+            16,
+            1,
+        )
+
+    peer = small_model("llama", seed=313, change=change)
+    folder = saved(peer, tmp_path)
+    widened = {name: torch.from_numpy(array) for name, array in rounded(folder).items()}
+    assert not peer.double().load_state_dict(widened, strict=False).unexpected_keys
+    family = Llama(FolderSource(folder, Llama.NAMES))
+    packed = family.source.packed()
+    assert {scheme.name for scheme in packed.values()} == {"E4M3_32"} and len(packed) == 7
+    graph = family.decoder("small", 16)
+    module = graph.module()
+    keep_packed(module, packed)
+    weights = weights_of(family.source, graph, packed) | family.states(16)
+    model = LanguageModel(aicf.compile(module, weights, dims="T=1,8"), NO_END, 16, 8)
+    tokens = RNG.integers(0, VOCABULARY, 9).tolist()
+    np.testing.assert_allclose(model.logits(tokens), logits_of(peer, tokens)[-1], rtol=2e-4, atol=2e-4)

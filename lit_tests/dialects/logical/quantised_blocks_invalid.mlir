@@ -45,3 +45,19 @@ func.func @matrix(%x : tensor<2x64xf32>, %w : tensor<2x3x40xui8>) {
   %0 = logical.matmul_blocks %x, %w {scheme = "Q4_1"} : (tensor<2x64xf32>, tensor<2x3x40xui8>) -> tensor<2x3xf32>
   func.return
 }
+
+// -----
+
+func.func @matrices(%x : tensor<2x64xf32>, %w : tensor<3x40xui8>, %i : tensor<2xi64>) {
+  // CHECK: error: logical.matmul_blocks: packed is 3x40xu8; with indices it is matrices: u8[E, N, bytes of a row]
+  %0 = logical.matmul_blocks %x, %w, %i {scheme = "Q4_1"} : (tensor<2x64xf32>, tensor<3x40xui8>, tensor<2xi64>) -> tensor<2x3xf32>
+  func.return
+}
+
+// -----
+
+func.func @indices(%x : tensor<2x64xf32>, %w : tensor<5x3x40xui8>, %i : tensor<3xi64>) {
+  // CHECK: error: logical.matmul_blocks: indices are 3xi64; there is one for each row of the operand 2x64xf32
+  %0 = logical.matmul_blocks %x, %w, %i {scheme = "Q4_1"} : (tensor<2x64xf32>, tensor<5x3x40xui8>, tensor<3xi64>) -> tensor<2x3xf32>
+  func.return
+}

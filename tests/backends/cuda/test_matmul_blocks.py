@@ -266,6 +266,8 @@ def test_what_it_refuses() -> None:
     assert "no parameter" in (KERNEL.legal(given, TARGET) or "")
     odd = replace(work, operands=(replace(x, strides=(66, 1)), weight))
     assert "16 bytes" in (KERNEL.legal(odd, TARGET) or "")
+    chosen = replace(work, operands=(x, weight, operand("temp", (4,), "i64")))
+    assert "an index chooses" in (KERNEL.legal(chosen, TARGET) or "")
     apart = replace(work, operands=(x, replace(weight, strides=(72, 1))))
     assert "in one piece" in (KERNEL.legal(apart, TARGET) or "")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from hypothesis import strategies as st
 
@@ -33,6 +35,18 @@ def _matmul(draw: Draw, dtype: str) -> OperandsAndAttrs:
     return [x, packed], {"scheme": name}
 
 
+def _chosen(draw: Draw, dtype: str) -> OperandsAndAttrs:
+    """Two matrices, and indices from before the first to after the last."""
+    (x, packed), attributes = _matmul(draw, dtype)
+    scheme = BLOCK_SCHEMES[attributes["scheme"]]
+    other = random_rows(random_of(draw), scheme, len(packed), x.shape[-1])
+    return [x, np.stack([packed, other]), random_of(draw).integers(-4, 4, x.shape[:-1])], attributes
+
+
+def _chosen_op(x: Any, packed: Any, indices: Any, scheme: str) -> logical.MatmulBlocksOp:
+    return logical.MatmulBlocksOp(x, packed, scheme, indices)
+
+
 def _widened(packed: Array, scheme: str) -> Array:
     return widened(BLOCK_SCHEMES[scheme], packed)
 
@@ -41,7 +55,14 @@ def _product(x: Array, packed: Array, scheme: str) -> Array:
     return np.einsum("...mk,nk->...mn", x, _widened(packed, scheme))
 
 
+def _product_of_chosen(x: Array, packed: Array, indices: Array, scheme: str) -> Array:
+    """-4 to -2, and 0, are the first matrix."""
+    which = np.where(np.isin(indices, (-4, -3, -2, 0)), 0, 1)
+    return np.einsum("...k,...nk->...n", x, _widened(packed, scheme)[which])
+
+
 ROWS = (
     Row(logical.DequantizeBlocksOp, _dequantize, _widened, ("f32",)),
     Row(logical.MatmulBlocksOp, _matmul, _product, ("f32",)),
+    Row(_chosen_op, _chosen, _product_of_chosen, ("f32",), name="matmul_blocks_chosen"),
 )

@@ -4,7 +4,6 @@ from aicf.dialects import logical
 from aicf.dialects.block_schemes import BLOCK_SCHEMES, Scheme
 from tests.support.random_steps.generator import Generator
 
-
 _SCHEMES = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "U4")
 """Some with short blocks; `tests/support/op_rows` draws from all."""
 

@@ -95,7 +95,7 @@ class Module:
             types: NumPy names of the types it may have.
             shape: Its sizes; None stands for any.
 
-        Raises InvalidIR: it is missing, or is of another type or shape.
+        Raises InvalidIR: it is missing or empty, or is of another type or shape.
         """
         if not self.has(kind):
             raise self.error(f"it has no tensor '{self.name}.{kind}'; fetch the model again")
@@ -104,6 +104,8 @@ class Module:
             raise self.error(
                 f"tensor '{self.name}.{kind}' is of {found.dtype}; it is of {' or '.join(types)}"
             )
+        if not found.size:
+            raise self.error(f"tensor '{self.name}.{kind}' has no elements; fetch the model again")
         if len(found.shape) != len(shape) or any(
             size not in (None, own) for size, own in zip(shape, found.shape, strict=True)
         ):

@@ -8,7 +8,7 @@ from xdsl.ir import Attribute
 from aicf.backends.common.record import RecordCodec, integer, read_text
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.blocks.pack.kernel import pack_record, panels
-from aicf.backends.cpu.families.blocks.problem import BlocksProblem, PanelLayout
+from aicf.backends.cpu.families.blocks.problem import BlocksProblem, PanelLayout, problem_of
 from aicf.backends.cpu.families.blocks.schedule import (
     BlocksSchedule,
     choose,
@@ -40,7 +40,9 @@ class MatmulBlocksKernel(CpuKernel[BlocksSchedule]):
         weight = work.operands[1]
         if not weight.is_weight and weight.layout is None:
             return "the packed weight is no parameter, so its blocks cannot be laid out ahead"
-        return None if weight.strides == (weight.shape[1], 1) else "the packed weight is not in one piece"
+        *_, rows, row_bytes = weight.shape
+        in_one_piece = (rows * row_bytes, row_bytes, 1)[-len(weight.shape) :]
+        return None if weight.strides == in_one_piece else "the packed weight is not in one piece"
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
         return cost_us(_problem(work), self.schedule(work, target))
@@ -74,8 +76,14 @@ class MatmulBlocksKernel(CpuKernel[BlocksSchedule]):
 
 
 def _problem(work: Workload) -> BlocksProblem:
-    scheme = read_text(work.attrs, "scheme")
-    return BlocksProblem(scheme, strided(work.operands[0]), strided(work.results[0]))
+    x, weight, *indices = work.operands
+    return problem_of(
+        read_text(work.attrs, "scheme"),
+        strided(x),
+        strided(work.results[0]),
+        weight.shape,
+        *map(strided, indices),
+    )
 
 
 KERNELS = (MatmulBlocksKernel(),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -26,11 +27,15 @@ class BlocksProblem:
         scheme: Of the weight.
         x: f32[..., M, K].
         result: f32[..., M, N].
+        indices: Of the matrix of each row of x, [..., M]; None if all rows have the same one.
+        matrices: That there are.
     """
 
     scheme: str
     x: Strided
     result: Strided
+    indices: Strided | None = None
+    matrices: int = 1
 
     @property
     def m(self) -> int:
@@ -53,9 +58,21 @@ class BlocksProblem:
         return BLOCK_BITS[self.scheme]
 
     @property
+    def readings(self) -> int:
+        """How many times panels of a matrix are read for so many rows of x that are prepared at a time."""
+        return 1 if self.indices is None else self.m
+
+    @property
     def parts(self) -> int:
         """Parts of a row of the weight."""
         return self.k // self.bits.part
+
+
+def problem_of(
+    scheme: str, x: Strided, result: Strided, weight: Sequence[int], indices: Strided | None = None
+) -> BlocksProblem:
+    """The problem of a product with a weight u8[N, bytes of a row], or u8[E, N, bytes of a row] and indices."""
+    return BlocksProblem(scheme, x, result, indices, 1 if indices is None else weight[0])
 
 
 @dataclass(frozen=True)
@@ -141,6 +158,11 @@ class PanelLayout:
         scheme = BLOCK_SCHEMES[self.scheme]
         return row_bytes // scheme.nbytes * (scheme.length // self.bits.part)
 
-    def nbytes(self, rows: int, row_bytes: int) -> int:
-        """Bytes of all panels of a weight."""
-        return -(-rows // self.lanes) * self.row_parts(row_bytes) * self.part_bytes
+    def nbytes(self, shape: Sequence[int]) -> int:
+        """Bytes of all panels of a weight u8[..., rows, bytes of a row]: panels of a matrix after those of another."""
+        *matrices, rows, row_bytes = shape
+        return prod(matrices) * self.panels(rows) * self.row_parts(row_bytes) * self.part_bytes
+
+    def panels(self, rows: int) -> int:
+        """Panels of a matrix."""
+        return -(-rows // self.lanes)

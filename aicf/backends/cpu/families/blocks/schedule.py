@@ -90,9 +90,9 @@ def choose(problem: BlocksProblem, level: CpuLevel, threads: int) -> BlocksSched
     lanes = level.lanes("f32")
     panels = -(-problem.n // lanes)
     layout = PanelLayout(problem.scheme, lanes)
-    nbytes = panels * problem.parts * layout.part_bytes * max(1, problem.m // 4)
+    nbytes = panels * problem.parts * layout.part_bytes * max(problem.readings, problem.m // 4)
     shares = threads if panels >= threads and nbytes >= _SHARED_BYTES else 1
-    rows = min(problem.m, _TILE_ROWS[arithmetic])
+    rows = min(problem.m, _TILE_ROWS[arithmetic]) if problem.indices is None else 1
     return BlocksSchedule(arithmetic, lanes, rows, min(problem.m, CHUNK_ROWS), shares)
 
 
@@ -115,7 +115,9 @@ def cost_us(problem: BlocksProblem, schedule: BlocksSchedule) -> float:
     words = tiles * count * (_WORD_CYCLES + per_word * schedule.tile_rows)
     arithmetic = panels * problem.parts * (words + problem.m * _PART_CYCLES)
     chunks = -(-problem.m // schedule.chunk_rows)
-    memory = chunks * panels * problem.parts * layout.part_bytes / _MEMORY_BYTES_PER_CYCLE
+    memory = (
+        max(chunks, problem.readings) * panels * problem.parts * layout.part_bytes / _MEMORY_BYTES_PER_CYCLE
+    )
     cycles = max(arithmetic, memory) / schedule.threads + problem.m * problem.k / _PREPARED_PER_CYCLE
     meeting = MEETING_CYCLES if schedule.threads > 1 else 0.0
     return (cycles + meeting) / NOMINAL_GHZ / 1000

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
+from aicf.backends.common.loop_nest import Strided
 from aicf.backends.cpu.codegen.dot_products import add_pairs, add_quads
-from aicf.backends.cpu.codegen.ir_builder import I16, I32, Emitter, Value, ir
+from aicf.backends.cpu.codegen.ir_builder import I16, I32, I64, Emitter, Value, ir
 from aicf.backends.cpu.codegen.panels import PanelShare
 from aicf.backends.cpu.families.blocks.activations import Activations
 from aicf.backends.cpu.families.blocks.addresses import row_address
@@ -34,7 +35,8 @@ _FLOAT_STEP = 256.0
 
 @dataclass(frozen=True)
 class BlocksPointers:
-    """Run-time arguments: x, the panels, the result, this thread's workspace, its number and how many there are."""
+    """Run-time arguments: x, the panels, the result, this thread's workspace, its number and how many there are, and
+    which matrix each row of x has."""
 
     x: Value
     panels: Value
@@ -42,6 +44,7 @@ class BlocksPointers:
     workspace: Value
     tid: Value
     nthreads: Value
+    indices: Value | None = None
 
 
 @dataclass(frozen=True)
@@ -70,21 +73,48 @@ class BlocksProduct:
         @em.pieces(problem.m, schedule.chunk_rows)
         def chunk(first: Value, rows: int) -> None:
             activations.emit(pointers.x, first, rows, pointers.workspace)
-            share.each(lambda number, columns: self._panel(pointers, first, rows, number, columns))
+            if pointers.indices is None:
+                share.each(lambda number, columns: self._panel(pointers, first, rows, number, columns))
+                return
+
+            @em.each(0, rows)
+            def row(number: Value) -> None:
+                own = replace(pointers, panels=self._matrix(pointers, em.b.add(first, number)))
+                share.each(lambda panel, columns: self._tile(own, first, number, 1, panel, columns))
+
+    def _matrix(self, pointers: BlocksPointers, row: Value) -> Value:
+        """The panels of the matrix that a row of x has."""
+        em, b, problem = self.em, self.em.b, self.problem
+        assert problem.indices is not None
+        chosen, count = problem.indices, em.index(problem.matrices)
+        each = Strided((*chosen.shape, 1), (*chosen.strides, 1), chosen.dtype)
+        stated = em.load(row_address(em, pointers.indices, each, row), chosen.dtype, 1)
+        index = b.sext(stated, I64) if chosen.dtype != "i64" else stated
+        index = b.select(b.icmp_signed("<", index, em.index(0)), b.add(index, count), index)
+        index = em.intrinsic("smin", em.intrinsic("smax", index, em.index(0)), em.index(problem.matrices - 1))
+        layout = self._layout
+        return em.moved(
+            pointers.panels, index, layout.panels(problem.n) * problem.parts * layout.part_bytes, "u8"
+        )
 
     def _panel(self, pointers: BlocksPointers, first: Value, rows: int, number: Value, columns: int) -> None:
+        @self.em.pieces(rows, self.schedule.tile_rows)
+        def tile(start: Value, count: int) -> None:
+            self._tile(pointers, first, start, count, number, columns)
+
+    def _tile(
+        self, pointers: BlocksPointers, first: Value, start: Value, count: int, number: Value, columns: int
+    ) -> None:
+        """A panel's products with `count` of the prepared rows from `start` on."""
         em, problem, schedule = self.em, self.problem, self.schedule
         panel = em.moved(pointers.panels, number, problem.parts * self._layout.part_bytes, "u8")
         step = problem.result.strides[-1]
         out = em.moved(pointers.result, number, schedule.lanes * step, "f32")
-
-        @em.pieces(rows, schedule.tile_rows)
-        def tile(start: Value, count: int) -> None:
-            x = em.moved(pointers.workspace, start, problem.parts * self._record, "u8")
-            for row, total in enumerate(self._sums(panel, x, count)):
-                at = em.b.add(em.b.add(first, start), em.index(row))
-                address = row_address(em, out, problem.result, at)
-                em.store_strided(total, address, step, "f32", schedule.lanes, columns)
+        x = em.moved(pointers.workspace, start, problem.parts * self._record, "u8")
+        for row, total in enumerate(self._sums(panel, x, count)):
+            at = em.b.add(em.b.add(first, start), em.index(row))
+            address = row_address(em, out, problem.result, at)
+            em.store_strided(total, address, step, "f32", schedule.lanes, columns)
 
     def _sums(self, panel: Value, x: Value, rows: int) -> list[Value]:
         """A vector of the sums over K for each row of x, a lane for each row of the panel."""
