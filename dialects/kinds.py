@@ -104,7 +104,7 @@ KINDS: dict[str, Kind] = {
     "pool_taps": Kind(47, needs_code=False, is_windowed=True),
     "max_pool_grad": Kind(48, needs_code=False, is_windowed=True),
     "dequantize_blocks": Kind(49, needs_code=False),
-    "matmul_blocks": Kind(50, needs_code=False),
+    "matmul_blocks": Kind(50, needs_code=False, takes_tf32=True),
     "cached_attention": Kind(51, needs_code=False, family="attention"),
     "cached_attention_step": Kind(52, needs_code=False, family="attention"),
     "rounded_matmul_blocks": Kind(54, needs_code=False),

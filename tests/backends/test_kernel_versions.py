@@ -203,6 +203,12 @@ RECORDS: Mapping[str, tuple[int, str]] = {
         1,
         f"{_LAUNCHES} strategy vector lanes threads unroll splits late blocks_per_sm may_alias combination_order",
     ),
+    "cuda.matmul_blocks": (
+        1,
+        f"{_LAUNCH} scheme k_parts panel_groups panel_rounds unroll tile_rows slice_tiles blocks_per_sm combination_order",
+    ),
+    "cuda.pack_blocks": (1, _LAUNCH),
+    "cuda.dequantize_blocks": (1, f"{_LAUNCH} scheme"),
     "cuda.copy": (1, f"axis parts {_EARLY}"),
     "cuda.concat": (1, f"axis parts {_EARLY}"),
     "cuda.last_update": (1, _LAUNCHES),
@@ -350,6 +356,7 @@ def _records() -> Iterator[tuple[str, Mapping[str, Attribute]]]:
         _with_packed_weight("windows-split"),
         _with_packed_weight("int8windows-split"),
         _with_packed_weight("depthwise-mobile"),
+        _with_packed_weight("blocks-Q4_0"),
     ):
         for op in module.walk():
             if isinstance(op, ResolvedOp) and op.kernel is not None:
@@ -357,7 +364,7 @@ def _records() -> Iterator[tuple[str, Mapping[str, Attribute]]]:
 
 
 def _with_packed_weight(case: str) -> ModuleOp:
-    """A convolution whose weight is packed for it."""
+    """A convolution or a product whose weight is packed for it."""
     module = CASES[case].make().module
     AicfInferencePass("cuda:sm_90a").apply(make_context(), module)
     return module

@@ -12,6 +12,7 @@ from aicf.llm import LanguageModel, Sampling
 from aicf.llm.draw import CUDA
 from aicf.llm.draw.meaning import draw
 from aicf.testing import check_kernel
+from tests.llm import test_packed_weights as packed
 from tests.llm.letters import letters
 from tests.llm.small_llama import SmallLlama, small_llama
 from tests.llm.test_draw import program, settings
@@ -66,6 +67,15 @@ def test_tokens_are_those_of_float64(model: LanguageModel, small: SmallLlama, ch
         assert token == expected(small, known, sampling)
         known.append(token)
     assert len(known) == CAPACITY
+
+
+def test_packed_weights() -> None:
+    """Logits of a prompt and of tokens after it, with matrices that stay in blocks."""
+    blocks, file = packed.stored_in_blocks(small_llama(RNG, layers=1))
+    model = packed.compiled(blocks, file, "cuda")
+    tokens = RNG.integers(0, 80, 11).tolist()
+    np.testing.assert_allclose(model.logits(tokens), blocks.logits(tokens), rtol=1e-4, atol=1e-4)
+    assert list(model.tokens(tokens, max_tokens=5)) == blocks.greedy(tokens, 5)
 
 
 def test_a_text_that_is_left_early_changes_nothing(model: LanguageModel) -> None:

@@ -135,7 +135,7 @@ _MEETINGS = {
     *("syncthreads", "syncwarp", "cluster_wait", "barrier_wait", "named_barrier"),
     *("shfl_xor_sync", "shfl_up_sync", "shfl_sync", "ballot_sync", "match_any_sync"),
     *("load_matrix_x4", "load_matrix_x4_transposed", "load_matrices", "load_matrices_transposed", "product"),
-    *("mma_tile_f16", "mma_tile_bf16", "mma_tile_tf32"),
+    *("mma_f16", "mma_bf16", "mma_tile_f16", "mma_tile_bf16", "mma_tile_tf32"),
     *(f"wgmma_{n}_{a}_{b}" for n in (64, 128, 192, 256) for a, b in BYTE_PAIRS),
     *(
         f"wgmma_{n}_{halves}_{across}"
@@ -627,6 +627,7 @@ def _namespace(memory: Memory, here: Here) -> dict[str, Any]:
         "philox_word": lambda number, words: words[int(number)],
         "erf_absolute": lambda x: f32(math.erf(x)),
         "rcp_approx": _rcp_approx,
+        "bits_to_f32": lambda word: np.uint32(word).view(f32),
         "max_nan": np.maximum,
         "min_nan": np.minimum,
         "ALL_LANES": 0xFFFFFFFF,
@@ -645,4 +646,6 @@ def _namespace(memory: Memory, here: Here) -> dict[str, Any]:
         suffix = kind if count == 1 else f"{kind}x{count}"
         names[f"load_{suffix}"] = lambda address, k=kind, n=count: memory.load(address, k, n)
         names[f"store_{suffix}"] = lambda address, *values, k=kind: memory.store(address, k, values)
+    for suffix in ("u32", "u32x2", "u32x4"):
+        names[f"stream_{suffix}"] = names[f"load_{suffix}"]
     return names

@@ -38,6 +38,7 @@ SCATTER, SCATTER_SORTED = "cuda.scatter", "cuda.scatter_sorted"
 LAST_UPDATE, TOPK = "cuda.last_update", "cuda.topk"
 NON_MAX_SUPPRESSION = "cuda.non_max_suppression"
 MULTI_TENSOR = "cuda.multi_tensor"
+MATMUL_BLOCKS, DEQUANTIZE_BLOCKS = "cuda.matmul_blocks", "cuda.dequantize_blocks"
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,11 @@ from tests.gpu import programs
 from tests.gpu.case_table.case import (
     CONCAT,
     COPY,
+    DEQUANTIZE_BLOCKS,
     DROPPING,
     GENERATED,
     LAST_UPDATE,
+    MATMUL_BLOCKS,
     NON_MAX_SUPPRESSION,
     POOL,
     SCATTER,
@@ -73,7 +75,8 @@ def generated_cases() -> dict[str, Case]:
         "counters": (programs.counters, ("f32", "f64"), (GENERATED,)),
         "clipping": (programs.clipping, ("f32", "f64"), (GENERATED,)),
     }
-    cases = {"packed_weights-f32": Case(_packed_weights, (GENERATED,), depth=4)}
+    as_arithmetic = {"forbid": [MATMUL_BLOCKS, DEQUANTIZE_BLOCKS]}
+    cases = {"packed_weights-f32": Case(_packed_weights, (GENERATED,), as_arithmetic, depth=4)}
     for family, (build, dtypes, kernels) in table.items():
         for dtype in dtypes:
             name = f"{family}-{dtype}"
