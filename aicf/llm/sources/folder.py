@@ -14,7 +14,7 @@ from aicf.errors import InvalidIR, did_you_mean, quoted
 from aicf.llm.sources.base import Source
 from aicf.llm.sources.names import SETTINGS, Names
 from aicf.llm.sources.shards import read_object, stored_in
-from aicf.runtime.tensors import Array
+from aicf.runtime.tensors import Array, numpy_dtype
 
 CONFIG = "config.json"
 KINDS = ("weight", "bias")
@@ -111,8 +111,8 @@ class FolderSource(Source):
             return self._array(name).shape
         return (len(stored), *self._tensor(stored[0]).shape)
 
-    def array(self, name: str) -> Array:
-        return self._array(name).astype(np.float32, copy=False)
+    def array(self, name: str, dtype: str = "f32") -> Array:
+        return self._array(name).astype(numpy_dtype(dtype), copy=False)
 
     def names(self) -> list[str]:
         layers = range(self.size("block_count"))
