@@ -60,7 +60,7 @@ def _move(found: Rotation, value: SSAValue, body: Block) -> None:
     turned = add(logical.MulOp(add(logical.FlipOp(pairs, [axis]), flip), sines), found.turned)
     rotated = add(logical.AddOp(kept, turned), total)
     halves = add(logical.CastOp(rotated, tensor_info(found.narrowed.result.type).element), narrow)
-    joined = add(logical.ReshapeOp(halves, tensor_info(value.type).shape), found.views[-1])
+    joined = add(logical.ReshapeOp(halves, tensor_info(value.type).shape), found.views[0])
     value.replace_all_uses_with(joined)
 
 

@@ -184,7 +184,7 @@ def _steps(match: _Match, context: FusionContext, kinds: Sequence[str]) -> Itera
         return
     if (turns := rotations(attention, writes)) is not None and kinds == _STEPS[_CACHED]:
         turning = [op for turn in turns for op in (*turn.ops, *turn.views)]
-        if context.may_be_one((*turning, *written, *members)):
+        if context.may_be_one((*(op for turn in turns for op in turn.ops), *written, *members)):
             yield from _steps_of(match, context, kinds, writes, turning)
     yield from _steps_of(match, context, kinds, writes, ())
 
@@ -206,8 +206,8 @@ def _steps_of(
     for chain in chains_after(output):
         # The group takes the place of the output, which stands after all producers of the group's operands.
         whole = [*turning, *first, *rest, *other_views, output, *chain]
-        # A raised program lists the group with the writes, which come first there.
-        name = context.group_id([*members, *written])
+        # A raised program lists the group with what turns and writes, which come first there.
+        name = context.group_id([*members, *written, *turning])
         plan = outline(whole, name, [whole[-1].results[0], *results])
         _use_kernel_layout(plan.body)
         move_after_views(plan.body)

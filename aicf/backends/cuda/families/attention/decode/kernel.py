@@ -30,9 +30,8 @@ SIZES = (32, 64, 128)
 _INDEX_TYPES = ("i32", "i64")
 _MOST_GROUP = 8
 """Queries of a cluster, whose running results are registers."""
-_MOST_LOADS = {1: 8, 2: 8}
-_FEW_LOADS = 4
-"""Keys and values of a lane under way at once, by the queries that share them; of more queries the latter."""
+_MOST_LOADS = (8, 8, 4, 4, 2, 2, 2, 2)
+"""Keys and values of a lane under way at once, by the queries of a cluster, from one on."""
 
 _SPLITS, _WARPS = (1, 2, 4, 8), (2, 4, 8, 16)
 
@@ -57,7 +56,7 @@ class Spec:
     def loads(self, problem: StepProblem) -> int:
         """Keys of a lane in a turn; `lines` of them are a warp's at a time."""
         needed = ceil(problem.seen / (self.parts * lines_of(problem)))
-        return min(needed, _MOST_LOADS.get(group_of(problem), _FEW_LOADS))
+        return min(needed, _MOST_LOADS[group_of(problem) - 1])
 
     def turn(self, problem: StepProblem) -> int:
         """Keys of all warps that are under way at once."""
@@ -68,8 +67,9 @@ class Spec:
         return ceil(problem.seen / self.turn(problem))
 
     def registers(self, problem: StepProblem) -> int:
-        """Of a thread, about: its keys and values, its queries and their results, and the rest."""
-        return 9 * self.loads(problem) + 14 * group_of(problem) + 36
+        """Of a thread, about: its keys and values, its queries and their results, what goes over turns, and the rest."""
+        turning = 12 if self.turns(problem) > 1 else 0
+        return 9 * self.loads(problem) + 14 * group_of(problem) + turning + 36
 
     def slots(self, problem: StepProblem) -> int:
         """Queries that a block combines."""
