@@ -164,7 +164,8 @@ def _turns_of(found: Attention) -> tuple[Rotation, Rotation] | None:
     query, key = rotation_of(found.scores.lhs), rotation_of(found.writes[0].row)
     if query is None or key is None or query.pairs != key.pairs:
         return None
-    return (query, key) if len(query.views) == len(key.views) == 1 else None
+    is_by_heads = all(len(turn.views) == 1 and turn.by_heads is not None for turn in (query, key))
+    return (query, key) if is_by_heads else None
 
 
 class NoAttention(Exception):

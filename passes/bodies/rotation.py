@@ -28,7 +28,7 @@ class Rotation:
         kept, turned: The products with cosines and with sines.
         cosines, sines: Which of their operands these are.
         narrowed: The cast of their sum.
-        views: What rearranges the result, in order; each keeps the elements of a head side by side.
+        views: What rearranges the result, in order.
         pairs: HALVES or NEIGHBOURS.
         ops: All ops but the views, in the order in which they compute.
     """
@@ -48,10 +48,24 @@ class Rotation:
         """Which op reads what is turned, cosines and sines, and as which of its operands."""
         return (self.widened, 0), (self.kept, self.cosines), (self.turned, self.sines)
 
+    @property
+    def by_heads(self) -> tuple[Operation, ...] | None:
+        """The views without reshapes that others follow, if each leaves the elements of a head, and no others, along
+        the last dimension; None if one does not."""
+        *_, first, second = tensor_info(self.widened.result.type).shape
+        after = (*self.views[1:], None)
+        kept = tuple(
+            view
+            for view, next_view in zip(self.views, after, strict=True)
+            if not (isinstance(view, logical.ReshapeOp) and isinstance(next_view, logical.ReshapeOp))
+        )
+        joins = bool(kept) and isinstance(kept[0], logical.ReshapeOp)
+        keep = (_keeps_last(view, first * second) for view in kept)
+        return kept if joins and all(keep) else None
+
 
 def rotation_of(value: SSAValue) -> Rotation | None:
-    """The rotation that gives a value which has the elements of a head along its last dimension; None if none does, or
-    something else reads what is between."""
+    """The rotation that a value is views of; None if there is none, or something else reads what is between."""
     views: list[Operation] = []
     while isinstance(value, OpResult) and is_rearrangement(value.op) and value.has_one_use():
         views.insert(0, value.op)
@@ -82,7 +96,7 @@ def _turned(
         widened, pairs = other.operand.owner, _pairs_of(other)
         if not isinstance(widened, logical.CastOp) or other.operand not in kept.operands or pairs is None:
             continue
-        if {use.operation for use in widened.result.uses} != {other, kept} or not _keep_heads(views, widened):
+        if {use.operation for use in widened.result.uses} != {other, kept}:
             continue
         if tensor_info(widened.operand.type).element != tensor_info(narrowed.result.type).element:
             continue
@@ -101,18 +115,9 @@ def _pairs_of(flip: logical.FlipOp) -> str | None:
     return None
 
 
-def _keep_heads(views: tuple[Operation, ...], widened: logical.CastOp) -> bool:
-    """Whether views leave the elements of a head side by side: they begin with the reshape that joins its pairs."""
-    *_, first, second = tensor_info(widened.result.type).shape
-    if not views or not isinstance(views[0], logical.ReshapeOp):
-        return False
-    return all(
-        tensor_info(view.results[0].type).shape[-1] == first * second
-        and (not isinstance(view, logical.TransposeOp) or _keeps_last(view))
-        for view in views
-    )
-
-
-def _keeps_last(view: logical.TransposeOp) -> bool:
-    order = view.permutation.get_values()
-    return order[-1] == len(order) - 1
+def _keeps_last(view: Operation, size: int) -> bool:
+    """Whether a view gives rows of `size`, and does not take them apart."""
+    if isinstance(view, logical.TransposeOp):
+        order = view.permutation.get_values()
+        return order[-1] == len(order) - 1
+    return tensor_info(view.results[0].type).shape[-1] == size

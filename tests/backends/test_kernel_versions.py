@@ -182,8 +182,11 @@ RECORDS: Mapping[str, tuple[int, str]] = {
         f"{_CUDA_GEMM} along k_parts row_groups rows_per_warp chains prologue_operands blocks_per_sm trigger_at",
     ),
     "cuda.attention_wgmma": (3, f"{_CUDA_ATTENTION} groups turns block_n stages"),
-    "cuda.attention_step": (3, f"{_CUDA_ATTENTION} splits warps"),
-    "cuda.cached_attention_step": (1, f"{_CUDA_ATTENTION} splits warps position window softcap may_alias"),
+    "cuda.attention_step": (4, f"{_CUDA_ATTENTION} splits warps"),
+    "cuda.cached_attention_step": (
+        2,
+        f"{_CUDA_ATTENTION} splits warps position window softcap rotation may_alias",
+    ),
     "cuda.attention": (3, f"{_CUDA_ATTENTION} warpgroups warps_m warps_n block_m block_n stages"),
     "cuda.attention_simt": (3, _CUDA_ATTENTION),
     "cuda.attention_backward": (

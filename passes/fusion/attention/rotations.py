@@ -30,18 +30,18 @@ def turn_by_heads(body: Block) -> None:
     writes = [op for op in body.ops if isinstance(op, logical.WriteRowOp)]
     for value in (scores.lhs, writes[0].row):
         found = rotation_of(value)
-        if found is not None:
-            _move(found, value, body)
+        if found is not None and (views := found.by_heads) is not None:
+            _move(found, views, value, body)
     for op in reversed(list(body.ops)):
         if op.results and op.results[0].first_use is None:
             body.erase_op(op)
 
 
-def _move(found: Rotation, value: SSAValue, body: Block) -> None:
-    """Computes `value`, the last view of a rotation, from what was by heads already."""
+def _move(found: Rotation, views: Sequence[Operation], value: SSAValue, body: Block) -> None:
+    """Computes `value`, the last of the views of a rotation, from what was by heads already."""
 
     def by_heads(source: SSAValue) -> SSAValue:
-        for view in found.views:
+        for view in views:
             source = add(_with_pairs(view, source))
         return source
 

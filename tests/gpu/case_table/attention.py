@@ -256,6 +256,10 @@ def attention_step_cases() -> dict[str, Case]:
         "step-cached": partial(cached, "bf16", 2048, 64),
         "step-window": partial(cached, "f16", 333, 128, 3, 40),
         "step-filled": partial(cached, "f16", 500, 32, 4, writes=False),
+        "step-turned": partial(cached, "bf16", 256, 64, 4, pairs="halves"),
+        "step-turned-neighbours": partial(cached, "f16", 333, 128, 3, 40, pairs="neighbours"),
+        "step-turned-long": partial(cached, "bf16", 9000, 128, 8, pairs="halves"),
+        "step-long": partial(cached, "f16", 20000, 64, 1),
     }
     return {
         **{
