@@ -14,20 +14,25 @@ from xdsl.ir import Attribute
 from aicf.backends.common.record import Entry, OneOf, RecordCodec
 from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.attention.decode.problem import (
-    CACHED,
     CACHED_STEP,
     STEP,
     StepProblem,
     as_attention,
     problem_of,
 )
-from aicf.backends.cuda.families.attention.problem import HALVES, KIND, common_reason, common_record
+from aicf.backends.cuda.families.attention.problem import (
+    CACHED,
+    HALVES,
+    INDEX_TYPES,
+    KIND,
+    common_reason,
+    common_record,
+)
 from aicf.backends.cuda.families.records import CudaKernel, Shape, integers
 from aicf.backends.cuda.target import GpuArch, arch_named
 from aicf.dialects.emit_types import TargetAttr
 
 SIZES = (32, 64, 128)
-_INDEX_TYPES = ("i32", "i64")
 _MOST_GROUP = 8
 """Queries of a cluster, whose running results are registers."""
 _MOST_LOADS = (8, 8, 4, 4, 2, 2, 2, 2)
@@ -67,7 +72,7 @@ class Spec:
         return ceil(problem.seen / self.turn(problem))
 
     def registers(self, problem: StepProblem) -> int:
-        """Of a thread, about: its keys and values, its queries and their results, what goes over turns, and the rest."""
+        """Of a thread, about: keys and values, queries and results, what passes from turn to turn, and the rest."""
         turning = 12 if self.turns(problem) > 1 else 0
         return 9 * self.loads(problem) + 14 * group_of(problem) + turning + 36
 
@@ -220,8 +225,8 @@ def _problem_reason(problem: StepProblem) -> str | None:
         return f"keys and values of {attention.d} and {attention.dv} elements: here both have one of {sizes}"
     if writes is not None and attention.past is not None:
         return "a row is written where all keys are seen; here later ones are not"
-    if writes is not None and writes.position not in _INDEX_TYPES:
-        return f"the row's index is {writes.position}, not {' or '.join(_INDEX_TYPES)}"
+    if writes is not None and writes.position not in INDEX_TYPES:
+        return f"the row's index is {writes.position}, not {' or '.join(INDEX_TYPES)}"
     matrices = [
         ("queries", attention.q, 1),
         ("keys", attention.k, attention.n),
@@ -258,8 +263,8 @@ class CachedStepKernel(AttentionStepKernel):
             return "the keys that are seen follow from no position here: give attention a position"
         if filled.softcap:
             return "no score is capped here: it runs as products and a softmax"
-        if filled.position[1] not in _INDEX_TYPES:
-            return f"the position is {filled.position[1]}, not {' or '.join(_INDEX_TYPES)}"
+        if filled.position[1] not in INDEX_TYPES:
+            return f"the position is {filled.position[1]}, not {' or '.join(INDEX_TYPES)}"
         return super().legal(work, target)
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: Spec) -> dict[str, Attribute]:

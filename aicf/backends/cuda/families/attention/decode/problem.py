@@ -11,6 +11,7 @@ from aicf.backends.base import BufferRef, Launch
 from aicf.backends.common.record import OneOf, Record, read_entry, read_integer, read_number
 from aicf.backends.common.workload import OperandInfo, Workload
 from aicf.backends.cuda.families.attention.problem import (
+    CACHED,
     AttentionProblem,
     Rows,
     problem_of_operands,
@@ -20,7 +21,7 @@ from aicf.backends.cuda.families.records import read_flag
 from aicf.dialects.kinds import ROTATIONS
 
 STEP = "attention_step"
-CACHED, CACHED_STEP = "cached_attention", "cached_attention_step"
+CACHED_STEP = "cached_attention_step"
 POSITION, NEW_KEY, NEW_VALUE = 3, 4, 5
 """Operands of a step after queries, keys and values; cosines and sines of queries, then of keys, and a mask follow if
 there are such, and of a cache how far it is filled comes last."""
