@@ -915,6 +915,25 @@ def cached_attention_step(
     return g
 
 
+def cached_attention(dtype: str, rows: int, capacity: int, size: int, shared: int) -> Graph:
+    """Tokens of a prompt with ``2 * shared`` heads over a cache of 2 heads [capacity, 2, size], into which their rows
+    are written from a position on."""
+    g = Graph("cached_attention")
+    position = g.clamp(g.input("at", (1,), "i64"), 0, capacity - rows)
+    numbers = g.iota((rows,), 0, "i64") + position
+    caches = [
+        g.scatter(
+            g.input(name, (capacity, 2, size), dtype), numbers, g.input(f"new_{name}", (rows, 2, size), dtype)
+        )
+        for name in ("keys", "values")
+    ]
+    heads = [g.input("queries", (rows, 2 * shared, size), dtype), *caches]
+    q, k, v = (g.transpose(each, (1, 0, 2)) for each in heads)
+    y = g.attention(q, k, v, position=g.reshape(position, ()), causal=True)
+    g.output(g.reshape(g.transpose(y, (1, 0, 2)), (rows, 2 * shared * size)), "y")
+    return g
+
+
 def _turned(x: Value, size: int, position: Value, pairs: str | None) -> Value:
     """Heads of [1, heads * size], turned in f32 by a position, i64[1]."""
     if pairs is None:

@@ -15,7 +15,9 @@ from tests.gpu.case_table.case import (
     ATTENTION_SIMT,
     ATTENTION_STEP,
     ATTENTION_WGMMA,
+    CACHED,
     CACHED_STEP,
+    CACHED_WGMMA,
     Array,
     Case,
     program_of,
@@ -269,4 +271,20 @@ def attention_step_cases() -> dict[str, Case]:
             for name, build in table.items()
         },
         **{name: Case(program_of(name, build), (CACHED_STEP,)) for name, build in caches.items()},
+        **_prompt_cases(),
+    }
+
+
+def _prompt_cases() -> dict[str, Case]:
+    """Parts of prompts, by each kernel of tensor cores."""
+    make = programs.cached_attention
+    table: dict[str, tuple[str, Callable[[], Graph]]] = {
+        "prompt-64": (CACHED, partial(make, "bf16", 64, 2048, 64, 4)),
+        "prompt-odd": (CACHED, partial(make, "f16", 33, 333, 80, 3)),
+        "prompt-wgmma": (CACHED_WGMMA, partial(make, "bf16", 512, 2048, 128, 4)),
+        "prompt-wgmma-odd": (CACHED_WGMMA, partial(make, "f16", 300, 1000, 64, 2)),
+    }
+    return {
+        name: Case(program_of(name, build), (kernel,), {"kernels": {"cached_attention": kernel}})
+        for name, (kernel, build) in table.items()
     }
