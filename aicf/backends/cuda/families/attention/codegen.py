@@ -24,7 +24,7 @@ PARAMETERS = ("ptr", "ptr", "ptr", "ptr", "ptr")
 def launched(launch: Launch, code: KernelCode) -> Sequence[KernelLaunch]:
     """The one launch of an attention instruction. Raises RecordError if its record lacks an entry."""
     # Without either the last parameter is not read; it still needs a value.
-    operands = (*launch.ins[:3], launch.outs[0], launch.ins[3] if len(launch.ins) > 3 else launch.ins[0])
+    operands = (*launch.ins[:3], launch.outs[0], (*launch.ins, launch.outs[0])[3])
     return [launch_in(read_shape(launch.record), code, tuple(address_of(operand) for operand in operands))]
 
 

@@ -56,7 +56,7 @@ def emit(launch: Launch) -> Sequence[KernelLaunch]:
         bulk_map(v, problem.v, problem, problem.n, problem.dv, spec.block_n),
         address_of(launch.outs[0]),
         # Without either the parameter is not read; it still needs a value.
-        address_of(launch.ins[3] if len(launch.ins) > 3 else launch.outs[0]),
+        address_of((*launch.ins, launch.outs[0])[3]),
     )
     return [launch_in(shape, code, arguments)]
 
