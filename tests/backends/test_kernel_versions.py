@@ -186,8 +186,19 @@ RECORDS: Mapping[str, tuple[int, str]] = {
         f"{_CUDA_GEMM} along k_parts row_groups rows_per_warp chains prologue_operands blocks_per_sm trigger_at",
     ),
     "cuda.attention_wgmma": (3, f"{_CUDA_ATTENTION} groups turns block_n stages"),
-    "cuda.attention_step": (3, f"{_CUDA_ATTENTION} splits warps"),
-    "cuda.cached_attention_step": (1, f"{_CUDA_ATTENTION} splits warps position window softcap may_alias"),
+    "cuda.attention_step": (4, f"{_CUDA_ATTENTION} splits warps"),
+    "cuda.cached_attention": (
+        1,
+        f"{_CUDA_ATTENTION} warpgroups warps_m warps_n block_m block_n stages position window softcap",
+    ),
+    "cuda.cached_attention_wgmma": (
+        1,
+        f"{_CUDA_ATTENTION} groups turns block_n stages position window softcap",
+    ),
+    "cuda.cached_attention_step": (
+        2,
+        f"{_CUDA_ATTENTION} splits warps position window softcap rotation may_alias",
+    ),
     "cuda.attention": (3, f"{_CUDA_ATTENTION} warpgroups warps_m warps_n block_m block_n stages"),
     "cuda.attention_simt": (3, _CUDA_ATTENTION),
     "cuda.attention_backward": (
@@ -259,6 +270,8 @@ PROGRAMS = (
     "detection-f32",
     "attention_step-f16",
     "step-cached",
+    "prompt-64",
+    "prompt-wgmma",
     "attention_backward-64",
     "wgmma-product-f16",
     "mma-wide",
