@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from aicf.backends.cpu.codegen.ir_builder import Emitter, Value
-from aicf.backends.cpu.families.blocks.activations import Activations
 from aicf.backends.cpu.families.blocks.template import BlocksPointers, BlocksProduct
 from aicf.backends.cpu.families.gemm.operands import Epilogue, RowProgram, Tile
 
@@ -39,14 +38,13 @@ class FusedProduct(BlocksProduct):
     rows: RowProgram | None
     epilogue: Epilogue
 
-    def _prepare(self, activations: Activations, pointers: BlocksPointers, first: Value, rows: int) -> None:
+    def _prepare(self, pointers: BlocksPointers, first: Value, rows: int) -> None:
         """See `BlocksProduct`: `pointers.x` is where rows that are made here lie, from the first of the chunk on."""
-        if self.rows is None:
-            super()._prepare(activations, pointers, first, rows)
-            return
-        start = self.em.index(0)
-        self.rows(self.em, first, start, self.em.index(rows), pointers.x)
-        activations.emit(pointers.x, start, rows, pointers.workspace)
+        if self.rows is not None:
+            start = self.em.index(0)
+            self.rows(self.em, first, start, self.em.index(rows), pointers.x)
+            first = start
+        super()._prepare(pointers, first, rows)
 
     def _panel(self, pointers: BlocksPointers, first: Value, rows: int, number: Value, columns: int) -> None:
         em, problem, lanes = self.em, self.problem, self.schedule.lanes
