@@ -59,6 +59,8 @@ def _write_of(value: SSAValue) -> RowWrite | None:
         value = value.op.operands[0]
     if not isinstance(value, OpResult) or not isinstance(value.op, logical.WriteRowOp) or value.op.rows > 1:
         return None
+    if tensor_info(value.op.index.type).rank:  # each batch element has a row of its own
+        return None
     return RowWrite(value.op, tuple(reversed(views)), () if views else _views_after(value))
 
 
