@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from aicf.arguments import path_from
-from aicf.compiled import CompiledModel
+from aicf.compiled import CompiledModel, SharedWeights
 from aicf.errors import InputMismatch, InvalidIR
 from aicf.frontends.gguf.reader import read_gguf
+from aicf.llm.batch_state import batch_states
 from aicf.llm.cache import load_or_compile
 from aicf.llm.chat_template import (
     ChatTemplate,
@@ -21,6 +22,7 @@ from aicf.llm.chat_template import (
 from aicf.llm.families import family_of_architecture, family_of_model_type
 from aicf.llm.families.decoder import Decoder
 from aicf.llm.model import LanguageModel
+from aicf.llm.programs import Programs, Sizes
 from aicf.llm.sources.base import Source
 from aicf.llm.sources.gguf import GgufSource
 from aicf.llm.sources.gguf_tokenizer import gguf_tokenizer
@@ -32,6 +34,7 @@ from aicf.whole_numbers import is_whole
 
 if TYPE_CHECKING:
     from aicf.frontends.builder import Graph
+    from aicf.sources import Policy
 
 PREFILL = 64
 """Tokens of a prompt that one run takes."""
@@ -44,6 +47,8 @@ def load(
     context: int | None = None,
     threads: int = 1,
     cache_dir: str | Path | None = None,
+    first_context: int | None = None,
+    policy: Policy | None = None,
 ) -> LanguageModel:
     """Loads a model from a GGUF file or a Hugging Face folder and compiles it.
 
@@ -54,47 +59,87 @@ def load(
         threads: That run the programs.
         cache_dir: Folder of compiled models, shared by processes; None keeps none. It holds native code: use one that
             nobody else can write to.
+        first_context: Positions that the cache begins with; it doubles, up to `context`, when a text needs more, and
+            programs for it are compiled then. None begins with all.
+        policy: Of the programs, see `aicf.compile`; `{"determinism": "batch_invariant"}` makes the tokens of a text
+            independent of the texts that share its batch, and of how many they are.
 
     Raises:
         ArtifactError: the folder of compiled models cannot be made or used.
         InvalidIR: a file is missing or damaged, or a tensor or setting is missing or does not fit.
         UnsupportedOp: an architecture, a tokenizer or a scheme of numbers that is not read.
-        InputMismatch: `context` is no number of positions that the model has.
+        InputMismatch: `context` is no number of positions that the model has, or `first_context` none up to it.
+        PolicyError: the target or the policy is not legal.
     """
     path = path_from(path, InputMismatch, "the model's path")
     with collector_paused():  # a vocabulary is many objects, all of which stay
-        return _loaded(path, target, context, threads, cache_dir)
+        return _loaded(path, target, context, threads, cache_dir, first_context, policy)
 
 
 def _loaded(
-    path: Path, target: str, context: int | None, threads: int, cache_dir: str | Path | None
+    path: Path,
+    target: str,
+    context: int | None,
+    threads: int,
+    cache_dir: str | Path | None,
+    first_context: int | None,
+    policy: Policy | None,
 ) -> LanguageModel:
     """See `load`."""
     family, tokenizer, template, named_tokens = open_model(path)
     capacity = min(family.context, 2048) if context is None else context
     if not is_whole(capacity, least=1) or capacity > family.context:
         raise InputMismatch(f"context is {context}; the model has positions for 1 to {family.context:,}")
-    prefill = min(family.prefill or PREFILL, capacity)
-    source = family.source
+    first = capacity if first_context is None else first_context
+    if not is_whole(first, least=1) or first > capacity:
+        raise InputMismatch(f"first_context is {first}; the cache may begin with 1 to {capacity:,} positions")
+    prefill = min(family.prefill or PREFILL, first)
+    source, text = family.source, ""
+    if policy is not None:
+        from aicf.sources import policy_text
 
-    def compiled() -> CompiledModel:
-        from aicf.compiler import compile
+        text = policy_text(policy)
+
+    def compiled(sizes: Sizes, shared: SharedWeights | None) -> CompiledModel:
+        from aicf.compiled import Options
+        from aicf.compiling import compile_source
+        from aicf.frontends.text import make_context
+        from aicf.inference.packing import ModelWeights
         from aicf.llm.packed_weights import keep_packed, reads_blocks
+        from aicf.sources import dims_text, read_model
 
         packed = source.packed() if reads_blocks(target) else {}
-        graph = family.decoder(path.stem, capacity)
+        graph = family.decoder(path.stem, sizes.capacity, context=capacity, is_batch=sizes.sequences > 0)
         module = graph.module()
         keep_packed(module, packed)
-        weights = {**weights_of(source, graph, packed), **family.states(capacity)}
-        return compile(module, weights, target, dims={"T": sorted({1, prefill})}, threads=threads)
+        states = family.states(sizes.capacity)
+        if sizes.sequences:
+            states = batch_states(states, sizes.sequences)
+        weights = {**weights_of(source, graph, packed), **states}
+        dims = dims_text({"T": [sizes.sequences] if sizes.sequences else sorted({1, prefill})})
+        options = Options(target, text, dims, threads)
+        return compile_source(read_model(module, make_context()), weights, options, shared or ModelWeights())
 
     def array(name: str, dtype: str | None) -> Array:
         return source.rows(name) if dtype == "u8" else source.array(name)
 
-    made_of = {"files": source.identity(), "context": capacity, "prefill": prefill}
     offered = DeferredWeights(source.names(), array)
-    executable = load_or_compile(cache_dir, made_of, target, threads, offered, compiled)
-    return LanguageModel(executable, tokenizer, capacity, prefill, template, named_tokens)
+
+    def made(sizes: Sizes, shared: SharedWeights | None) -> CompiledModel:
+        made_of = {
+            "files": source.identity(),
+            "context": capacity,
+            "prefill": prefill,
+            "policy": text,
+            "sizes": [sizes.capacity, sizes.sequences],
+        }
+        return load_or_compile(
+            cache_dir, made_of, target, threads, offered, lambda: compiled(sizes, shared), shared
+        )
+
+    programs = Programs(made, is_device=target.partition(":")[0] == "cuda")
+    executable = programs.of(Sizes(first))
+    return LanguageModel(executable, tokenizer, capacity, prefill, template, named_tokens, programs)
 
 
 class OpenedModel(NamedTuple):

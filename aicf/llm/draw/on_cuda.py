@@ -1,5 +1,5 @@
-"""The kernel of `aicf.draw` for GPUs, in CUDA C++: a block for each row, which finds the least weight that is kept digit
-by digit.
+"""The kernel of `aicf.draw` for GPUs, in CUDA C++: a block for each row finds the least weight that is kept, digit by
+digit.
 
 A digit is 8 bits, and one pass over the weights sums what has each of its values. Sums are of integers, so the order in
 which threads add them does not matter.

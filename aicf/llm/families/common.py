@@ -60,6 +60,7 @@ class Step:
         graph: That is built.
         tokens: i64[T], the new tokens: of one text, or one of each sequence of a batch.
         rows: i64[T], their positions in the cache.
+        context: Positions that the cache may grow to.
         cache: Of keys and values.
         new: The tokens, and what becomes of those that come next.
     """
@@ -67,26 +68,22 @@ class Step:
     graph: Graph
     tokens: Value
     rows: Value
+    context: int
     cache: Cache
     new: NewTokens | NextTokens
     _made: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @staticmethod
-    def of(graph: Graph, capacity: int) -> Step:
+    def of(graph: Graph, capacity: int, context: int) -> Step:
         """Adds the inputs and states of `NewTokens`."""
         new = NewTokens.of(graph, capacity)
-        return Step(graph, new.tokens, new.rows, TextCache(graph, capacity, new), new)
+        return Step(graph, new.tokens, new.rows, context, TextCache(graph, capacity, new), new)
 
     @staticmethod
-    def of_batch(graph: Graph, capacity: int) -> Step:
+    def of_batch(graph: Graph, capacity: int, context: int) -> Step:
         """Adds the inputs and states of `NextTokens`."""
         new = NextTokens.of(graph, capacity)
-        return Step(graph, new.tokens, new.rows, BatchCache(graph, capacity, new), new)
-
-    @property
-    def capacity(self) -> int:
-        """Positions of the cache."""
-        return self.cache.capacity
+        return Step(graph, new.tokens, new.rows, context, BatchCache(graph, capacity, new), new)
 
     def last(self, x: Value) -> Value:
         """f32[1, width]: the row of x[T, width] of the last new token; of a batch all of x."""
