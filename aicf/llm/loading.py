@@ -94,6 +94,23 @@ def _loaded(
     if not is_whole(first, least=1) or first > capacity:
         raise InputMismatch(f"first_context is {first}; the cache may begin with 1 to {capacity:,} positions")
     prefill = min(family.prefill or PREFILL, first)
+    programs = programs_of(family, path.stem, capacity, prefill, target, threads, cache_dir, policy)
+    executable = programs.of(Sizes(first))
+    return LanguageModel(executable, tokenizer, capacity, prefill, template, named_tokens, programs)
+
+
+def programs_of(
+    family: Decoder,
+    name: str,
+    context: int,
+    prefill: int,
+    target: str,
+    threads: int,
+    cache_dir: str | Path | None,
+    policy: Policy | None,
+) -> Programs:
+    """What makes the programs of a model: out of the folder of compiled models, or by compiling them. For the arguments
+    see `load`."""
     source, text = family.source, ""
     if policy is not None:
         from aicf.sources import policy_text
@@ -109,7 +126,7 @@ def _loaded(
         from aicf.sources import dims_text, read_model
 
         packed = source.packed() if reads_blocks(target) else {}
-        graph = family.decoder(path.stem, sizes.capacity, context=capacity, is_batch=sizes.sequences > 0)
+        graph = family.decoder(name, sizes.capacity, context=context, is_batch=sizes.sequences > 0)
         module = graph.module()
         keep_packed(module, packed)
         states = family.states(sizes.capacity)
@@ -128,7 +145,7 @@ def _loaded(
     def made(sizes: Sizes, shared: SharedWeights | None) -> CompiledModel:
         made_of = {
             "files": source.identity(),
-            "context": capacity,
+            "context": context,
             "prefill": prefill,
             "policy": text,
             "sizes": [sizes.capacity, sizes.sequences],
@@ -137,9 +154,7 @@ def _loaded(
             cache_dir, made_of, target, threads, offered, lambda: compiled(sizes, shared), shared
         )
 
-    programs = Programs(made, is_device=target.partition(":")[0] == "cuda")
-    executable = programs.of(Sizes(first))
-    return LanguageModel(executable, tokenizer, capacity, prefill, template, named_tokens, programs)
+    return Programs(made, is_device=target.partition(":")[0] == "cuda")
 
 
 class OpenedModel(NamedTuple):

@@ -69,9 +69,8 @@ class Programs:
     def _weights(self) -> ModelWeights:
         """What the programs so far have of the weights."""
         if self._shared is None:
-            from aicf.inference.packing import (
-                ModelWeights,
-            )  # with all of serving, which one text does not need
+            # Only here: one text needs nothing of what serving is made of.
+            from aicf.inference.packing import ModelWeights
 
             self._shared = ModelWeights()
             for executable in self._made.values():
