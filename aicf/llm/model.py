@@ -106,6 +106,8 @@ class LanguageModel:
         Raises:
             InputMismatch: as of `generate`, with the number of the prompt; or `batch` is out of its range.
         """
+        if isinstance(prompts, str):
+            raise InputMismatch("the prompts are one text; give a list of texts, or use generate")
         common = {"max_tokens": max_tokens, "stop": stop, **settings}
         requests = [Request(self, number, prompt, common) for number, prompt in enumerate(prompts)]
         tokens = self.tokens_batch([request.text for request in requests], batch=batch)

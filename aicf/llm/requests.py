@@ -36,9 +36,10 @@ class Request:
     ) -> None:
         self.number, self._made = number, 0
         try:
-            settings = {**common, **({"prompt": asked} if isinstance(asked, str) else asked)}
-            if not isinstance(settings.get("prompt"), str):
+            own = {"prompt": asked} if isinstance(asked, str) else asked
+            if not isinstance(own, Mapping) or not isinstance(own.get("prompt"), str):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise InputMismatch("it is neither a text nor a dictionary with a text 'prompt'")
+            settings = {**common, **own}
             tokens = model.tokenizer.encode(settings.pop("prompt"))
             most, self._filter = settings.pop("max_tokens"), StopFilter(stop_strings(settings.pop("stop")))
             model.check(tokens, most)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from aicf.errors import InputMismatch
 from aicf.frontends.gguf.reader import parsed
 from aicf.llm import LanguageModel, Sampling
 from aicf.llm.batch_runs import Text
@@ -16,6 +17,7 @@ from aicf.llm.families.llama import Llama
 from aicf.llm.loading import programs_of
 from aicf.llm.programs import Sizes, batch_sizes
 from aicf.llm.sources.gguf import GgufSource
+from aicf.llm.text_runs import TextRuns
 from tests.llm.letters import letters
 from tests.llm.small_llama import SmallLlama, small_llama
 
@@ -40,6 +42,12 @@ def model_of(
 @pytest.fixture(scope="module")
 def model(small: SmallLlama) -> LanguageModel:
     return model_of(small, INVARIANT)
+
+
+@pytest.fixture(scope="module")
+def free(small: SmallLlama) -> LanguageModel:
+    """Without the policy, and with a cache that grows."""
+    return model_of(small, {}, first=24)
 
 
 def texts_of(count: int, **settings: Any) -> list[Text]:
@@ -69,7 +77,7 @@ def one_at_a_time(model: LanguageModel, texts: list[Text]) -> list[list[int]]:
     return [list(model.tokens(text.prompt, max_tokens=text.most, sampling=text.sampling)) for text in texts]
 
 
-@pytest.mark.parametrize("batch", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("batch", [1, 2, 3])
 def test_tokens_do_not_depend_on_the_batch(model: LanguageModel, batch: int) -> None:
     """Greedy and drawn, each with a penalty that looks at the tokens before."""
     drawn = {"temperature": 0.9, "top_k": 30, "top_p": 0.95, "min_p": 0.01, "repetition_penalty": 1.2}
@@ -78,11 +86,10 @@ def test_tokens_do_not_depend_on_the_batch(model: LanguageModel, batch: int) -> 
     assert made_in_batches(model, texts, batch) == one_at_a_time(model, texts)
 
 
-def test_greedy_tokens_of_a_batch_are_those_of_float64(small: SmallLlama) -> None:
-    """Also without the policy."""
+def test_greedy_tokens_of_a_batch_are_those_of_float64(free: LanguageModel, small: SmallLlama) -> None:
     texts = texts_of(4)
     expected = [small.greedy(list(text.prompt), text.most) for text in texts]
-    assert made_in_batches(model_of(small, {}), texts, 4) == expected
+    assert made_in_batches(free, texts, 4) == expected
 
 
 def test_bits_of_logits_do_not_depend_on_the_batch(model: LanguageModel) -> None:
@@ -110,3 +117,111 @@ def test_bits_of_logits_do_not_depend_on_the_batch(model: LanguageModel) -> None
         np.testing.assert_array_equal(
             batch.state("length")["length"][: len(company)], state["length"][: len(company)]
         )
+
+
+def test_a_cache_grows_while_a_text_is_made(
+    free: LanguageModel, small: SmallLlama, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is computed again: every token is run once, in the small cache or in the large one."""
+    runs, run = list[int](), TextRuns.run
+    monkeypatch.setattr(TextRuns, "run", lambda self, part: runs.append(len(part)) or run(self, part))
+    assert free.runs.held == 24
+    prompt, small_bytes = RNG.integers(0, 80, 19).tolist(), free.stats.cache_bytes
+    free.runs.known = []
+    text = list(free.tokens(prompt, max_tokens=29))
+    assert text == small.greedy(prompt, 29)
+    assert free.runs.held == CONTEXT and free.stats.cache_bytes > 1.9 * small_bytes
+    assert runs == [8, 8, 3] and free.stats.answer.tokens == 28
+    runs.clear()
+    longer = [*prompt, *text[:-2], 5]
+    np.testing.assert_allclose(free.logits(longer), small.logits(longer), rtol=1e-4, atol=1e-4)
+    assert runs == [1] and free.runs.reused == len(longer) - 1
+
+
+def test_weights_are_there_once(model: LanguageModel) -> None:
+    """What programs of other sizes read of the weights is the same memory, packed ahead or not."""
+    first, batch = model.executable, model._programs.of(Sizes(CONTEXT, 4))
+    assert first is not batch and first.prepared() and batch.prepared()
+    packed = [array.ctypes.data for array in first.prepared().values()]
+    assert packed == [array.ctypes.data for array in batch.prepared().values()]
+    for name in first.weights.keys() - set(first.plan.mutable):
+        assert np.shares_memory(first.weights[name], batch.weights[name])
+
+
+def test_texts_come_with_the_number_of_their_prompt(model: LanguageModel) -> None:
+    """Each with its own settings, stop string and number of tokens; what waits for a stop string comes as well."""
+    whole = "".join(model.generate("Once", max_tokens=20, temperature=1.1, seed=3))
+    asked: list[Any] = [
+        "hello",
+        {"prompt": "Once", "max_tokens": 20, "temperature": 1.1, "seed": 3},
+        {"prompt": "Once", "max_tokens": 20, "temperature": 1.1, "seed": 3, "stop": whole[6:8]},
+        {"prompt": "Once", "max_tokens": 20, "temperature": 1.1, "seed": 3, "stop": whole[-1] + "never"},
+        {"prompt": "none", "max_tokens": 0},
+    ]
+    made, order = [""] * len(asked), list[int]()
+    for number, piece in model.generate_batch(asked, max_tokens=9):
+        assert piece
+        made[number] += piece
+        order.append(number)
+    hello = "".join(model.generate("hello", max_tokens=9))
+    assert made == [hello, whole, whole[: whole.find(whole[6:8])], whole, ""]
+    assert order[:8] != sorted(order[:8])  # none waits for the others
+
+
+def test_a_prompt_that_begins_as_the_one_before_runs_the_rest(model: LanguageModel) -> None:
+    shared = RNG.integers(0, 80, 15).tolist()
+    texts = [Text([*shared, number, number], 3, Sampling()) for number in range(4)]
+    model.runs.known = []
+    made_in_batches(model, texts, 4)
+    assert (model.stats.prompt.tokens, model.stats.reused) == (17 + 3 * 2, 3 * 15)
+    assert model.stats.answer.tokens == 4 * 2
+
+
+def test_runs_of_a_batch_that_are_queued_ahead(model: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for a device: texts end while runs for them are queued."""
+    texts = texts_of(4)
+    alone = one_at_a_time(model, texts)
+    monkeypatch.setattr(model.runs, "is_device", True)
+    monkeypatch.setattr("aicf.llm.batch_runs.BatchRuns.is_device", True, raising=False)
+    assert made_in_batches(model, texts, 4) == alone
+
+
+@pytest.mark.parametrize(
+    ("asked", "settings", "message"),
+    [
+        (["hello", 3], {}, "prompt 1: it is neither a text nor a dictionary with a text 'prompt'"),
+        ([{"text": "hello"}], {}, "prompt 0: it is neither a text"),
+        (["hello", ""], {}, "prompt 1: the prompt is empty"),
+        (
+            ["a", {"prompt": "b", "heat": 1}],
+            {},
+            "prompt 1: there is no setting 'heat'; there are temperature",
+        ),
+        (["a", "b"], {"top_p": 2}, "prompt 0: top_p is 2; it is a number, 0 to 1"),
+        (["a", {"prompt": "b", "stop": ""}], {}, "prompt 1: a stop string is ''"),
+        (
+            ["a", "b" * 40],
+            {"max_tokens": 9},
+            "prompt 1: the prompt has 40 tokens and 9 may follow; the cache has 48",
+        ),
+        ("hello", {}, "the prompts are one text; give a list of texts, or use generate"),
+        (["a"], {"batch": 0}, "batch is 0; it is a whole number, 1 to 32"),
+        (["a"], {"batch": 33}, "batch is 33; it is a whole number, 1 to 32"),
+        (["a"], {"batch": True}, "batch is True"),
+    ],
+)
+def test_what_a_batch_cannot_be_is_told(
+    model: LanguageModel, asked: Any, settings: Any, message: str
+) -> None:
+    with pytest.raises(InputMismatch, match=message) as caught:
+        model.generate_batch(asked, **{"max_tokens": 5, **settings})
+    assert "\n" not in str(caught.value)
+
+
+def test_a_batch_ends_where_another_text_is_begun(model: LanguageModel) -> None:
+    made = model.generate_batch(["one", "two"], max_tokens=9)
+    next(made)
+    list(model.generate("three", max_tokens=1))
+    with pytest.raises(InputMismatch, match="another text was begun on this model"):
+        list(made)
+    assert list(model.generate_batch([])) == []
