@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from aicf.errors import InputMismatch
-from aicf.frontends.gguf.reader import parsed
+from aicf.frontends.gguf.reader import read_gguf
 from aicf.llm import LanguageModel, Sampling
 from aicf.llm.batch_runs import Text
 from aicf.llm.families.llama import Llama
@@ -32,22 +32,30 @@ def small() -> SmallLlama:
 
 
 def model_of(
-    small: SmallLlama, policy: Mapping[str, str], *, first: int = CONTEXT, target: str = "cpu"
+    path: Path, policy: Mapping[str, str], *, first: int = CONTEXT, cache: Path | None = None
 ) -> LanguageModel:
-    family = Llama(GgufSource(parsed(small.file(), Path("small.gguf"))))
-    programs = programs_of(family, "small", CONTEXT, PREFILL, target, 1, None, policy)
+    family = Llama(GgufSource(read_gguf(path)))
+    programs = programs_of(family, "small", CONTEXT, PREFILL, "cpu", 1, cache, policy)
     return LanguageModel(programs.of(Sizes(first)), letters(), CONTEXT, PREFILL, programs=programs)
 
 
 @pytest.fixture(scope="module")
-def model(small: SmallLlama) -> LanguageModel:
-    return model_of(small, INVARIANT)
+def path(small: SmallLlama, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The model's file, in a folder where compiled programs go."""
+    path = tmp_path_factory.mktemp("batches") / "small.gguf"
+    path.write_bytes(small.file())
+    return path
 
 
 @pytest.fixture(scope="module")
-def free(small: SmallLlama) -> LanguageModel:
+def model(path: Path) -> LanguageModel:
+    return model_of(path, INVARIANT, cache=path.parent / "cache")
+
+
+@pytest.fixture(scope="module")
+def free(path: Path) -> LanguageModel:
     """Without the policy, and with a cache that grows."""
-    return model_of(small, {}, first=24)
+    return model_of(path, {}, first=24)
 
 
 def texts_of(count: int, **settings: Any) -> list[Text]:
@@ -146,6 +154,22 @@ def test_weights_are_there_once(model: LanguageModel) -> None:
     assert packed == [array.ctypes.data for array in batch.prepared().values()]
     for name in first.weights.keys() - set(first.plan.mutable):
         assert np.shares_memory(first.weights[name], batch.weights[name])
+
+
+def test_programs_of_batches_are_kept(
+    model: LanguageModel, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is found is not compiled, and has no copy of the weights beside that of the first programs."""
+    texts = texts_of(2)
+    expected = made_in_batches(model, texts, 2)
+    cache = path.parent / "cache"
+    programs, arrays = list(cache.glob("*.aicf")), list(cache.glob("*.arrays"))
+    assert len(programs) > len(arrays) == 1
+    monkeypatch.setattr("aicf.compiling.compile_source", None)
+    again_loaded = model_of(path, INVARIANT, cache=cache)
+    assert made_in_batches(again_loaded, again(texts), 2) == expected
+    with pytest.raises(TypeError):
+        model_of(path, {}, cache=cache)  # another policy, other programs
 
 
 def test_texts_come_with_the_number_of_their_prompt(model: LanguageModel) -> None:
