@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.llm.batch_state import LIMIT
 from aicf.llm.programs import Programs, batch_sizes
 from aicf.llm.sampling import Sampling

@@ -6,8 +6,7 @@ from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from aicf.arguments import path_from
-from aicf.compiled import CompiledModel, SharedWeights
+from aicf.compilation.compiled import CompiledModel, SharedWeights
 from aicf.errors import InputMismatch, InvalidIR
 from aicf.frontends.gguf.reader import read_gguf
 from aicf.llm.batch_state import batch_states
@@ -30,11 +29,12 @@ from aicf.llm.tokenizer import Tokenizer
 from aicf.passes.pipelines.collector import collector_paused
 from aicf.runtime.deferred_weights import DeferredWeights
 from aicf.runtime.tensors import Array
-from aicf.whole_numbers import is_whole
+from aicf.support.arguments import path_from
+from aicf.support.whole_numbers import is_whole
 
 if TYPE_CHECKING:
+    from aicf.compilation.sources import Policy
     from aicf.frontends.builder import Graph
-    from aicf.sources import Policy
 
 PREFILL = 64
 """Tokens of a prompt that one run takes."""
@@ -113,17 +113,17 @@ def programs_of(
     see `load`."""
     source, text = family.source, ""
     if policy is not None:
-        from aicf.sources import policy_text
+        from aicf.compilation.sources import policy_text
 
         text = policy_text(policy)
 
     def compiled(sizes: Sizes, shared: SharedWeights | None) -> CompiledModel:
-        from aicf.compiled import Options
-        from aicf.compiling import compile_source
+        from aicf.compilation.compiling import compile_source
+        from aicf.compilation.record import Options
+        from aicf.compilation.sources import dims_text, read_model
         from aicf.frontends.text import make_context
         from aicf.inference.packing import ModelWeights
         from aicf.llm.packed_weights import keep_packed, reads_blocks
-        from aicf.sources import dims_text, read_model
 
         packed = source.packed() if reads_blocks(target) else {}
         graph = family.decoder(name, sizes.capacity, context=context, is_batch=sizes.sequences > 0)

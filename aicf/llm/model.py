@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.errors import InputMismatch, quoted
 from aicf.llm.batch_runs import Text, batch_tokens
 from aicf.llm.chat import Chat
@@ -22,7 +22,7 @@ from aicf.llm.text_runs import TextRuns
 from aicf.llm.token_state import LOGITS
 from aicf.llm.tokenizer import StreamDecoder, Tokenizer
 from aicf.runtime.tensors import Array
-from aicf.whole_numbers import is_whole
+from aicf.support.whole_numbers import is_whole
 
 T = TypeVar("T")
 _GREEDY = Sampling()

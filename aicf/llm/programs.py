@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 
 if TYPE_CHECKING:
     from aicf.inference.packing import ModelWeights

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.errors import CaptureError
 from aicf.llm.programs import Programs, Sizes, bucket_of
 from aicf.llm.sampling import Sampling

@@ -165,7 +165,7 @@ def test_programs_of_batches_are_kept(
     cache = path.parent / "cache"
     programs, arrays = list(cache.glob("*.aicf")), list(cache.glob("*.arrays"))
     assert len(programs) > len(arrays) == 1
-    monkeypatch.setattr("aicf.compiling.compile_source", None)
+    monkeypatch.setattr("aicf.compilation.compiling.compile_source", None)
     again_loaded = model_of(path, INVARIANT, cache=cache)
     assert made_in_batches(again_loaded, again(texts), 2) == expected
     with pytest.raises(TypeError):
