@@ -35,7 +35,7 @@ CONV_MMA, CONV_MMA_TF32 = "cuda.conv_mma", "cuda.conv_mma_tf32"
 CONV_DEPTHWISE = "cuda.conv_depthwise"
 POOL, POOL_TAPS, MAX_POOL_GRAD = "cuda.pool", "cuda.pool_taps", "cuda.max_pool_grad"
 SCATTER, SCATTER_SORTED = "cuda.scatter", "cuda.scatter_sorted"
-LAST_UPDATE, TOPK = "cuda.last_update", "cuda.topk"
+LAST_UPDATE, TOPK, WRITE_ROW = "cuda.last_update", "cuda.topk", "cuda.write_row"
 NON_MAX_SUPPRESSION = "cuda.non_max_suppression"
 MULTI_TENSOR = "cuda.multi_tensor"
 

@@ -7,20 +7,19 @@ from dataclasses import dataclass
 from math import prod
 
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr
-from xdsl.ir import Attribute, Block, BlockArgument
+from xdsl.ir import Attribute
 
 from aicf.backends.common.copy import copy_nest
 from aicf.backends.common.loop_nest import LoopNest, Strided
 from aicf.backends.common.record import Record, illegal, integer
 from aicf.backends.common.workload import Workload
+from aicf.backends.common.write_row import operand_numbers, written_in
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
 from aicf.backends.cpu.families.legality import level_of, strided
 from aicf.backends.cpu.families.loops.schedule import LoopSpec, choose, cost_us
 from aicf.backends.cpu.families.records import loop_record, pairs, read_loops
-from aicf.dialects.emit_kernels import YieldOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.kinds import SCALAR_PROGRAMS
-from aicf.dialects.logical import WriteRowOp
 
 
 @dataclass(frozen=True)
@@ -99,20 +98,6 @@ class WriteRowKernel(CpuKernel[Sequence[LoopSpec]]):
     def fixed_order(self, work: Workload, target: TargetAttr) -> str:
         """See `Kernel`: nothing is combined."""
         return "none"
-
-
-def written_in(body: Block) -> WriteRowOp | None:
-    """The op of a body that only writes rows of one argument into another; None of others."""
-    match [*body.ops]:
-        case [WriteRowOp() as op, YieldOp() as last] if tuple(last.operands) == (op.result,):
-            return op if all(isinstance(value, BlockArgument) for value in op.operands) else None
-        case _:
-            return None
-
-
-def operand_numbers(op: WriteRowOp) -> tuple[int, ...]:
-    """Which operands of the instruction are the rows, the index and the old state."""
-    return tuple(value.index for value in op.operands if isinstance(value, BlockArgument))
 
 
 def write_of(work: Workload) -> WriteRow:
