@@ -228,6 +228,7 @@ RECORDS: Mapping[str, tuple[int, str]] = {
         1,
         f"{_LAUNCHES} mode vector lanes items blocks looks may_alias workspace_bytes combination_order",
     ),
+    "cuda.write_row": (1, f"{_LAUNCHES} axis operands combination_order may_alias"),
     "cuda.topk": (2, f"{_LAUNCHES} axis smallest parts unroll workspace_bytes"),
     "cuda.non_max_suppression": (1, f"{_LAUNCHES} centred workspace_bytes"),
     "cuda.pool": (1, f"{_LAUNCH} {_POOL} threads_along vector pixels lanes"),
