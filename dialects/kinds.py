@@ -107,6 +107,7 @@ KINDS: dict[str, Kind] = {
     "matmul_blocks": Kind(50, needs_code=False),
     "cached_attention": Kind(51, needs_code=False, family="attention"),
     "cached_attention_step": Kind(52, needs_code=False, family="attention"),
+    "conv_moments": Kind(53, is_windowed=True, family="conv"),
 }
 """Append-only: a number, once given, never changes and is never used again."""
 
@@ -299,6 +300,7 @@ SCHEMAS: dict[str, tuple[Field, ...]] = {
     "conv.v1": _CONV,
     "conv_weight_grad.v1": _CONV,
     "conv.v2": (*_CONV, Field("padding_value", "q")),
+    "conv_moments.v1": (*_CONV, Field("padding_value", "q")),
     "dequantize_blocks.v1": _SCHEME,
     "matmul_blocks.v1": _SCHEME,
     "pool.v1": (Field("mode", "B", POOL_MODES), Field("count_include_pad", "?"), *_POOL_WINDOWS),

@@ -30,6 +30,7 @@ ATTENTION, ATTENTION_SIMT, LIBRARY = "cuda.attention", "cuda.attention_simt", "c
 ATTENTION_WGMMA, ATTENTION_STEP = "cuda.attention_wgmma", "cuda.attention_step"
 CACHED_STEP = "cuda.cached_attention_step"
 CONV_WGMMA, CONV_SIMT = "cuda.conv_wgmma", "cuda.conv_simt"
+CONV_WGMMA_MOMENTS = "cuda.conv_wgmma_moments"
 CONV_MMA_INT8, CONV_WGMMA_INT8 = "cuda.conv_mma_int8", "cuda.conv_wgmma_int8"
 CONV_MMA, CONV_MMA_TF32 = "cuda.conv_mma", "cuda.conv_mma_tf32"
 CONV_DEPTHWISE = "cuda.conv_depthwise"

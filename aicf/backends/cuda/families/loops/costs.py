@@ -68,6 +68,11 @@ def cost_us(nest: LoopNest, spec: GeneratedSpec, arch: GpuArch) -> float:
     return start_us(arch) * launches + handed_over + max(read / bandwidth, waits) + written / bandwidth
 
 
+def last_launch_us(nest: LoopNest, spec: GeneratedSpec, arch: GpuArch) -> float:
+    """Predicted microseconds of the last launch alone, which reads the parts that another has left."""
+    return start_us(arch) + _HANDOVER_US + _parts_us(nest, spec)
+
+
 def _sweeps(nest: LoopNest, spec: GeneratedSpec) -> int:
     """How often a thread walks over its row or columns."""
     if not spec.by_columns:

@@ -4,6 +4,7 @@ matrix."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import ceil, prod
 
 from aicf.backends.base import BufferRef, Launch
@@ -12,12 +13,15 @@ from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launc
 from aicf.backends.cuda.compiler.specializer import Snippet
 from aicf.backends.cuda.families.conv.parts import point_of
 from aicf.backends.cuda.families.conv.problem import FIRST_EXTRA, WEIGHT, ConvProblem, X
+from aicf.backends.cuda.families.conv.wgmma.closing import combine_moments
 from aicf.backends.cuda.families.conv.wgmma.kernel import (
+    MOMENTS,
     as_matrix,
     reaches,
     runs_across,
     sizes_of,
     stage_channels,
+    statistics_of_launch,
     steps_of,
     task_of_launch,
 )
@@ -38,8 +42,23 @@ _ACROSS = 64
 
 
 def emit(launch: Launch) -> Sequence[KernelLaunch]:
-    """The one launch of an instruction."""
+    """The launch of an instruction, and if it takes moments the one that combines their parts."""
+    if launch.kind != MOMENTS:
+        return [_convolve(launch, moments=())]
+    parts = statistics_of_launch(launch)
+    stored = launch.outs[parts.stored]
+    others = [ref for ref in launch.outs if ref is not stored]
+    product = replace(launch, kind="conv", code=parts.epilogue, ins=launch.ins[:FIRST_EXTRA], outs=(stored,))
+    return [
+        _convolve(product, moments=launch.ws),
+        combine_moments(launch, parts, stored, [*launch.ins[FIRST_EXTRA:], *others]),
+    ]
+
+
+def _convolve(launch: Launch, moments: Sequence[BufferRef]) -> KernelLaunch:
+    """The product; `moments` is where its parts of moments go, if it takes any."""
     problem, task = task_of_launch(launch)
+    task = replace(task, moments=bool(moments))
     spec = spec_of(launch.record)
     copies = {"COPY_A": _copy_pixels(problem, task, spec), "COPY_B": _copy_weight(problem, spec)}
     source = kernel_source(task, spec, point_of(launch, problem), clusters_of(launch.record), copies=copies)
@@ -47,10 +66,10 @@ def emit(launch: Launch) -> Sequence[KernelLaunch]:
     arguments = (
         _pixel_map(problem, task, spec, launch.ins[X]),
         _weight_map(problem, launch.ins[WEIGHT], b_lines(task, spec)),
-        *map(address_of, refs),
+        *map(address_of, (*refs, *moments)),
     )
     code = KernelCode("conv_wgmma", source, ("ptr",) * len(arguments), spec.threads, spec.blocks_per_sm)
-    return [launch_in(read_shape(launch.record), code, arguments)]
+    return launch_in(read_shape(launch.record), code, arguments)
 
 
 # Pixels

@@ -34,6 +34,7 @@ from aicf.backends.cuda.families.gemm.wgmma.rows import Held, meetings, row_snip
 from aicf.backends.cuda.families.gemm.wgmma.schedule import (
     CHUNK_BYTES,
     LINE_BYTES,
+    MOMENT_ROWS,
     Spec,
     Task,
     Tensor,
@@ -121,6 +122,7 @@ def _names(task: Task, spec: Spec) -> dict[str, str]:
         parameters += [*(f"in{product}_{extra}" for extra in range(len(task.extras))), f"out{product}"]
     parameters += [f"out{output}" for output in range(1, len(task.outputs))]
     parameters += ["sums_out"] if task.summed is not None else []
+    parameters += ["moments_out"] if task.moments else []
     layout = f"_{int(not task.a.along_k)}{int(not task.b.along_k)}"
     fewer, more = registers(spec) or (0, 0)
     sums = task.problem.sums
@@ -140,6 +142,7 @@ def _names(task: Task, spec: Spec) -> dict[str, str]:
         "MORE_REGISTERS": f"more_registers_{more}",
         "PACK": f"pack_{task.output.dtype}",
         "UNPACK": f"unpack_{task.problem.dtype}",
+        "UNPACK_RESULT": f"unpack_{task.output.dtype}",
     }
 
 
@@ -166,7 +169,7 @@ def _constants(task: Task, spec: Spec, clusters: int) -> dict[str, Constant | Sn
         "B_DESCRIPTOR": _descriptor(task.b),
         "B_STEP": _advance(task.b),
         "BAND": min(spec.band, rows),
-        "BARRIERS_AT": spec.ring_bytes + spec.line_bytes(task) + spec.totals_bytes(task),
+        "BARRIERS_AT": spec.ring_bytes + spec.around_bytes(task),
         "CLUSTER": spec.cluster,
         "COLUMN_UNITS": columns,
         "CONSUMERS": spec.consumers,
@@ -179,6 +182,10 @@ def _constants(task: Task, spec: Spec, clusters: int) -> dict[str, Constant | Sn
         "LINES_AT": spec.ring_bytes,
         "M": m,
         "MEETINGS": 0,
+        "MOMENTS": task.moments,
+        "MOMENTS_AT": spec.ring_bytes + spec.line_bytes(task) + spec.totals_bytes(task),
+        "MOMENT_PARTS": ceil(m / MOMENT_ROWS),
+        "MOMENT_TURNS": ceil(width / 128),
         "N": n,
         "PART_STEPS": part_steps,
         "PARTS_AT": spec.ring_bytes,
@@ -240,6 +247,8 @@ def _parts(
         "LOOPED": point is not None and sum(map(len, point.body)) > _LONG_EPILOGUE,
         "STORE_ROW": part(row[task.store(split)]),
         "STORE_ELEMENT": _store_element(task),
+        "SLAB_MOMENTS": part(template.slab_moments),
+        "MOMENTS_DONE": part(template.moments_done),
         "SUM_CHUNK": part(template.sum_chunk),
         "SUM_DONE": part(template.sum_done),
         "STORE_SUM": Snippet(
