@@ -26,11 +26,11 @@ from aicf.backends.cuda.families.loops.phases import PhaseCode
 from aicf.backends.cuda.families.loops.scans import ScanCode, totals_of
 from aicf.backends.cuda.families.loops.schedule import (
     SUM_COLUMNS,
-    TILE,
     GeneratedSpec,
     partial_bytes,
     parts_together,
 )
+from aicf.backends.cuda.families.loops.spaces import TILE
 from aicf.backends.cuda.families.loops.tiles import TileCode
 from aicf.backends.cuda.families.loops.welford import MomentCode
 from aicf.backends.cuda.families.records import Rounding, Shape, is_programmatic, read_rounding

@@ -11,13 +11,11 @@ from aicf.backends.common.loop_nest import LoopNest, load_ops
 from aicf.backends.cuda.families.loops.phase_pairs import reductions_of
 from aicf.backends.cuda.families.loops.schedule import (
     GeneratedSpec,
-    access_bytes,
     block_bytes,
     partial_bytes,
-    partial_size,
     parts_together,
-    scan_ops,
 )
+from aicf.backends.cuda.families.loops.spaces import access_bytes, partial_size, scan_ops
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
 from aicf.dialects.emit_kernels import LoadOp, ReduceOp
 from aicf.dialects.types import element_of

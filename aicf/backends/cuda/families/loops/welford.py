@@ -18,8 +18,9 @@ from aicf.backends.base import BufferRef
 from aicf.backends.common.loop_nest import LoopNest
 from aicf.backends.cuda.codegen.combine import ColumnBoard
 from aicf.backends.cuda.compiler.specializer import Snippet
+from aicf.backends.cuda.families.loops.cells import packed
 from aicf.backends.cuda.families.loops.moments import moments_of
-from aicf.backends.cuda.families.loops.phases import PhaseCode, packed
+from aicf.backends.cuda.families.loops.phases import PhaseCode
 from aicf.backends.cuda.families.loops.schedule import GeneratedSpec
 from aicf.backends.cuda.families.records import Rounding
 from aicf.dialects.emit_kernels import PhaseOp, ReduceOp

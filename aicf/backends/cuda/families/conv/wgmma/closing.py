@@ -13,9 +13,9 @@ from aicf.backends.cuda.compiler.launches import KernelLaunch
 from aicf.backends.cuda.compiler.specializer import Snippet
 from aicf.backends.cuda.families.conv.wgmma.moments import Statistics, closing_nest, closing_spec
 from aicf.backends.cuda.families.gemm.wgmma.schedule import MOMENT_ROWS
+from aicf.backends.cuda.families.loops.cells import packed
 from aicf.backends.cuda.families.loops.codegen import closing_launch
 from aicf.backends.cuda.families.loops.kernel import spec_record
-from aicf.backends.cuda.families.loops.phases import packed
 from aicf.backends.cuda.families.loops.welford import MomentCode
 
 
