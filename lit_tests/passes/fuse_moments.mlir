@@ -5,7 +5,11 @@
 // RUN: aicf-opt %s -p 'set-target{target="cuda:sm_90a"},apply-policy{policy="{conv: cudnn}"},assign-ids,lower-logical,logical-cse,materialize-views,fuse-epilogues,fuse-elementwise,fuse-multi-output,sink-casts,select-layouts,fuse-moments' | filecheck %s --check-prefix=LIBRARY
 // RUN: aicf-opt %s -p 'set-target{target="cuda:sm_90a"},apply-policy{policy="{kernels: {conv: cuda.conv_wgmma}}"},assign-ids,lower-logical,logical-cse,materialize-views,fuse-epilogues,fuse-elementwise,fuse-multi-output,sink-casts,select-layouts,fuse-moments' | filecheck %s --check-prefix=NAMED
 // RUN: aicf-opt %s -p 'set-target{target="cuda:sm_80"},assign-ids,lower-logical,logical-cse,materialize-views,fuse-epilogues,fuse-elementwise,fuse-multi-output,sink-casts,select-layouts,fuse-moments' | filecheck %s --check-prefix=OLDER
+// RUN: aicf-opt %s -p 'aicf-inference{target="cuda:sm_90a"},raise-emit,aicf-inference{start=lowered}' | filecheck %s --check-prefix=EMIT
 
+// EMIT: emit.resolved "conv_moments" {{.*}} name("conv")
+// EMIT: kernel("cuda.conv_wgmma_moments"
+// EMIT: emit.resolved "generated"
 // CHECK: emit.decision "fuse-moments" ["conv", "{{.*}}.sum", "{{.*}}.sum"] choice "taken by the convolution" because "what it stores is on the chip, and is read once less" cost {unfused_us = {{.*}}, fused_us = {{.*}}}
 // OFF-NOT: choice "taken by the convolution"
 // ROWS: emit.decision "fuse-moments" {{.*}} choice "not fused" because "cuda.conv_wgmma_moments: moments are taken of results that are stored as lines of 16 bytes"

@@ -104,7 +104,7 @@ def _against(found: Moments, context: FusionContext) -> str | None:
     ops = [*members(found.convolution), *members(found.norm)]
     if not context.may_be_one(ops):
         return context.why_not_fusible(ops)
-    return None if _is_wanted(found.convolution, context) else _against_kernel_choice(found, context)
+    return None if _is_wanted(found, context) else _against_kernel_choice(found, context)
 
 
 def _against_kernel_choice(found: Moments, context: FusionContext) -> str | None:
@@ -130,14 +130,17 @@ def _against_kernels(
         return _why_illegal(whole, context), {}
     unfused_us = sum(alone_us(group, context) for group in (found.convolution, found.norm))
     figures = {"unfused_us": microseconds(unfused_us), "fused_us": microseconds(fused_us)}
-    if _is_wanted(found.convolution, context) or fused_us <= unfused_us * SAME_TIME:
+    if _is_wanted(found, context) or fused_us <= unfused_us * SAME_TIME:
         return None, figures
     return slower(fused_us, unfused_us), {}
 
 
-def _is_wanted(convolution: GroupOp, context: FusionContext) -> bool:
-    """Whether the policy names a kernel that takes moments for the convolution, or for all that could."""
-    id_, kernels = convolution.id.data, get_kernels(context.target.backend.data)
+def _is_wanted(found: Moments, context: FusionContext) -> bool:
+    """Whether the policy lists both in one group, or names a kernel that takes moments for the convolution, or for all
+    that could."""
+    if context.are_listed([*members(found.convolution), *members(found.norm)]):
+        return True
+    id_, kernels = found.convolution_id, get_kernels(context.target.backend.data)
     named = (context.policy.kernels.get(key) for key in (id_, without_bucket(id_), _KIND))
     return any(name in kernels and _KIND in kernels[name].kinds for name in named if name is not None)
 
