@@ -1,4 +1,4 @@
-"""`fuse-moments`: the statistics of a batch norm join the convolution whose result it normalises."""
+"""`fuse-moments`: the statistics that a batch norm, or its gradient, takes of a convolution's result join that."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ class FuseMomentsPass(ModulePass):
     """Moves the sums of a batch norm, and what follows from them for a channel, to the convolution that it normalises.
 
     They are taken of what the convolution stores while that is on the chip, so the norm reads its operand once, not
-    twice. Runs when it is decided which values lie channels-last, for only then kernels take moments. The two groups
-    stay two, with less in the second, if a kernel takes the moments and both are predicted to take no longer.
+    twice. The same holds of the sums that the gradient of a norm takes of what a convolution passes back to it. Runs
+    when it is decided which values lie channels-last, for only then kernels take them. The two groups stay two, with
+    less in the second, if a kernel takes them and both are predicted to take no longer.
     """
 
     name = "fuse-moments"

@@ -177,8 +177,6 @@ def moments_between(convolution: GroupOp, norm: GroupOp) -> Moments | None:
         if [order[dim] for dim in turn.permutation.get_values()] != list(range(len(order))):
             return None
         sums, pixels = sums.owner.operand, turn.result
-    if not isinstance(sums.owner, logical.ConvOp):
-        return None
     moved, reductions = _Search(convolution, norm, pixels).run()
     if not reductions:
         return None
@@ -193,13 +191,17 @@ class _Search:
         self.shape = tensor_info(pixels.type).shape
         self.known: set[SSAValue] = {pixels}
         """What a convolution's epilogue could compute."""
-        block = convolution.parent
-        assert block is not None
+        self.of_pixels: set[SSAValue] = {pixels}
+        """What follows from the result."""
         before = set(_before(convolution))
         for argument, value in zip(norm.body.block.args, norm.ins, strict=True):
             is_early = isinstance(value, BlockArgument) or value.owner in before
-            if is_early and self._is_of_channels(argument):
+            if is_early and argument is not self._argument(pixels):
                 self.known.add(argument)
+
+    @staticmethod
+    def _argument(pixels: SSAValue) -> SSAValue:
+        return pixels.op.operands[0] if isinstance(pixels, OpResult) else pixels
 
     def _is_of_channels(self, value: SSAValue) -> bool:
         return tensor_info(value.type).elements in (1, self.shape[CHANNEL]) and self.shape[CHANNEL] > 1
@@ -214,7 +216,7 @@ class _Search:
             if not all(operand in self.known for operand in op.operands):
                 continue
             if op.has_trait(logical.Reduction):
-                if not reduces_channels(op, self.shape):
+                if not reduces_channels(op, self.shape) or op.operands[0] not in self.of_pixels:
                     continue
                 reductions.append(op)
                 moved += op.results
@@ -223,10 +225,12 @@ class _Search:
             elif self._is_of_channels(op.results[0]) and any(operand in moved for operand in op.operands):
                 moved += op.results
             self.known.update(op.results)
+            if any(operand in self.of_pixels for operand in op.operands):
+                self.of_pixels.update(op.results)
         return moved, reductions
 
     def _is_simple(self, op: Operation) -> bool:
-        views = logical.BroadcastOp | logical.ReshapeOp | logical.ConstantOp
+        views = logical.BroadcastOp | logical.ReshapeOp | logical.ConstantOp | logical.TransposeOp
         return op.has_trait(logical.Elementwise) or isinstance(op, views)
 
 

@@ -8,7 +8,7 @@ from functools import partial
 
 from aicf.frontends.builder import Graph
 from tests.gpu import cudnn
-from tests.gpu.batch_norms import Normed, normed
+from tests.gpu.batch_norms import Normed, normed, passed_back
 from tests.gpu.case_table.case import (
     CONV_DEPTHWISE,
     CONV_MMA,
@@ -89,6 +89,14 @@ def moment_cases() -> dict[str, Case]:
         "packed": ("f16", Normed(32, 512, 512, (7, 7), 3, is_param=True), {}),
     }
     cases: dict[str, Case] = {}
+    for what, (dtype, made, variant) in (
+        ("small", ("f16", Normed(1, 64, 72, (9, 16), 1), {"tile": [128, 64]})),
+        ("waves", ("bf16", Normed(8, 64, 136, (56, 56), 1), {"tile": [64, 64]})),
+        ("wide", ("bf16", Normed(8, 64, 256, (28, 28), 3), {"tile": [128, 128]})),
+    ):
+        name = f"channel-sums-{what}"
+        build = partial(passed_back, made, dtype)
+        cases[name] = Case(program_of(name, build), (CONV_WGMMA_MOMENTS,), policy, variant)
     for what, (dtype, made, variant) in table.items():
         name = f"moments-{what}"
         cases[name] = Case(

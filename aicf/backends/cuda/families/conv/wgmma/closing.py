@@ -16,6 +16,7 @@ from aicf.backends.cuda.families.gemm.wgmma.schedule import MOMENT_ROWS
 from aicf.backends.cuda.families.loops.cells import packed
 from aicf.backends.cuda.families.loops.codegen import closing_launch
 from aicf.backends.cuda.families.loops.kernel import spec_record
+from aicf.backends.cuda.families.loops.phases import PhaseCode
 from aicf.backends.cuda.families.loops.welford import MomentCode
 
 
@@ -53,4 +54,5 @@ def combine_moments(
         **start,
     }
     refs = (stored, *others)
-    return closing_launch("conv_moments", nest, record, refs, launch.ws, LeftMomentCode)
+    code = LeftMomentCode if parts.summed is None else PhaseCode
+    return closing_launch("conv_moments", nest, record, refs, launch.ws, code)

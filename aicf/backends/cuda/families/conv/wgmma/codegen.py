@@ -24,7 +24,9 @@ from aicf.backends.cuda.families.conv.wgmma.kernel import (
     statistics_of_launch,
     steps_of,
     task_of_launch,
+    with_statistics,
 )
+from aicf.backends.cuda.families.gemm.problem import strided
 from aicf.backends.cuda.families.gemm.wgmma.codegen import (
     b_lines,
     copy_of,
@@ -36,6 +38,7 @@ from aicf.backends.cuda.families.gemm.wgmma.kernel import clusters_of, spec_of
 from aicf.backends.cuda.families.gemm.wgmma.schedule import Spec, Task, Tensor
 from aicf.backends.cuda.families.records import read_shape
 from aicf.backends.cuda.runtime.device_program import TensorMap, Windows
+from aicf.dialects.emit_kernels import KernelOp
 
 _ACROSS = 64
 """Outputs of a line of the weight in shared memory, where lines run across K: 128 bytes of halves."""
@@ -44,29 +47,55 @@ _ACROSS = 64
 def emit(launch: Launch) -> Sequence[KernelLaunch]:
     """The launch of an instruction, and if it takes moments the one that combines their parts."""
     if launch.kind != MOMENTS:
-        return [_convolve(launch, moments=())]
+        problem, task = task_of_launch(launch)
+        return [_convolve(launch, problem, task)]
     parts = statistics_of_launch(launch)
     stored = launch.outs[parts.stored]
     others = [ref for ref in launch.outs if ref is not stored]
-    product = replace(launch, kind="conv", code=parts.epilogue, ins=launch.ins[:FIRST_EXTRA], outs=(stored,))
+    reads, beside = (
+        [launch.ins[FIRST_EXTRA - 1 + number] for number in numbers]
+        for numbers in (parts.reads, parts.beside)
+    )
+    ins = (*launch.ins[:FIRST_EXTRA], *reads)
+    product = replace(launch, kind="conv", code=parts.epilogue, ins=ins, outs=(stored,))
+    problem, task = task_of_launch(product)
+    task = with_statistics(task, problem, parts, strided(stored), [*map(strided, beside)])
+    point = None if parts.summed is None else _line_point(product, parts.summed, problem)
     return [
-        _convolve(product, moments=launch.ws),
+        _convolve(product, problem, task, beside, launch.ws, point),
         combine_moments(launch, parts, stored, [*launch.ins[FIRST_EXTRA:], *others]),
     ]
 
 
-def _convolve(launch: Launch, moments: Sequence[BufferRef]) -> KernelLaunch:
-    """The product; `moments` is where its parts of moments go, if it takes any."""
-    problem, task = task_of_launch(launch)
-    task = replace(task, moments=bool(moments))
+def _line_point(launch: Launch, summed: KernelOp, problem: ConvProblem) -> Snippet | None:
+    """What is added up for each channel at one pixel, as `point_of` gives what is stored; it goes nowhere as it is."""
+    outs = (launch.outs[0],) * len(summed.out_maps)
+    return point_of(replace(launch, code=summed, outs=outs), problem)
+
+
+def _convolve(
+    launch: Launch,
+    problem: ConvProblem,
+    task: Task,
+    beside: Sequence[BufferRef] = (),
+    parts: Sequence[BufferRef] = (),
+    point: Snippet | None = None,
+) -> KernelLaunch:
+    """The product.
+
+    Args:
+        beside, point: What sums of channels read, and what is added up at one pixel, if it takes any.
+        parts: Where its parts of statistics go, if it takes any.
+    """
     spec = spec_of(launch.record)
     copies = {"COPY_A": _copy_pixels(problem, task, spec), "COPY_B": _copy_weight(problem, spec)}
+    copies |= {} if point is None else {"LINE_POINT": point}
     source = kernel_source(task, spec, point_of(launch, problem), clusters_of(launch.record), copies=copies)
-    refs = (*launch.ins[FIRST_EXTRA:], *launch.outs)
+    refs = (*launch.ins[FIRST_EXTRA:], *beside, *launch.outs)
     arguments = (
         _pixel_map(problem, task, spec, launch.ins[X]),
         _weight_map(problem, launch.ins[WEIGHT], b_lines(task, spec)),
-        *map(address_of, (*refs, *moments)),
+        *map(address_of, (*refs, *parts)),
     )
     code = KernelCode("conv_wgmma", source, ("ptr",) * len(arguments), spec.threads, spec.blocks_per_sm)
     return launch_in(read_shape(launch.record), code, arguments)

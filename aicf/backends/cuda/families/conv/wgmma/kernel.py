@@ -132,6 +132,19 @@ def task_of_launch(launch: Launch) -> tuple[ConvProblem, Task]:
     return problem, task_of(problem, launch.code, own, bool(read_early(launch.record)))
 
 
+def with_statistics(
+    task: Task, problem: ConvProblem, parts: Statistics, stored: Strided, others: list[Strided]
+) -> Task:
+    """The product with what its rows leave of columns; `stored` is its result, `others` are what the sums read."""
+    if parts.summed is None:
+        return replace(task, moments=True)
+    sums = len(parts.summed.out_maps)
+    reads, _ = epilogue_accesses(
+        parts.summed, problem, others, [stored] * sums
+    )  # they go nowhere as they are
+    return replace(task, column_sums=sums, beside=reads)
+
+
 def statistics_of_launch(launch: Launch) -> Statistics:
     """The scalar program of an instruction that takes moments. Raises PlanError if it does not."""
     parts = "it has none" if launch.code is None else statistics_of(launch.code)
@@ -203,7 +216,10 @@ class ConvWgmmaMomentsKernel(ConvWgmmaKernel):
     def task(self, work: Workload) -> Task:
         if work.kind != MOMENTS:
             return super().task(work)
-        return replace(super().task(_convolution(work, _statistics(work))), moments=True)
+        parts = _statistics(work)
+        others = [strided(work.operands[FIRST_EXTRA - 1 + number]) for number in parts.beside]
+        task, stored = super().task(_convolution(work, parts)), strided(work.results[parts.stored])
+        return with_statistics(task, _problem_of(work), parts, stored, others)
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
         return super().cost_us(work, target) + closing_us(_closing_nest(work), arch_named(target.arch.data))
@@ -233,8 +249,14 @@ def _statistics(work: Workload) -> Statistics:
 
 def _convolution(work: Workload, parts: Statistics) -> Workload:
     """The convolution of a work that takes moments, too, as a work of its own."""
-    operands, results = work.operands[:FIRST_EXTRA], (work.results[parts.stored],)
+    extras = (work.operands[FIRST_EXTRA - 1 + number] for number in parts.reads)
+    operands, results = (*work.operands[:FIRST_EXTRA], *extras), (work.results[parts.stored],)
     return replace(work, kind="conv", code=parts.epilogue, operands=operands, results=results)
+
+
+def _problem_of(work: Workload) -> ConvProblem:
+    """The convolution of a work that takes statistics."""
+    return _problem(_convolution(work, _statistics(work)))
 
 
 def _closing_nest(work: Workload) -> LoopNest:
