@@ -49,9 +49,10 @@ if TYPE_CHECKING:
     from aicf.bisection import Bisection, bisect
     from aicf.calibration import Calibration, calibrate
     from aicf.certificates import Certificate, Verification, verify
-    from aicf.compiled import CompiledModel, load
-    from aicf.compiler import compile
-    from aicf.extensions import at
+    from aicf.compilation.compiled import CompiledModel
+    from aicf.compilation.compiler import compile
+    from aicf.compilation.extensions import at
+    from aicf.compilation.reading import load
     from aicf.frontends.builder import Graph, Value
     from aicf.inference import InferenceSession
     from aicf.kernels import custom_op, kernel
@@ -115,10 +116,10 @@ _HOMES = {
     **dict.fromkeys(("Bisection", "bisect"), "aicf.bisection"),
     **dict.fromkeys(("Calibration", "calibrate"), "aicf.calibration"),
     **dict.fromkeys(("Certificate", "Verification", "verify"), "aicf.certificates"),
-    "CompiledModel": "aicf.compiled",
-    "load": "aicf.compiled",
-    "compile": "aicf.compiler",
-    "at": "aicf.extensions",
+    "CompiledModel": "aicf.compilation.compiled",
+    "load": "aicf.compilation.reading",
+    "compile": "aicf.compilation.compiler",
+    "at": "aicf.compilation.extensions",
     "Graph": "aicf.frontends.builder",
     "Value": "aicf.frontends.builder",
     "InferenceSession": "aicf.inference",
@@ -179,7 +180,7 @@ def _pytorch() -> object:
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        from aicf.extras import install
+        from aicf.support.extras import install
 
         raise BackendUnavailable(
             f"aicf.pytorch needs PyTorch, which is missing: {install('torch')}"

@@ -17,9 +17,14 @@ import torch
 import transformers
 import typer
 
-import aicf.llm
-from aicf.frontends.gguf.reader import GgufFile, read_gguf
-from aicf.runtime.tensors import Array
+ROOT = Path(__file__).parent.parent
+sys.path[0] = str(ROOT / "benchmarks" / "host")
+
+from timing import machine, write_result  # noqa: E402
+
+import aicf.llm  # noqa: E402
+from aicf.frontends.gguf.reader import GgufFile, read_gguf  # noqa: E402
+from aicf.runtime.tensors import Array  # noqa: E402
 
 NEAR = 1e-3
 QUESTIONS = (
@@ -118,6 +123,7 @@ def main(
     prompts: Annotated[int, typer.Option(help="how many")] = 20,
     tokens: Annotated[int, typer.Option(help="most of an answer")] = 128,
     target: Annotated[str, typer.Option(help="of AICF")] = "cpu",
+    output: Annotated[Path | None, typer.Option(help="a JSON file")] = None,
 ) -> None:
     """See the module."""
     ours, theirs = aicf.llm.load(model, target, context=tokens + 128), reference(read_gguf(model))
@@ -130,6 +136,11 @@ def main(
         compared, near = compared + found[0], near + found[1]
         print(f"{question}: {found[0]} tokens, {found[1]} between near logits", flush=True)
     print(f"{compared} tokens are equal but for {near} between logits within {NEAR}")
+    if output is not None:
+        counts = {"prompts": prompts, "tokens": tokens, "compared": compared, "between_near_logits": near}
+        write_result(
+            output, {"machine": machine(), "model": model.name, "target": target, "near": NEAR, **counts}
+        )
 
 
 if __name__ == "__main__":

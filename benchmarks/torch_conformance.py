@@ -32,7 +32,7 @@ from torch_runners import TARGETS  # noqa: E402
 from torch_table import apart, core_overloads  # noqa: E402
 from torch_workers import ALL_DTYPES, RIGHT, STATUSES, Job, Outcome, measure  # noqa: E402
 
-from aicf.torch_types import NAMES  # noqa: E402
+from aicf.support.torch_types import NAMES  # noqa: E402
 
 PAGE = ROOT / "docs" / "torch-support.md"
 RESULTS = ROOT / "benchmarks" / "results"

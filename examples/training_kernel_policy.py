@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 
 import aicf
-from aicf.diff import compare
+from aicf.comparison.diff import compare
+from aicf.compilation.saved_program import read_saved_program
 from aicf.policies.kernel_policy import Fusion
-from aicf.saved_program import read_saved_program
 
 FOLDER = Path(__file__).parent / "build"
 BATCH, INPUTS, HIDDEN, CLASSES = 64, 128, 256, 10

@@ -19,8 +19,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from aicf import artifact
 from aicf.errors import ArtifactError
+from aicf.saving import artifact
 
 ENTRIES = {"emit.mlir": b"builtin.module {}\n", "native/cpu.o": bytes(range(256)) * 3, "empty": b""}
 MANIFEST = {

@@ -19,9 +19,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import aicf
-from aicf import artifact
 from aicf.backends.cpu import target as cpu_target
-from aicf.compiled import EMIT, LEDGER, NATIVE, PLAN, PREPARED, WEIGHTS
+from aicf.compilation.record import EMIT, LEDGER, NATIVE, PLAN, PREPARED, WEIGHTS
+from aicf.saving import artifact
 from aicf.tools.aicf_cli import main
 from aicf.tools.aicf_opt import main as aicf_opt
 from tests.test_compiler import MLP, Floats, mlp_weights, normal

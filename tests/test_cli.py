@@ -18,9 +18,9 @@ import safetensors.numpy
 
 import aicf
 from aicf.backends.cpu.target import host_level
-from aicf.dataclass_json import to_json_value
 from aicf.engines import report
-from aicf.explain import WIDTH, microseconds
+from aicf.inspection.explain import WIDTH, microseconds
+from aicf.support.dataclass_json import to_json_value
 from aicf.tools.aicf_cli import main
 from tests.support.processes import interruptible
 from tests.support.training_graphs import mlp as training_mlp

@@ -15,10 +15,10 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 import aicf
-from aicf import artifact
-from aicf.compiled import EMIT, LOGICAL, PREPARED, WEIGHTS
+from aicf.compilation.record import EMIT, LOGICAL, PREPARED, WEIGHTS
 from aicf.frontends.text import parse_module
 from aicf.passes.pipelines.aicf_inference import emit_passes
+from aicf.saving import artifact
 
 Floats = NDArray[np.float32]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from aicf.dataclass_json import from_json_value, to_json_value
 from aicf.errors import ArtifactError
+from aicf.support.dataclass_json import from_json_value, to_json_value
 
 
 @dataclass(frozen=True)

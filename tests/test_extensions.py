@@ -17,10 +17,10 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 import aicf
+from aicf.compilation.extensions import POINTS
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp, ProgramOp
 from aicf.dialects.onnx import GraphOp
-from aicf.extensions import POINTS
 
 X = np.random.default_rng(0).standard_normal((3, 8)).astype(np.float32)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import aicf
-from aicf.files import remove_abandoned, write_whole
+from aicf.support.files import remove_abandoned, write_whole
 from aicf.training.checkpoint import write_checkpoint
 from tests.inference.models import WEIGHTS, classifier
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 WRITING = """
 import sys
 from pathlib import Path
-from aicf.files import write_whole
+from aicf.support.files import write_whole
 
 def write(stream):
     stream.write(b"half")
@@ -205,7 +205,7 @@ def test_a_writer_whose_file_is_taken_for_abandoned_makes_another(
 MANY = """
 import sys
 from pathlib import Path
-from aicf.files import remove_abandoned, write_whole
+from aicf.support.files import remove_abandoned, write_whole
 folder, who = Path(sys.argv[1]), sys.argv[2]
 for number in range(300):
     data = f"{who} {number}".encode()

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 import aicf
-from aicf import artifact, compiled, native_file
 from aicf.backends.native import NativeCode, ProgramNeeds
-from aicf.compiled import LEDGER, LOCATIONS, NATIVE, PLAN, PREPARED
+from aicf.compilation import reading
+from aicf.compilation.record import LEDGER, LOCATIONS, NATIVE, PLAN, PREPARED
 from aicf.frontends.builder import Graph
+from aicf.saving import artifact, native_file
 from tests.test_compiler import MLP, mlp_weights, normal
 
 FEED = {rows: normal(rows, 64) for rows in (1, 4)}
@@ -95,7 +96,7 @@ DAMAGES: dict[str, tuple[Callable[[Any], object], str]] = {
 def test_a_damaged_plan(case: str, saved: Path, tmp_path: Path):
     damage, message = DAMAGES[case]
     path = forged_plan(saved, tmp_path / "forged.aicf", damage)
-    for read in (aicf.load, compiled.explain):
+    for read in (aicf.load, reading.explain):
         with pytest.raises(aicf.ArtifactError, match=message) as caught:
             read(path)
         assert caught.value.location == str(path) and "\n" not in str(caught.value)
@@ -185,7 +186,7 @@ def test_what_code_needs_is_what_its_plan_has(target: str, tmp_path: Path):
         assert needs.nbytes[1:] == tuple(bind.nbytes for bind in plan.graph.binds)
         assert needs.nbytes[0] <= plan.arena_bytes and all(end < needs.nbytes[0] for end in ends)
     exe.save(tmp_path / "m.aicf")
-    assert compiled.explain(tmp_path / "m.aicf")
+    assert reading.explain(tmp_path / "m.aicf")
 
 
 @pytest.mark.parametrize("text", ['{"a": NaN}', '{"a": 1}', '{"a": null}', "[]", "[" * 100_000])

@@ -18,12 +18,14 @@ import numpy as np
 import pytest
 
 import aicf
-from aicf import compiled, diff, losses, optimizers, schedules
-from aicf.compiled import Options
+from aicf import losses, optimizers, schedules
+from aicf.comparison import diff
+from aicf.compilation import reading
+from aicf.compilation.record import Options
+from aicf.compilation.saved_program import read_saved_program
 from aicf.frontends.builder import Graph
 from aicf.policies.tuning_table import TuningTable
 from aicf.runtime.profiler import Profiler
-from aicf.saved_program import read_saved_program
 from aicf.tuning import cases, devices, measure, plan
 from aicf.tuning.growing_table import GrowingTable
 
@@ -224,9 +226,9 @@ def _entries() -> Iterator[tuple[str, Entry]]:
     yield "load weights", lambda things, value: aicf.load(things.saved, weights=value)
     yield "load_step path", lambda _, value: aicf.load_step(value)
     yield "load_step native", lambda things, value: aicf.load_step(things.folder / "step.aicf", value)
-    yield "compiled.explain path", lambda _, value: compiled.explain(value)
-    yield "compiled.explain value", lambda things, value: compiled.explain(things.saved, value)
-    yield "compiled.why_not", lambda things, value: compiled.explain_why_not(things.saved, value, value)
+    yield "reading.explain path", lambda _, value: reading.explain(value)
+    yield "reading.explain value", lambda things, value: reading.explain(things.saved, value)
+    yield "reading.why_not", lambda things, value: reading.explain_why_not(things.saved, value, value)
     yield from _of_executables()
     yield from _of_sessions()
     yield from _of_steps()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import aicf
-from aicf.extensions import POINTS
+from aicf.compilation.extensions import POINTS
 from aicf.passes.kernels.kind_definitions import BODIES
 from aicf.testing import temporary_definitions
 

@@ -7,9 +7,9 @@ import pytest
 import aicf
 from aicf.backends.base import Peaks, RooflineBackend
 from aicf.backends.registry import get_backend
-from aicf.explain import moved_bytes
 from aicf.frontends.text import parse_module
-from aicf.roofline import peaks_of, rooflines
+from aicf.inspection.explain import moved_bytes
+from aicf.inspection.roofline import peaks_of, rooflines
 from aicf.runtime.plan_from_ir import read_module
 from tests.test_compiler import MLP, mlp_weights, normal
 

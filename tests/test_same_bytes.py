@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 import aicf
-from aicf.saved_program import read_saved_program
+from aicf.compilation.saved_program import read_saved_program
 from tests.inference.models import WEIGHTS, classifier, rows
 from tests.test_concurrency import in_new_process
 from tests.training.test_checkpoint import new_step, train

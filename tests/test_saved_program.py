@@ -14,21 +14,21 @@ import yaml
 from xdsl.dialects.builtin import ModuleOp
 
 import aicf
-from aicf import artifact
-from aicf.compiled import EMIT, NATIVE
+from aicf.comparison.diff import Comparison, Difference, compare
+from aicf.compilation.record import EMIT, NATIVE
+from aicf.compilation.saved_program import SavedProgram
+from aicf.compilation.sources import read_model
 from aicf.dialects.emit import find_ledger
-from aicf.diff import Comparison, Difference, compare
 from aicf.errors import PolicyError
-from aicf.explain import WIDTH
 from aicf.frontends.text import make_context, parse_module
+from aicf.inspection.explain import WIDTH
 from aicf.passes.emit.read_decisions import decisions_of, members_by_instruction
 from aicf.passes.pipelines.aicf_inference import AicfInferencePass, run
 from aicf.policies.execution_policy import ExecutionPolicy
 from aicf.policies.kernel_policy import Fusion, KernelPolicy
 from aicf.policies.policy import Policy
 from aicf.runtime.plan_from_ir import read_module
-from aicf.saved_program import SavedProgram
-from aicf.sources import read_model
+from aicf.saving import artifact
 from aicf.tools.aicf_cli import main
 from tests.backends.cuda.recorded_models import bert_layer, library_calls
 from tests.gpu.programs import encoder

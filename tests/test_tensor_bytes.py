@@ -12,7 +12,7 @@ import pytest
 import safetensors
 import safetensors.numpy
 
-from aicf.tensor_bytes import ALIGN, to_bytes, view_tensors
+from aicf.saving.tensor_bytes import ALIGN, to_bytes, view_tensors
 
 RNG = np.random.default_rng(9)
 TENSORS = {

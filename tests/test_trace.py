@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import aicf
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.errors import ArtifactError, InputMismatch
 from aicf.tools.aicf_cli import main
 

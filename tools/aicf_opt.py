@@ -24,14 +24,14 @@ from xdsl.universe import XDSL_UNIVERSE, Universe
 from xdsl.utils.exceptions import ArgSpecParseError
 from xdsl.xdsl_opt_main import xDSLOptMain
 
-from aicf.arguments import path_from
-from aicf.artifact import toolchain_lock
 from aicf.errors import AicfError, InvalidIR
-from aicf.files import write_whole
 from aicf.frontends.text import location_of, parse_module, verify_module
 from aicf.passes.pipelines.named_pipeline import NamedPipeline
 from aicf.passes.pipelines.text import apply_pass, parse_pipeline
 from aicf.passes.support.works_on import nothing_to_do
+from aicf.saving.artifact import toolchain_lock
+from aicf.support.arguments import path_from
+from aicf.support.files import write_whole
 from aicf.tools.cli.any_text import print_any_text
 from aicf.tools.pass_listing import HelpFormatter, ListPasses, describe_arguments
 from aicf.tools.pass_trace import PassTrace

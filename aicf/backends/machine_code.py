@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from aicf.uninterrupted import uninterrupted
+from aicf.support.uninterrupted import uninterrupted
 
 
 class _Release(weakref.ref[Any]):

@@ -13,9 +13,9 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, cast
 
-from aicf.arguments import text_from
 from aicf.backends.native import DeviceCode, DeviceMemory, LoadedCode, NativeCode
 from aicf.errors import BackendUnavailable, PolicyError, quoted
+from aicf.support.arguments import text_from
 
 if TYPE_CHECKING:
     from xdsl.ir import Attribute

@@ -6,15 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aicf.arguments import path_from
 from aicf.bisection.candidates import Candidates
 from aicf.bisection.changes import Change
 from aicf.bisection.checks import Check, Verdict
 from aicf.bisection.delta_debugging import Outcome, hierarchical
 from aicf.bisection.verdicts import Verdicts
-from aicf.compiled import CompiledModel, load
+from aicf.compilation.compiled import CompiledModel
+from aicf.compilation.reading import load
 from aicf.errors import AicfError, ArtifactError, InputMismatch
 from aicf.runtime.tensors import Array
+from aicf.support.arguments import path_from
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from aicf.bisection.changes import changes_between, mixed
-from aicf.compiled import CompiledModel
-from aicf.compiling import compile_own
+from aicf.compilation.compiled import CompiledModel
+from aicf.compilation.compiling import compile_own
+from aicf.compilation.extensions import from_texts
+from aicf.compilation.sources import Source
 from aicf.errors import InputMismatch
-from aicf.extensions import from_texts
 from aicf.frontends.text import make_context, parse_module
 from aicf.passes.pipelines.collector import collector_paused
-from aicf.sources import Source
 
 _DECIDED = ("policy", "tuning", "memory_budget", "saved_share")
 """Options whose effect is in the decisions of a program; of the others, two programs have the same."""

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, cast
 
 from xdsl.dialects.builtin import ModuleOp
 
-from aicf.explain import wrapped
+from aicf.inspection.explain import wrapped
 from aicf.passes.emit.read_decisions import decisions_of, members_by_instruction
 from aicf.policies.kernel_policy import EXPECTED_US
 from aicf.policies.policy import KERNEL, PRECISION, Policy

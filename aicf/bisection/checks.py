@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from aicf.bisection.delta_debugging import Outcome
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.errors import InputMismatch
 
 

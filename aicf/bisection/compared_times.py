@@ -8,9 +8,9 @@ from math import comb, exp, log
 from statistics import median
 
 from aicf.bisection.race import MOST_ROUNDS, Runner, sign
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.errors import InputMismatch
-from aicf.random_inputs import random_inputs
+from aicf.inspection.random_inputs import random_inputs
 
 LEAST = 0.01
 """A difference below this part is none that matters."""

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from math import comb
 
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.runtime.tensors import Array
 
 LEAST_ROUNDS, MOST_ROUNDS = 11, 60

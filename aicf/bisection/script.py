@@ -11,7 +11,7 @@ from pathlib import Path
 
 from aicf.bisection.checks import Verdict, told_apart
 from aicf.bisection.delta_debugging import Outcome
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.errors import InputMismatch
 
 SKIP, MOST_BAD = 125, 127

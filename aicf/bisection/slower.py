@@ -10,9 +10,9 @@ from statistics import median
 from aicf.bisection.checks import Verdict
 from aicf.bisection.delta_debugging import Outcome
 from aicf.bisection.race import MOST_ROUNDS, Runner, sign
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.errors import InputMismatch
-from aicf.random_inputs import random_inputs
+from aicf.inspection.random_inputs import random_inputs
 from aicf.runtime.tensors import Array
 
 LEAST = 1.03

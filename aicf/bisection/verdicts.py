@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from aicf.artifact import digest
 from aicf.bisection.changes import Change
 from aicf.bisection.checks import Verdict
 from aicf.bisection.delta_debugging import Outcome
-from aicf.compiled import CompiledModel
-from aicf.dataclass_json import from_json_value, parse_json, to_json_value
+from aicf.compilation.compiled import CompiledModel
 from aicf.errors import ArtifactError
-from aicf.files import reason_of, write_whole
+from aicf.saving.artifact import digest
+from aicf.support.dataclass_json import from_json_value, parse_json, to_json_value
+from aicf.support.files import reason_of, write_whole
 
 FORMAT = "aicf bisection 1"
 _ANEW = "give another file, or remove it to begin anew"

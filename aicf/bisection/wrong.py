@@ -9,9 +9,9 @@ import numpy as np
 
 from aicf.bisection.checks import Verdict, told_apart
 from aicf.bisection.delta_debugging import Outcome
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.errors import InputMismatch
-from aicf.random_inputs import random_inputs
+from aicf.inspection.random_inputs import random_inputs
 from aicf.runtime.tensors import Array
 
 

@@ -11,7 +11,6 @@ from typing import Literal, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from aicf.arguments import check_function, flag_from, text_from
 from aicf.calibration.integers import observe
 from aicf.calibration.lowered import Lowered, lowered_ops
 from aicf.calibration.outputs import Comparison, Labels, Reference
@@ -23,16 +22,26 @@ from aicf.calibration.request import Request, request_of, start_of
 from aicf.calibration.samples import Samples
 from aicf.calibration.search import kept_in_f32, ranked
 from aicf.calibration.summary import accuracy_of, notes_of
-from aicf.compiled import Options
+from aicf.compilation.extensions import Passes, flattened
+from aicf.compilation.record import Options
+from aicf.compilation.sources import (
+    Dims,
+    Model,
+    Tuning,
+    Values,
+    dims_text,
+    policy_text,
+    tuning_text,
+    values_text,
+)
+from aicf.compilation.sources import Policy as PolicyLike
+from aicf.compilation.weight_arrays import Weights
 from aicf.errors import InputMismatch, PolicyError, quoted
-from aicf.extensions import Passes, flattened
 from aicf.policies.accuracy_goal import TOP1, AccuracyGoal
 from aicf.policies.policy import Policy, resolve_policy
 from aicf.policies.precision_policy import F32, PrecisionPolicy
-from aicf.progress import Step, progress
-from aicf.sources import Dims, Model, Tuning, Values, dims_text, policy_text, tuning_text, values_text
-from aicf.sources import Policy as PolicyLike
-from aicf.weight_arrays import Weights
+from aicf.support.arguments import check_function, flag_from, text_from
+from aicf.support.progress import Step, progress
 
 
 def calibrate(

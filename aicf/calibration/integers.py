@@ -14,7 +14,7 @@ from aicf.calibration.observed_names import Observed, observed_in
 from aicf.calibration.programs import Programs
 from aicf.calibration.ranges import Statistics, by_product, histograms, shortened
 from aicf.calibration.request import Request
-from aicf.extensions import at
+from aicf.compilation.extensions import at
 from aicf.policies.policy import Policy
 from aicf.policies.precision_policy import MINMAX, SYMMETRIC, PrecisionPolicy
 from aicf.runtime.tensors import Array

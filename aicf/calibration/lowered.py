@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aicf.explain import Decision
+from aicf.inspection.explain import Decision
 from aicf.passes.legalize.narrow_products import WIDE, NarrowProductsPass
 from aicf.passes.logical.lower_precision import STAYS, LowerPrecisionPass
 from aicf.passes.support.policy import without_bucket

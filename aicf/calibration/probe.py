@@ -9,7 +9,7 @@ import numpy as np
 from aicf.calibration.outputs import Comparison, Reference
 from aicf.calibration.programs import Programs
 from aicf.calibration.switch_rounding import SWITCHES, SwitchRoundingPass, listing, switched_ops
-from aicf.extensions import at
+from aicf.compilation.extensions import at
 from aicf.policies.policy import Policy
 from aicf.policies.precision_policy import PrecisionPolicy
 

@@ -6,14 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aicf.calibration.samples import SampleSet
-from aicf.compiled import CompiledModel, Options
-from aicf.compiling import compile_own
-from aicf.extensions import Extension
+from aicf.compilation.compiled import CompiledModel
+from aicf.compilation.compiling import compile_own
+from aicf.compilation.extensions import Extension
+from aicf.compilation.record import Options
+from aicf.compilation.sources import Source
 from aicf.passes.pipelines.collector import collector_paused
 from aicf.policies.policy import Policy
-from aicf.progress import Step
 from aicf.runtime.tensors import Array
-from aicf.sources import Source
+from aicf.support.progress import Step
 
 
 @dataclass(frozen=True)

@@ -7,17 +7,17 @@ from dataclasses import replace
 
 from aicf.calibration.programs import Programs
 from aicf.calibration.samples import Samples, SampleSet, read_samples
-from aicf.compiled import Options
+from aicf.compilation.extensions import Extension
+from aicf.compilation.record import Options
+from aicf.compilation.sources import Model, Source, exported_model, read_weighted, source_of
+from aicf.compilation.weight_arrays import Weights, read_weights
 from aicf.dialects.traits import TrainingOnly
 from aicf.engines.interface import Interface
 from aicf.errors import PolicyError
-from aicf.extensions import Extension
 from aicf.frontends.text import make_context
 from aicf.inference.models import exported_interface, interface_of
 from aicf.passes.onnx.values import parse_values
-from aicf.progress import Step
-from aicf.sources import Model, Source, exported_model, read_weighted, source_of
-from aicf.weight_arrays import Weights, read_weights
+from aicf.support.progress import Step
 
 
 def read_programs(

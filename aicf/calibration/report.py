@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aicf.calibration.outputs import OutputAccuracy
-from aicf.explain import format_table, microseconds
+from aicf.inspection.explain import format_table, microseconds
 from aicf.policies.policy import Policy
 from aicf.policies.precision_policy import F32
 

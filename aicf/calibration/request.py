@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aicf.arguments import flag_from, text_from
 from aicf.errors import PolicyError, did_you_mean, quoted
 from aicf.policies.accuracy_goal import AccuracyGoal
 from aicf.policies.policy import Policy
@@ -22,6 +21,7 @@ from aicf.policies.precision_policy import (
     UNCHANGED,
     PrecisionPolicy,
 )
+from aicf.support.arguments import flag_from, text_from
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from aicf.arguments import mapping_from
 from aicf.engines.interface import Feeds, Interface
 from aicf.errors import InputMismatch, quoted
 from aicf.passes.logical.specialize_shapes import parse_dims
 from aicf.runtime.tensors import Array
+from aicf.support.arguments import mapping_from
 
 Samples: TypeAlias = "Mapping[str, Any] | Iterable[Any] | str | Path"
 """Stacked arrays by name of the input (the samples along the first dimension), an `.npz` file of such, or calls one

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from aicf.arguments import path_from
-from aicf.dataclass_json import from_json_value, parse_json, to_json_value
 from aicf.errors import ArtifactError
-from aicf.files import reason_of, write_whole
 from aicf.runtime.tensors import Array
+from aicf.support.arguments import path_from
+from aicf.support.dataclass_json import from_json_value, parse_json, to_json_value
+from aicf.support.files import reason_of, write_whole
 
 FORMAT = "aicf certificate 1"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import platform
 
-from aicf.artifact import toolchain_lock
 from aicf.backends.host import processor_name
 from aicf.certificates.certificate import Environment
 from aicf.runtime.capture_plan import ModulePlan
 from aicf.runtime.device import devices
+from aicf.saving.artifact import toolchain_lock
 
 
 def environment_of(plan: ModulePlan) -> Environment:

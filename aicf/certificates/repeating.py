@@ -9,14 +9,15 @@ from pathlib import Path
 
 import numpy as np
 
-from aicf import artifact
 from aicf.certificates.certificate import ProgramRuns, array_hash, weights_hash
 from aicf.certificates.environment import environment_of
-from aicf.compiled import CompiledModel, load
-from aicf.dataclass_json import to_json_value
-from aicf.random_inputs import random_inputs
+from aicf.compilation.compiled import CompiledModel
+from aicf.compilation.reading import load
+from aicf.inspection.random_inputs import random_inputs
 from aicf.runtime.tensors import Array
-from aicf.tensor_bytes import view_tensors
+from aicf.saving import artifact
+from aicf.saving.tensor_bytes import view_tensors
+from aicf.support.dataclass_json import to_json_value
 
 
 @dataclass(frozen=True)

@@ -13,16 +13,17 @@ from typing import Any, cast
 
 import numpy as np
 
-from aicf import errors, tensor_bytes
-from aicf.arguments import mapping_from, path_from
+from aicf import errors
 from aicf.certificates.certificate import FORMAT, Certificate, Environment
 from aicf.certificates.repeating import Request, Series
-from aicf.compiled import CompiledModel
-from aicf.dataclass_json import from_json_value, to_json_value
+from aicf.compilation.compiled import CompiledModel
 from aicf.errors import AicfError, ArtifactError, InputMismatch, quoted
-from aicf.random_inputs import GENERATOR
+from aicf.inspection.random_inputs import GENERATOR
 from aicf.runtime.tensors import Array
-from aicf.whole_numbers import is_whole
+from aicf.saving import tensor_bytes
+from aicf.support.arguments import mapping_from, path_from
+from aicf.support.dataclass_json import from_json_value, to_json_value
+from aicf.support.whole_numbers import is_whole
 
 RUNS, PROCESSES = 1000, 3
 """How often programs are repeated if nothing is said."""

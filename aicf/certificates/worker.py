@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 from aicf.certificates.repeating import Request, repeat
-from aicf.dataclass_json import from_json_value, to_json_value
 from aicf.errors import AicfError
+from aicf.support.dataclass_json import from_json_value, to_json_value
 
 _REPORT_S = 0.2
 """Seconds between two reports of how far it is."""

@@ -1,1 +1,1 @@
-"""`aicf compare`: one model through several engines, side by side: time, error, memory and start."""
+"""Comparisons: one model through several engines, in time, error and memory; two compiled programs by decisions."""

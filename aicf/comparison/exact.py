@@ -22,7 +22,7 @@ def exact_outputs(
         UnsupportedOp: AICF has no meaning for an op.
     """
     from aicf.backends.reference.interpreter import run_module
-    from aicf.compiler import compile
+    from aicf.compilation.compiler import compile
     from aicf.frontends.text import make_context, parse_module
     from aicf.inference.counting import Counts
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from aicf.extras import install
+from aicf.support.extras import install
 
 
 @dataclass(frozen=True)

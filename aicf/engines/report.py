@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aicf.explain import Decision, warning_of, wrong_declarations
+from aicf.inspection.explain import Decision, warning_of, wrong_declarations
 
 LOGGER = logging.getLogger("aicf.inference")
 _KEPT = 1000

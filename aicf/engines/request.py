@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from aicf.engines.limits import Limits
 
 if TYPE_CHECKING:
-    from aicf.compiled import CompiledModel
-    from aicf.extensions import Extension
+    from aicf.compilation.compiled import CompiledModel
+    from aicf.compilation.extensions import Extension
+    from aicf.compilation.sources import Dims, Model, Tuning, Values
+    from aicf.compilation.weight_arrays import Weights
     from aicf.policies.policy import Policy
-    from aicf.sources import Dims, Model, Tuning, Values
-    from aicf.weight_arrays import Weights
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from aicf.arguments import mapping_from
 from aicf.errors import InputMismatch
 from aicf.inference.programs import Program
 from aicf.runtime.graph_exec import GraphExec
 from aicf.runtime.ports import reject_unknown
+from aicf.support.arguments import mapping_from
 
 if TYPE_CHECKING:
     from aicf.inference.program_session import ProgramSession

@@ -16,12 +16,14 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
-from aicf.cache_folder import CacheFolder, compiler_stamp
-from aicf.compiled import CompiledModel, Options, SharedWeights, load_program
-from aicf.dataclass_json import to_json_value
+from aicf.compilation.compiled import CompiledModel, SharedWeights
+from aicf.compilation.reading import load_program
+from aicf.compilation.record import Options
 from aicf.engines.report import Report
 from aicf.errors import AicfError, ArtifactError
 from aicf.runtime.tensors import Array
+from aicf.saving.cache_folder import CacheFolder, compiler_stamp
+from aicf.support.dataclass_json import to_json_value
 
 _LAYOUT = 1
 """Of the folder; another one finds none of the entries of this."""

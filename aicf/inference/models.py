@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
+from aicf.compilation.sources import Source
 from aicf.dialects.logical import COUNTS_ATTR, NAME_ATTR, ROLE_ATTR
 from aicf.dialects.onnx import GraphOp
 from aicf.dialects.types import TensorInfo, element_named, tensor_info
@@ -24,7 +25,6 @@ from aicf.passes.onnx.values import bind_values, check_inputs, converted
 from aicf.passes.support.interface import Result, argument_entry, results_of
 from aicf.runtime.executable import TensorSpec
 from aicf.runtime.tensors import Array
-from aicf.sources import Source
 
 if TYPE_CHECKING:
     from aicf.frontends.torch.exported import ExportedModel

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from math import prod
 from weakref import WeakValueDictionary
 
-from aicf.compiled import CompiledModel
-from aicf.dataclass_json import to_json_value
+from aicf.compilation.compiled import CompiledModel
 from aicf.runtime.capture_plan import ARENA, CapturePlan, Launch, ModulePlan, OperandRef
 from aicf.runtime.executable import Executable
 from aicf.runtime.graph import Node
 from aicf.runtime.on_device.weights import DeviceWeights
 from aicf.runtime.store import DERIVED, WEIGHT, CommonKey
 from aicf.runtime.tensors import Array, numpy_dtype
+from aicf.support.dataclass_json import to_json_value
 
 
 class ModelWeights:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.engines.placement import Placed
-from aicf.explain import lower_bound_of
+from aicf.inspection.explain import lower_bound_of
 from aicf.runtime.capture_plan import CapturePlan
 
 

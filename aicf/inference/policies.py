@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
-from aicf.arguments import path_from
 from aicf.engines.limits import Limits
 from aicf.errors import PolicyError
 from aicf.policies.execution_policy import COMPILE, ExecutionPolicy
 from aicf.policies.kernel_policy import KernelPolicy
 from aicf.policies.policy import AnySection, Policy, PolicyLike, policy_from, resolve_policy
 from aicf.policies.precision_policy import PrecisionPolicy
+from aicf.support.arguments import path_from
 
 KernelPolicyLike: TypeAlias = KernelPolicy | Mapping[str, object] | str | Path | None
 ExecutionPolicyLike: TypeAlias = ExecutionPolicy | Mapping[str, object] | str | Path | None

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from aicf.arguments import mapping_from
 from aicf.engines.interface import UNKNOWN, Feeds
 from aicf.engines.limits import Limits
 from aicf.engines.placement import Placement
@@ -28,6 +27,7 @@ from aicf.runtime.executable import TensorSpec
 from aicf.runtime.profiler import Profile, Profiler
 from aicf.runtime.store import DERIVED
 from aicf.runtime.tensors import Array
+from aicf.support.arguments import mapping_from
 
 
 class ProgramSession:

@@ -15,12 +15,11 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.engines.interface import Bucket
 from aicf.engines.limits import Limits
 from aicf.engines.report import Report
 from aicf.errors import InputMismatch, PolicyError, SessionClosed, ValueNeeded
-from aicf.explain import lower_bound_of
 from aicf.inference.counting import Counts
 from aicf.inference.packing import common_bytes
 from aicf.inference.placing import placed
@@ -32,6 +31,7 @@ from aicf.inference.usage import (
     predicted_bytes,
     program_bytes,
 )
+from aicf.inspection.explain import lower_bound_of
 from aicf.runtime.capture_plan import CapturePlan
 from aicf.runtime.executable import TensorSpec
 from aicf.runtime.tensors import Array, numpy_dtype

@@ -13,7 +13,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from aicf.arguments import flag_from, path_from
 from aicf.engines.choosing import open_session
 from aicf.engines.interface import Feeds
 from aicf.engines.limits import Limits
@@ -26,15 +25,16 @@ from aicf.errors import ArtifactError, PolicyError
 from aicf.runtime.executable import TensorSpec
 from aicf.runtime.profiler import Profile
 from aicf.runtime.tensors import Array, describe
+from aicf.support.arguments import flag_from, path_from
 
 if TYPE_CHECKING:
-    from aicf.compiled import CompiledModel
+    from aicf.compilation.compiled import CompiledModel
+    from aicf.compilation.extensions import Extension, Passes
+    from aicf.compilation.sources import Dims, Model, Policy, Tuning, Values
+    from aicf.compilation.weight_arrays import Weights
     from aicf.engines.base import SessionBinding
-    from aicf.extensions import Extension, Passes
     from aicf.inference.policies import ExecutionPolicyLike, KernelPolicyLike, PrecisionPolicyLike
     from aicf.policies.policy import Policy as AllPolicies
-    from aicf.sources import Dims, Model, Policy, Tuning, Values
-    from aicf.weight_arrays import Weights
 
 
 class InferenceSession:
@@ -262,7 +262,7 @@ def _read_passes(passes: Passes) -> Sequence[Extension]:
     """One by one; without any, nothing of the compiler is imported."""
     if isinstance(passes, list | tuple) and not passes:
         return ()
-    from aicf.extensions import flattened
+    from aicf.compilation.extensions import flattened
 
     return flattened(passes)
 

@@ -10,7 +10,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.runtime.memory import Ledger, counting
 
 

@@ -21,10 +21,10 @@ from typing import BinaryIO
 
 import numpy as np
 
-from aicf.dataclass_json import from_json_value, parse_json, to_json_value
 from aicf.errors import ArtifactError
-from aicf.files import write_whole
 from aicf.runtime.tensors import Array, element_name, numpy_dtype
+from aicf.support.dataclass_json import from_json_value, parse_json, to_json_value
+from aicf.support.files import write_whole
 
 _MAGIC = b"AICFARRS"
 _HEADER = struct.Struct("<8sQ32s")

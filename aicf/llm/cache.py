@@ -18,17 +18,18 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from aicf.arguments import path_from
 from aicf.backends.registry import target_text
-from aicf.cache_folder import CacheFolder, compiler_stamp
-from aicf.compiled import CompiledModel, load_program
+from aicf.compilation.compiled import CompiledModel
+from aicf.compilation.reading import load_program
 from aicf.errors import AicfError, ArtifactError
-from aicf.files import reason_of
 from aicf.llm.array_file import map_arrays, write_arrays
 from aicf.runtime.capture_plan import ModulePlan
 from aicf.runtime.deferred_weights import DeferredWeights
 from aicf.runtime.on_device.weights import DeviceWeights
 from aicf.runtime.tensors import Array
+from aicf.saving.cache_folder import CacheFolder, compiler_stamp
+from aicf.support.arguments import path_from
+from aicf.support.files import reason_of
 
 LOGGER = logging.getLogger("aicf.llm")
 _LAYOUT = 1

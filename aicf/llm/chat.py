@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from aicf.arguments import text_from
 from aicf.errors import InputMismatch
 from aicf.llm.chat_template import ChatTemplate
-from aicf.whole_numbers import is_whole
+from aicf.support.arguments import text_from
+from aicf.support.whole_numbers import is_whole
 
 if TYPE_CHECKING:
     from aicf.llm.model import LanguageModel

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from aicf.errors import AicfError, BackendUnavailable, InputMismatch, InvalidIR
-from aicf.extras import install
-from aicf.files import reason_of
 from aicf.frontends.gguf.reader import GgufFile
+from aicf.support.extras import install
+from aicf.support.files import reason_of
 
 Message = Mapping[str, str]
 """`role`, such as `user`, and `content`."""

@@ -6,8 +6,7 @@ from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from aicf.arguments import path_from
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.errors import InputMismatch, InvalidIR
 from aicf.frontends.gguf.reader import read_gguf
 from aicf.llm.cache import load_or_compile
@@ -28,7 +27,8 @@ from aicf.llm.tokenizer import Tokenizer
 from aicf.passes.pipelines.collector import collector_paused
 from aicf.runtime.deferred_weights import DeferredWeights
 from aicf.runtime.tensors import Array
-from aicf.whole_numbers import is_whole
+from aicf.support.arguments import path_from
+from aicf.support.whole_numbers import is_whole
 
 if TYPE_CHECKING:
     from aicf.frontends.builder import Graph
@@ -78,7 +78,7 @@ def _loaded(
     source = family.source
 
     def compiled() -> CompiledModel:
-        from aicf.compiler import compile
+        from aicf.compilation.compiler import compile
         from aicf.llm.packed_weights import keep_packed, reads_blocks
 
         packed = source.packed() if reads_blocks(target) else {}

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.errors import CaptureError, InputMismatch, quoted
 from aicf.llm.chat import Chat
 from aicf.llm.chat_template import ChatTemplate
@@ -19,7 +19,7 @@ from aicf.llm.token_state import COUNT, HISTORY, LOGITS, START, TOKENS
 from aicf.llm.tokenizer import StreamDecoder, Tokenizer
 from aicf.runtime.graph_exec import GraphExec
 from aicf.runtime.tensors import Array
-from aicf.whole_numbers import is_whole
+from aicf.support.whole_numbers import is_whole
 
 _GREEDY = Sampling()
 _AHEAD = 16

@@ -9,7 +9,7 @@ import numpy as np
 from aicf.errors import InputMismatch
 from aicf.llm.model import LanguageModel
 from aicf.runtime.tensors import Array
-from aicf.whole_numbers import is_whole
+from aicf.support.whole_numbers import is_whole
 
 
 def perplexity(model: LanguageModel, text: str, *, window: int | None = None) -> float:

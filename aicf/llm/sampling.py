@@ -14,7 +14,7 @@ import numpy as np
 
 from aicf.errors import InputMismatch, quoted
 from aicf.runtime.tensors import Array
-from aicf.whole_numbers import is_whole
+from aicf.support.whole_numbers import is_whole
 
 SETTINGS: Mapping[str, str] = {
     "temperature": "f32",

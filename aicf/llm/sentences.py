@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from aicf.arguments import path_from, text_from
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.errors import InputMismatch, InvalidIR, UnsupportedOp
 from aicf.llm.families.bert import COUNT, EMBEDDING, TOKENS, Bert
 from aicf.llm.loading import weights_of
@@ -22,7 +21,8 @@ from aicf.llm.sources.shards import read_object
 from aicf.llm.tokenizer import library
 from aicf.runtime.graph_exec import GraphExec
 from aicf.runtime.tensors import Array
-from aicf.whole_numbers import is_whole
+from aicf.support.arguments import path_from, text_from
+from aicf.support.whole_numbers import is_whole
 
 _LENGTHS = (16, 64, 256)
 """Tokens of the programs, up to the longest sentence."""
@@ -47,7 +47,7 @@ def load_encoder(
         UnsupportedOp: the folder has a model of another architecture, or other tokens stand for a sentence.
         InputMismatch: `longest` is no number of tokens that the model has positions for.
     """
-    from aicf.compiler import compile
+    from aicf.compilation.compiler import compile
 
     folder = path_from(path, InputMismatch, "the encoder's path")
     architecture = model_type(folder)

@@ -12,9 +12,9 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from aicf.arguments import text_from
 from aicf.errors import BackendUnavailable, InputMismatch
-from aicf.extras import install
+from aicf.support.arguments import text_from
+from aicf.support.extras import install
 
 END_NAMES = frozenset({"<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<end_of_turn>", "<|endoftext|>"})
 """Control tokens that end an answer, where a model's files do not list those that do."""

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
-from aicf.arguments import mapping_from, text_from
 from aicf.errors import PolicyError, quoted
 from aicf.policies import fields
 from aicf.policies.execution_policy import ExecutionPolicy
@@ -30,6 +29,7 @@ from aicf.policies.policy_file import json_text, read_text, write_value, yaml_te
 from aicf.policies.policy_text import parse
 from aicf.policies.precision_policy import PrecisionPolicy
 from aicf.policies.validation import Dims, validator
+from aicf.support.arguments import mapping_from, text_from
 
 AUTO = fields.AUTO
 """Spelling of the default policy where it is asked for by name."""

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import yaml
 
-from aicf.arguments import path_from
 from aicf.errors import PolicyError
-from aicf.files import reason_of, write_whole
 from aicf.policies.fields import AUTO
+from aicf.support.arguments import path_from
+from aicf.support.files import reason_of, write_whole
 
 
 def read_text(path: str | Path) -> str:

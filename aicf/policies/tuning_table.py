@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from aicf.arguments import path_from, text_from
-from aicf.dataclass_json import from_json_value, parse_json, to_json_value
 from aicf.errors import ArtifactError, PolicyError
-from aicf.files import reason_of, write_whole
+from aicf.support.arguments import path_from, text_from
+from aicf.support.dataclass_json import from_json_value, parse_json, to_json_value
+from aicf.support.files import reason_of, write_whole
 
 FORMAT = "aicf.tuning"
 VERSION = 1

@@ -9,7 +9,7 @@ from typing import TypeAlias
 Dims: TypeAlias = str | Mapping[str, int | Sequence[int]]
 """As `aicf.compile` takes them."""
 
-VALIDATOR = "aicf.validating"
+VALIDATOR = "aicf.compilation.validating"
 """The module with the function `validate`."""
 
 

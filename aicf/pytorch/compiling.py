@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import torch
 
-from aicf.compiled import CompiledModel, Options
-from aicf.compiling import compile_source, logical_text, resolve_options
+from aicf.compilation.compiled import CompiledModel
+from aicf.compilation.compiling import compile_source, logical_text, resolve_options
+from aicf.compilation.record import Options
+from aicf.compilation.sources import Source
 from aicf.engines.report import Report
 from aicf.frontends.text import verify_module
 from aicf.inference.cache import ProgramCache
@@ -16,7 +18,6 @@ from aicf.inference.packing import ModelWeights
 from aicf.pytorch.devices import check_target
 from aicf.pytorch.options import TorchOptions
 from aicf.runtime.tensors import Array
-from aicf.sources import Source
 
 
 def compiled_for(
@@ -30,7 +31,7 @@ def compiled_for(
     """Compiles a program for a device of PyTorch, or loads it, and says which. Raises as `aicf.compile`.
 
     Args:
-        saved_share: See `aicf.compiled.Options`; for training steps.
+        saved_share: See `aicf.compilation.record.Options`; for training steps.
     """
     verify_module(source.module)
     own = replace(options_for(options, device), policy=options.own_policy_line, saved_share=saved_share)

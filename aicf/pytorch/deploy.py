@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from aicf import artifact
-from aicf.arguments import path_from
-from aicf.compiled import CompiledModel, load_program, save_program
-from aicf.dataclass_json import parse_json
+from aicf.compilation.compiled import CompiledModel
+from aicf.compilation.reading import load_program
+from aicf.compilation.writing import save_program
 from aicf.errors import ArtifactError, InputMismatch, PolicyError
 from aicf.inference.packing import ModelWeights
 from aicf.pytorch.launcher import Launcher, PackedCopies
@@ -31,10 +30,13 @@ from aicf.pytorch.tensors import IsAlike, alike, empty_on, never_alike, picker, 
 from aicf.runtime.capture_plan import CapturePlan
 from aicf.runtime.graph import Bind
 from aicf.runtime.tensors import Array
-from aicf.torch_types import SEED, host_view, name_of
+from aicf.saving import artifact
+from aicf.support.arguments import path_from
+from aicf.support.dataclass_json import parse_json
+from aicf.support.torch_types import SEED, host_view, name_of
 
 if TYPE_CHECKING:
-    from aicf.sources import Dims
+    from aicf.compilation.sources import Dims
 
 _RESULTS = "results.json"
 """The entry of the artifact that says what a call returns, see `returned.py`."""
@@ -74,7 +76,7 @@ def save(
         UnsupportedOp: the module returns what no artifact can say.
         Others as `aicf.compile`.
     """
-    from aicf.compiler import compile
+    from aicf.compilation.compiler import compile
     from aicf.frontends.torch.exported import quiet_export
     from aicf.pytorch.compiling import default_threads
     from aicf.pytorch.options import TorchOptions, read_options

@@ -11,7 +11,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.utils._pytree import tree_leaves
 
 from aicf.frontends.torch.nodes import is_getitem, is_supported
-from aicf.torch_types import name_of
+from aicf.support.torch_types import name_of
 
 Run: TypeAlias = Callable[[list[Any]], Sequence[Any]]
 """Runs a graph on a list of arguments, which it empties; returns the results."""

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from xdsl.dialects.builtin import ModuleOp
 
+from aicf.compilation.sources import Source
 from aicf.errors import UnsupportedOp
 from aicf.frontends.torch import Lowered, Port, Roles, lower_graph
 from aicf.frontends.torch.index_checks import IndexCheck, index_checks
@@ -33,8 +34,7 @@ from aicf.pytorch.seeds import Seeds
 from aicf.pytorch.tensors import stand_in
 from aicf.pytorch.traced import Traced
 from aicf.runtime.tensors import Array
-from aicf.sources import Source
-from aicf.torch_types import host_view
+from aicf.support.torch_types import host_view
 
 Kind: TypeAlias = Literal["inference", "forward", "backward"]
 Owners: TypeAlias = list[weakref.ref[Tensor]]

@@ -9,11 +9,11 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
-from aicf.arguments import path_from
+from aicf.compilation.sources import Policy, Tuning, policy_text, tuning_text
 from aicf.errors import ArtifactError, PolicyError, did_you_mean, quoted
 from aicf.policies.policy import resolve_policy
-from aicf.sources import Policy, Tuning, policy_text, tuning_text
-from aicf.whole_numbers import is_whole
+from aicf.support.arguments import path_from
+from aicf.support.whole_numbers import is_whole
 
 MAX_PROGRAMS = 64
 """The default limit of programs that a graph keeps, one for each combination of its sizes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 
 
 def placed(executable: CompiledModel, device: torch.device | None) -> CompiledModel:

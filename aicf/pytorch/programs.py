@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.frontends.torch import Alias, Computed, Lowered, NoTensor, Output, Passed, Port, View
 from aicf.frontends.torch.sizes import expression_of
 from aicf.pytorch.launcher import Launcher, PackedCopies
 from aicf.pytorch.seeds import Seeds
 from aicf.pytorch.tensors import empty_on, picker, torch_dtype
-from aicf.torch_types import SEED
+from aicf.support.torch_types import SEED
 
 Make: TypeAlias = Callable[[Sequence[Any], list[Tensor]], Any]
 """Returns one result of the graph, from its arguments and from the tensors that the program computed."""

@@ -11,9 +11,9 @@ from typing import Any
 from torch import nn
 from torch._dynamo.utils import counters
 
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.errors import InputMismatch
-from aicf.explain import Saves, saves_of
+from aicf.inspection.explain import Saves, saves_of
 from aicf.pytorch.fallback import PartlyCompiled
 from aicf.pytorch.graphs import CompiledGraph, EagerProgram, Kind
 from aicf.pytorch.registry import all_graphs

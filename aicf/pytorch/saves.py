@@ -15,8 +15,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from aicf.compiled import Options
-from aicf.compiling import resolve_options
+from aicf.compilation.compiling import resolve_options
+from aicf.compilation.record import Options
+from aicf.compilation.sources import Source
 from aicf.dialects import logical
 from aicf.dialects.emit import DecisionOp, find_ledger
 from aicf.frontends.text import make_context
@@ -33,7 +34,6 @@ from aicf.passes.training.eliminate_saves import EliminateSavesPass, requested_p
 from aicf.passes.training.gradients.base import is_widening
 from aicf.passes.training.save_choice import Pin, choose
 from aicf.passes.training.save_report import SaveReport
-from aicf.sources import Source
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from aicf.runtime.tensors import numpy_dtype
-from aicf.torch_types import NAMES
+from aicf.support.torch_types import NAMES
 
 _DTYPES: Mapping[str, torch.dtype] = {
     name: getattr(torch, theirs.removeprefix("torch.")) for theirs, name in NAMES.items()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aicf.explain import Decision, InstructionRow, Saves
-from aicf.explain_precision import Precision
-from aicf.summary import Summary
-from aicf.why_not import Neighbours
+from aicf.inspection.explain import Decision, InstructionRow, Saves
+from aicf.inspection.explain_precision import Precision
+from aicf.inspection.summary import Summary
+from aicf.inspection.why_not import Neighbours
 
 
 @dataclass(frozen=True)

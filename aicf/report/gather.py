@@ -7,23 +7,29 @@ from dataclasses import fields
 from pathlib import Path
 
 from aicf.backends.base import Peaks
-from aicf.benched import Benched
-from aicf.compiled import Options, title_of
-from aicf.diff import compare
-from aicf.explain import Explanation, InstructionRow, ProgramExplanation, describe_operand, explain_programs
+from aicf.comparison.diff import compare
+from aicf.compilation.record import Options, title_of
 from aicf.frontends.text import parse_module
+from aicf.inspection.benched import Benched
+from aicf.inspection.explain import (
+    Explanation,
+    InstructionRow,
+    ProgramExplanation,
+    describe_operand,
+    explain_programs,
+)
+from aicf.inspection.roofline import Roofline, peaks_of, rooflines
+from aicf.inspection.summary import summarize
+from aicf.inspection.why_not import group_members, why_not_neighbours
 from aicf.report.arena import arena_buffers
 from aicf.report.contents import Bound, Compiled, Instruction, ModelOp, Program, Report
 from aicf.report.measured import Measured, assigned, read_measured
 from aicf.report.model_ops import model_ops
 from aicf.report.opened import Opened, open_program
 from aicf.report.stage_lines import stages_of
-from aicf.roofline import Roofline, peaks_of, rooflines
 from aicf.runtime.capture_plan import CapturePlan, Launch
 from aicf.runtime.graph import Node
 from aicf.runtime.plan_from_ir import programs_of
-from aicf.summary import summarize
-from aicf.why_not import group_members, why_not_neighbours
 
 
 def gather_report(

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aicf.benched import Benched, BenchResult, read_bench_result
 from aicf.errors import InputMismatch
+from aicf.inspection.benched import Benched, BenchResult, read_bench_result
 from aicf.report.opened import Opened
 
 

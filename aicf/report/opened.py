@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from aicf.compiled import Options, Record, read_record
+from aicf.compilation.reading import read_record
+from aicf.compilation.record import Options, Record
+from aicf.compilation.saved_program import SavedProgram, read_saved_program
+from aicf.compilation.stages import print_module, read_decisions
 from aicf.runtime.capture_plan import ModulePlan
-from aicf.saved_program import SavedProgram, read_saved_program
-from aicf.stages import print_module, read_decisions
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from importlib import import_module
 from importlib.resources import files
 from types import ModuleType
 
-from aicf.dataclass_json import to_json_value
 from aicf.errors import BackendUnavailable
-from aicf.extras import install
 from aicf.report.contents import Report
+from aicf.support.dataclass_json import to_json_value
+from aicf.support.extras import install
 
 SCRIPTS = (
     "dom",

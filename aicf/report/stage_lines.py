@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 
 from xdsl.dialects.builtin import ModuleOp
 
-from aicf.compiled import Record
+from aicf.compilation.record import Record
+from aicf.compilation.stages import print_module, run_again
 from aicf.errors import AicfError
 from aicf.pass_files import passes_in
 from aicf.report.contents import Stage, Stages
-from aicf.stages import print_module, run_again
 
 MODEL, FINAL = "model", "final"
 """In place of a pass: the program as it was given, and as it runs."""

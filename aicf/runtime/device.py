@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from aicf.arguments import text_from
 from aicf.backends.native import DeviceMemory
 from aicf.backends.registry import backend_names, get_backend, open_device
 from aicf.errors import BackendUnavailable, PolicyError
 from aicf.runtime.on_device.pool import DevicePool, pool_of
+from aicf.support.arguments import text_from
 
 _ORDINAL = re.compile(r"(.+):(\d+)")
 

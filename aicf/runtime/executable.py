@@ -17,7 +17,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from aicf.arguments import mapping_from
 from aicf.backends.native import DeviceCode, LoadedCode, NativeCode
 from aicf.backends.registry import load_device, load_native
 from aicf.dialects.step_names import BAD_STEP
@@ -38,6 +37,7 @@ from aicf.runtime.store import CommonKey, Store
 from aicf.runtime.tensors import Array, describe
 from aicf.runtime.weak_members import WeakMembers
 from aicf.runtime.weights import bind_derived, bind_weights
+from aicf.support.arguments import mapping_from
 
 
 @dataclass(frozen=True)

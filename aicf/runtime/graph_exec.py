@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from aicf.arguments import mapping_from
 from aicf.errors import CaptureError, InputMismatch, quoted
 from aicf.runtime import ranges
 from aicf.runtime.capture_plan import CapturePlan
@@ -22,7 +21,8 @@ from aicf.runtime.on_device.array import DeviceArray
 from aicf.runtime.ports import Boundary, Port, reject_unknown
 from aicf.runtime.state import State
 from aicf.runtime.tensors import Array
-from aicf.whole_numbers import is_whole
+from aicf.support.arguments import mapping_from
+from aicf.support.whole_numbers import is_whole
 
 Bound: TypeAlias = Any
 """What an input or output is bound to: an array, or memory of a device."""

@@ -14,7 +14,7 @@ from aicf.errors import InputMismatch, quoted
 from aicf.runtime.device import memory_of
 from aicf.runtime.on_device.memory import PinnedBlock
 from aicf.runtime.tensors import ELEMENT_NAMES, Array, numpy_dtype
-from aicf.whole_numbers import is_whole
+from aicf.support.whole_numbers import is_whole
 
 
 def pinned(shape: Sequence[int] | int, dtype: Any = "f32", device: str = "cuda") -> Array:

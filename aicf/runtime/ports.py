@@ -8,13 +8,13 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from aicf.arguments import text_from
 from aicf.errors import InputMismatch, did_you_mean
 from aicf.runtime.capture_plan import ARENA, CapturePlan
 from aicf.runtime.dlpack import host_array
 from aicf.runtime.graph import Bind
 from aicf.runtime.memory import CACHE_LINE, allocate_tensor
 from aicf.runtime.tensors import Array, address, dense_strides, describe, element_name, numpy_dtype
+from aicf.support.arguments import text_from
 
 COPY_BYTES = 16384
 """Inputs and outputs up to this size are copied through memory of ours: NumPy takes 0.1-0.4 us to copy them,

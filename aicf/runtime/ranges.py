@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from aicf.errors import BackendUnavailable
-from aicf.extras import install
+from aicf.support.extras import install
 
 Range = Callable[[str], AbstractContextManager[Any]]
 

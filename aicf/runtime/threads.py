@@ -17,7 +17,7 @@ from aicf.backends.native import CEntry, CProfileEntry, Entry, ProfileEntry
 from aicf.errors import BackendUnavailable
 from aicf.runtime.lifecycle import register
 from aicf.runtime.team_code import WHOLE_PROGRAM, TeamCode, new_block, sleepers, team_code
-from aicf.uninterrupted import uninterrupted
+from aicf.support.uninterrupted import uninterrupted
 
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 

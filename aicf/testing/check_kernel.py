@@ -10,8 +10,8 @@ import numpy as np
 
 from aicf.backends.common.user_kernel import CUSTOM, UserKernel
 from aicf.backends.native import DeviceMemory
-from aicf.compiled import CompiledModel
-from aicf.compiler import compile as compile_model
+from aicf.compilation.compiled import CompiledModel
+from aicf.compilation.compiler import compile as compile_model
 from aicf.dialects.custom_ops import TensorSpec
 from aicf.dialects.types import TensorInfo, element_of_dtype, tensor_info
 from aicf.errors import AicfError, PolicyError

@@ -8,18 +8,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, cast
 
-from aicf.arguments import flag_from, path_from
-from aicf.compiled import CompiledModel, Options, Trained
-from aicf.compiler import check_options, checked_budget
-from aicf.compiling import compile_source, logical_text, resolve_options
+from aicf.compilation.compiled import CompiledModel
+from aicf.compilation.compiler import check_options, checked_budget
+from aicf.compilation.compiling import compile_source, logical_text, resolve_options
+from aicf.compilation.extensions import Extension, Passes, flattened, source_stamp
+from aicf.compilation.record import Options, Trained
+from aicf.compilation.sources import Dims, Model, Policy, Source, Tuning, dims_text, policy_text, tuning_text
+from aicf.compilation.weight_arrays import Weights, read_weights
 from aicf.engines.report import Report
 from aicf.errors import ArtifactError, InvalidIR, PolicyError, quoted
-from aicf.extensions import Extension, Passes, flattened, source_stamp
 from aicf.frontends.text import verify_module
 from aicf.inference.cache import ProgramCache
 from aicf.inference.packing import ModelWeights
 from aicf.runtime.tensors import Array
-from aicf.sources import Dims, Model, Policy, Source, Tuning, dims_text, policy_text, tuning_text
+from aicf.support.arguments import flag_from, path_from
+from aicf.support.whole_numbers import is_whole
 from aicf.training.batches import prediction_of, whole_shape
 from aicf.training.forward import Forward, read_forward
 from aicf.training.initial import first_values
@@ -28,8 +31,6 @@ from aicf.training.optimizers import Optimizer, check_optimizer
 from aicf.training.schedules import Plateau, resolve_schedule
 from aicf.training.step import TrainStep
 from aicf.training.step_graph import Recipe, trained_names, write_step
-from aicf.weight_arrays import Weights, read_weights
-from aicf.whole_numbers import is_whole
 
 _PAST_SEEDS = (1 << 63) - 1
 

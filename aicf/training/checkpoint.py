@@ -14,12 +14,12 @@ from typing import Any, cast
 
 import safetensors
 
-from aicf.arguments import path_from
-from aicf.dataclass_json import parse_json
 from aicf.errors import ArtifactError, InputMismatch
-from aicf.files import reason_of, write_whole
 from aicf.runtime.tensors import Array, describe_array
-from aicf.tensor_bytes import to_bytes
+from aicf.saving.tensor_bytes import to_bytes
+from aicf.support.arguments import path_from
+from aicf.support.dataclass_json import parse_json
+from aicf.support.files import reason_of, write_whole
 
 _FORMAT, _OPS = "aicf.checkpoint", "aicf.ops"
 _VERSION = "1"

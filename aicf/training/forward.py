@@ -9,7 +9,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import SSAValue
 
-from aicf.compiling import check_strict
+from aicf.compilation.compiling import check_strict
+from aicf.compilation.sources import Model, read_model
 from aicf.dialects import logical
 from aicf.dialects.logical import NAME_ATTR, ROLE_ATTR, UPDATES_ATTR, LogicalOp
 from aicf.dialects.types import TensorInfo, tensor_info
@@ -22,7 +23,6 @@ from aicf.passes.logical.to_evaluation import drawing_metas
 from aicf.passes.support.identity import op_id, part_id, set_identity, sources
 from aicf.passes.verify.verify_logical import VerifyLogicalPass
 from aicf.runtime.tensors import Array
-from aicf.sources import Model, read_model
 from aicf.training.onnx_forward import lower_forward
 
 

@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from xdsl.ir import Operation, Use
 
+from aicf.compilation.sources import Model
 from aicf.dialects import logical
 from aicf.dialects.step_names import SEED
 from aicf.dialects.types import TensorInfo, tensor_info
 from aicf.errors import InputMismatch
 from aicf.runtime.tensors import Array, numpy_dtype
 from aicf.runtime.weights import start_of_state
-from aicf.sources import Model
 from aicf.training.forward import Argument, Forward, read_forward
 
 _WORD_BITS = 64

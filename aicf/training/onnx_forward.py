@@ -16,11 +16,13 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument, SSAValue
 from xdsl.rewriter import Rewriter
 
+from aicf.compilation.sources import Source
+from aicf.compilation.stages import read_decisions
 from aicf.dialects.logical import NAME_ATTR, ROLE_ATTR, UPDATES_ATTR
 from aicf.dialects.onnx import ConstantOp, GraphOp, NodeOp, NoneOp, ValueType, YieldOp
 from aicf.dialects.step_names import OWN
 from aicf.errors import InvalidIR, UnsupportedOp
-from aicf.explain import warning_of, wrong_declarations
+from aicf.inspection.explain import warning_of, wrong_declarations
 from aicf.passes.bodies.workload import argument_attrs
 from aicf.passes.logical.specialize_shapes import SpecializeShapesPass
 from aicf.passes.onnx.lower_onnx import LowerOnnxPass
@@ -35,8 +37,6 @@ from aicf.passes.support.interface import (
     set_results,
 )
 from aicf.passes.training.differentiate import passes_to
-from aicf.sources import Source
-from aicf.stages import read_decisions
 
 _LOGGER = logging.getLogger("aicf.training")
 _STATISTICS, _STATISTICS_OUT = range(3, 5), range(1, 3)

@@ -13,7 +13,7 @@ from typing import ClassVar, Literal, Self
 from aicf.dialects import logical
 from aicf.errors import InvalidIR
 from aicf.frontends.builder import Graph, Value
-from aicf.training.plateau import PlateauRule
+from aicf.runtime.plateau import PlateauRule
 
 __all__ = [
     "Constant",

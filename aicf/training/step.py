@@ -13,18 +13,20 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from aicf.compiled import CompiledModel, read_step, save_step
+from aicf.compilation.compiled import CompiledModel
+from aicf.compilation.reading import read_step
+from aicf.compilation.weight_arrays import read_weights
+from aicf.compilation.writing import save_step
 from aicf.dialects.step_names import OWN, RATE, STEP, TARGET
 from aicf.errors import ArtifactError, InputMismatch, quoted
-from aicf.explain import Explanation, ValueExplanation
+from aicf.inspection.explain import Explanation, ValueExplanation
 from aicf.runtime.graph_exec import GraphExec, check_runs
+from aicf.runtime.plateau import DTYPES, PlateauRule
 from aicf.runtime.ports import reject_unknown
 from aicf.runtime.tensors import Array, describe_array, numpy_dtype
+from aicf.support.whole_numbers import is_whole
 from aicf.training.checkpoint import check_tensors, read_checkpoint, write_checkpoint
 from aicf.training.history import HISTORY, LENGTH, RING, history_problem, read_ring
-from aicf.training.plateau import DTYPES, PlateauRule
-from aicf.weight_arrays import read_weights
-from aicf.whole_numbers import is_whole
 
 
 class StepLoss:

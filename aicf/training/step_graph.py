@@ -19,16 +19,16 @@ from aicf.dialects.step_names import OWN, RATE, STEP, TARGET
 from aicf.dialects.types import TensorInfo, element_named
 from aicf.errors import InvalidIR, quoted
 from aicf.frontends.builder import Graph, Value
+from aicf.runtime.plateau import DTYPES
 from aicf.runtime.tensors import Array, numpy_dtype
+from aicf.support.whole_numbers import is_whole
 from aicf.training.batches import LOSS, Batches, prediction_of, whole_shape
 from aicf.training.clipping import clip
 from aicf.training.forward import Argument, Forward, shape_of
 from aicf.training.history import write_ring
 from aicf.training.losses import Loss
 from aicf.training.optimizers import Operands, Optimizer
-from aicf.training.plateau import DTYPES
 from aicf.training.schedules import InProgram, Plateau, Schedule, resolve_schedule
-from aicf.whole_numbers import is_whole
 
 
 @dataclass(frozen=True)

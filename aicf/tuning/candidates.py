@@ -16,8 +16,10 @@ from xdsl.dialects.builtin import ModuleOp
 
 from aicf.backends.common.kernel import AnyKernel
 from aicf.backends.registry import get_kernels
-from aicf.compiled import Options
-from aicf.compiling import resolve_options
+from aicf.compilation.compiling import resolve_options
+from aicf.compilation.record import Options
+from aicf.compilation.sources import Model, read_model
+from aicf.compilation.stages import passes_of
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_types import KernelAttr, TargetAttr
 from aicf.errors import PolicyError
@@ -31,9 +33,7 @@ from aicf.passes.pipelines.text import apply_pass
 from aicf.passes.support.policy import policy_of
 from aicf.policies.kernel_policy import KernelPolicy
 from aicf.policies.tuning_table import WorkloadKey
-from aicf.progress import Step
-from aicf.sources import Model, read_model
-from aicf.stages import passes_of
+from aicf.support.progress import Step
 from aicf.tuning.growing_table import GrowingTable
 
 

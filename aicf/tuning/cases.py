@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from aicf import native_file
-from aicf.arguments import instance_from, path_from
-from aicf.artifact import digest
 from aicf.backends.native import NativeCode
-from aicf.dataclass_json import from_json_value, parse_json, to_json_value
 from aicf.errors import ArtifactError
-from aicf.files import reason_of, write_whole
 from aicf.policies.tuning_table import WorkloadKey
+from aicf.saving import native_file
+from aicf.saving.artifact import digest
+from aicf.support.arguments import instance_from, path_from
+from aicf.support.dataclass_json import from_json_value, parse_json, to_json_value
+from aicf.support.files import reason_of, write_whole
 
 FORMAT = 5
 INDEX = "cases.json"

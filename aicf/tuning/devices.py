@@ -5,11 +5,11 @@ from __future__ import annotations
 from pkgutil import resolve_name
 from typing import cast
 
-from aicf.arguments import instance_from, text_from
 from aicf.backends.base import TimedBackend
 from aicf.backends.registry import backend_names, get_backend, resolve_target
 from aicf.errors import BackendUnavailable, PolicyError
 from aicf.runtime.device import devices
+from aicf.support.arguments import instance_from, text_from
 from aicf.tuning.cases import Setting
 from aicf.tuning.measure import Device
 

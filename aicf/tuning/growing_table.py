@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
-from aicf.arguments import instance_from
 from aicf.errors import PolicyError
 from aicf.policies.tuning_table import Failure, Header, MeasuredWorkload, Row, TuningTable, WorkloadKey
+from aicf.support.arguments import instance_from
 
 WRITE_AFTER_S = 2.0
 """Seconds of measurements that a killed process may lose, at most and beside the case it was at."""

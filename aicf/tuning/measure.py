@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Protocol, runtime_checkable
 
-from aicf.arguments import check_function, instance_from
 from aicf.backends.native import NativeCode
 from aicf.errors import AicfError, CaptureError, PolicyError
 from aicf.policies.tuning_table import Failure, Header, MeasuredWorkload, Row, Timing
-from aicf.progress import Step
+from aicf.support.arguments import check_function, instance_from
+from aicf.support.progress import Step
 from aicf.tuning.cases import Case, Prepared, Setting
 from aicf.tuning.growing_table import GrowingTable
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
-from aicf.arguments import check_function, instance_from
-from aicf.artifact import toolchain_lock
-from aicf.compiled import Options
+from aicf.compilation.record import Options
+from aicf.compilation.sources import Model
 from aicf.dialects.emit_types import TargetAttr
 from aicf.errors import AicfError, PolicyError, quoted
 from aicf.frontends.text import make_context
@@ -18,13 +17,14 @@ from aicf.passes.bodies.workload import target_of
 from aicf.passes.kernels.measured import libraries_of
 from aicf.passes.support.policy import policy_of
 from aicf.policies.kernel_policy import KernelPolicy
-from aicf.progress import Step
-from aicf.sources import Model
+from aicf.saving.artifact import toolchain_lock
+from aicf.support.arguments import check_function, instance_from
+from aicf.support.progress import Step
+from aicf.support.whole_numbers import is_whole
 from aicf.tuning.candidates import Candidate, candidates, grouped
 from aicf.tuning.case_compiler import CaseCompiler
 from aicf.tuning.cases import Case, Prepared, Setting
 from aicf.tuning.one_instruction import starts_early
-from aicf.whole_numbers import is_whole
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def plan(model: Model, options: Options, variants: int | None, step: Step) -> Pl
     Raises:
         PolicyError: an option or argument is not legal, or the model is an emit program, whose kernels are chosen.
     """
-    instance_from(options, Options, PolicyError, "what to compile with", "aicf.compiled.Options")
+    instance_from(options, Options, PolicyError, "what to compile with", "aicf.compilation.record.Options")
     if variants is not None and not is_whole(variants, 1):
         raise PolicyError(
             f"the most variants of a kernel are {quoted(variants)}; give a whole number, 1 or more"

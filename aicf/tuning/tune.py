@@ -10,13 +10,13 @@ from os.path import isfile
 from pathlib import Path
 from typing import Literal
 
-from aicf.arguments import flag_from, path_from
-from aicf.compiled import Options
+from aicf.compilation.record import Options
+from aicf.compilation.sources import Dims, Model, Policy, Values, dims_text, policy_text, values_text
 from aicf.errors import AicfError, CaptureError, PolicyError, quoted
-from aicf.files import check_writable, reason_of
 from aicf.policies.tuning_table import Failure, MeasuredWorkload, TuningTable
-from aicf.progress import Step, progress
-from aicf.sources import Dims, Model, Policy, Values, dims_text, policy_text, values_text
+from aicf.support.arguments import flag_from, path_from
+from aicf.support.files import check_writable, reason_of
+from aicf.support.progress import Step, progress
 from aicf.tuning.case_compiler import CaseCompiler
 from aicf.tuning.cases import Prepared
 from aicf.tuning.devices import check_device, open_device

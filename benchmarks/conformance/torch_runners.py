@@ -16,7 +16,7 @@ from aicf.pytorch.graphs import CompiledGraph, GraphInfo, new_name
 from aicf.pytorch.options import TorchOptions
 from aicf.pytorch.tensors import torch_dtype
 from aicf.semantics import evaluate_block
-from aicf.torch_types import host_view
+from aicf.support.torch_types import host_view
 
 TARGETS = ("cpu", "cuda", "reference")
 _SEED = 7

@@ -51,7 +51,7 @@ def prepare_all(options: argparse.Namespace) -> None:
     """Compiles the candidates of every row."""
     import programs
 
-    from aicf.compiled import Options
+    from aicf.compilation.record import Options
     from aicf.tuning.cases import save
     from aicf.tuning.plan import prepare
 

@@ -22,7 +22,7 @@ from sklearn.neural_network import MLPClassifier
 from threadpoolctl import threadpool_limits
 
 import aicf
-from aicf.progress import progress
+from aicf.support.progress import progress
 from aicf.tools.cli.explain_command import show_tables
 
 WEIGHTS = "digits.safetensors"

@@ -23,7 +23,7 @@ SOME_FILES = (
     "pyproject.toml",
     "Makefile",
     "LICENSE",
-    "aicf/compiler.py",
+    "aicf/compilation/compiler.py",
     "examples/digits/mlp.mlir",
 )
 

@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import DictionaryAttr, ModuleOp
 from xdsl.ir import Attribute
 
 from aicf.backends.registry import get_kernels
-from aicf.compiled import Options
+from aicf.compilation.record import Options
 from aicf.dialects.emit import ResolvedOp
 from aicf.frontends.text import make_context, parse_module
 from aicf.passes.pipelines.aicf_inference import AicfInferencePass

@@ -16,7 +16,7 @@ from aicf.bisection.bisecting import Standing
 from aicf.bisection.candidates import Candidates
 from aicf.bisection.verdicts import Verdicts
 from aicf.bisection.wrong import error_of
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.errors import ArtifactError, InputMismatch, PolicyError
 from aicf.tools.aicf_cli import main
 from tests.support.faulty_programs import model, planted, program, save, weights

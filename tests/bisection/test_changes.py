@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from aicf.bisection.changes import changes_between, mixed
+from aicf.compilation.saved_program import SavedProgram
 from aicf.policies.policy import Policy
-from aicf.saved_program import SavedProgram
 from tests.test_saved_program import saved_program, stripped
 
 EDITS = {

@@ -12,7 +12,7 @@ import pytest
 import aicf
 from aicf.bisection import compared_times
 from aicf.bisection.compared_times import compare_times
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.errors import InputMismatch
 from aicf.tools.aicf_cli import main
 

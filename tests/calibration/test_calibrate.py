@@ -15,7 +15,7 @@ from sklearn.neural_network import MLPClassifier
 
 import aicf
 from aicf.calibration import Calibration
-from aicf.saved_program import read_saved_program
+from aicf.compilation.saved_program import read_saved_program
 from tests.calibration.models import (
     TARGET,
     attention,

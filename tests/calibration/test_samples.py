@@ -10,10 +10,10 @@ import pytest
 
 import aicf
 from aicf.calibration.samples import read_samples
+from aicf.compilation.sources import read_model
 from aicf.errors import AicfError, InputMismatch, PolicyError
 from aicf.frontends.text import make_context
 from aicf.inference.models import interface_of
-from aicf.sources import read_model
 from tests.calibration.models import TARGET, chain, chain_samples, chain_weights
 
 WEIGHTS, SAMPLES = chain_weights(), chain_samples(70)

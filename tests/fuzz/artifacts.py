@@ -26,23 +26,14 @@ import numpy as np
 import safetensors.numpy
 
 import aicf
-from aicf import artifact, compiled
 from aicf.backends.reference.backend import ReferenceBackend
-from aicf.compiled import (
-    EMIT,
-    LEDGER,
-    LOCATIONS,
-    LOGICAL,
-    NATIVE,
-    PLAN,
-    PREPARED,
-    TRAINED,
-    WEIGHTS,
-    CompiledModel,
-)
+from aicf.compilation import reading
+from aicf.compilation.compiled import CompiledModel
+from aicf.compilation.record import EMIT, LEDGER, LOCATIONS, LOGICAL, NATIVE, PLAN, PREPARED, TRAINED, WEIGHTS
 from aicf.frontends.text import parse_module
 from aicf.runtime.executable import Executable
 from aicf.runtime.plan_from_ir import code_units, read_module, target_of
+from aicf.saving import artifact
 from tests.fuzz.damage import damaged_bytes, damaged_json, damaged_tensors, damaged_text
 from tests.fuzz.guards import Guarded
 from tests.fuzz.isolation import Limits, Verdict, isolated, report
@@ -190,7 +181,7 @@ def _use(sample: Sample, forgery: _Forgery, native: str) -> str:
 
 def _look_at(exe: CompiledModel, path: Path) -> None:
     """Everything that says something about a program and does not run it."""
-    texts = [exe.explain(), exe.summary(), compiled.explain(path), exe.memory(), repr(exe), exe.ir("emit")]
+    texts = [exe.explain(), exe.summary(), reading.explain(path), exe.memory(), repr(exe), exe.ir("emit")]
     names = [node.name for program in exe.plan.programs for node in program.graph.nodes][:2]
     texts += [exe.explain(name) for name in names]
     if len(names) > 1:

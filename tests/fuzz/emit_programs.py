@@ -29,7 +29,7 @@ from xdsl.utils.exceptions import VerifyException
 
 import aicf
 from aicf.backends.common.record import integer
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.dialects.emit import PHASES, ResolvedOp
 from aicf.dialects.emit_types import BufferType, EdgeAttr, KernelAttr
 from aicf.errors import AicfError

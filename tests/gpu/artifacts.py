@@ -20,7 +20,8 @@ from aicf.backends.cuda.runtime.device import CudaDevice
 from aicf.backends.cuda.runtime.device_program import DeviceModule, DeviceProgram, LibraryNode
 from aicf.backends.cuda.runtime.library import library_of, module_of, offered
 from aicf.backends.cuda.runtime.storage import read, stored
-from aicf.compiled import CompiledModel, Options
+from aicf.compilation.compiled import CompiledModel
+from aicf.compilation.record import Options
 from aicf.dialects.json_values import json_value
 from aicf.frontends.text import make_context
 from aicf.policies.tuning_table import Header, MeasuredWorkload, Row, Timing, TuningTable

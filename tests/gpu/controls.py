@@ -10,7 +10,7 @@ from aicf.backends.base import Launch
 from aicf.backends.cuda.compiler import build
 from aicf.backends.cuda.compiler.launches import Emit, KernelLaunch, LibraryCall
 from aicf.backends.cuda.runtime.device_program import DeviceProgram
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from tests.gpu.artifacts import changed, compiled, from_folder, obtained
 
 BARRIER = "cuda.syncthreads()"

@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.runtime import GraphExec
 from aicf.runtime.capture_plan import ARENA
 from aicf.runtime.tensors import address

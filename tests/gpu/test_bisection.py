@@ -10,7 +10,7 @@ import pytest
 import aicf
 from aicf.backends.cuda.compiler.toolchain import toolchain_lock
 from aicf.bisection import Slower, Wrong
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.errors import BackendUnavailable, InputMismatch
 from tests.gpu.artifacts import obtained
 

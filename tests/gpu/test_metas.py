@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import aicf
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from tests.gpu.artifacts import obtained
 from tests.gpu.case_table.training import METAS
 from tests.gpu.harness import program

@@ -13,7 +13,7 @@ import pytest
 import aicf
 from aicf.backends.cuda.runtime.device_program import DeviceProgram
 from aicf.backends.cuda.runtime.storage import read
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.errors import AicfError, BackendUnavailable, CaptureError
 from aicf.runtime import Profiler
 from tests.gpu.artifacts import changed, obtained, with_module

@@ -6,7 +6,7 @@ import pytest
 
 from aicf.backends.cuda.compiler.code import Cubin
 from aicf.backends.cuda.runtime.storage import read
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from tests.backends.cuda.sass import opcodes
 from tests.gpu.artifacts import compiled
 from tests.gpu.controls import CHECKED_BY, CONTROLS, UNORDERED, compiled_without_barriers

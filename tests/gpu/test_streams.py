@@ -7,7 +7,7 @@ import pytest
 
 import aicf
 from aicf import runtime
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.errors import BackendUnavailable
 
 torch = pytest.importorskip("torch")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import aicf
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.runtime.capture_plan import ARENA
 from tests.gpu.artifacts import environment, obtained
 from tests.gpu.case_table.case import ROOT, TARGET

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aicf import InferenceSession, artifact
+from aicf import InferenceSession
 from aicf.errors import ArtifactError
+from aicf.saving import artifact
 from tests.inference.models import WEIGHTS, classified, classifier, rows
 
 ROOT = Path(__file__).parents[2]

@@ -276,7 +276,7 @@ def test_without_logging_it_is_said_on_standard_error(
 ) -> None:
     from aicf.engines.report import LOGGER
 
-    monkeypatch.setattr("aicf.progress.SHOW_AFTER", 3600.0)  # however slow the machine is
+    monkeypatch.setattr("aicf.support.progress.SHOW_AFTER", 3600.0)  # however slow the machine is
     monkeypatch.setattr(LOGGER, "propagate", False)
     with InferenceSession(classifier(), WEIGHTS, dims="N=5") as session:
         assert str(session.placement()) in capsys.readouterr().err

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aicf import progress
+from aicf.support import progress
 from tests.lit.runner import PROGRAMS, LitFailure, of_the_system, parse_pipeline, run_command
 
 CONSOLE = "console"

@@ -18,7 +18,7 @@ import pytest
 import aicf
 from aicf.backends.common import user_kernel
 from aicf.backends.registry import resolve_target, target_spec, target_text
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.dialects.custom_ops import ENTRY_POINTS
 from aicf.errors import ArtifactError, PolicyError
 from aicf.frontends.gguf.reader import read_gguf

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import aicf
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from tests.support.meta_programs import (
     START,
     regression_batch,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import aicf
 from aicf.backends.registry import get_kernels
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.dialects import logical
 from aicf.dialects.types import element_of
 from aicf.frontends.builder import Graph

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 import aicf
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
+from aicf.compilation.saved_program import read_saved_program
 from aicf.passes.legalize.narrow_prices import ProductPrices
-from aicf.saved_program import read_saved_program
 from tests.backends.cpu.test_conv import LEVELS_HERE
 
 Array = NDArray[Any]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import aicf
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.frontends.builder import Graph
 from aicf.inference.packing import packing_keys
 from aicf.semantics import Array

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 import aicf
 from aicf.backends.reference.interpreter import Results, run_module
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.dialects.json_values import json_value
 from aicf.dialects.logical import NAME_ATTR
 from aicf.dialects.step_names import BAD_STEP

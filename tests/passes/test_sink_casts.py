@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
+from aicf.compilation.saved_program import read_saved_program
 from aicf.dialects.emit import GroupOp, find_ledger
 from aicf.dialects.logical import CastOp
 from aicf.dialects.types import byte_count
@@ -16,7 +17,6 @@ from aicf.passes.bodies.view_folding import yielded
 from aicf.passes.kernels.select_kernels import SelectKernelsPass
 from aicf.passes.pipelines.aicf_inference import run
 from aicf.passes.pipelines.aicf_training import AicfTrainingPass
-from aicf.saved_program import read_saved_program
 from tests.gpu.training import TRAININGS
 
 TARGETS = ("cuda:sm_90a", "cpu:x86-64-v3")

@@ -57,7 +57,7 @@ def test_it_runs_on_the_weights_that_a_module_has(tmp_path: Path) -> None:
 
 
 def test_the_file_has_no_weights(tmp_path: Path) -> None:
-    assert not any("weights" in entry for entry in aicf.artifact.read(saved(tmp_path)).entries)
+    assert not any("weights" in entry for entry in aicf.saving.artifact.read(saved(tmp_path)).entries)
 
 
 def test_other_sizes_and_modules_are_refused(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_loading_traces_and_compiles_nothing(tmp_path: Path, monkeypatch: pytest
         raise AssertionError("it traces or compiles")
 
     monkeypatch.setattr(torch.export, "export", refuse)
-    monkeypatch.setattr("aicf.compiling.build_native", refuse)
+    monkeypatch.setattr("aicf.compilation.compiling.build_native", refuse)
     x = torch.ones(5, 8)
     torch.testing.assert_close(aicf.pytorch.load(path, module)(x), module(x))
 
@@ -353,8 +353,8 @@ def test_a_class_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_damaged_entry(tmp_path: Path, text: str) -> None:
     path, module = tmp_path / "results.aicf", Returning(lambda x: (x * 2,))
     aicf.pytorch.save(module, path, (torch.randn(4, 3),))
-    file = aicf.artifact.read(path)
-    aicf.artifact.write(path, {**file.entries, "results.json": text.encode()}, file.manifest)
+    file = aicf.saving.artifact.read(path)
+    aicf.saving.artifact.write(path, {**file.entries, "results.json": text.encode()}, file.manifest)
     with pytest.raises(
         aicf.ArtifactError, match=r"entry 'results.json' .* is not as it was written; save it"
     ):

@@ -13,7 +13,7 @@ import aicf.pytorch
 
 pytestmark = [pytest.mark.peers, pytest.mark.filterwarnings("ignore:.*isinstance.treespec")]
 ROOT = Path(__file__).parents[2]
-COMPILER = ("xdsl", "numba", "aicf.compiler", "aicf.frontends")
+COMPILER = ("xdsl", "numba", "aicf.compilation.compiler", "aicf.frontends")
 LISTED = f"print([name for name in {COMPILER!r} if name in sys.modules])"
 
 

@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 import aicf
 import aicf.pytorch
-from aicf.explain import Decision
+from aicf.inspection.explain import Decision
 from tests.support.pytorch_backend import assert_same, compiled, gradients, random
 
 pytestmark = pytest.mark.peers

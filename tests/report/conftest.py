@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import aicf
-from aicf.benched import Benched, BenchedInstruction, BenchResult, Timing
-from aicf.dataclass_json import to_json_value
+from aicf.inspection.benched import Benched, BenchedInstruction, BenchResult, Timing
+from aicf.support.dataclass_json import to_json_value
 from tests.support.training_graphs import mlp as training_mlp
 from tests.test_compiler import MLP, mlp_weights
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 import aicf
-from aicf.compiled import read_record
-from aicf.diff import compare
+from aicf.comparison.diff import compare
+from aicf.compilation.reading import read_record
+from aicf.compilation.saved_program import read_saved_program
 from aicf.errors import ArtifactError, InputMismatch
 from aicf.report import gather_report
 from aicf.report.contents import Compiled
-from aicf.saved_program import read_saved_program
 from aicf.tools.aicf_cli import main
 from tests.report.conftest import Files, times_of
 
@@ -115,7 +115,7 @@ def test_without_the_passes_there_is_the_first_stage_and_the_last(files: Files) 
 
 
 def test_passes_that_make_another_program_are_told(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aicf.stages.print_module", lambda module: "another program\n")
+    monkeypatch.setattr("aicf.compilation.stages.print_module", lambda module: "another program\n")
     stages = gather_report(files.mlp).compiled[0].stages
     assert [stage.made_by for stage in stages.stages] == ["model", "final"]
     assert stages.missing is not None and "makes another program" in stages.missing

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 import aicf
-from aicf.dataclass_json import to_json_value
-from aicf.diff import compare
+from aicf.comparison.diff import compare
+from aicf.compilation.saved_program import read_saved_program
 from aicf.report import gather_report, html_page
-from aicf.saved_program import read_saved_program
+from aicf.support.dataclass_json import to_json_value
 from aicf.tools.aicf_cli import main
 from tests.report.conftest import Files
 

@@ -9,10 +9,10 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from aicf.backends.reference.backend import ReferenceBackend
-from aicf.dataclass_json import from_json_value
 from aicf.frontends.text import parse_module
 from aicf.runtime import Executable, ModulePlan
 from aicf.runtime.plan_from_ir import code_units, read_module, target_of
+from aicf.support.dataclass_json import from_json_value
 
 TARGET = '#emit.target<"reference", "typed", {threads = 1 : i64}>'
 KERNEL = 'kernel("reference.body", {version = 1 : i64, determinism = "bitwise"})'

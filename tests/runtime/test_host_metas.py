@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import aicf
-from aicf.compiled import CompiledModel
-from aicf.dataclass_json import to_json_value
+from aicf.compilation.compiled import CompiledModel
 from aicf.dialects.host_formulas import SIGNATURES
 from aicf.errors import ArtifactError
 from aicf.runtime.on_host.formulas import FORMULAS
 from aicf.runtime.on_host.metas import HostMetas
+from aicf.support.dataclass_json import to_json_value
 from tests.runtime.support import read_plan
 from tests.support.meta_programs import START, scalars, scalars_program
 

@@ -15,7 +15,7 @@ import pytest
 
 from aicf.backends.machine_code import assemble, release_with
 from aicf.runtime.memory import Ledger
-from aicf.uninterrupted import uninterrupted
+from aicf.support.uninterrupted import uninterrupted
 from tests.support.processes import interruptible
 
 pytestmark = pytest.mark.usefixtures("few_objects")
@@ -38,7 +38,7 @@ def test_a_call_that_nothing_interrupts_gives_results_and_errors() -> None:
 def test_the_process_ends_after_a_call_that_nobody_waits_for() -> None:
     code = """
 import os, signal, threading, time
-from aicf.uninterrupted import uninterrupted
+from aicf.support.uninterrupted import uninterrupted
 threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
     uninterrupted(lambda: (time.sleep(1), print("ended")))

@@ -15,11 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aicf.backends.native import NativeCode
-from aicf.dataclass_json import to_json_value
 from aicf.errors import ArtifactError, InputMismatch, PlanError
 from aicf.runtime import Executable, ModulePlan
 from aicf.runtime.capture_plan import OperandRef, Row
 from aicf.runtime.plan_from_ir import code_units, entry_symbol, programs_of, read_module
+from aicf.support.dataclass_json import to_json_value
 from tests.runtime.support import ADD_RELU, BUCKETS, COUNTER, module_of, read_plan
 from tests.support.topological_orders import is_graph_order, random_graph_order
 

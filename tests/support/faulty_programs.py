@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import aicf
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 
 NOISE = {"fusion": {"epilogue": False}, "memory": "separate", "kernels": {"fc1": "faulty.also_right"}}
 """Decisions that change nothing of what is checked."""

@@ -16,7 +16,7 @@ from aicf.dialects.logical import NAME_ATTR
 from aicf.frontends.torch import Alias, Computed, Lowered, Passed, Void, lower_graph
 from aicf.frontends.torch.lowering import SEED
 from aicf.semantics import evaluate_block
-from aicf.torch_types import host_view
+from aicf.support.torch_types import host_view
 
 Array = NDArray[Any]
 

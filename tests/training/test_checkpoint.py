@@ -82,7 +82,8 @@ def test_a_resumed_training_has_the_same_bits(tmp_path: Path):
 LOADED = """
 import sys, aicf
 step = aicf.load_step(sys.argv[1])
-print(*(name for name in ("xdsl", "numba", "aicf.compiler", "aicf.sources") if name in sys.modules))
+compilers = ("xdsl", "numba", "aicf.compilation.compiler", "aicf.compilation.sources")
+print(*(name for name in compilers if name in sys.modules))
 import numpy as np
 from hashlib import sha256
 batches = np.load(sys.argv[2])

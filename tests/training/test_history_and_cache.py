@@ -10,7 +10,7 @@ import pytest
 import safetensors.numpy
 
 import aicf
-from aicf.compiled import save_step
+from aicf.compilation.writing import save_step
 from aicf.training.history import HISTORY, LENGTH
 from tests.support.training_models import batches, classifier
 
@@ -125,7 +125,7 @@ def test_compiled_steps_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     first = make(cache_dir=tmp_path, clip_norm=1.0)
     assert len(list(tmp_path.glob("*.aicf"))) == 1
 
-    import aicf.compiling as compiling
+    import aicf.compilation.compiling as compiling
 
     def refuse(*_: object) -> None:
         raise AssertionError("compiled again")

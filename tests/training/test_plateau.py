@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import aicf
-from aicf import artifact
-from aicf.compiled import TRAINED
+from aicf.compilation.record import TRAINED
+from aicf.saving import artifact
 from aicf.training.optimizers import SGD, Adam, Group
 from aicf.training.schedules import Plateau
 from tests.support.training_models import batches, classifier
@@ -241,7 +241,8 @@ def train(step: aicf.TrainStep, first: int, last: int) -> list[float]:
 LOADED = """
 import sys, aicf
 step = aicf.load_step(sys.argv[1])
-print(*(name for name in ("xdsl", "numba", "aicf.compiler", "aicf.sources") if name in sys.modules))
+compilers = ("xdsl", "numba", "aicf.compilation.compiler", "aicf.compilation.sources")
+print(*(name for name in compilers if name in sys.modules))
 print([step.report_metric(float(metric)) for metric in sys.argv[2:]])
 """
 

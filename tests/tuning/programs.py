@@ -16,10 +16,10 @@ from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.backend import CpuBackend
 from aicf.backends.cpu.families.gemm.kernel import GemmKernel
 from aicf.backends.native import NativeCode
-from aicf.compiled import Options
+from aicf.compilation.record import Options
 from aicf.dialects.emit_types import TargetAttr
 from aicf.policies.tuning_table import TuningTable
-from aicf.progress import Step
+from aicf.support.progress import Step
 from aicf.tuning.cases import Case, Prepared
 from aicf.tuning.growing_table import GrowingTable
 from aicf.tuning.measure import Device, Runnable, Samples, Variant, header_of, measure, rounds_by_time

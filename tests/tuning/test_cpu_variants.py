@@ -9,8 +9,8 @@ from xdsl.dialects.builtin import StringAttr
 from aicf.backends.cpu.families.gemm.kernel import VARIANTS
 from aicf.backends.host import processor_name
 from aicf.backends.registry import resolve_target
-from aicf.compiled import Options
-from aicf.compiler import compile
+from aicf.compilation.compiler import compile
+from aicf.compilation.record import Options
 from aicf.errors import PolicyError
 from aicf.frontends.text import make_context
 from aicf.policies.tuning_table import Header, MeasuredWorkload, Row, Timing, TuningTable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aicf.compiled import Options
+from aicf.compilation.record import Options
 from aicf.frontends.text import make_context
 from aicf.passes.bodies.workload import target_of
 from aicf.passes.support.policy import policy_of

@@ -14,8 +14,8 @@ from xdsl.ir import Attribute
 
 from aicf.backends.common.workload import Workload
 from aicf.backends.native import NativeCode
-from aicf.compiled import Options
-from aicf.compiler import compile
+from aicf.compilation.compiler import compile
+from aicf.compilation.record import Options
 from aicf.dialects.emit_types import TargetAttr
 from aicf.errors import AicfError, CaptureError
 from aicf.policies.tuning_table import Header, TuningTable

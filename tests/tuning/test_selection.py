@@ -11,19 +11,19 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from aicf.backends.registry import get_kernels
-from aicf.compiled import Options
-from aicf.compiler import compile
+from aicf.compilation.compiler import compile
+from aicf.compilation.record import Options
+from aicf.compilation.sources import read_model
+from aicf.compilation.stages import passes_of, read_decisions, stage_text
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_types import KernelAttr
 from aicf.dialects.json_values import json_value
 from aicf.errors import PolicyError
-from aicf.explain import Decision
 from aicf.frontends.text import make_context
+from aicf.inspection.explain import Decision
 from aicf.passes.kernels.select_kernels import SelectKernelsPass
 from aicf.passes.pipelines.text import apply_pass
 from aicf.policies.tuning_table import Failure, Header, MeasuredWorkload, Row, Timing, TuningTable
-from aicf.sources import read_model
-from aicf.stages import passes_of, read_decisions, stage_text
 from aicf.tools.aicf_cli import main
 from aicf.tuning.candidates import candidates
 

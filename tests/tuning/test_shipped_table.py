@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from aicf.compiled import Options
+from aicf.compilation.record import Options
+from aicf.compilation.sources import read_model
+from aicf.compilation.stages import passes_of, read_decisions
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_types import KernelAttr
 from aicf.dialects.json_values import json_value
-from aicf.explain import Decision
 from aicf.frontends.text import make_context
+from aicf.inspection.explain import Decision
 from aicf.passes.kernels.select_kernels import SelectKernelsPass
 from aicf.passes.pipelines.text import apply_pass
 from aicf.policies.tuning_table import MeasuredWorkload, Row, Timing, TuningTable
-from aicf.sources import read_model
-from aicf.stages import passes_of, read_decisions
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 TABLE = TuningTable.load(BENCHMARKS / "tuning" / "h100.json")

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aicf.compiled import Options
-from aicf.compiler import compile
+from aicf.compilation.compiler import compile
+from aicf.compilation.record import Options
+from aicf.compilation.stages import print_module
 from aicf.errors import ArtifactError, BackendUnavailable, CaptureError, PolicyError
 from aicf.policies.tuning_table import TuningTable
-from aicf.stages import print_module
 from aicf.tools.aicf_cli import main
 from aicf.training.forward import read_forward
 from aicf.training.losses import MSELoss

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from aicf.benched import Benched, BenchedInstruction, BenchResult, Timing
-from aicf.dataclass_json import to_json_value
 from aicf.errors import CaptureError, InputMismatch, PolicyError
-from aicf.random_inputs import random_inputs
+from aicf.inspection.benched import Benched, BenchedInstruction, BenchResult, Timing
+from aicf.inspection.random_inputs import random_inputs
 from aicf.runtime.profiler import Profile, Profiler
 from aicf.runtime.tensors import Array
+from aicf.support.dataclass_json import to_json_value
 from aicf.tools.cli.arguments import (
     ArtifactOrModel,
     Dims,
@@ -32,7 +32,7 @@ from aicf.tools.cli.arguments import (
 )
 
 if TYPE_CHECKING:
-    from aicf.compiled import CompiledModel
+    from aicf.compilation.compiled import CompiledModel
 
 _WEIGHTED = {".onnx": "an ONNX model", ".pt2": "an exported program"}
 """Models that have weights, by their files."""
@@ -86,7 +86,7 @@ def bench_command(
 
 def _print_comparison(first: CompiledModel, other: Path, weights: Path | None, as_json: bool) -> None:
     from aicf.bisection.compared_times import compare_times
-    from aicf.compiled import load
+    from aicf.compilation.reading import load
 
     found = compare_times(first, load(other, weights=weights))
     if as_json:
@@ -114,7 +114,7 @@ def bench_model(
     if is_model(model):
         options = {"dims": dims, "values": values, "policy": policy, "threads": threads}
         return _compiled(model, weights, random, target, options)
-    from aicf.compiled import load
+    from aicf.compilation.reading import load
 
     _reject_options(
         target=target,
@@ -135,15 +135,15 @@ def _compiled(
     options: Mapping[str, Any],
 ) -> CompiledModel:
     """The model, compiled for the target with other options of `aicf.compile`."""
-    from aicf.compiler import compile
+    from aicf.compilation.compiler import compile
 
     if model.suffix in _WEIGHTED or weights is not None:
         if random:
             given = "--weights has" if weights is not None else f"{_WEIGHTED[model.suffix]} brings its own"
             raise PolicyError(f"--random-weights has no effect: {given} weights; leave it out")
         return compile(model, weights, target, **options)
+    from aicf.compilation.sources import read_model
     from aicf.frontends.text import make_context
-    from aicf.sources import read_model
     from aicf.tools.cli.random_weights import needed_weights, random_arrays
 
     source = read_model(model, make_context())

@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from aicf.progress import progress
+from aicf.support.progress import progress
 
 if TYPE_CHECKING:
     from aicf.bisection.bisecting import Report, Standing

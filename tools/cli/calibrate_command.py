@@ -9,7 +9,7 @@ from typing import Annotated, cast
 
 import typer
 
-from aicf.dataclass_json import to_json_value
+from aicf.support.dataclass_json import to_json_value
 from aicf.tools.cli.arguments import (
     Dims,
     Json,

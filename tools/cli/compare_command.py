@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import typer
 
-from aicf.dataclass_json import to_json_value
 from aicf.errors import InputMismatch, PolicyError
-from aicf.explain import microseconds
-from aicf.progress import progress
-from aicf.random_inputs import random_array
+from aicf.inspection.explain import microseconds
+from aicf.inspection.random_inputs import random_array
+from aicf.support.dataclass_json import to_json_value
+from aicf.support.progress import progress
 from aicf.tools.cli.arguments import Dims, Json, Threads, joined_dims
 from aicf.tools.cli.run_command import read_inputs
 

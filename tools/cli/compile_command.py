@@ -41,7 +41,7 @@ def compile_command(
     name: Name = None,
 ) -> None:
     """Compile a model into an artifact that loads without a compiler."""
-    from aicf.compiler import compile
+    from aicf.compilation.compiler import compile
 
     check_output(output, "the artifact", model, weights, policy, tuning)
     compiled = compile(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from aicf.explain import format_table
+from aicf.inspection.explain import format_table
 from aicf.tools.cli.arguments import Json
 
 

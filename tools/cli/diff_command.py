@@ -36,8 +36,8 @@ def diff_command(
     Fusion lost or gained, kernels and records, order, memory, and what they add up to. Exit status: 0 the same, 1
     different, 2 usage or a file that is no compiled program.
     """
-    from aicf.diff import compare
-    from aicf.saved_program import read_saved_program
+    from aicf.comparison.diff import compare
+    from aicf.compilation.saved_program import read_saved_program
 
     try:
         comparison = compare(read_saved_program(before), read_saved_program(after))

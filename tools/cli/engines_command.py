@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aicf.errors import BackendUnavailable
-from aicf.explain import format_table
+from aicf.inspection.explain import format_table
 from aicf.tools.cli.arguments import Json
 
 if TYPE_CHECKING:

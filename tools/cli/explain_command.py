@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aicf.dataclass_json import to_json_value
-from aicf.explain import Explanation, InstructionRow, ValueExplanation
+from aicf.inspection.explain import Explanation, InstructionRow, ValueExplanation
+from aicf.support.dataclass_json import to_json_value
 from aicf.tools.cli.arguments import Json
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from aicf.value_names import ValueNames
-    from aicf.why_not import WhyNot
+    from aicf.inspection.value_names import ValueNames
+    from aicf.inspection.why_not import WhyNot
 
 
 def explain_command(
@@ -68,7 +68,7 @@ def explain_command(
 def _answer(
     model: Path, value: str | None, why_not: tuple[str, str] | None, names: bool
 ) -> Explanation | ValueExplanation | WhyNot | ValueNames:
-    from aicf.compiled import explain, explain_names, explain_why_not
+    from aicf.compilation.reading import explain, explain_names, explain_why_not
 
     if names:
         return explain_names(model)

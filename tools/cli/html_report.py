@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from aicf.errors import ArtifactError
-from aicf.files import reason_of, write_whole
-from aicf.progress import progress
+from aicf.support.files import reason_of, write_whole
+from aicf.support.progress import progress
 from aicf.tools.cli.outputs import check_output
 
 

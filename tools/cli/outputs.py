@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from aicf.errors import ArtifactError
-from aicf.files import check_writable, reason_of, write_whole
+from aicf.support.files import check_writable, reason_of, write_whole
 
 
 def check_output(path: Path, what: str, *reads: Path | str | None) -> None:

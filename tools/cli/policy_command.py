@@ -15,9 +15,9 @@ from aicf.tools.cli.compile_command import compile_command
 from aicf.tools.cli.outputs import check_output, write_text
 
 if TYPE_CHECKING:
-    from aicf.compiled import Options
+    from aicf.compilation.record import Options
+    from aicf.compilation.saved_program import SavedProgram
     from aicf.policies.policy import Policy
-    from aicf.saved_program import SavedProgram
 
 _PolicyFile = Annotated[
     Path, typer.Argument(metavar="POLICY", help="A .yaml or .json file.", show_default=False)
@@ -50,7 +50,7 @@ def extract_command(
     Which ops are one instruction, the kernel and record of each, streams. Applied to the same model and target, it
     gives the same program; edited, it gives that program with the edit.
     """
-    from aicf.saved_program import read_saved_program
+    from aicf.compilation.saved_program import read_saved_program
 
     if output is not None:
         check_output(output, "the policy", program)

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from aicf.explain import format_table, microseconds
-from aicf.random_inputs import random_inputs
+from aicf.inspection.explain import format_table, microseconds
+from aicf.inspection.random_inputs import random_inputs
 from aicf.runtime.profiler import Profile, Profiler
 from aicf.tools.cli.arguments import (
     ArtifactOrModel,

@@ -10,8 +10,8 @@ import numpy as np
 import typer
 
 from aicf.errors import ArtifactError, InputMismatch, PolicyError
-from aicf.files import write_whole
 from aicf.runtime.tensors import Array, describe_array
+from aicf.support.files import write_whole
 from aicf.tools.cli.arguments import ArtifactOrModel, Policy, Training, Weights, is_model
 
 
@@ -69,7 +69,7 @@ def _run(
 
         with InferenceSession(path, weights, **options) as session:
             return {**session.run(inputs), **session.state()}
-    from aicf.compiled import load
+    from aicf.compilation.reading import load
 
     for name, value in options.items():
         if value not in (None, False):

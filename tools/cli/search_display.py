@@ -7,8 +7,8 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from aicf.explain import format_table, microseconds
-from aicf.progress import progress
+from aicf.inspection.explain import format_table, microseconds
+from aicf.support.progress import progress
 
 if TYPE_CHECKING:
     from aicf.tuning.search import Report

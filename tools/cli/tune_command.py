@@ -12,7 +12,7 @@ from aicf.tools.cli.arguments import CheckFinite, Dims, Meta, Policy, Threads, T
 from aicf.tools.cli.outputs import check_output
 
 if TYPE_CHECKING:
-    from aicf.compiled import Options
+    from aicf.compilation.record import Options
     from aicf.policies.tuning_table import TuningTable
     from aicf.tuning.tune import Tuned
 
@@ -82,8 +82,8 @@ def tune_command(
         assert measure is not None and output is not None
         _measure_folder(measure, output, replace)
         return
-    from aicf.compiled import Options
-    from aicf.sources import policy_text
+    from aicf.compilation.record import Options
+    from aicf.compilation.sources import policy_text
 
     options = Options(
         target or "",
@@ -137,7 +137,7 @@ def _check(holds: bool, message: str) -> None:
 
 
 def _prepare(model: Path, options: Options, variants: int, folder: Path) -> None:
-    from aicf.progress import progress
+    from aicf.support.progress import progress
     from aicf.tuning.cases import save
     from aicf.tuning.plan import prepare
 
@@ -163,7 +163,7 @@ def _tune(
     output: Path,
     older: TuningTable | None,
 ) -> None:
-    from aicf.progress import progress
+    from aicf.support.progress import progress
     from aicf.tools.cli.search_display import outcome_table, search_display
     from aicf.tuning.devices import check_device
     from aicf.tuning.plan import plan
@@ -184,7 +184,7 @@ def _tune(
 
 
 def _measure_folder(folder: Path, output: Path, replace: bool) -> None:
-    from aicf.progress import progress
+    from aicf.support.progress import progress
     from aicf.tuning.cases import load
     from aicf.tuning.tune import measured_folder
 

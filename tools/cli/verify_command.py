@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from aicf.errors import AicfError
-from aicf.progress import progress
+from aicf.support.progress import progress
 from aicf.tools.cli.arguments import Json, Weights
 from aicf.tools.cli.diff_command import EXIT_DIFFERENT, EXIT_TROUBLE
 from aicf.tools.cli.outputs import check_output

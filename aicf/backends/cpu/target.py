@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from aicf.backends.machine_code import llvm_binding
 from aicf.errors import BackendUnavailable, PolicyError, quoted
-from aicf.uninterrupted import uninterrupted
+from aicf.support.uninterrupted import uninterrupted
 
 ELEMENT_BYTES: dict[str, int] = {
     "f64": 8,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from aicf.arguments import mapping_from
 from aicf.engines.external.adapter import BoundRun
 from aicf.engines.external.errors import engine_errors
 from aicf.errors import InputMismatch
 from aicf.runtime.executable import TensorSpec
 from aicf.runtime.ports import reject_unknown
 from aicf.runtime.tensors import Array
+from aicf.support.arguments import mapping_from
 
 if TYPE_CHECKING:
     from aicf.engines.external.session import ExternalSession

@@ -90,8 +90,8 @@ class PreparedExternal:
 
 
 def _dims(request: Request) -> Mapping[str, Sequence[int]]:
+    from aicf.compilation.sources import dims_text
     from aicf.passes.logical.specialize_shapes import parse_dims
-    from aicf.sources import dims_text
 
     return parse_dims(dims_text(request.dims))
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from aicf.arguments import path_from
 from aicf.engines.interface import UNKNOWN, Interface
 from aicf.engines.sizes import linear_sizes, symbols_of
 from aicf.errors import AicfError, BackendUnavailable, InvalidIR, UnsupportedOp
-from aicf.extras import install
 from aicf.runtime.executable import TensorSpec
+from aicf.support.arguments import path_from
+from aicf.support.extras import install
 
 if TYPE_CHECKING:
     import onnx

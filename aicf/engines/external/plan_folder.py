@@ -14,7 +14,7 @@ from pathlib import Path
 from aicf.engines.record import Fingerprint
 from aicf.engines.report import Report
 from aicf.errors import ArtifactError
-from aicf.files import write_whole
+from aicf.support.files import write_whole
 
 _HASH_BYTES = hashlib.sha256().digest_size
 

@@ -10,7 +10,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from aicf.arguments import mapping_from
 from aicf.engines.external.adapter import BoundRun, ExternalModel, Runner
 from aicf.engines.external.binding import ExternalBinding
 from aicf.engines.external.errors import engine_errors
@@ -26,6 +25,7 @@ from aicf.runtime.graph_exec import check_runs
 from aicf.runtime.ports import as_array, reject_unknown
 from aicf.runtime.profiler import Profile
 from aicf.runtime.tensors import Array, numpy_dtype
+from aicf.support.arguments import mapping_from
 
 
 class ExternalSession:

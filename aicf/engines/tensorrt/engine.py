@@ -19,7 +19,7 @@ from aicf.engines.sizes import shape_at
 from aicf.engines.tensorrt.cuda_memory import driver_version, gpus
 from aicf.engines.tensorrt.runner import TensorRtRunner
 from aicf.errors import EngineError
-from aicf.extras import install
+from aicf.support.extras import install
 
 PACKAGE = Package("tensorrt", "10.3", "12", "tensorrt")
 

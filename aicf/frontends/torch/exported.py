@@ -27,7 +27,7 @@ from aicf.frontends.torch.lowering import lower_graph
 from aicf.frontends.torch.nodes import LEAVE_OUT, check_ops, is_tensor
 from aicf.frontends.torch.program import Computed, Lowered, Roles
 from aicf.frontends.torch.sizes import expression_of, symbols_of
-from aicf.torch_types import SEED, host_view, name_of
+from aicf.support.torch_types import SEED, host_view, name_of
 
 _WEIGHTS = ("PARAMETER", "BUFFER", "CONSTANT_TENSOR")
 _RESULTS = ("USER_OUTPUT", "BUFFER_MUTATION")

@@ -53,7 +53,7 @@ from aicf.frontends.torch.program import (
 )
 from aicf.frontends.torch.provenance import Provenance
 from aicf.frontends.torch.sizes import number_of, shape_of
-from aicf.torch_types import SEED, name_of
+from aicf.support.torch_types import SEED, name_of
 
 DROPPED = frozenset({"layout", "device", "pin_memory", "memory_format", "non_blocking", "generator"})
 """Arguments about device and memory layout, which the program chooses itself."""

@@ -12,13 +12,24 @@ from typing import TYPE_CHECKING, Any, Protocol
 from xdsl.dialects.builtin import ModuleOp
 
 from aicf.backends.registry import target_spec
-from aicf.compiled import CompiledModel, Options
-from aicf.compiling import compile_source, logical_text, resolve_options
+from aicf.compilation.compiled import CompiledModel
+from aicf.compilation.compiling import compile_source, logical_text, resolve_options
+from aicf.compilation.extensions import source_stamp
+from aicf.compilation.record import Options
+from aicf.compilation.sources import (
+    Source,
+    dims_text,
+    exported_model,
+    read_weighted,
+    source_of,
+    tuning_text,
+    values_text,
+)
+from aicf.compilation.weight_arrays import read_weights
 from aicf.engines.interface import Bucket, Interface
 from aicf.engines.report import Report
 from aicf.engines.request import Request
 from aicf.errors import PolicyError
-from aicf.extensions import source_stamp
 from aicf.frontends.text import make_context
 from aicf.inference.cache import ProgramCache
 from aicf.inference.devices import ordinal_of, target_for
@@ -32,16 +43,6 @@ from aicf.passes.logical.specialize_shapes import parse_dims
 from aicf.passes.onnx.values import parse_values
 from aicf.runtime.plan_from_ir import target_of
 from aicf.runtime.tensors import Array
-from aicf.sources import (
-    Source,
-    dims_text,
-    exported_model,
-    read_weighted,
-    source_of,
-    tuning_text,
-    values_text,
-)
-from aicf.weight_arrays import read_weights
 
 if TYPE_CHECKING:
     from aicf.frontends.torch.exported import ExportedModel

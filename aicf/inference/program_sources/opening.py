@@ -7,7 +7,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from aicf.compiled import CompiledModel, load
+from aicf.compilation.compiled import CompiledModel
+from aicf.compilation.reading import load
 from aicf.engines.report import Report
 from aicf.engines.request import Request
 from aicf.errors import PolicyError
@@ -37,7 +38,7 @@ def open_source(request: Request, report: Report) -> ProgramSource:
 
 
 def _loaded(request: Request, path: Path) -> SourcedProgram:
-    from aicf.weight_arrays import read_weights
+    from aicf.compilation.weight_arrays import read_weights
 
     started, meter = perf_counter(), Meter()
     with meter.open():

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from aicf.dataclass_json import parse_json
 from aicf.errors import InvalidIR
 from aicf.llm.sources.base import identity_of
 from aicf.runtime.tensors import Array
-from aicf.tensor_bytes import view_tensors
+from aicf.saving.tensor_bytes import view_tensors
+from aicf.support.dataclass_json import parse_json
 
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 

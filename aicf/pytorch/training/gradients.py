@@ -8,9 +8,9 @@ from typing import Any, Literal, TypeAlias
 
 from torch import nn
 
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.errors import UnsupportedOp
-from aicf.explain import STEP, Decision
+from aicf.inspection.explain import STEP, Decision
 from aicf.passes.training.differentiate import NoGradient, Unreachable
 from aicf.pytorch.training.joint_part import joint_part
 from aicf.pytorch.training.program import Model, StepProgram

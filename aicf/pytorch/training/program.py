@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
+from aicf.compilation.sources import Source
 from aicf.dialects.logical import NAME_ATTR, UPDATES_ATTR
 from aicf.frontends.builder import Graph, Value
 from aicf.frontends.torch import Computed, Lowered, Port
@@ -33,7 +34,6 @@ from aicf.pytorch.training.checks import check_devices
 from aicf.pytorch.training.optimizers import Group
 from aicf.pytorch.training.scheduled import scheduled_update
 from aicf.runtime.tensors import Array
-from aicf.sources import Source
 from aicf.training.clipping import clip
 from aicf.training.optimizers import Operands
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.pytorch.report import instruction_count
 from aicf.pytorch.training.gradients import GradientChoice
 

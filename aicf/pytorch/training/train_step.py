@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_leaves
 
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.errors import InvalidIR
 from aicf.pytorch.options import StepOptions, in_force, read_step_options
 from aicf.pytorch.seeds import Seeds

@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 from aicf.backends.native import DeviceMemory
 from aicf.errors import BackendUnavailable, InputMismatch
 from aicf.runtime.lifecycle import register
-from aicf.whole_numbers import is_whole
+from aicf.support.whole_numbers import is_whole
 
 ALIGN = 256
 """Bytes: alignment of an allocation."""

@@ -24,7 +24,7 @@ from aicf.backends.cpu.families.gemm.pack.kernel import PACKED_B
 from aicf.backends.cpu.runtime.loader import load_object
 from aicf.backends.cpu.target import level_named
 from aicf.backends.registry import get_kernels
-from aicf.compiled import Options
+from aicf.compilation.record import Options
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_types import LayoutAttr, TargetAttr
 from aicf.frontends.builder import Graph

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 import aicf
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from tests.backends.cpu.test_conv import LEVELS_HERE
 
 SIZE = 24

@@ -10,7 +10,7 @@ import pytest
 
 import aicf
 from aicf.backends.cpu.target import host_level
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.dialects.block_schemes import BLOCK_SCHEMES
 from aicf.dialects.emit import BindOp, ResolvedOp
 from aicf.errors import PlanError

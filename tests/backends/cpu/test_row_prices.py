@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from aicf.backends.cpu.families.gemm.schedule import NOMINAL_GHZ
-from aicf.compiled import Options
+from aicf.compilation.record import Options
 from aicf.frontends.builder import Graph, Value
 from aicf.frontends.text import make_context
 from aicf.passes.bodies.workload import target_of

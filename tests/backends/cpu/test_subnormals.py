@@ -7,11 +7,11 @@ import pytest
 from numpy.typing import NDArray
 
 import aicf
+from aicf.compilation.stages import print_module
 from aicf.errors import InvalidIR
 from aicf.frontends.text import make_context, parse_module
 from aicf.passes.pipelines.aicf_training import AicfTrainingPass
 from aicf.passes.verify.verify_emit import VerifyEmitPass
-from aicf.stages import print_module
 from tests.support.update_programs import Program, Tensor
 
 SHAPES = ((37,), (4, 5))

@@ -39,12 +39,12 @@ from aicf.backends.cpu.families.gemm.epilogue import make_epilogue
 from aicf.backends.cpu.families.gemm.pack.schedule import packed_elements
 from aicf.backends.cpu.families.gemm.pack.template import Packer
 from aicf.backends.cpu.target import LEVELS, CpuLevel
-from aicf.compiled import Options
+from aicf.compilation.record import Options
+from aicf.compilation.stages import read_decisions
 from aicf.dialects.json_values import attribute_of
 from aicf.errors import PlanError, PolicyError
 from aicf.frontends.text import make_context
 from aicf.passes.pipelines.aicf_inference import AicfInferencePass
-from aicf.stages import read_decisions
 from aicf.tuning.candidates import candidates, grouped
 from tests.backends.cpu.harness import Function, Poisoned, runnable_levels
 from tests.backends.cpu.test_conv import LEVELS_HERE, arrays, instruction, program

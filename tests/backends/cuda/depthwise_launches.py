@@ -19,7 +19,7 @@ from aicf.backends.cuda.families.conv.depthwise.codegen import emit
 from aicf.backends.cuda.families.conv.depthwise.kernel import ConvDepthwiseKernel
 from aicf.backends.cuda.families.conv.pack.kernel import outputs_innermost
 from aicf.backends.cuda.target import ELEMENT_BYTES
-from aicf.compiled import Options
+from aicf.compilation.record import Options
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_types import LayoutAttr, TargetAttr
 from aicf.frontends.builder import Graph

@@ -17,7 +17,7 @@ from aicf.backends.cuda.compiler.launches import KernelLaunch
 from aicf.backends.cuda.families.pool.codegen import emit
 from aicf.backends.cuda.families.pool.kernel import PoolKernel
 from aicf.backends.cuda.target import ELEMENT_BYTES
-from aicf.compiled import Options
+from aicf.compilation.record import Options
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.frontends.builder import Graph

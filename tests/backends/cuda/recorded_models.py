@@ -17,7 +17,10 @@ import aicf
 from aicf import Graph, Value
 from aicf.backends.cuda.compiler import build
 from aicf.backends.cuda.compiler.code import Cubin, KernelCode
-from aicf.compiled import CompiledModel, Options
+from aicf.compilation.compiled import CompiledModel
+from aicf.compilation.record import Options
+from aicf.compilation.sources import read_model
+from aicf.compilation.stages import passes_of
 from aicf.dialects.emit import GroupOp
 from aicf.frontends.text import make_context
 from aicf.passes.bodies.workload import workload_of
@@ -25,8 +28,6 @@ from aicf.passes.kernels.select_kernels import SelectKernelsPass
 from aicf.passes.kernels.workload_key import key_of
 from aicf.passes.pipelines.text import apply_pass
 from aicf.policies.tuning_table import Header, MeasuredWorkload, Row, Timing, TuningTable
-from aicf.sources import read_model
-from aicf.stages import passes_of
 from tests.backends.cuda.fake_driver import FakeDriver
 
 TARGET = "cuda:sm_90a"

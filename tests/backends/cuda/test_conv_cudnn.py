@@ -18,7 +18,7 @@ from aicf.backends.cuda.families.conv.cudnn.codegen import emit
 from aicf.backends.cuda.families.conv.cudnn.kernel import ConvCudnnKernel
 from aicf.backends.cuda.families.conv.cudnn.problem import ACTIVATIONS
 from aicf.backends.cuda.runtime.cudnn import values
-from aicf.compiled import Options
+from aicf.compilation.record import Options
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.json_values import attribute_of, json_value

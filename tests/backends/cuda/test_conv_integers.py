@@ -23,7 +23,7 @@ from aicf.backends.cuda.families.conv.wgmma.kernel import ConvWgmmaIntegerKernel
 from aicf.backends.cuda.families.gemm.mma.kernel import MmaSpec
 from aicf.backends.cuda.families.gemm.wgmma import kernel as wgmma
 from aicf.backends.cuda.families.gemm.wgmma.schedule import Spec
-from aicf.compiled import Options
+from aicf.compilation.record import Options
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.frontends.builder import Graph

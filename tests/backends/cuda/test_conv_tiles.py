@@ -27,7 +27,7 @@ from aicf.backends.cuda.families.conv.tiled_kernel import problem_of_work
 from aicf.backends.cuda.families.conv.windows import k_order, tile_loads
 from aicf.backends.cuda.families.gemm.mma.kernel import MmaSpec
 from aicf.backends.cuda.target import ARCHES
-from aicf.compiled import Options
+from aicf.compilation.record import Options
 from aicf.dialects.emit import PREPARE, GroupOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.types import element_named

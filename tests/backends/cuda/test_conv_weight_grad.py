@@ -39,7 +39,7 @@ from aicf.backends.cuda.families.conv.weight_grad.wgmma.kernel import WeightGrad
 from aicf.backends.cuda.families.records import integers
 from aicf.backends.cuda.runtime.device_program import TensorMap, Windows
 from aicf.backends.cuda.target import ARCHES
-from aicf.compiled import Options
+from aicf.compilation.record import Options
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.frontends.text import make_context

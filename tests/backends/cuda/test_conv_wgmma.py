@@ -20,7 +20,7 @@ from aicf.backends.cuda.families.conv.problem import ConvProblem
 from aicf.backends.cuda.families.conv.wgmma.codegen import emit
 from aicf.backends.cuda.families.conv.wgmma.kernel import ConvWgmmaKernel, problem_reason
 from aicf.backends.cuda.runtime.device_program import TensorMap, Windows
-from aicf.compiled import Options
+from aicf.compilation.record import Options
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_types import LayoutAttr, TargetAttr
 from aicf.frontends.text import make_context

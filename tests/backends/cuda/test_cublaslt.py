@@ -18,7 +18,9 @@ from aicf.backends.cuda.families.gemm.cublaslt.codegen import emit
 from aicf.backends.cuda.families.gemm.cublaslt.kernel import CublasLtKernel
 from aicf.backends.cuda.runtime import cublaslt
 from aicf.backends.cuda.runtime.device_program import Address, LibraryNode
-from aicf.compiled import Options
+from aicf.compilation.record import Options
+from aicf.compilation.sources import read_model
+from aicf.compilation.stages import passes_of
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.json_values import attribute_of
@@ -27,8 +29,6 @@ from aicf.frontends.text import make_context
 from aicf.passes.bodies.workload import workload_of
 from aicf.passes.kernels.select_kernels import SelectKernelsPass
 from aicf.passes.pipelines.text import apply_pass
-from aicf.sources import read_model
-from aicf.stages import passes_of
 from tests.backends.cuda.gemm_launches import launch_of
 from tests.support.record_checks import record_reason
 

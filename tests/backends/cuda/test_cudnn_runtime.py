@@ -20,7 +20,7 @@ from aicf.backends.cuda.runtime.cudnn import calls, graphs, plans
 from aicf.backends.cuda.runtime.device_program import Address, LibraryNode
 from aicf.backends.registry import resolve_target, target_spec
 from aicf.errors import ArtifactError, BackendUnavailable, PolicyError
-from aicf.extras import install
+from aicf.support.extras import install
 from tests.backends.cuda.fake_cudnn import Frontend, Knob, Note, Plan
 from tests.gpu.convolutions import convolutions, image_layer
 

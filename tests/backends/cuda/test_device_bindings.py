@@ -11,7 +11,7 @@ import pytest
 
 from aicf import runtime
 from aicf.errors import InputMismatch
-from aicf.explain import explain_value
+from aicf.inspection.explain import explain_value
 from aicf.runtime import dlpack
 from tests.backends.cuda.device_programs import device_executable
 from tests.backends.cuda.device_tensor import DeviceTensor, InterfaceTensor

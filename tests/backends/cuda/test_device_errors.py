@@ -25,9 +25,9 @@ from aicf.backends.cuda.runtime import driver as driver_module
 from aicf.backends.cuda.runtime.device_program import TensorMap, Windows
 from aicf.backends.cuda.runtime.driver import OUT_OF_MEMORY, CudaDriver, DeviceFacts, DriverError
 from aicf.backends.registry import resolve_target, target_spec
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.errors import AicfError, ArtifactError, BackendUnavailable, CaptureError, PolicyError, UnsupportedOp
-from aicf.extras import install
+from aicf.support.extras import install
 from aicf.tools.aicf_cli import main
 from tests.backends.cuda.device_programs import device_executable, symbol_of
 from tests.backends.cuda.device_tensor import DeviceTensor

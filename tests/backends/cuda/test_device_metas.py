@@ -10,7 +10,7 @@ import pytest
 
 import aicf
 from aicf import runtime
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.errors import CaptureError
 from aicf.runtime import Executable
 from aicf.runtime.on_device.memory import PinnedRows

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from aicf import InferenceSession, runtime
-from aicf.compiled import CompiledModel, Options, Record
+from aicf.compilation.compiled import CompiledModel
+from aicf.compilation.record import Options, Record
 from aicf.errors import InputMismatch, PolicyError
 from tests.backends.cuda.device_programs import device_executable
 from tests.backends.cuda.device_tensor import DeviceTensor, InterfaceTensor

@@ -7,7 +7,9 @@ from functools import cache
 import pytest
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp
 
-from aicf.compiled import Options
+from aicf.compilation.record import Options
+from aicf.compilation.sources import policy_text, read_model
+from aicf.compilation.stages import passes_of, print_module
 from aicf.dialects.emit import ResolvedOp
 from aicf.dialects.emit_types import KernelAttr
 from aicf.dialects.json_values import attribute_of
@@ -16,8 +18,6 @@ from aicf.frontends.text import make_context, parse_module
 from aicf.passes.pipelines.text import apply_pass
 from aicf.passes.support.policy import POLICY_ATTR
 from aicf.passes.verify.verify_emit import VerifyEmitPass
-from aicf.sources import policy_text, read_model
-from aicf.stages import passes_of, print_module
 from tests.gpu.cases import CASES
 
 

@@ -24,13 +24,13 @@ from aicf.backends.cuda.compiler.code import Cubin
 from aicf.backends.cuda.compiler.launches import KernelLaunch
 from aicf.backends.cuda.compiler.toolchain import compile_kernels
 from aicf.backends.cuda.target import arch_named
+from aicf.compilation.sources import tuning_text
 from aicf.dialects.emit import PREPARE
 from aicf.dialects.emit_kernels import SigmoidOp
 from aicf.dialects.json_values import json_value
 from aicf.frontends.text import make_context, parse_module
 from aicf.passes.pipelines.aicf_inference import AicfInferencePass
 from aicf.runtime.plan_from_ir import code_units
-from aicf.sources import tuning_text
 from tests.backends.cuda.sass import ATOMICS, SPILLS, listings, names_of, starting
 
 ROOT = Path(__file__).parents[3]

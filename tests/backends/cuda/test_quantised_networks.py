@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import aicf
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from tests.passes.test_quantised_networks import quantised, residual
 
 quantization = pytest.importorskip("onnxruntime.quantization")

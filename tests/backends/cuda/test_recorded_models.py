@@ -10,7 +10,7 @@ import pytest
 from aicf.backends.cuda.runtime import library
 from aicf.backends.cuda.runtime.driver import GraphEdge
 from aicf.backends.cuda.runtime.storage import read
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 from aicf.errors import PlanError
 from aicf.runtime.capture_plan import CapturePlan
 from aicf.runtime.plan_from_ir import read_module

@@ -10,13 +10,13 @@ import pytest
 
 from aicf.backends.reference.backend import BodyKernel, ReferenceBackend
 from aicf.backends.registry import get_backend, get_kernels, resolve_target
-from aicf.dataclass_json import to_json_value
 from aicf.dialects.kinds import KINDS
 from aicf.errors import PolicyError
 from aicf.frontends.text import make_context, parse_module
 from aicf.passes.pipelines.aicf_inference import AicfInferencePass
 from aicf.runtime import Executable
 from aicf.runtime.plan_from_ir import code_units, read_module, target_of
+from aicf.support.dataclass_json import to_json_value
 from tests.runtime.support import random, read_plan
 
 RNG = np.random.default_rng(3)

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import aicf
-from aicf.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel
 
 BOOL, FLOAT, INT64, DOUBLE, STRING, UINT32 = (
     TensorProto.BOOL,

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from aicf.compilation.sources import read_model
 from aicf.errors import AicfError
 from aicf.frontends.text import make_context, verify_module
 from aicf.passes.pipelines.aicf_inference import front_passes
 from aicf.passes.pipelines.text import apply_pass
-from aicf.sources import read_model
 from tests.support.onnx_samples import SAMPLES
 
 BYTES = {name: make().SerializeToString() for name, make in SAMPLES.items()}

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aicf.compilation.sources import read_model
 from aicf.errors import AicfError
 from aicf.frontends.text import make_context
 from aicf.passes.logical.specialize_shapes import SpecializeShapesPass
 from aicf.passes.onnx.lower_onnx import LowerOnnxPass
-from aicf.sources import read_model
 
 pytestmark = pytest.mark.peers
 

@@ -10,7 +10,7 @@ import torch
 
 import aicf
 from aicf.runtime.dlpack import host_array
-from aicf.torch_types import host_view
+from aicf.support.torch_types import host_view
 
 pytestmark = pytest.mark.peers
 

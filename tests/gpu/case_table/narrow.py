@@ -9,9 +9,7 @@ from aicf.frontends.builder import Graph
 from tests.gpu import fp8, integer_networks
 from tests.gpu.case_table.case import CONV_MMA_INT8, CONV_WGMMA_INT8, MMA_INT8, WGMMA_INT8, Case, program_of
 from tests.gpu.case_table.convolutions import RANDOM_CONVOLUTIONS
-from tests.gpu.convolutions import (
-    image_layer,
-)
+from tests.gpu.convolutions import image_layer
 from tests.gpu.integers import (
     integer_convolution,
     integer_gated,

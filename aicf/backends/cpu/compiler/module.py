@@ -14,7 +14,7 @@ from llvmlite import ir
 
 from aicf.backends.cpu.target import CpuLevel
 from aicf.backends.machine_code import llvm_binding
-from aicf.uninterrupted import uninterrupted
+from aicf.support.uninterrupted import uninterrupted
 
 
 @functools.cache

@@ -27,9 +27,9 @@ from aicf.backends.cuda.compiler.code import Cubin, ForeignCode, KernelCode
 from aicf.backends.cuda.compiler.numba_passes import linear_passes
 from aicf.backends.cuda.compiler.worker_pool import CompilePool
 from aicf.errors import BackendUnavailable, CaptureError
-from aicf.extras import install
-from aicf.files import write_whole
-from aicf.installed import installed_version
+from aicf.support.extras import install
+from aicf.support.files import write_whole
+from aicf.support.installed import installed_version
 
 PACKAGES = ("numba-cuda", "llvmlite", "cuda-core", "nvidia-nvvm", "nvidia-nvjitlink")
 """What the bytes of a cubin depend on."""

@@ -12,7 +12,7 @@ from typing import Any
 from aicf.backends.common.user_code import CudaSource
 from aicf.backends.cuda.compiler.toolchain import KernelError, capability, linked, one_at_a_time, with_entry
 from aicf.errors import BackendUnavailable
-from aicf.extras import install
+from aicf.support.extras import install
 
 NVRTC = "nvidia-cuda-nvrtc"
 """The package that compiles CUDA C++."""

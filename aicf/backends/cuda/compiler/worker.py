@@ -20,7 +20,7 @@ from typing import BinaryIO, NoReturn
 from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.toolchain import KernelError, compile_kernel, lto_ir
 from aicf.backends.cuda.compiler.worker_pool import read_task
-from aicf.files import write_whole
+from aicf.support.files import write_whole
 
 _WARM_UP = KernelCode("warm_up", "def warm_up(x):\n    store_i32(x, i32(cuda.threadIdx.x))\n", ("ptr",), 32)
 """Goes through Numba before all others: what that loads and registers for its first kernel is there for all. It is not

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from aicf.errors import BackendUnavailable
-from aicf.extras import install
+from aicf.support.extras import install
 
 BUFFER_BYTES = 8 << 20
 """Of a buffer that CUPTI fills with records."""

@@ -21,7 +21,7 @@ import numpy as np
 from aicf.backends.cuda.runtime.device_program import LibraryNode
 from aicf.backends.cuda.runtime.library import Offer, refusing
 from aicf.errors import ArtifactError, BackendUnavailable
-from aicf.extras import install
+from aicf.support.extras import install
 
 _refusing = partial(refusing, "cublasLt")
 

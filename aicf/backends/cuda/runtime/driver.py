@@ -19,7 +19,7 @@ from aicf.backends.cuda.runtime.device_program import TensorMap
 from aicf.backends.cuda.runtime.tensor_maps import encoded
 from aicf.backends.cuda.target import ARCHES, runs_on
 from aicf.errors import AicfError, BackendUnavailable
-from aicf.extras import install
+from aicf.support.extras import install
 
 OUT_OF_MEMORY = 2
 _NOT_READY = 600

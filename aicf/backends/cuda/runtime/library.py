@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from aicf.backends.cuda.runtime.device_program import LibraryNode
 from aicf.errors import AicfError, ArtifactError, BackendUnavailable
-from aicf.extras import install
+from aicf.support.extras import install
 
 if TYPE_CHECKING:
     from aicf.backends.cuda.runtime.device import CudaDevice

@@ -8,8 +8,8 @@ import struct
 from typing import cast
 
 from aicf.backends.cuda.runtime.device_program import FORMAT, DeviceModule
-from aicf.dataclass_json import from_json_value, parse_json, to_json_value
 from aicf.errors import ArtifactError
+from aicf.support.dataclass_json import from_json_value, parse_json, to_json_value
 
 _MAGIC = b"AICFCUDA"
 

@@ -14,9 +14,7 @@ from aicf.backends.cpu.families.conv.template_base import ConvPointers
 from aicf.backends.cpu.families.conv.winograd.pack.kernel import has_layout
 from aicf.backends.cpu.families.gemm.epilogue import make_epilogue
 from aicf.backends.cpu.families.gemm.pack.kernel import PACKED_B
-from aicf.backends.cpu.families.records import (
-    read_rounding,
-)
+from aicf.backends.cpu.families.records import read_rounding
 from aicf.dialects.emit_types import LayoutAttr
 from aicf.errors import PlanError
 

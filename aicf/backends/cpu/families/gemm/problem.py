@@ -27,9 +27,7 @@ from aicf.backends.cpu.families.legality import (
     code_reason,
     strided,
 )
-from aicf.backends.cpu.families.records import (
-    get_bool,
-)
+from aicf.backends.cpu.families.records import get_bool
 from aicf.backends.cpu.target import ACCUMULATORS, SHORT_INTEGERS
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.kinds import EPILOGUES

@@ -10,9 +10,7 @@ from aicf.backends.cpu.codegen.call import Call, thread_count
 from aicf.backends.cpu.codegen.ir_builder import Emitter, Value
 from aicf.backends.cpu.families.loops.schedule import LoopSpec
 from aicf.backends.cpu.families.loops.template import LoopPointers, emit_loops
-from aicf.backends.cpu.families.records import (
-    loop_spec,
-)
+from aicf.backends.cpu.families.records import loop_spec
 from aicf.errors import PlanError
 
 

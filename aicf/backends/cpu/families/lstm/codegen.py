@@ -7,9 +7,7 @@ from aicf.backends.cpu.codegen.call import Call, require_workspace, strided
 from aicf.backends.cpu.codegen.ir_builder import Emitter
 from aicf.backends.cpu.families.lstm.kernel import read_sizes
 from aicf.backends.cpu.families.lstm.template import Lstm, LstmPointers
-from aicf.backends.cpu.families.records import (
-    get_bool,
-)
+from aicf.backends.cpu.families.records import get_bool
 
 
 def emit(em: Emitter, launch: Launch, call: Call) -> None:

@@ -7,9 +7,7 @@ from aicf.backends.cpu.codegen.call import Call
 from aicf.backends.cpu.codegen.ir_builder import Emitter
 from aicf.backends.cpu.families.loops.codegen import emit_part
 from aicf.backends.cpu.families.multi_tensor.kernel import part_nests
-from aicf.backends.cpu.families.records import (
-    read_loops,
-)
+from aicf.backends.cpu.families.records import read_loops
 from aicf.dialects.emit_updates import update_of
 from aicf.errors import PlanError
 

@@ -7,9 +7,7 @@ from aicf.backends.cpu.codegen.call import Call, require_workspace, strided, thr
 from aicf.backends.cpu.codegen.ir_builder import Emitter
 from aicf.backends.cpu.families.nms.schedule import suppression_spec
 from aicf.backends.cpu.families.nms.template import Suppression, SuppressionPointers
-from aicf.backends.cpu.families.records import (
-    get_bool,
-)
+from aicf.backends.cpu.families.records import get_bool
 
 
 def emit(em: Emitter, launch: Launch, call: Call) -> None:

@@ -19,7 +19,7 @@ from aicf.backends.cuda.runtime.cudnn.values import (
     Tensor,
 )
 from aicf.errors import BackendUnavailable
-from aicf.extras import install
+from aicf.support.extras import install
 
 
 @cache

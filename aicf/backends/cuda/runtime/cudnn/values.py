@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from aicf.backends.cuda.runtime.device_program import LibraryNode
-from aicf.dataclass_json import from_json_value
 from aicf.errors import ArtifactError
+from aicf.support.dataclass_json import from_json_value
 
 CONVOLUTION, ATTENTION = "cudnn.convolution", "cudnn.attention"
 DTYPES: Mapping[str, str] = {"f16": "HALF", "bf16": "BFLOAT16", "f32": "FLOAT"}

@@ -17,9 +17,7 @@ from aicf.backends.cpu.families.gemm.schedule import (
     NOMINAL_GHZ,
     traffic_cycles,
 )
-from aicf.backends.cpu.families.legality import (
-    level_of,
-)
+from aicf.backends.cpu.families.legality import level_of
 from aicf.backends.cpu.runtime.blas import FUNCTIONS, LIBRARY, table_name
 from aicf.backends.cpu.target import ELEMENT_BYTES
 from aicf.dialects.emit_types import TargetAttr

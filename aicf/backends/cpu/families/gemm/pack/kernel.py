@@ -21,13 +21,9 @@ from aicf.backends.common.record import (
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
 from aicf.backends.cpu.families.gemm.pack.schedule import packed_bytes
-from aicf.backends.cpu.families.gemm.schedule import (
-    NOMINAL_GHZ,
-)
+from aicf.backends.cpu.families.gemm.schedule import NOMINAL_GHZ
 from aicf.backends.cpu.families.gemm.units import DOT_LANES, QUADS_FEATURE, SHIFT
-from aicf.backends.cpu.families.legality import (
-    level_of,
-)
+from aicf.backends.cpu.families.legality import level_of
 from aicf.backends.cpu.families.vectors import legal_lanes
 from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr

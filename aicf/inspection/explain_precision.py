@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from aicf.explain import Decision
+    from aicf.inspection.explain import Decision
 
 _LOWERS = "lower-precision"
 _ERROR = "relative_error"

@@ -27,10 +27,10 @@ from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from aicf.arguments import path_from
 from aicf.errors import ArtifactError
-from aicf.files import write_whole
-from aicf.installed import installed_version
+from aicf.support.arguments import path_from
+from aicf.support.files import write_whole
+from aicf.support.installed import installed_version
 
 FORMAT_NAME = "aicf"
 FORMAT_VERSION = 2

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from aicf.arguments import text_from
 from aicf.errors import InputMismatch
-from aicf.explain import ELIDES, Decision, stands_for, unknown
+from aicf.inspection.explain import ELIDES, Decision, stands_for, unknown
 from aicf.runtime.capture_plan import CapturePlan, ModulePlan
 from aicf.runtime.graph import Node
+from aicf.support.arguments import text_from
 
 
 @dataclass(frozen=True)

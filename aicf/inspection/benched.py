@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from aicf.arguments import path_from
-from aicf.dataclass_json import from_json_value, parse_json
 from aicf.errors import ArtifactError
-from aicf.explain import format_table, microseconds
-from aicf.files import reason_of
+from aicf.inspection.explain import format_table, microseconds
+from aicf.support.arguments import path_from
+from aicf.support.dataclass_json import from_json_value, parse_json
+from aicf.support.files import reason_of
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-from aicf.uninterrupted import uninterrupted
+from aicf.support.uninterrupted import uninterrupted
 
 SHOW_AFTER = 1.0
 """Seconds of work before anything is shown."""

@@ -11,16 +11,17 @@ from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
-from aicf import artifact
-from aicf.arguments import path_from
-from aicf.compiled import EMIT, Options, options_of
+from aicf.compilation.reading import options_of
+from aicf.compilation.record import EMIT, Options
+from aicf.compilation.sources import read_model
 from aicf.errors import ArtifactError, InputMismatch
 from aicf.frontends.text import make_context, parse_module
 from aicf.passes.emit.read_decisions import decisions_of
 from aicf.policies.policy import Policy
 from aicf.runtime.capture_plan import ModulePlan
 from aicf.runtime.plan_from_ir import read_module
-from aicf.sources import read_model
+from aicf.saving import artifact
+from aicf.support.arguments import path_from
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from aicf.arguments import text_from
 from aicf.errors import InputMismatch, did_you_mean
-from aicf.explain_precision import Precision, precision_in
+from aicf.inspection.explain_precision import Precision, precision_in
 from aicf.pass_files import passes_in
 from aicf.runtime.capture_plan import ARENA, CapturePlan, Launch, ModulePlan, OperandRef
 from aicf.runtime.graph import Bind, HostValue, Node
 from aicf.runtime.tensors import describe, numpy_dtype, span_bytes
+from aicf.support.arguments import text_from
 
 ELIDES = "elide-concats"
 """The pass that makes instructions views of what others write."""

@@ -13,14 +13,15 @@ from xdsl.passes import ModulePass
 
 from aicf.backends.native import NativeCode
 from aicf.backends.registry import get_backend
+from aicf.compilation.extensions import Extension, Extensions, from_texts
+from aicf.compilation.sources import Source
 from aicf.dialects.emit import find_ledger
 from aicf.dialects.json_values import json_value
 from aicf.dialects.logical import ROLE_ATTR
 from aicf.dialects.printing import text_of
 from aicf.errors import ArtifactError, InputMismatch, PolicyError
-from aicf.explain import Decision
-from aicf.extensions import Extension, Extensions, from_texts
 from aicf.frontends.text import make_context, parse_module
+from aicf.inspection.explain import Decision
 from aicf.passes.bodies.workload import argument_attrs
 from aicf.passes.logical.apply_policy import ApplyPolicyPass
 from aicf.passes.logical.set_target import SetTargetPass
@@ -33,12 +34,9 @@ from aicf.passes.support.interface import functions
 from aicf.policies.policy import resolve_policy
 from aicf.runtime.capture_plan import ModulePlan
 from aicf.runtime.plan_from_ir import code_units, program_needs, read_module, target_of
-from aicf.sources import (
-    Source,
-)
 
 if TYPE_CHECKING:
-    from aicf.compiled import Options, Record
+    from aicf.compilation.record import Options, Record
 
 
 LOWERED = "lowered"

@@ -17,9 +17,9 @@ from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
-from aicf.artifact import FORMAT_VERSION, toolchain_lock
 from aicf.errors import ArtifactError
-from aicf.files import remove_abandoned
+from aicf.saving.artifact import FORMAT_VERSION, toolchain_lock
+from aicf.support.files import remove_abandoned
 
 
 class CacheFolder:

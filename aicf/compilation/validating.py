@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aicf.compiled import Options
-from aicf.compiling import decide
+from aicf.compilation.compiling import decide
+from aicf.compilation.record import Options
+from aicf.compilation.sources import Dims, Model, Policy, dims_text, policy_text, read_weighted
 from aicf.frontends.text import make_context
 from aicf.passes.pipelines.collector import collector_paused
-from aicf.progress import progress
-from aicf.sources import Dims, Model, Policy, dims_text, policy_text, read_weighted
+from aicf.support.progress import progress
 
 
 def validate(

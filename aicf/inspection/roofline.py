@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block
 
-from aicf.attribution import arithmetic
 from aicf.backends.base import Peaks, RooflineBackend
 from aicf.backends.registry import get_backend
 from aicf.dialects import logical
 from aicf.dialects.emit import ResolvedOp, symbols
 from aicf.dialects.types import tensor_info
+from aicf.inspection.attribution import arithmetic
 from aicf.passes.bodies.workload import body_of
 from aicf.runtime.capture_plan import ModulePlan
 

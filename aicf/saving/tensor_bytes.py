@@ -14,8 +14,8 @@ from typing import Any, cast
 import numpy as np
 import safetensors.numpy
 
-from aicf.dataclass_json import parse_json
 from aicf.runtime.tensors import Array, numpy_dtype
+from aicf.support.dataclass_json import parse_json
 
 ALIGN = 64
 """Bytes."""

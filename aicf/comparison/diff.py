@@ -13,17 +13,17 @@ from typing import cast
 
 from xdsl.dialects.builtin import ModuleOp
 
-from aicf.arguments import instance_from
+from aicf.compilation.saved_program import SavedProgram
 from aicf.dialects.emit import BodyOp, ResolvedOp
 from aicf.errors import InputMismatch
-from aicf.explain import moved_bytes, wrapped
+from aicf.inspection.explain import moved_bytes, wrapped
 from aicf.passes.emit.read_decisions import members_by_instruction
 from aicf.passes.support.identity import op_id, sources
 from aicf.passes.support.policy import without_bucket
 from aicf.runtime.capture_plan import CapturePlan, Launch, OperandRef
 from aicf.runtime.graph import Node
 from aicf.runtime.plan_from_ir import programs_of
-from aicf.saved_program import SavedProgram
+from aicf.support.arguments import instance_from
 
 ONLY_IN_ONE = "only in one"
 """What kind of difference it is if one of the programs has nothing of the kind."""
@@ -296,7 +296,11 @@ def compare(before: SavedProgram, after: SavedProgram) -> Comparison:
     """Compares two compiled programs. Raises InputMismatch for what is none."""
     for what, program in (("the first program", before), ("the second program", after)):
         instance_from(
-            program, SavedProgram, InputMismatch, what, "what aicf.saved_program.read_saved_program returns"
+            program,
+            SavedProgram,
+            InputMismatch,
+            what,
+            "what aicf.compilation.saved_program.read_saved_program returns",
         )
     ours, theirs = _instructions(before), _instructions(after)
     plans = [{plan.name: plan for plan in saved.plan.all_programs} for saved in (before, after)]

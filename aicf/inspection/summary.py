@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from aicf.explain import Decision, ProgramExplanation, explain_programs
+from aicf.inspection.explain import Decision, ProgramExplanation, explain_programs
 from aicf.runtime.capture_plan import ModulePlan
 from aicf.runtime.graph import MUTABLE_ROLES
 

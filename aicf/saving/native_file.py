@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from aicf.backends.native import NativeCode, ProgramNeeds
-from aicf.dataclass_json import from_json_value, parse_json, to_json_value
 from aicf.errors import ArtifactError
 from aicf.runtime.capture_plan import CapturePlan, ModulePlan
+from aicf.support.dataclass_json import from_json_value, parse_json, to_json_value
 
 _MAGIC = b"AICFCODE"
 _LENGTH = struct.Struct("<Q")

@@ -14,10 +14,10 @@ from time import perf_counter_ns
 from typing import Any
 
 from aicf.errors import ArtifactError, CaptureError
-from aicf.explain import Explanation, InstructionRow
-from aicf.files import write_whole
+from aicf.inspection.explain import Explanation, InstructionRow
 from aicf.runtime.executable import Executable
 from aicf.runtime.graph_exec import GraphExec, Span, check_runs
+from aicf.support.files import write_whole
 
 _INSTRUCTIONS, _REPLAYS = 1, 2
 """What viewers show as processes: the instructions by thread, and whole replays."""

@@ -18,7 +18,6 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.universe import XDSL_UNIVERSE, Universe
 
-from aicf.arguments import text_from
 from aicf.errors import AicfError, PolicyError, quoted
 from aicf.frontends.text import verify_module
 from aicf.passes.logical.assign_ids import AssignIdsPass
@@ -27,6 +26,7 @@ from aicf.passes.verify.verify_capture_safe import VerifyCaptureSafePass
 from aicf.passes.verify.verify_emit import VerifyEmitPass
 from aicf.passes.verify.verify_logical import VerifyLogicalPass
 from aicf.passes.verify.verify_order import VerifyOrderPass
+from aicf.support.arguments import text_from
 from aicf.universe import AICF_UNIVERSE
 
 

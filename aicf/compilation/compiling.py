@@ -12,13 +12,15 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 
-from aicf.artifact import toolchain_lock
 from aicf.backends.base import MachineBackend
 from aicf.backends.registry import get_backend, resolve_target, target_spec
-from aicf.compiled import CompiledModel, Options, Record, SharedWeights
+from aicf.compilation.compiled import CompiledModel, SharedWeights
+from aicf.compilation.extensions import Extension
+from aicf.compilation.record import Options, Record
+from aicf.compilation.sources import Source
+from aicf.compilation.stages import build_native, passes_of, print_module, read_decisions
 from aicf.dialects.emit import find_ledger
 from aicf.errors import InvalidIR, PolicyError, UnsupportedOp
-from aicf.extensions import Extension
 from aicf.frontends.text import make_context, verify_module
 from aicf.passes.kernels.select_kernels import TUNING_KEY
 from aicf.passes.logical.assign_ids import AssignIdsPass
@@ -29,13 +31,12 @@ from aicf.passes.pipelines.text import apply_pass
 from aicf.passes.support.identity import op_id, position_of
 from aicf.passes.support.interface import functions
 from aicf.policies.tuning_table import Header, remeasure, resolve_tuning
-from aicf.progress import Step, progress
 from aicf.runtime.capture_plan import ModulePlan
 from aicf.runtime.plan_from_ir import TARGET, read_module, target_of
 from aicf.runtime.tensors import Array
 from aicf.runtime.weights import bind_weights
-from aicf.sources import Source
-from aicf.stages import build_native, passes_of, print_module, read_decisions
+from aicf.saving.artifact import toolchain_lock
+from aicf.support.progress import Step, progress
 
 DEFAULT_TARGET = "cpu"
 

@@ -15,9 +15,9 @@ import safetensors
 import safetensors.numpy
 from numpy.typing import ArrayLike
 
-from aicf.arguments import mapping_from, path_from
 from aicf.errors import InputMismatch
 from aicf.runtime.tensors import Array
+from aicf.support.arguments import mapping_from, path_from
 
 Weights: TypeAlias = str | Path | Mapping[str, ArrayLike]
 """A `.safetensors` path, or arrays by name."""

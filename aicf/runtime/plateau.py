@@ -15,7 +15,7 @@ import numpy as np
 
 from aicf.dialects.step_names import RATE
 from aicf.runtime.tensors import Array
-from aicf.whole_numbers import is_whole
+from aicf.support.whole_numbers import is_whole
 
 BEST, BAD, COOLDOWN = f"{RATE}.best", f"{RATE}.num_bad_epochs", f"{RATE}.cooldown_counter"
 """Metas with the state of the rule beside the rate, by the names that PyTorch's scheduler has for them."""

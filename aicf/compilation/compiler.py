@@ -10,17 +10,11 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from aicf.arguments import flag_from, text_from
-from aicf.compiled import CompiledModel, Options
-from aicf.compiling import compile_own
-from aicf.errors import PolicyError, quoted
-from aicf.explain import warning_of, wrong_declarations
-from aicf.extensions import Passes, flattened
-from aicf.frontends.text import make_context
-from aicf.passes.pipelines.collector import collector_paused
-from aicf.policies.policy import resolve_policy
-from aicf.progress import progress
-from aicf.sources import (
+from aicf.compilation.compiled import CompiledModel
+from aicf.compilation.compiling import compile_own
+from aicf.compilation.extensions import Passes, flattened
+from aicf.compilation.record import Options
+from aicf.compilation.sources import (
     Dims,
     Model,
     Policy,
@@ -32,8 +26,15 @@ from aicf.sources import (
     tuning_text,
     values_text,
 )
-from aicf.weight_arrays import Weights, read_weights
-from aicf.whole_numbers import is_whole
+from aicf.compilation.weight_arrays import Weights, read_weights
+from aicf.errors import PolicyError, quoted
+from aicf.frontends.text import make_context
+from aicf.inspection.explain import warning_of, wrong_declarations
+from aicf.passes.pipelines.collector import collector_paused
+from aicf.policies.policy import resolve_policy
+from aicf.support.arguments import flag_from, text_from
+from aicf.support.progress import progress
+from aicf.support.whole_numbers import is_whole
 
 if TYPE_CHECKING:
     from aicf.calibration.samples import Samples

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from aicf.explain import format_table
+from aicf.inspection.explain import format_table
 from aicf.runtime.capture_plan import CapturePlan, ModulePlan
 from aicf.runtime.graph import Bind
 from aicf.runtime.tensors import describe

@@ -19,17 +19,17 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
-from aicf.arguments import mapping_from, path_from
 from aicf.dialects.emit import GroupOp, ProgramOp
 from aicf.dialects.onnx import GraphOp
 from aicf.errors import BackendUnavailable, InvalidIR, PolicyError, quoted
-from aicf.extras import install
 from aicf.frontends.builder import Graph
 from aicf.frontends.exported_program import ExportedProgram, is_exported
 from aicf.frontends.text import parse_module, verify_module
 from aicf.policies.policy import PolicyLike, policy_from
 from aicf.policies.tuning_table import TuningTable, resolve_tuning
 from aicf.runtime.tensors import Array
+from aicf.support.arguments import mapping_from, path_from
+from aicf.support.extras import install
 
 if TYPE_CHECKING:
     from onnx import ModelProto

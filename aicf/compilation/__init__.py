@@ -1,0 +1,1 @@
+"""From a model and options to a compiled one: sources, the passes of the pipeline, and the code generator."""
