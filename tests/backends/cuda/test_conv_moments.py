@@ -18,7 +18,7 @@ from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.conv.wgmma.codegen import emit
 from aicf.backends.cuda.families.conv.wgmma.kernel import ConvWgmmaKernel, ConvWgmmaMomentsKernel
 from aicf.backends.cuda.families.records import integers
-from aicf.compiled import Options
+from aicf.compilation.record import Options
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.frontends.builder import Graph
