@@ -80,6 +80,11 @@ class BlockBits:
     flips: int = 0
     floats: str | None = None
 
+    @property
+    def rounded_together(self) -> int:
+        """Neighbours in a row of the other operand that share a step where that is rounded to 8 bits."""
+        return min(self.part, 32)
+
 
 def _nibbles(start: int) -> Callable[[int], tuple[Bits, ...]]:
     """16 bytes for two runs: the low bits are the first one, the high ones the second."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from aicf.compilation.compiled import CompiledModel
-from aicf.errors import InputMismatch, InvalidIR
+from aicf.errors import InputMismatch, InvalidIR, quoted
 from aicf.frontends.gguf.reader import read_gguf
 from aicf.llm.cache import load_or_compile
 from aicf.llm.chat_template import (
@@ -31,10 +31,14 @@ from aicf.support.arguments import path_from
 from aicf.support.whole_numbers import is_whole
 
 if TYPE_CHECKING:
+    from aicf.compilation.sources import Policy
+    from aicf.dialects.types import TensorInfo
     from aicf.frontends.builder import Graph
 
 PREFILL = 64
 """Tokens of a prompt that one run takes."""
+ELEMENTS = ("f32", "bf16", "f16")
+"""Types that a model computes in."""
 
 
 def load(
@@ -44,6 +48,8 @@ def load(
     context: int | None = None,
     threads: int = 1,
     cache_dir: str | Path | None = None,
+    policy: Policy | None = None,
+    dtype: str | None = None,
 ) -> LanguageModel:
     """Loads a model from a GGUF file or a Hugging Face folder and compiles it.
 
@@ -54,47 +60,81 @@ def load(
         threads: That run the programs.
         cache_dir: Folder of compiled models, shared by processes; None keeps none. It holds native code: use one that
             nobody else can write to.
+        policy: Of the programs, see `aicf.compile`; `{"packed_activations": "int8"}` rounds activations to 8 bits next
+            to weights in blocks.
+        dtype: Of weights, of what layers pass on, and of the cache: `f32`, `bf16` or `f16`. None is `f32` on a CPU and
+            for a model whose matrices are stored in blocks, else `bf16`. Sums, norms, softmaxes, rotations and logits
+            are f32 in each; matrices stay in blocks with `f32` alone.
 
     Raises:
         ArtifactError: the folder of compiled models cannot be made or used.
         InvalidIR: a file is missing or damaged, or a tensor or setting is missing or does not fit.
         UnsupportedOp: an architecture, a tokenizer or a scheme of numbers that is not read.
-        InputMismatch: `context` is no number of positions that the model has.
+        InputMismatch: `context` is no number of positions that the model has, or `dtype` none of these types.
+        PolicyError: the target or the policy is not legal.
     """
     path = path_from(path, InputMismatch, "the model's path")
+    if dtype is not None and dtype not in ELEMENTS:
+        raise InputMismatch(f"dtype is {quoted(dtype)}; a model computes in {', '.join(ELEMENTS)}")
     with collector_paused():  # a vocabulary is many objects, all of which stay
-        return _loaded(path, target, context, threads, cache_dir)
+        return _loaded(path, target, context, threads, cache_dir, policy, dtype)
 
 
 def _loaded(
-    path: Path, target: str, context: int | None, threads: int, cache_dir: str | Path | None
+    path: Path,
+    target: str,
+    context: int | None,
+    threads: int,
+    cache_dir: str | Path | None,
+    policy: Policy | None,
+    dtype: str | None,
 ) -> LanguageModel:
     """See `load`."""
+    text = ""
+    if policy is not None:
+        from aicf.compilation.sources import policy_text
+
+        text = policy_text(policy)
     family, tokenizer, template, named_tokens = open_model(path)
     capacity = min(family.context, 2048) if context is None else context
     if not is_whole(capacity, least=1) or capacity > family.context:
         raise InputMismatch(f"context is {context}; the model has positions for 1 to {family.context:,}")
     prefill = min(family.prefill or PREFILL, capacity)
     source = family.source
+    element = type_of(source, target) if dtype is None else dtype
 
     def compiled() -> CompiledModel:
         from aicf.compilation.compiler import compile
         from aicf.llm.packed_weights import keep_packed, reads_blocks
 
-        packed = source.packed() if reads_blocks(target) else {}
-        graph = family.decoder(path.stem, capacity)
+        packed = source.packed() if element == "f32" and reads_blocks(target) else {}
+        graph = family.decoder(path.stem, capacity, element)
         module = graph.module()
         keep_packed(module, packed)
-        weights = {**weights_of(source, graph, packed), **family.states(capacity)}
-        return compile(module, weights, target, dims={"T": sorted({1, prefill})}, threads=threads)
+        weights = {**weights_of(source, graph, packed), **family.states(capacity, element)}
+        return compile(
+            module, weights, target, dims={"T": sorted({1, prefill})}, policy=text or None, threads=threads
+        )
 
     def array(name: str, dtype: str | None) -> Array:
-        return source.rows(name) if dtype == "u8" else source.array(name)
+        return source.rows(name) if dtype == "u8" else source.array(name, dtype or element)
 
-    made_of = {"files": source.identity(), "context": capacity, "prefill": prefill}
+    made_of = {
+        "files": source.identity(),
+        "context": capacity,
+        "prefill": prefill,
+        "policy": text,
+        "dtype": element,
+    }
     offered = DeferredWeights(source.names(), array)
     executable = load_or_compile(cache_dir, made_of, target, threads, offered, compiled)
     return LanguageModel(executable, tokenizer, capacity, prefill, template, named_tokens)
+
+
+def type_of(source: Source, target: str) -> str:
+    """The type that a model computes in if nobody says."""
+    is_in_blocks = bool(source.packed())
+    return "bf16" if target.partition(":")[0] == "cuda" and not is_in_blocks else "f32"
 
 
 class OpenedModel(NamedTuple):
@@ -145,16 +185,16 @@ def weights_of(source: Source, graph: Graph, packed: Container[str] = ()) -> dic
     Args:
         source: That has them.
         graph: The program, as it was built.
-        packed: Parameters that stay in blocks, which the source's file backs; the others are widened to f32.
+        packed: Parameters that stay in blocks, which the source's file backs; the others are in the program's types.
 
     Raises InvalidIR: one is missing or has another shape, or the source has more than the program uses.
     """
     wanted = parameters_of(graph)
-    for name, shape in wanted.items():
+    for name, info in wanted.items():
         found = source.shape(name)
-        if found != shape:
+        if found != info.shape:
             raise source.error(
-                f"tensor '{name}' has shape {list(found)}; the model's settings ask for {list(shape)}"
+                f"tensor '{name}' has shape {list(found)}; the model's settings ask for {list(info.shape)}"
             )
     if unused := source.unused(wanted):
         more = f" and {len(unused) - 1} more" if len(unused) > 1 else ""
@@ -162,11 +202,14 @@ def weights_of(source: Source, graph: Graph, packed: Container[str] = ()) -> dic
             f"it has a tensor '{unused[0]}'{more}, which {source.architecture} does not use; "
             "it is of another architecture"
         )
-    return {name: source.rows(name) if name in packed else source.array(name) for name in wanted}
+    return {
+        name: source.rows(name) if name in packed else source.array(name, info.element.name)
+        for name, info in wanted.items()
+    }
 
 
-def parameters_of(graph: Graph) -> dict[str, tuple[int, ...]]:
-    """Shapes of a graph's parameters, by name."""
+def parameters_of(graph: Graph) -> dict[str, TensorInfo]:
+    """Shapes and types of a graph's parameters, by name."""
     from xdsl.dialects.builtin import StringAttr
 
     from aicf.dialects.logical import ROLE_ATTR
@@ -175,7 +218,7 @@ def parameters_of(graph: Graph) -> dict[str, tuple[int, ...]]:
 
     (function,) = functions(graph.module())
     return {
-        name: tuple(int(size) for size in tensor_info(argument.type).shape)
+        name: tensor_info(argument.type)
         for name, argument in arguments_of(function).items()
         if argument_entry(function, argument.index)[ROLE_ATTR] == StringAttr("param")
     }

@@ -19,7 +19,7 @@ from aicf.dialects.logical_ops.properties import Properties, word_value
 from aicf.dialects.traits import Contraction, Internal, PositionalOperands, Unpacking
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor, tensor_info
 
-__all__ = ["DequantizeBlocksOp", "MatmulBlocksOp"]
+__all__ = ["DequantizeBlocksOp", "MatmulBlocksOp", "RoundedMatmulBlocksOp"]
 
 
 def _scheme(properties: Properties) -> Scheme:
@@ -90,21 +90,55 @@ class MatmulBlocksOp(LogicalOp):
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
         """The sizes of x with the weight's rows for its last one."""
-        x, packed, *chosen = (tensor_info(operand) for operand in operands)
-        if x.element.name != "f32" or x.rank < 2:
-            raise VerifyException(f"operand is {x}; it is f32[..., M, K]")
-        if chosen:
-            _check_chosen(x, packed, indices_info(operands[2]))
-        elif packed.rank != 2:
-            raise VerifyException(f"packed is {packed}; it is one matrix: u8[N, bytes of a row]")
-        columns = _columns(packed, _scheme(properties))
-        if x.sizes[-1] != columns:
-            raise VerifyException(f"contracted sizes differ: operand K = {x.sizes[-1]}, packed K = {columns}")
-        return tensor([*x.sizes[:-1], packed.sizes[-2]], "f32")
+        return _product(operands, properties)
 
     def kind_alone(self) -> OwnKind | None:
         """`matmul_blocks`, with its scheme."""
         return "matmul_blocks", {"scheme": self.scheme}
+
+
+@irdl_op_definition
+class RoundedMatmulBlocksOp(LogicalOp):
+    """As `matmul_blocks`, of x rounded to 8 bits: 32 neighbours of a row share a step, or 16 where a scheme's factors
+    are for as many.
+
+    The step is the largest magnitude among them, at least 2^-100, by 127, and each becomes the nearest multiple. If one
+    of them is not finite, all results of the row are NaN. Only `read-packed-weights` writes this op, where the policy
+    says so.
+    """
+
+    name = "logical.rounded_matmul_blocks"
+    operand = operand_def()
+    packed = operand_def()
+    scheme = prop_def(StringAttr)
+    traits = traits_def(Contraction(), Unpacking(), PositionalOperands(), Internal())
+
+    def __init__(self, operand: Operand, packed: Operand, scheme: str):
+        super().__init__(operand, packed, scheme=scheme)
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The sizes of x with the weight's rows for its last one."""
+        return _product(operands, properties)
+
+    def kind_alone(self) -> OwnKind | None:
+        """`rounded_matmul_blocks`, with its scheme."""
+        return "rounded_matmul_blocks", {"scheme": self.scheme}
+
+
+def _product(operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+    """The result of a product. Raises VerifyException if its operands do not fit."""
+    x, packed, *chosen = (tensor_info(operand) for operand in operands)
+    if x.element.name != "f32" or x.rank < 2:
+        raise VerifyException(f"operand is {x}; it is f32[..., M, K]")
+    if chosen:
+        _check_chosen(x, packed, indices_info(operands[2]))
+    elif packed.rank != 2:
+        raise VerifyException(f"packed is {packed}; it is one matrix: u8[N, bytes of a row]")
+    columns = _columns(packed, _scheme(properties))
+    if x.sizes[-1] != columns:
+        raise VerifyException(f"contracted sizes differ: operand K = {x.sizes[-1]}, packed K = {columns}")
+    return tensor([*x.sizes[:-1], packed.sizes[-2]], "f32")
 
 
 def _check_chosen(x: TensorInfo, packed: TensorInfo, indices: TensorInfo) -> None:

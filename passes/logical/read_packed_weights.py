@@ -2,7 +2,8 @@
 
 A product with the rows of the weight reads them in blocks and widens them in registers. A gather of rows is one of
 packed rows, widened afterwards; products of matrices that are gathered, as experts are, with a column each read them
-where they lie. Other consumers read the widened weight, which a kernel makes at every call.
+where they lie. Other consumers read the widened weight, which a kernel makes at every call. Where the policy says so
+(`packed_activations`), what a product multiplies the weight with is rounded to 8 bits, but not with gathered matrices.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint
 
+from aicf.dialects.block_bits import BLOCK_BITS
 from aicf.dialects.logical import (
     BroadcastOp,
     DequantizeBlocksOp,
@@ -23,6 +25,7 @@ from aicf.dialects.logical import (
     MatmulBlocksOp,
     MatmulOp,
     ReshapeOp,
+    RoundedMatmulBlocksOp,
 )
 from aicf.dialects.types import tensor_info
 from aicf.passes.support.identity import (
@@ -35,7 +38,9 @@ from aicf.passes.support.identity import (
     sources,
 )
 from aicf.passes.support.ledger import record_decision
+from aicf.passes.support.policy import lowered_precision_of
 from aicf.passes.support.works_on import FUNCTIONS
+from aicf.policies.precision_policy import INT8
 
 PACKED = "packed"
 """The name of a gather of packed rows, after the id of the op that it was."""
@@ -70,10 +75,20 @@ def _rows_of_blocks(matmul: MatmulOp) -> DequantizeBlocksOp | None:
 
 
 def _multiply_blocks(module: ModuleOp, matmul: MatmulOp, weight: DequantizeBlocksOp) -> None:
-    replacement = MatmulBlocksOp(matmul.lhs, weight.packed, weight.scheme.data)
-    replace_with_op(PatternRewriter(matmul), matmul, replacement, weight)
+    scheme, asked = weight.scheme.data, lowered_precision_of(module).packed_activations == INT8
+    is_rounded = asked and BLOCK_BITS[scheme].floats is None
+    made = (RoundedMatmulBlocksOp if is_rounded else MatmulBlocksOp)(matmul.lhs, weight.packed, scheme)
+    replace_with_op(PatternRewriter(matmul), matmul, made, weight)
     because = "where the target has kernels for it, they widen blocks in registers, and read the fewest bytes"
-    _record(module, weight, replacement, "product of packed rows", because)
+    choice = "product of packed rows"
+    if is_rounded:
+        choice, because = (
+            "product of packed rows and activations of 8 bits",
+            "the policy says packed_activations",
+        )
+    elif asked:
+        because = f"the codes of {scheme} are floats, so activations stay f32"
+    _record(module, weight, made, choice, because)
 
 
 def _chosen_blocks(matmul: MatmulOp) -> tuple[DequantizeBlocksOp, GatherOp] | None:
@@ -104,6 +119,8 @@ def _multiply_chosen(
     replacement = MatmulBlocksOp(rows, gather.operand, weight.scheme.data, gather.indices)
     product = expansion.add(replacement, "chosen")
     because = "where the target has kernels for it, they read the matrices that are chosen, and no others"
+    if lowered_precision_of(module).packed_activations == INT8:
+        because += "; activations stay f32, as no kernel rounds them for chosen matrices"
     _record(module, weight, replacement, "product of chosen packed matrices", because)
     expansion.finish([expansion.add(ReshapeOp(product, matmul.info.sizes), "")])
 

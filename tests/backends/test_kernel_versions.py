@@ -25,7 +25,7 @@ from aicf.passes.pipelines.aicf_training import AicfTrainingPass
 from aicf.tuning.candidates import candidates, grouped
 from tests.backends.cpu.programs import lower
 from tests.gpu.cases import CASES
-from tests.gpu.programs import packed_weights
+from tests.gpu.programs import packed_weights, rounded_weights
 from tests.support.fused_graphs import fused_program
 from tests.support.update_programs import Program, Tensor
 
@@ -132,6 +132,10 @@ RECORDS: Mapping[str, tuple[int, str]] = {
         2,
         "arithmetic lanes tile_rows chunk_rows threads scheme workspace_bytes combination_order",
     ),
+    "cpu.rounded_matmul_blocks": (
+        1,
+        "lanes tile_rows chunk_rows threads prefetch_ahead scheme workspace_bytes combination_order",
+    ),
     "cpu.dequantize_blocks": (1, "scheme threads"),
     "cpu.last_update": (1, "threads"),
     "cpu.scatter": (1, "mode parts threads combination_order"),
@@ -182,8 +186,19 @@ RECORDS: Mapping[str, tuple[int, str]] = {
         f"{_CUDA_GEMM} along k_parts row_groups rows_per_warp chains prologue_operands blocks_per_sm trigger_at",
     ),
     "cuda.attention_wgmma": (3, f"{_CUDA_ATTENTION} groups turns block_n stages"),
-    "cuda.attention_step": (3, f"{_CUDA_ATTENTION} splits warps"),
-    "cuda.cached_attention_step": (1, f"{_CUDA_ATTENTION} splits warps position window softcap may_alias"),
+    "cuda.attention_step": (4, f"{_CUDA_ATTENTION} splits warps"),
+    "cuda.cached_attention": (
+        1,
+        f"{_CUDA_ATTENTION} warpgroups warps_m warps_n block_m block_n stages position window softcap",
+    ),
+    "cuda.cached_attention_wgmma": (
+        1,
+        f"{_CUDA_ATTENTION} groups turns block_n stages position window softcap",
+    ),
+    "cuda.cached_attention_step": (
+        2,
+        f"{_CUDA_ATTENTION} splits warps position window softcap rotation may_alias",
+    ),
     "cuda.attention": (3, f"{_CUDA_ATTENTION} warpgroups warps_m warps_n block_m block_n stages"),
     "cuda.attention_simt": (3, _CUDA_ATTENTION),
     "cuda.attention_backward": (
@@ -255,6 +270,8 @@ PROGRAMS = (
     "detection-f32",
     "attention_step-f16",
     "step-cached",
+    "prompt-64",
+    "prompt-wgmma",
     "attention_backward-64",
     "wgmma-product-f16",
     "mma-wide",
@@ -345,6 +362,7 @@ def _records() -> Iterator[tuple[str, Mapping[str, Attribute]]]:
         lower(QUADS, "x86-64-v4+avx512vnni"),
         lower(RECURRENT, "x86-64-v4"),
         lower(str(packed_weights()), "x86-64-v4"),
+        lower(str(rounded_weights()), "x86-64-v4"),
         lower(RECURRENT.replace('"param"', '"input"'), "x86-64-v4"),
         lower(LIBRARY, "x86-64-v4", policy=policy, library="0.3 Prescott"),
         *map(_update, ("cpu:x86-64-v4", "cuda:sm_90a")),

@@ -32,6 +32,14 @@ func.func @columns(%x : tensor<2x32xf32>, %w : tensor<3x40xui8>) {
 
 // -----
 
+func.func @rounded_columns(%x : tensor<2x32xf32>, %w : tensor<3x40xui8>) {
+  // CHECK: error: logical.rounded_matmul_blocks: contracted sizes differ: operand K = 32, packed K = 64
+  %0 = logical.rounded_matmul_blocks %x, %w {scheme = "Q4_1"} : (tensor<2x32xf32>, tensor<3x40xui8>) -> tensor<2x3xf32>
+  func.return
+}
+
+// -----
+
 func.func @rows(%x : tensor<2x64xf16>, %w : tensor<3x40xui8>) {
   // CHECK: error: logical.matmul_blocks: operand is 2x64xf16; it is f32[..., M, K]
   %0 = logical.matmul_blocks %x, %w {scheme = "Q4_1"} : (tensor<2x64xf16>, tensor<3x40xui8>) -> tensor<2x3xf32>

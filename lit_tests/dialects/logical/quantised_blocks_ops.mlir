@@ -14,6 +14,8 @@ func.func @widened(%w : tensor<3x40xui8>, %k : tensor<2x5x144xui8>) {
 func.func @multiplied(%x : tensor<2x7x64xf32>, %w : tensor<3x68xui8>) {
   // CHECK-NEXT: %0 = logical.matmul_blocks %x, %w {scheme = "Q8_0"} : (tensor<2x7x64xf32>, tensor<3x68xui8>) -> tensor<2x7x3xf32>
   %0 = logical.matmul_blocks %x, %w {scheme = "Q8_0"} : (tensor<2x7x64xf32>, tensor<3x68xui8>) -> tensor<2x7x3xf32>
+  // CHECK-NEXT: %1 = logical.rounded_matmul_blocks %x, %w {scheme = "Q8_0"} : (tensor<2x7x64xf32>, tensor<3x68xui8>) -> tensor<2x7x3xf32>
+  %1 = logical.rounded_matmul_blocks %x, %w {scheme = "Q8_0"} : (tensor<2x7x64xf32>, tensor<3x68xui8>) -> tensor<2x7x3xf32>
   func.return
 }
 

@@ -21,4 +21,10 @@ register(
         "as a product with the widened weight",
         copied=(0,),
     ),
+    OpExpansion(
+        logical.RoundedMatmulBlocksOp,
+        ("rounded_matmul_blocks",),
+        FORMULAS[logical.RoundedMatmulBlocksOp],
+        "as a product of rounded numbers in f32",
+    ),
 )

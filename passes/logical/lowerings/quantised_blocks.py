@@ -130,7 +130,25 @@ def _matmul_blocks(lower: Lowering, op: logical.MatmulBlocksOp) -> SSAValue:
     return lower.reshape(product, op.info.sizes)
 
 
+def _rounded_matmul_blocks(lower: Lowering, op: logical.RoundedMatmulBlocksOp) -> SSAValue:
+    """x to multiples of its steps, and a product of those."""
+    x, together = op.operand, BLOCK_BITS[op.scheme.data].rounded_together
+    sizes = tensor_info(x.type).sizes
+    groups = (*sizes[:-1], tensor_info(x.type).shape[-1] // together)
+    dims = tuple(range(len(groups)))
+    parts = lower.reshape(x, (*groups, together), "parts")
+    largest = lower.add(logical.ReduceMaxOp(lower.apply(logical.AbsOp, parts), [len(groups)]), "largest")
+    largest = lower.apply(logical.MaxOp, largest, 2.0**-100, name="largest")
+    inverse = lower.apply(logical.DivOp, lower.splat(127.0, largest, "steps"), largest, name="inverse")
+    step = lower.apply(logical.DivOp, largest, 127.0, name="step")
+    wide = [lower.broadcast(each, dims, (*groups, together), "wide") for each in (inverse, step)]
+    whole = lower.apply(logical.RoundOp, lower.apply(logical.MulOp, parts, wide[0]))
+    multiples = lower.reshape(lower.apply(logical.MulOp, whole, wide[1]), sizes, "multiples")
+    return lower.add(logical.MatmulBlocksOp(multiples, op.packed, op.scheme.data), "")
+
+
 FORMULAS: Formulas = {
     logical.DequantizeBlocksOp: _dequantize_blocks,
     logical.MatmulBlocksOp: _matmul_blocks,
+    logical.RoundedMatmulBlocksOp: _rounded_matmul_blocks,
 }

@@ -25,4 +25,5 @@ def _operand(adjoint: Adjoint, op: logical.MatmulBlocksOp) -> SSAValue:
 GRADIENTS: Gradients = {
     logical.DequantizeBlocksOp: STEPS,
     logical.MatmulBlocksOp: (_operand, None, None),
+    logical.RoundedMatmulBlocksOp: STEPS,
 }

@@ -61,8 +61,28 @@ def _product_of_chosen(x: Array, packed: Array, indices: Array, scheme: str) -> 
     return np.einsum("...k,...nk->...n", x, _widened(packed, scheme)[which])
 
 
+def _rounded(draw: Draw, dtype: str) -> OperandsAndAttrs:
+    """x of which no element is near the middle between two steps."""
+    packed, name = _packed(draw)
+    scheme = BLOCK_SCHEMES[name]
+    random, rows = random_of(draw), draw(st.integers(1, 5))
+    shape = (rows, packed.shape[1] // scheme.nbytes * scheme.length // 16, 16)
+    x = random.integers(-126, 127, shape) + random.uniform(-0.4, 0.4, shape)
+    x[:, :, random.integers(16)] = 127
+    return [(x * 2.0 ** random.integers(-9, 9)).reshape(rows, -1).astype(np.float32), packed], {
+        "scheme": name
+    }
+
+
+def _rounded_product(x: Array, packed: Array, scheme: str) -> Array:
+    parts = x.astype(np.float64).reshape(len(x), -1, 16)
+    step = np.abs(parts).max(-1, keepdims=True) / 127
+    return _product((np.rint(parts / step) * step).reshape(x.shape), packed, scheme)
+
+
 ROWS = (
     Row(logical.DequantizeBlocksOp, _dequantize, _widened, ("f32",)),
     Row(logical.MatmulBlocksOp, _matmul, _product, ("f32",)),
     Row(_chosen_op, _chosen, _product_of_chosen, ("f32",), name="matmul_blocks_chosen"),
+    Row(logical.RoundedMatmulBlocksOp, _rounded, _rounded_product, ("f32",)),
 )

@@ -20,7 +20,8 @@ def _packed(g: Generator) -> None:
         g.add(logical.DequantizeBlocksOp(packed, scheme.name))
     else:
         x = g.argument((int(g.random.integers(1, 4)), scheme.length), "input", "f32")
-        g.add(logical.MatmulBlocksOp(x, packed, scheme.name))
+        for product in (logical.MatmulBlocksOp, logical.RoundedMatmulBlocksOp):
+            g.add(product(x, packed, scheme.name))
 
 
 STEPS = (_packed,)

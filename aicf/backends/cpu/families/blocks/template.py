@@ -66,13 +66,12 @@ class BlocksProduct:
     def emit(self, pointers: BlocksPointers) -> None:
         """Chunk after chunk of rows of x: prepared, and then multiplied with this thread's panels."""
         em, problem, schedule = self.em, self.problem, self.schedule
-        activations = Activations(em, problem, schedule.arithmetic)
         shared = None if schedule.threads == 1 else (pointers.tid, pointers.nthreads)
         share = PanelShare(em, problem.n, schedule.lanes, shared)
 
         @em.pieces(problem.m, schedule.chunk_rows)
         def chunk(first: Value, rows: int) -> None:
-            activations.emit(pointers.x, first, rows, pointers.workspace)
+            self._prepare(pointers, first, rows)
             if pointers.indices is None:
                 share.each(lambda number, columns: self._panel(pointers, first, rows, number, columns))
                 return
@@ -96,6 +95,11 @@ class BlocksProduct:
         return em.moved(
             pointers.panels, index, layout.panels(problem.n) * problem.parts * layout.part_bytes, "u8"
         )
+
+    def _prepare(self, pointers: BlocksPointers, first: Value, rows: int) -> None:
+        """The records of `rows` rows of x from row `first` on, into the workspace."""
+        activations = Activations(self.em, self.problem, self.schedule.arithmetic)
+        activations.emit(pointers.x, first, rows, pointers.workspace)
 
     def _panel(self, pointers: BlocksPointers, first: Value, rows: int, number: Value, columns: int) -> None:
         @self.em.pieces(rows, self.schedule.tile_rows)
