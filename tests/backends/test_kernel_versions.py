@@ -186,8 +186,19 @@ RECORDS: Mapping[str, tuple[int, str]] = {
         f"{_CUDA_GEMM} along k_parts row_groups rows_per_warp chains prologue_operands blocks_per_sm trigger_at",
     ),
     "cuda.attention_wgmma": (3, f"{_CUDA_ATTENTION} groups turns block_n stages"),
-    "cuda.attention_step": (3, f"{_CUDA_ATTENTION} splits warps"),
-    "cuda.cached_attention_step": (1, f"{_CUDA_ATTENTION} splits warps position window softcap may_alias"),
+    "cuda.attention_step": (4, f"{_CUDA_ATTENTION} splits warps"),
+    "cuda.cached_attention": (
+        1,
+        f"{_CUDA_ATTENTION} warpgroups warps_m warps_n block_m block_n stages position window softcap",
+    ),
+    "cuda.cached_attention_wgmma": (
+        1,
+        f"{_CUDA_ATTENTION} groups turns block_n stages position window softcap",
+    ),
+    "cuda.cached_attention_step": (
+        2,
+        f"{_CUDA_ATTENTION} splits warps position window softcap rotation may_alias",
+    ),
     "cuda.attention": (3, f"{_CUDA_ATTENTION} warpgroups warps_m warps_n block_m block_n stages"),
     "cuda.attention_simt": (3, _CUDA_ATTENTION),
     "cuda.attention_backward": (
@@ -203,6 +214,12 @@ RECORDS: Mapping[str, tuple[int, str]] = {
         1,
         f"{_LAUNCHES} strategy vector lanes threads unroll splits late blocks_per_sm may_alias combination_order",
     ),
+    "cuda.matmul_blocks": (
+        1,
+        f"{_LAUNCH} scheme k_parts panel_groups panel_rounds unroll tile_rows slice_tiles blocks_per_sm combination_order",
+    ),
+    "cuda.pack_blocks": (1, _LAUNCH),
+    "cuda.dequantize_blocks": (1, f"{_LAUNCH} scheme"),
     "cuda.copy": (1, f"axis parts {_EARLY}"),
     "cuda.concat": (1, f"axis parts {_EARLY}"),
     "cuda.last_update": (1, _LAUNCHES),
@@ -211,6 +228,7 @@ RECORDS: Mapping[str, tuple[int, str]] = {
         1,
         f"{_LAUNCHES} mode vector lanes items blocks looks may_alias workspace_bytes combination_order",
     ),
+    "cuda.write_row": (1, f"{_LAUNCHES} axis operands combination_order may_alias"),
     "cuda.topk": (2, f"{_LAUNCHES} axis smallest parts unroll workspace_bytes"),
     "cuda.non_max_suppression": (1, f"{_LAUNCHES} centred workspace_bytes"),
     "cuda.pool": (1, f"{_LAUNCH} {_POOL} threads_along vector pixels lanes"),
@@ -253,6 +271,8 @@ PROGRAMS = (
     "detection-f32",
     "attention_step-f16",
     "step-cached",
+    "prompt-64",
+    "prompt-wgmma",
     "attention_backward-64",
     "wgmma-product-f16",
     "mma-wide",
@@ -350,6 +370,7 @@ def _records() -> Iterator[tuple[str, Mapping[str, Attribute]]]:
         _with_packed_weight("windows-split"),
         _with_packed_weight("int8windows-split"),
         _with_packed_weight("depthwise-mobile"),
+        _with_packed_weight("blocks-Q4_0"),
     ):
         for op in module.walk():
             if isinstance(op, ResolvedOp) and op.kernel is not None:
@@ -357,7 +378,7 @@ def _records() -> Iterator[tuple[str, Mapping[str, Attribute]]]:
 
 
 def _with_packed_weight(case: str) -> ModuleOp:
-    """A convolution whose weight is packed for it."""
+    """A convolution or a product whose weight is packed for it."""
     module = CASES[case].make().module
     AicfInferencePass("cuda:sm_90a").apply(make_context(), module)
     return module

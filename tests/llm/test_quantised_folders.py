@@ -98,6 +98,51 @@ def test_experts_are_stacked_in_blocks(tmp_path: Path) -> None:
     assert source.unused([name]) == []
 
 
+def test_a_model_reads_its_experts_packed(tmp_path: Path) -> None:
+    """Logits are those of the widened weights, which `reference` multiplies."""
+    width, hidden, experts, vocabulary = 64, 32, 4, 40
+    layer, kind = "model.layers.0", KINDS["gptq-32"]
+    shapes = {
+        "model.embed_tokens": (vocabulary, width),
+        "lm_head": (vocabulary, width),
+        f"{layer}.mlp.gate": (experts, width),
+        **{f"{layer}.self_attn.{part}_proj": (width, width) for part in "qkvo"},
+    }
+    norms = ("input_layernorm", "post_attention_layernorm", "self_attn.q_norm", "self_attn.k_norm")
+    tensors = {
+        f"{name}.weight": RNG.standard_normal(shape).astype(np.float32) / 8 for name, shape in shapes.items()
+    } | {
+        f"{name}.weight": np.ones(width, np.float32)
+        for name in ("model.norm", *(f"{layer}.{each}" for each in norms))
+    }
+    for number in range(experts):
+        for part, rows, columns in (("gate", hidden, width), ("up", hidden, width), ("down", width, hidden)):
+            tensors |= named(kind.stored(RNG, rows, columns), f"{layer}.mlp.experts.{number}.{part}_proj")
+    config = {
+        "hidden_size": width,
+        "intermediate_size": hidden,
+        "num_attention_heads": 4,
+        "num_experts": experts,
+        "num_experts_per_tok": 2,
+        "max_position_embeddings": 32,
+        "rms_norm_eps": 1e-5,
+    }
+    family = Olmoe(source_of(tmp_path, kind.settings, tensors, Olmoe.NAMES, **config))
+    packed = family.source.packed()
+    assert len(packed) == 3
+    graph, tokens = family.decoder("small", 8), RNG.integers(0, vocabulary, 3).tolist()
+    found: list[np.ndarray] = []
+    for target, kept in (("cpu", packed), ("reference", {})):
+        module = graph.module()
+        keep_packed(module, kept)
+        weights = weights_of(family.source, graph, kept) | family.states(8)
+        compiled = aicf.compile(module, weights, target, dims="T=1")
+        assert ("panels_of_blocks" in compiled.ir("emit")) == (target == "cpu")
+        found.append(LanguageModel(compiled, NO_END, 8, 1).logits(tokens))
+    assert found[1].std() > 0.1
+    np.testing.assert_allclose(*found, rtol=2e-4, atol=2e-4)
+
+
 Edit = Callable[[dict[str, Any], Stored], object]
 """Changes the settings or the tensors of a module."""
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from aicf.llm.batch_state import NextTokens
+from aicf.llm.families.caches import BatchCache, Cache, TextCache
 from aicf.llm.token_state import NewTokens, token_states
-from aicf.runtime.tensors import Array
+from aicf.runtime.tensors import Array, numpy_dtype
 
 if TYPE_CHECKING:
     from aicf.frontends.builder import Graph, Value
@@ -17,32 +19,43 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def weight(graph: Graph, name: str, shape: Sequence[int]) -> Value:
-    """A parameter of the model: f32 of the shape."""
-    return graph.param(name, tuple(shape))
+def weight(graph: Graph, name: str, shape: Sequence[int], dtype: str) -> Value:
+    """A parameter of the model."""
+    return graph.param(name, tuple(shape), dtype)
 
 
 def linear(graph: Graph, name: str, x: Value, to: int, *, bias: bool = False) -> Value:
-    """A linear layer of weight `name.weight`, [to, from], and `name.bias`, [to]: f32[..., from] to f32[..., to]."""
+    """A linear layer of weight `name.weight`, [to, from], and `name.bias`, [to]: x[..., from] to [..., to], all of one
+    type."""
     width = x.shape[-1]
     assert isinstance(width, int)
-    added = weight(graph, f"{name}.bias", (to,)) if bias else None
-    return graph.linear(x, weight(graph, f"{name}.weight", (to, width)), added, name=name)
+    added = weight(graph, f"{name}.bias", (to,), x.dtype) if bias else None
+    return graph.linear(x, weight(graph, f"{name}.weight", (to, width), x.dtype), added, name=name)
 
 
 def rms_norm(graph: Graph, name: str, x: Value, epsilon: float) -> Value:
     """RMSNorm over the last dimension, with scale `name.weight`. Zhang and Sennrich, 2019."""
     width = x.shape[-1]
     assert isinstance(width, int)
-    return graph.rms_norm(x, weight(graph, f"{name}.weight", (width,)), epsilon=epsilon)
+    return graph.rms_norm(x, weight(graph, f"{name}.weight", (width,), x.dtype), epsilon=epsilon)
 
 
 def layer_norm(graph: Graph, name: str, x: Value, epsilon: float) -> Value:
     """LayerNorm over the last dimension, with `name.weight` and `name.bias`. Ba, Kiros and Hinton, 2016."""
     width = x.shape[-1]
     assert isinstance(width, int)
-    scale, bias = (weight(graph, f"{name}.{kind}", (width,)) for kind in ("weight", "bias"))
+    scale, bias = (weight(graph, f"{name}.{kind}", (width,), x.dtype) for kind in ("weight", "bias"))
     return graph.layer_norm(x, scale, bias, epsilon=epsilon)
+
+
+def in_f32(x: Value) -> Value:
+    """x, widened where it is narrower."""
+    return x if x.dtype == "f32" else x.graph.cast(x, "f32")
+
+
+def in_type_of(like: Value, x: Value) -> Value:
+    """x in the element type of `like`."""
+    return x if x.dtype == like.dtype else x.graph.cast(x, like.dtype)
 
 
 def soft_cap(graph: Graph, x: Value, cap: float) -> Value:
@@ -56,27 +69,35 @@ class Step:
 
     Args:
         graph: That is built.
-        tokens: i64[T], the new tokens.
+        tokens: i64[T], the new tokens: of one text, or one of each sequence of a batch.
         rows: i64[T], their positions in the cache.
-        capacity: Positions of the cache.
-        new: The tokens, and what becomes of the one that comes next.
+        context: Positions that the cache may grow to.
+        cache: Of keys and values.
+        new: The tokens, and what becomes of those that come next.
     """
 
     graph: Graph
     tokens: Value
     rows: Value
-    capacity: int
-    new: NewTokens
+    context: int
+    cache: Cache
+    new: NewTokens | NextTokens
     _made: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @staticmethod
-    def of(graph: Graph, capacity: int) -> Step:
+    def of(graph: Graph, capacity: int, context: int) -> Step:
         """Adds the inputs and states of `NewTokens`."""
         new = NewTokens.of(graph, capacity)
-        return Step(graph, new.tokens, new.rows, capacity, new)
+        return Step(graph, new.tokens, new.rows, context, TextCache(graph, capacity, new), new)
+
+    @staticmethod
+    def of_batch(graph: Graph, capacity: int, context: int) -> Step:
+        """Adds the inputs and states of `NextTokens`."""
+        new = NextTokens.of(graph, capacity)
+        return Step(graph, new.tokens, new.rows, context, BatchCache(graph, capacity, new), new)
 
     def last(self, x: Value) -> Value:
-        """f32[1, width]: the row of x[T, width] of the last new token."""
+        """[1, width]: the row of x[T, width] of the last new token; of a batch all of x."""
         return self.new.last(x)
 
     def once(self, name: str, make: Callable[[], T]) -> T:
@@ -87,19 +108,25 @@ class Step:
 
     @property
     def position(self) -> Value:
-        """i64: how many positions of the cache come before the first token."""
-        return self.once("position", lambda: self.graph.reshape(self.new.first, ()))
+        """How many positions of the cache come before the first token: i64; of a batch i64[T]."""
+        if isinstance(self.new, NextTokens):
+            return self.rows
+        first = self.new.first
+        return self.once("position", lambda: self.graph.reshape(first, ()))
 
 
 def output_logits(step: Step, logits: Value) -> None:
-    """Makes f32[1, vocabulary], and the token that is chosen by them, the results of the step."""
-    step.new.choose(step.graph.reshape(logits, (logits.shape[1],)))
+    """Makes f32[1, vocabulary], and the token that is chosen by them, the results of the step; of a batch f32[T,
+    vocabulary] and the tokens."""
+    is_batch = isinstance(step.new, NextTokens)
+    step.new.choose(logits if is_batch else step.graph.reshape(logits, (logits.shape[1],)))
 
 
 @dataclass(frozen=True)
 class Rotation:
     """The rotary positions of a step: each pair ``(a, b)`` of a head becomes ``(a, b) * cos + (b, a) * (-sin, sin)``,
-    which is one pass over the elements. Su et al., RoFormer, 2021.
+    which is one pass over the elements. Angles, cosines and sines are f32, and so is what is computed with them: at
+    the end of a long text bf16 has no more than whole turns. Su et al., RoFormer, 2021.
 
     Args:
         cosines: Of the angles of each position, in the shape of the pairs of one head.
@@ -138,7 +165,7 @@ class Rotation:
         return Rotation(cosines, graph.where(is_first, graph.neg(sines), sines), are_neighbours)
 
     def apply(self, graph: Graph, x: Value) -> Value:
-        """Rotates the pairs of every head, and leaves elements after them as they are: f32[T, heads, width]."""
+        """Rotates the pairs of every head, and leaves elements after them as they are: x[T, heads, width]."""
         width, pairs = x.shape[-1], self.cosines.shape[2 if self.are_neighbours else 3]
         assert isinstance(width, int) and isinstance(pairs, int)
         if 2 * pairs == width:
@@ -149,16 +176,17 @@ class Rotation:
     def _rotated(self, graph: Graph, x: Value, pairs: int) -> Value:
         heads = x.shape[1]
         axis, shape = (3, ("T", heads, pairs, 2)) if self.are_neighbours else (2, ("T", heads, 2, pairs))
-        paired = graph.reshape(x, shape)
+        paired = in_f32(graph.reshape(x, shape))
         turned = graph.mul(graph.flip(paired, (axis,)), self.sines)
-        return graph.reshape(graph.mul(paired, self.cosines) + turned, ("T", heads, 2 * pairs))
+        rotated = graph.mul(paired, self.cosines) + turned
+        return in_type_of(x, graph.reshape(rotated, ("T", heads, 2 * pairs)))
 
 
-def states(layers: int, capacity: int, kv_heads: int, head_width: int) -> dict[str, Array]:
-    """Empty keys and values of every layer, f32[capacity, kv_heads, head_width] by name, and no tokens."""
+def states(layers: int, capacity: int, kv_heads: int, head_width: int, dtype: str) -> dict[str, Array]:
+    """Empty keys and values of every layer, [capacity, kv_heads, head_width] by name, and no tokens."""
     names = (f"{kind}.{layer}" for layer in range(layers) for kind in ("keys", "values"))
     shape = (capacity, kv_heads, head_width)
-    return {**{name: np.zeros(shape, np.float32) for name in names}, **token_states(capacity)}
+    return {**{name: np.zeros(shape, numpy_dtype(dtype)) for name in names}, **token_states(capacity)}
 
 
 def attention(
@@ -177,20 +205,18 @@ def attention(
     Args:
         step: That it is part of.
         layer: Whose cache it is.
-        query: f32[T, heads, head_width]; heads are a multiple of kv_heads.
-        key, value: f32[T, kv_heads, head_width].
+        query: [T, heads, head_width]; heads are a multiple of kv_heads.
+        key, value: [T, kv_heads, head_width], of the type of the query, as the cache is.
         window: Positions that a token looks back, its own among them; None if it looks at all.
         scale: Of scores; 1 / sqrt(head_width) if None.
         cap: Soft cap of scores.
 
-    Returns: f32[T, heads * head_width].
+    Returns: [T, heads * head_width].
     """
-    graph = step.graph
-    _, heads, width = query.shape
-    assert isinstance(heads, int) and isinstance(width, int)
-    keys, values = _cached(step, f"keys.{layer}", key), _cached(step, f"values.{layer}", value)
-    mixed = graph.attention(
-        graph.transpose(query, (1, 0, 2)),
+    cache = step.cache
+    keys, values = cache.append(f"keys.{layer}", key), cache.append(f"values.{layer}", value)
+    mixed = step.graph.attention(
+        cache.queries(query),
         keys,
         values,
         position=step.position,
@@ -200,13 +226,4 @@ def attention(
         softcap=cap,
         name=f"blk.{layer}.attention",
     )
-    return graph.reshape(graph.transpose(mixed, (1, 0, 2)), ("T", heads * width))
-
-
-def _cached(step: Step, name: str, new: Value) -> Value:
-    """A state with new rows, for this run and the next: f32[kv_heads, capacity, head_width]."""
-    _, heads, width = new.shape
-    state = step.graph.state(name, (step.capacity, heads, width))
-    updated = step.graph.scatter(state, step.rows, new)
-    step.graph.update(state, updated)
-    return step.graph.transpose(updated, (1, 0, 2))
+    return cache.joined(mixed)

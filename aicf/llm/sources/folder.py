@@ -17,7 +17,7 @@ from aicf.llm.sources.names import SETTINGS, Names, transposed
 from aicf.llm.sources.quantised.method import PackedMatrix
 from aicf.llm.sources.quantised.methods import packed_matrices
 from aicf.llm.sources.shards import read_object, stored_in
-from aicf.runtime.tensors import Array
+from aicf.runtime.tensors import Array, numpy_dtype
 
 CONFIG = "config.json"
 KINDS = ("weight", "bias")
@@ -117,10 +117,10 @@ class FolderSource(Source):
             return self._array(name).shape
         return (len(stored), *self._tensor(stored[0]).shape)
 
-    def array(self, name: str) -> Array:
+    def array(self, name: str, dtype: str = "f32") -> Array:
         if matrices := self._matrices_of(name):
-            return matrices[0].scheme.rows(self.rows(name))
-        return self._array(name).astype(np.float32, copy=False)
+            return matrices[0].scheme.rows(self.rows(name)).astype(numpy_dtype(dtype), copy=False)
+        return self._array(name).astype(numpy_dtype(dtype), copy=False)
 
     def packed(self) -> dict[str, Scheme]:
         return {name: matrices[0].scheme for name in self.names() if (matrices := self._matrices_of(name))}

@@ -19,6 +19,7 @@ register(
         ("matmul_blocks",),
         FORMULAS[logical.MatmulBlocksOp],
         "as a product with the widened weight",
+        copied=(0,),
     ),
     OpExpansion(
         logical.RoundedMatmulBlocksOp,

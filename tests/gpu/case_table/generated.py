@@ -13,14 +13,17 @@ from tests.gpu import programs
 from tests.gpu.case_table.case import (
     CONCAT,
     COPY,
+    DEQUANTIZE_BLOCKS,
     DROPPING,
     GENERATED,
     LAST_UPDATE,
+    MATMUL_BLOCKS,
     NON_MAX_SUPPRESSION,
     POOL,
     SCATTER,
     SCATTER_SORTED,
     TOPK,
+    WRITE_ROW,
     Case,
     program_of,
 )
@@ -73,7 +76,8 @@ def generated_cases() -> dict[str, Case]:
         "counters": (programs.counters, ("f32", "f64"), (GENERATED,)),
         "clipping": (programs.clipping, ("f32", "f64"), (GENERATED,)),
     }
-    cases = {"packed_weights-f32": Case(_packed_weights, (GENERATED,), depth=4)}
+    as_arithmetic = {"forbid": [MATMUL_BLOCKS, DEQUANTIZE_BLOCKS]}
+    cases = {"packed_weights-f32": Case(_packed_weights, (GENERATED,), as_arithmetic, depth=4)}
     for family, (build, dtypes, kernels) in table.items():
         for dtype in dtypes:
             name = f"{family}-{dtype}"
@@ -88,6 +92,8 @@ def indexing_cases() -> dict[str, Case]:
     """Reads and writes at places that are computed, with indices in range and out of it."""
     tiles = {"kernels": {"scatter_combine": SCATTER}}
     cases = {"places-rows": Case(_rows_written, (SCATTER, LAST_UPDATE), tiles, depth=4)}
+    writes = {"kernels": {"written": WRITE_ROW, "each": WRITE_ROW}}
+    cases["places-write_row"] = Case(_rows_written, (WRITE_ROW,), writes, depth=4)
     for name in PROGRAMS:
         dtypes = ("f32", "f16") if name in READS else ("f32",)
         kernels = (TOPK,) if name.startswith("topk") else ()
