@@ -21,8 +21,9 @@ SITE_READY := $(READY)-site
 # Hundreds of processes of the tests read the bytecode that the first one writes.
 unexport PYTHONDONTWRITEBYTECODE
 
-# A file of tests stays in one process, which makes what the file shares once. In the order of their names the long
-# files come first and the small ones last, so that the processes end together.
+# A file of tests stays in one process, which makes what the file shares once; one that crashes does not hang the run
+# (tests/file_scheduling.py). In the order of their names the long files come first and the small ones last, so that the
+# processes end together.
 PARALLEL := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # Lint runs beside the tests: the type checker takes one core for a minute. What it says comes last.

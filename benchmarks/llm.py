@@ -4,7 +4,8 @@
 
 Two figures each: tokens a second of a prompt, and of an answer, medians of rounds in turns. Every round has a prompt of
 its own, random tokens, so that nothing is found in a cache; the answer is greedy and as long as asked. llama.cpp
-(package xllamacpp) rounds activations to 8 bits, AICF computes in f32.
+(package xllamacpp) rounds activations to 8 bits. AICF computes in f32, and in a row of its own with activations of 8
+bits, which a policy asks for.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,8 +35,8 @@ Answer = Callable[[Ids, int], tuple[float, float]]
 """Answers a prompt with so many tokens: seconds of the prompt, and of each further token."""
 
 
-def _aicf(path: Path, threads: int, context: int) -> Answer:
-    model = aicf.llm.load(path, threads=threads, context=context)
+def _aicf(path: Path, threads: int, context: int, policy: dict[str, str] | None = None) -> Answer:
+    model = aicf.llm.load(path, threads=threads, context=context, policy=policy)
 
     def answer(prompt: Ids, tokens: int) -> tuple[float, float]:
         start = time.perf_counter()
@@ -67,7 +69,11 @@ def _llama_cpp(path: Path, threads: int, context: int) -> Answer:
     return answer
 
 
-ENGINES: dict[str, Callable[[Path, int, int], Answer]] = {"aicf": _aicf, "llama.cpp": _llama_cpp}
+ENGINES: dict[str, Callable[[Path, int, int], Answer]] = {
+    "aicf": _aicf,
+    "aicf, activations of 8 bits": partial(_aicf, policy={"packed_activations": "int8"}),
+    "llama.cpp": _llama_cpp,
+}
 
 
 def main(

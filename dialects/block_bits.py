@@ -1,7 +1,8 @@
 """Where the codes and factors of each scheme lie in the bits of a block, as a table. Imports no code generator.
 
 Says for code generators what the definitions in `dialects/block_schemes.py` say in NumPy: element `i` of a part is
-``scale * (code - offset)``, plus or minus the part's minimum if it has one.
+``scale * (code - offset)``, plus or minus the part's minimum if it has one. A code is a whole number, or a float of 8
+bits, which has no offset.
 """
 
 from __future__ import annotations
@@ -40,12 +41,14 @@ class Factor:
         number: Where the number of a part lies.
         signed: Whether it is an i8.
         stored: Type of the float, f16 or f32.
+        step: Bytes from the float of a part to that of the next; 0 if all parts share it.
     """
 
     byte: int
     number: Callable[[int], tuple[Bits, ...]] | None = None
     signed: bool = False
     stored: str = "f16"
+    step: int = 0
 
     @property
     def dtype(self) -> str:
@@ -64,6 +67,7 @@ class BlockBits:
         offset: What is taken off a code.
         scale, minimum: Factors of a part; a minimum of `sign` is added.
         flips: Bits of a code that are flipped first: the sign of i8, which makes it a u8 that is 128 larger.
+        floats: Type of codes that are floats; None if they are whole numbers.
     """
 
     part: int
@@ -74,16 +78,21 @@ class BlockBits:
     minimum: Factor | None = None
     sign: int = 1
     flips: int = 0
+    floats: str | None = None
 
     @property
-    def high_bits(self) -> int:
-        """Bits of a code above the lower four."""
-        return self.code_bits - 4
+    def rounded_together(self) -> int:
+        """Neighbours in a row of the other operand that share a step where that is rounded to 8 bits."""
+        return min(self.part, 32)
 
 
 def _nibbles(start: int) -> Callable[[int], tuple[Bits, ...]]:
-    """16 bytes: the low bits are the first run, the high ones the second."""
-    return lambda run: (Bits(start, 4 * run, 4),)
+    """16 bytes for two runs: the low bits are the first one, the high ones the second."""
+    return lambda run: (Bits(start + RUN * (run // 2), 4 * (run % 2), 4),)
+
+
+def _bytes(start: int) -> Callable[[int], tuple[Bits, ...]]:
+    return lambda run: (Bits(start + RUN * run, 0, 8),)
 
 
 def _fifths(start: int, nibbles: int) -> Callable[[int], tuple[Bits, ...]]:
@@ -120,6 +129,11 @@ def _nested(first: int, nibble: int) -> Callable[[int], tuple[Bits, ...]]:
     return number
 
 
+def _group(step: int = 0, groups: int = 1) -> tuple[Factor, Factor]:
+    """Scales of f32, then minima."""
+    return Factor(0, stored="f32", step=step), Factor(4 * groups, stored="f32", step=step)
+
+
 _NESTED = Factor(0, _nested(4, 0)), Factor(2, _nested(8, 4)), -1
 
 BLOCK_BITS: Mapping[str, BlockBits] = {
@@ -127,10 +141,17 @@ BLOCK_BITS: Mapping[str, BlockBits] = {
     "Q4_1": BlockBits(32, 4, _nibbles(4), 0, Factor(0), Factor(2)),
     "Q5_0": BlockBits(32, 5, _fifths(2, 6), 16, Factor(0)),
     "Q5_1": BlockBits(32, 5, _fifths(4, 8), 0, Factor(0), Factor(2)),
-    "Q8_0": BlockBits(32, 8, lambda run: (Bits(2 + RUN * run, 0, 8),), 128, Factor(0), flips=128),
+    "Q8_0": BlockBits(32, 8, _bytes(2), 128, Factor(0), flips=128),
     "Q4_K": BlockBits(32, 4, _q4_k, 0, *_NESTED),
     "Q5_K": BlockBits(32, 5, _q5_k, 0, *_NESTED),
     "Q6_K": BlockBits(16, 6, _q6_k, 32, Factor(208, lambda part: (Bits(192 + part, 0, 8),), signed=True)),
-    "U4": BlockBits(32, 4, _nibbles(8), 0, Factor(0, stored="f32"), Factor(4, stored="f32")),
+    "U4": BlockBits(32, 4, _nibbles(8), 0, *_group()),
+    "U4_16": BlockBits(16, 4, _nibbles(16), 0, *_group(step=4, groups=2)),
+    "U4_128": BlockBits(128, 4, _nibbles(8), 0, *_group()),
+    "U8_16": BlockBits(16, 8, _bytes(8), 0, *_group()),
+    "U8_32": BlockBits(32, 8, _bytes(8), 0, *_group()),
+    "U8_128": BlockBits(128, 8, _bytes(8), 0, *_group()),
+    "E4M3_32": BlockBits(32, 8, _bytes(4), 0, Factor(0, stored="f32"), floats="f8E4M3FN"),
+    "E4M3_128": BlockBits(128, 8, _bytes(4), 0, Factor(0, stored="f32"), floats="f8E4M3FN"),
 }
 """By the name of the scheme."""

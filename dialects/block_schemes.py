@@ -4,6 +4,11 @@ A row of a tensor is a sequence of blocks. A block holds some elements with few 
 and offsets or minima, in blocks of 256 nested ones of 6 bits. A new scheme is a row of the table and its lines.
 
 Source: the layouts of ggml (`ggml-common.h`) in words; elements of `q` are unsigned unless said otherwise.
+
+Formats that keep scales and zero points in tensors of their own (AWQ, GPTQ, compressed-tensors, fp8, MatMulNBits) have
+schemes of ours, in which their weights are laid out once, when they are read: a kernel then reads one stream, as it
+does for ggml's, and needs no more operands. Scales are f32, which holds those of every format. Zero points, which
+formats store as integers or floats, become a minimum, ``-scale * zero``, which is exact for scales of f16 and bf16.
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import ml_dtypes
 import numpy as np
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -110,9 +116,36 @@ def _q8_0(block: Array) -> Array:
     return _halves(block, 0) * np.ascontiguousarray(block[:, 2:]).view(np.int8)
 
 
+def _in_groups(block: Array, codes: Array, groups: int) -> Array:
+    """scale f32 of each group, then minimum f32 of each; x = scale q + minimum, of codes u8[blocks, elements]."""
+    scales, minima = (_f32(block[:, start : start + 4 * groups])[:, :, None] for start in (0, 4 * groups))
+    grouped = codes.reshape(len(block), groups, -1)
+    return (scales * grouped + minima).reshape(len(block), -1)
+
+
+def _u4_16(block: Array) -> Array:
+    """Two groups of 16; q has 4 bits."""
+    return _in_groups(block, _four_bits(block[:, 16:]), 2)
+
+
 def _u4(block: Array) -> Array:
-    """scale f32, minimum f32; x = scale q + minimum. Holds integers of 4 bits less a zero point, of groups of 32."""
-    return _f32(block[:, :4]) * _four_bits(block[:, 8:]) + _f32(block[:, 4:8])
+    """A group of 32; q has 4 bits."""
+    return _in_groups(block, _four_bits(block[:, 8:]), 1)
+
+
+def _u4_128(block: Array) -> Array:
+    """A group of 128; q has 4 bits, 32 elements after another."""
+    return _in_groups(block, _four_bits(block[:, 8:].reshape(-1, 16)), 1)
+
+
+def _u8(block: Array) -> Array:
+    """A group; q has 8 bits."""
+    return _in_groups(block, block[:, 8:], 1)
+
+
+def _e4m3(block: Array) -> Array:
+    """scale f32; x = scale q, q a float of 8 bits: f8E4M3FN."""
+    return _f32(block[:, :4]) * block[:, 4:].view(ml_dtypes.float8_e4m3fn).astype(np.float32)
 
 
 def _nested(block: Array) -> tuple[Array, Array]:
@@ -180,6 +213,13 @@ SCHEMES: dict[str, Scheme] = {
         Scheme("Q5_K", 13, 256, 176, _q5_k),
         Scheme("Q6_K", 14, 256, 210, _q6_k),
         Scheme("U4", None, 32, 24, _u4),
+        Scheme("U4_16", None, 32, 32, _u4_16),
+        Scheme("U4_128", None, 128, 72, _u4_128),
+        Scheme("U8_16", None, 16, 24, _u8),
+        Scheme("U8_32", None, 32, 40, _u8),
+        Scheme("U8_128", None, 128, 136, _u8),
+        Scheme("E4M3_32", None, 32, 36, _e4m3),
+        Scheme("E4M3_128", None, 128, 132, _e4m3),
     )
 }
 """By name."""
@@ -189,3 +229,25 @@ BLOCK_SCHEMES = {name: scheme for name, scheme in SCHEMES.items() if scheme.leng
 codes in emit IR: new ones go to the end."""
 
 BY_NUMBER = {scheme.number: scheme for scheme in SCHEMES.values() if scheme.number is not None}
+
+GROUPED = {
+    "u4": {128: "U4_128", 32: "U4", 16: "U4_16"},
+    "u8": {128: "U8_128", 32: "U8_32", 16: "U8_16"},
+    "f8E4M3FN": {128: "E4M3_128", 32: "E4M3_32"},
+}
+"""Type of codes to the schemes whose groups have so many elements."""
+
+
+def scheme_of_groups(codes: str, group: int, columns: int) -> tuple[Scheme, int] | None:
+    """The scheme for groups that share a scale, and the elements of its own groups, of which a longer one becomes
+    several with equal scales; None if no scheme's groups and blocks divide them.
+
+    Args:
+        codes: Their type.
+        group: Elements of a group.
+        columns: Elements of a row.
+    """
+    for own, name in GROUPED[codes].items():
+        if group % own == 0 and columns % SCHEMES[name].length == 0:
+            return SCHEMES[name], own
+    return None

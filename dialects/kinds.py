@@ -104,9 +104,10 @@ KINDS: dict[str, Kind] = {
     "pool_taps": Kind(47, needs_code=False, is_windowed=True),
     "max_pool_grad": Kind(48, needs_code=False, is_windowed=True),
     "dequantize_blocks": Kind(49, needs_code=False),
-    "matmul_blocks": Kind(50, needs_code=False),
+    "matmul_blocks": Kind(50, needs_code=False, takes_tf32=True),
     "cached_attention": Kind(51, needs_code=False, family="attention"),
     "cached_attention_step": Kind(52, needs_code=False, family="attention"),
+    "rounded_matmul_blocks": Kind(54, needs_code=False),
 }
 """Append-only: a number, once given, never changes and is never used again."""
 
@@ -152,6 +153,10 @@ POOL_MODES = ("max", "avg")
 
 SUMMED = ("a", "b")
 """Values of the `summed` field of a product beside which an operand is summed, in the order of their packed code."""
+
+ROTATIONS = ("none", "halves", "neighbours")
+"""Values of the `rotation` field of a step of attention, in the order of their packed code: which elements of a head
+are a pair that its position turns."""
 
 CONV_DIMS = 3
 """Most dimensions of a window; attributes of those that a convolution has not are those of one element."""
@@ -288,6 +293,7 @@ SCHEMAS: dict[str, tuple[Field, ...]] = {
     "attention_step.v3": _ATTENTION,
     "cached_attention.v1": _CACHED,
     "cached_attention_step.v1": _CACHED,
+    "cached_attention_step.v2": (*_CACHED, Field("rotation", "B", ROTATIONS)),
     "gemm_multi.v1": (*_TRANSPOSED, Field("products", "q")),
     "norm_gated.v1": _PROLOGUE,
     "gemm_norm.v1": _TRANSPOSED,
@@ -301,6 +307,7 @@ SCHEMAS: dict[str, tuple[Field, ...]] = {
     "conv.v2": (*_CONV, Field("padding_value", "q")),
     "dequantize_blocks.v1": _SCHEME,
     "matmul_blocks.v1": _SCHEME,
+    "rounded_matmul_blocks.v1": _SCHEME,
     "pool.v1": (Field("mode", "B", POOL_MODES), Field("count_include_pad", "?"), *_POOL_WINDOWS),
     "pool_taps.v1": _POOL_WINDOWS,
     "max_pool_grad.v1": _POOL_WINDOWS[:-CONV_DIMS],

@@ -3,6 +3,7 @@
 import gc
 import os
 from importlib.util import find_spec
+from typing import Any
 
 import pytest
 
@@ -28,6 +29,17 @@ def few_objects() -> None:
     sweep."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Files are distributed by a scheduler that outlives crashes."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    # Not above: the GPU tests do without pytest-xdist.
+    from tests.file_scheduling import FileScheduling
+
+    return FileScheduling(config, log)
 
 
 def pytest_collection_finish() -> None:

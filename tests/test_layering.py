@@ -131,6 +131,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "aicf.backends.cuda": (
         *EMIT,
+        "aicf.dialects.block_bits",
+        "aicf.dialects.block_schemes",
         "aicf.dialects.window_counts",
         "aicf.dialects.types",
         *CONTRACT,

@@ -35,6 +35,7 @@ from aicf.tools.cli.policy_command import (
     validate_command,
 )
 from aicf.tools.cli.profile_command import profile_command
+from aicf.tools.cli.quantize_command import quantize_command
 from aicf.tools.cli.run_command import run_command
 from aicf.tools.cli.tune_command import tune_command
 from aicf.tools.cli.verify_command import verify_command
@@ -53,6 +54,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "calibrate": calibrate_command,
     "run": run_command,
     "chat": chat_command,
+    "quantize": quantize_command,
     "explain": explain_command,
     "diff": diff_command,
     "view": view_command,

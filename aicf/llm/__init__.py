@@ -11,6 +11,7 @@ from aicf.llm.chat import Chat
 from aicf.llm.loading import load
 from aicf.llm.model import LanguageModel
 from aicf.llm.perplexity import perplexity
+from aicf.llm.quantizing.quantize import quantize
 from aicf.llm.sampling import Sampling
 from aicf.llm.sentences import SentenceEncoder, load_encoder
 from aicf.llm.stats import Stats
@@ -25,4 +26,5 @@ __all__ = [
     "load",
     "load_encoder",
     "perplexity",
+    "quantize",
 ]

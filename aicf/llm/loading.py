@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from aicf.compilation.compiled import CompiledModel, SharedWeights
-from aicf.errors import InputMismatch, InvalidIR
+from aicf.errors import InputMismatch, InvalidIR, quoted
 from aicf.frontends.gguf.reader import read_gguf
 from aicf.llm.batch_state import batch_states
 from aicf.llm.cache import load_or_compile
@@ -34,10 +34,13 @@ from aicf.support.whole_numbers import is_whole
 
 if TYPE_CHECKING:
     from aicf.compilation.sources import Policy
+    from aicf.dialects.types import TensorInfo
     from aicf.frontends.builder import Graph
 
 PREFILL = 64
 """Tokens of a prompt that one run takes."""
+ELEMENTS = ("f32", "bf16", "f16")
+"""Types that a model computes in."""
 
 
 def load(
@@ -49,6 +52,7 @@ def load(
     cache_dir: str | Path | None = None,
     first_context: int | None = None,
     policy: Policy | None = None,
+    dtype: str | None = None,
 ) -> LanguageModel:
     """Loads a model from a GGUF file or a Hugging Face folder and compiles it.
 
@@ -61,19 +65,26 @@ def load(
             nobody else can write to.
         first_context: Positions that the cache begins with; it doubles, up to `context`, when a text needs more, and
             programs for it are compiled then. None begins with all.
-        policy: Of the programs, see `aicf.compile`; `{"determinism": "batch_invariant"}` makes the tokens of a text
-            independent of the texts that share its batch, and of how many they are.
+        policy: Of the programs, see `aicf.compile`. `{"determinism": "batch_invariant"}` makes the tokens of a text
+            independent of the texts that share its batch, and of how many they are; `{"packed_activations": "int8"}`
+            rounds activations to 8 bits next to weights in blocks.
+        dtype: Of weights, of what layers pass on, and of the cache: `f32`, `bf16` or `f16`. None is `f32` on a CPU and
+            for a model whose matrices are stored in blocks, else `bf16`. Sums, norms, softmaxes, rotations and logits
+            are f32 in each; matrices stay in blocks with `f32` alone.
 
     Raises:
         ArtifactError: the folder of compiled models cannot be made or used.
         InvalidIR: a file is missing or damaged, or a tensor or setting is missing or does not fit.
         UnsupportedOp: an architecture, a tokenizer or a scheme of numbers that is not read.
-        InputMismatch: `context` is no number of positions that the model has, or `first_context` none up to it.
+        InputMismatch: `context` is no number of positions that the model has, `first_context` none up to it, or `dtype`
+            none of these types.
         PolicyError: the target or the policy is not legal.
     """
     path = path_from(path, InputMismatch, "the model's path")
+    if dtype is not None and dtype not in ELEMENTS:
+        raise InputMismatch(f"dtype is {quoted(dtype)}; a model computes in {', '.join(ELEMENTS)}")
     with collector_paused():  # a vocabulary is many objects, all of which stay
-        return _loaded(path, target, context, threads, cache_dir, first_context, policy)
+        return _loaded(path, target, context, threads, cache_dir, first_context, policy, dtype)
 
 
 def _loaded(
@@ -84,6 +95,7 @@ def _loaded(
     cache_dir: str | Path | None,
     first_context: int | None,
     policy: Policy | None,
+    dtype: str | None,
 ) -> LanguageModel:
     """See `load`."""
     family, tokenizer, template, named_tokens = open_model(path)
@@ -94,7 +106,8 @@ def _loaded(
     if not is_whole(first, least=1) or first > capacity:
         raise InputMismatch(f"first_context is {first}; the cache may begin with 1 to {capacity:,} positions")
     prefill = min(family.prefill or PREFILL, first)
-    programs = programs_of(family, path.stem, capacity, prefill, target, threads, cache_dir, policy)
+    element = type_of(family.source, target) if dtype is None else dtype
+    programs = programs_of(family, path.stem, capacity, prefill, target, threads, cache_dir, policy, element)
     executable = programs.of(Sizes(first))
     return LanguageModel(executable, tokenizer, capacity, prefill, template, named_tokens, programs)
 
@@ -108,6 +121,7 @@ def programs_of(
     threads: int,
     cache_dir: str | Path | None,
     policy: Policy | None,
+    element: str = "f32",
 ) -> Programs:
     """What makes the programs of a model: out of the folder of compiled models, or by compiling them. For the arguments
     see `load`."""
@@ -125,11 +139,11 @@ def programs_of(
         from aicf.inference.packing import ModelWeights
         from aicf.llm.packed_weights import keep_packed, reads_blocks
 
-        packed = source.packed() if reads_blocks(target) else {}
-        graph = family.decoder(name, sizes.capacity, context=context, is_batch=sizes.sequences > 0)
+        packed = source.packed() if element == "f32" and reads_blocks(target) else {}
+        graph = family.decoder(name, sizes.capacity, element, context=context, is_batch=sizes.sequences > 0)
         module = graph.module()
         keep_packed(module, packed)
-        states = family.states(sizes.capacity)
+        states = family.states(sizes.capacity, element)
         if sizes.sequences:
             states = batch_states(states, sizes.sequences)
         weights = {**weights_of(source, graph, packed), **states}
@@ -138,7 +152,7 @@ def programs_of(
         return compile_source(read_model(module, make_context()), weights, options, shared or ModelWeights())
 
     def array(name: str, dtype: str | None) -> Array:
-        return source.rows(name) if dtype == "u8" else source.array(name)
+        return source.rows(name) if dtype == "u8" else source.array(name, dtype or element)
 
     offered = DeferredWeights(source.names(), array)
 
@@ -148,6 +162,7 @@ def programs_of(
             "context": context,
             "prefill": prefill,
             "policy": text,
+            "dtype": element,
             "sizes": [sizes.capacity, sizes.sequences],
         }
         return load_or_compile(
@@ -155,6 +170,12 @@ def programs_of(
         )
 
     return Programs(made, is_device=target.partition(":")[0] == "cuda")
+
+
+def type_of(source: Source, target: str) -> str:
+    """The type that a model computes in if nobody says."""
+    is_in_blocks = bool(source.packed())
+    return "bf16" if target.partition(":")[0] == "cuda" and not is_in_blocks else "f32"
 
 
 class OpenedModel(NamedTuple):
@@ -205,16 +226,16 @@ def weights_of(source: Source, graph: Graph, packed: Container[str] = ()) -> dic
     Args:
         source: That has them.
         graph: The program, as it was built.
-        packed: Parameters that stay in blocks, which the source's file backs; the others are widened to f32.
+        packed: Parameters that stay in blocks, which the source's file backs; the others are in the program's types.
 
     Raises InvalidIR: one is missing or has another shape, or the source has more than the program uses.
     """
     wanted = parameters_of(graph)
-    for name, shape in wanted.items():
+    for name, info in wanted.items():
         found = source.shape(name)
-        if found != shape:
+        if found != info.shape:
             raise source.error(
-                f"tensor '{name}' has shape {list(found)}; the model's settings ask for {list(shape)}"
+                f"tensor '{name}' has shape {list(found)}; the model's settings ask for {list(info.shape)}"
             )
     if unused := source.unused(wanted):
         more = f" and {len(unused) - 1} more" if len(unused) > 1 else ""
@@ -222,11 +243,14 @@ def weights_of(source: Source, graph: Graph, packed: Container[str] = ()) -> dic
             f"it has a tensor '{unused[0]}'{more}, which {source.architecture} does not use; "
             "it is of another architecture"
         )
-    return {name: source.rows(name) if name in packed else source.array(name) for name in wanted}
+    return {
+        name: source.rows(name) if name in packed else source.array(name, info.element.name)
+        for name, info in wanted.items()
+    }
 
 
-def parameters_of(graph: Graph) -> dict[str, tuple[int, ...]]:
-    """Shapes of a graph's parameters, by name."""
+def parameters_of(graph: Graph) -> dict[str, TensorInfo]:
+    """Shapes and types of a graph's parameters, by name."""
     from xdsl.dialects.builtin import StringAttr
 
     from aicf.dialects.logical import ROLE_ATTR
@@ -235,7 +259,7 @@ def parameters_of(graph: Graph) -> dict[str, tuple[int, ...]]:
 
     (function,) = functions(graph.module())
     return {
-        name: tuple(int(size) for size in tensor_info(argument.type).shape)
+        name: tensor_info(argument.type)
         for name, argument in arguments_of(function).items()
         if argument_entry(function, argument.index)[ROLE_ATTR] == StringAttr("param")
     }

@@ -25,7 +25,7 @@ def reads_blocks(target: str) -> bool:
 
 
 def keep_packed(module: ModuleOp, schemes: Mapping[str, Scheme]) -> None:
-    """Makes parameters of f32[rows, columns] ones of u8[rows, bytes of a row], which are widened where they are read.
+    """Makes parameters of f32[..., columns] ones of u8[..., bytes of a row], which are widened where they are read.
 
     Args:
         module: A program of the builder; it is changed.
@@ -40,8 +40,8 @@ def keep_packed(module: ModuleOp, schemes: Mapping[str, Scheme]) -> None:
 
 def _pack(argument: BlockArgument, scheme: Scheme) -> None:
     info = tensor_info(argument.type)
-    rows, columns = info.shape
-    packed = tensor((rows, columns // scheme.length * scheme.nbytes), "u8")
+    *rows, columns = info.shape
+    packed = tensor((*rows, columns // scheme.length * scheme.nbytes), "u8")
     block, value = argument.block, Rewriter.replace_value_with_new_type(argument, packed)
     readers = list(value.uses)
     widened = DequantizeBlocksOp(value, scheme.name)

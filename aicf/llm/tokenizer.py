@@ -45,7 +45,7 @@ class Tokenizer:
         ends: Sequence[int] = (),
     ) -> None:
         self.tokens, self.begin, self.ends = tokens, begin, tuple(ends)
-        self._impl, self._spelled = impl, spelled
+        self._impl, self.spelled = impl, spelled
         self._control, self._verbatim = frozenset(control), frozenset(verbatim)
 
     def encode(self, text: str, *, begin: bool = True) -> list[int]:
@@ -78,7 +78,7 @@ class Tokenizer:
         if token in self._control or token >= len(self.tokens):
             return b""
         text = self.tokens[token]
-        return text.encode() if token in self._verbatim else self._spelled(text)
+        return text.encode() if token in self._verbatim else self.spelled(text)
 
 
 class StreamDecoder:

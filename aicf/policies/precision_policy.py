@@ -57,6 +57,8 @@ class PrecisionPolicy(Section):
             by and its weight multiplied with, before both are rounded.
         corrections: By the id of a product, for each output channel, a number that is added to the result: the mean of
             what rounding its operands takes away.
+        packed_activations: What activations become in products with block-quantised weights: `f32`, as they are, or
+            `int8`, rounded to 8 bits with a step that 32 neighbours share.
         method: A request to calibration, how to get ranges; `none` where it is done or left open.
         keep: A request to calibration, `{metric: top1, loss: 0.5 %}`: how much may be lost, see `AccuracyGoal`.
         accuracy: What `aicf calibrate` measured. It decides nothing; the ledger repeats it.
@@ -74,6 +76,7 @@ class PrecisionPolicy(Section):
         "activations": choice((ASYMMETRIC, SYMMETRIC)),
         "smoothing": map_of(numbers),
         "corrections": map_of(numbers),
+        "packed_activations": choice((F32, INT8)),
         "method": choice((NONE, *METHODS)),
         "keep": Reader(map_of(json_value).read, AccuracyGoal.SCHEMA),
         "accuracy": map_of(json_value),
@@ -87,6 +90,7 @@ class PrecisionPolicy(Section):
         "activations",
         "smoothing",
         "corrections",
+        "packed_activations",
     )
 
     to: str = UNCHANGED
@@ -98,6 +102,7 @@ class PrecisionPolicy(Section):
     activations: str = ASYMMETRIC
     smoothing: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
     corrections: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
+    packed_activations: str = F32
     method: str = NONE
     keep: Mapping[str, object] = field(default_factory=dict[str, object])
     accuracy: Mapping[str, object] = field(default_factory=dict[str, object])

@@ -18,7 +18,7 @@ def from_the_end(indices: Array, size: int) -> Array:
     return np.where(indices < 0, indices + size, indices)
 
 
-def _clamped(indices: Array, size: int) -> Array:
+def clamped(indices: Array, size: int) -> Array:
     return np.clip(from_the_end(indices, size), 0, size - 1)
 
 
@@ -37,14 +37,14 @@ def _pad(op: logical.PadOp, operands: Sequence[Array]) -> Array:
 def _gather(op: logical.GatherOp, operands: Sequence[Array]) -> Array:
     x, indices = operands
     axis = op.axis.value.data
-    return np.take(x, _clamped(indices, x.shape[axis]), axis)
+    return np.take(x, clamped(indices, x.shape[axis]), axis)
 
 
 def _gather_elements(op: logical.GatherElementsOp, operands: Sequence[Array]) -> Array:
     x, indices = operands
     axis = op.axis.value.data
     coordinates = _coordinates(indices.shape)
-    coordinates[axis] = _clamped(indices, x.shape[axis])
+    coordinates[axis] = clamped(indices, x.shape[axis])
     return x[tuple(coordinates)]
 
 

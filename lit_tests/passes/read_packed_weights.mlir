@@ -1,10 +1,13 @@
 // RUN: aicf-opt %s -p read-packed-weights,logical-dce | filecheck %s
+// RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v4"},apply-policy{policy="{packed_activations: int8}"},assign-ids,lower-precision,read-packed-weights' | filecheck %s --check-prefix=INT8
 
 // CHECK: emit.decision "read-packed-weights" ["w", "m"] choice "product of packed rows" because "where the target has kernels for it, they widen blocks in registers, and read the fewest bytes" rejected {"widened weight" = "all of it would be written and read again"}
 // CHECK: emit.decision "read-packed-weights" ["w", "e"] choice "gather of packed rows" because "only the rows that are read are widened"
 
+// CHECK: emit.decision "read-packed-weights" ["g", "y.chosen"] choice "product of chosen packed matrices" because "where the target has kernels for it, they read the matrices that are chosen, and no others"
+
 // CHECK-LABEL: func.func @tied
-func.func @tied(%x : tensor<2x64xf32>, %i : tensor<4xi64>, %p : tensor<9x40xui8>) -> (tensor<2x9xf32>, tensor<4x64xf32>) {
+func.func @tied(%x : tensor<2x64xf32> {logical.role = "input"}, %i : tensor<4xi64> {logical.role = "input"}, %p : tensor<9x40xui8> {logical.role = "param"}) -> (tensor<2x9xf32>, tensor<4x64xf32>) {
   %w = logical.dequantize_blocks %p {scheme = "Q4_1", aicf.id = "w", aicf.src = ["w"]} : (tensor<9x40xui8>) -> tensor<9x64xf32>
   // CHECK-NEXT: %m = logical.matmul_blocks %x, %p {scheme = "Q4_1", aicf.id = "m", aicf.src = ["m", "w"]} : (tensor<2x64xf32>, tensor<9x40xui8>) -> tensor<2x9xf32>
   %m = logical.matmul %x, %w {transpose_b, aicf.id = "m", aicf.src = ["m"]} : (tensor<2x64xf32>, tensor<9x64xf32>) -> tensor<2x9xf32>
@@ -14,9 +17,34 @@ func.func @tied(%x : tensor<2x64xf32>, %i : tensor<4xi64>, %p : tensor<9x40xui8>
   func.return %m, %e : tensor<2x9xf32>, tensor<4x64xf32>
 }
 
+// Matrices that are gathered are read where they lie; one column may be that of all of them.
+// CHECK-LABEL: func.func @chosen
+func.func @chosen(%x : tensor<64x1xf32> {logical.role = "input"}, %i : tensor<1x2xi64> {logical.role = "input"}, %p : tensor<5x9x40xui8> {logical.role = "param"}) -> tensor<1x2x9x1xf32> {
+  %e = logical.dequantize_blocks %p {scheme = "Q4_1", aicf.id = "experts", aicf.src = ["experts"]} : (tensor<5x9x40xui8>) -> tensor<5x9x64xf32>
+  %g = logical.gather %e, %i {axis = 0, aicf.id = "g", aicf.src = ["g"]} : (tensor<5x9x64xf32>, tensor<1x2xi64>) -> tensor<1x2x9x64xf32>
+  // CHECK-NEXT: %y.rows = logical.reshape %x {aicf.id = "y.rows", aicf.src = ["y"]} : tensor<64x1xf32> -> tensor<64xf32>
+  // CHECK-NEXT: %y.each = logical.broadcast %y.rows {dimensions = [2], aicf.id = "y.each", aicf.src = ["y"]} : tensor<64xf32> -> tensor<1x2x64xf32>
+  // CHECK-NEXT: %y.chosen = logical.matmul_blocks %y.each, %p, %i {scheme = "Q4_1", aicf.id = "y.chosen", aicf.src = ["y"]} : (tensor<1x2x64xf32>, tensor<5x9x40xui8>, tensor<1x2xi64>) -> tensor<1x2x9xf32>
+  // CHECK-NEXT: %y = logical.reshape %y.chosen {aicf.id = "y", aicf.src = ["y"]} : tensor<1x2x9xf32> -> tensor<1x2x9x1xf32>
+  %y = logical.matmul %g, %x {aicf.id = "y", aicf.src = ["y"]} : (tensor<1x2x9x64xf32>, tensor<64x1xf32>) -> tensor<1x2x9x1xf32>
+  func.return %y : tensor<1x2x9x1xf32>
+}
+
+// Where the policy says so, activations are rounded to 8 bits; not next to codes that are floats.
+// INT8: emit.decision "read-packed-weights" ["w", "m"] choice "product of packed rows and activations of 8 bits" because "the policy says packed_activations"
+// INT8: because "the codes of E4M3_32 are floats, so activations stay f32"
+// INT8: %m = logical.rounded_matmul_blocks %x, %p {scheme = "Q4_1"
+// INT8: logical.matmul_blocks %x, %p {scheme = "E4M3_32"
+
+func.func @floats(%x : tensor<2x64xf32> {logical.role = "input"}, %p : tensor<9x72xui8> {logical.role = "param"}) -> tensor<2x9xf32> {
+  %w = logical.dequantize_blocks %p {scheme = "E4M3_32"} : (tensor<9x72xui8>) -> tensor<9x64xf32>
+  %m = logical.matmul %x, %w {transpose_b} : (tensor<2x64xf32>, tensor<9x64xf32>) -> tensor<2x9xf32>
+  func.return %m : tensor<2x9xf32>
+}
+
 // Rows that are not contracted, and elements of a row, need the widened weight.
 // CHECK-LABEL: func.func @widened
-func.func @widened(%x : tensor<2x9xf32>, %i : tensor<4xi64>, %p : tensor<9x40xui8>) -> (tensor<2x64xf32>, tensor<9x4xf32>) {
+func.func @widened(%x : tensor<2x9xf32> {logical.role = "input"}, %i : tensor<4xi64> {logical.role = "input"}, %p : tensor<9x40xui8> {logical.role = "param"}) -> (tensor<2x64xf32>, tensor<9x4xf32>) {
   // CHECK-NEXT: %w = logical.dequantize_blocks %p
   %w = logical.dequantize_blocks %p {scheme = "Q4_1"} : (tensor<9x40xui8>) -> tensor<9x64xf32>
   // CHECK-NEXT: %m = logical.matmul %x, %w

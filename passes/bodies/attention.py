@@ -5,7 +5,9 @@ float types may stand anywhere: lowered softmax of f16 and bf16 is computed in f
 divisor, of the scores or, as PyTorch exports it, its root of queries and of keys; both scale and masks may be missing.
 The softmax may give 0 where all scores of a row are -inf, as `logical.softmax` is lowered. PyTorch also exports a
 select of 0 for probabilities that are NaN. Which keys are seen may follow from a position that is an operand, and end
-at a window; scores may be capped by `tanh`: such an attention is a *cached* one.
+at a window; scores may be capped by `tanh`: such an attention is a *cached* one. The body of a step of a decoder also
+writes the row of a new token, which all queries that share keys and values then see repeated, and may turn the query
+and the new key by their position.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 from aicf.dialects import logical
 from aicf.dialects.types import element_of, tensor_info
 from aicf.passes.bodies.matching import only_reader, splat_number, spread_over, without_casts
+from aicf.passes.bodies.rotation import Rotation, rotation_of
 from aicf.passes.bodies.views import is_rearrangement
 
 Read = tuple[Operation, int]
@@ -48,6 +51,7 @@ class Attention:
         position: What adds the number of keys before the first query, an operand, in place of `past`; None without.
         window: How many keys each query sees at most, up to its last; None for all of them.
         softcap: What bounds the scores, before masks; None without.
+        turns: What turns the queries and the new key; None where they are given as the scores see them.
     """
 
     scores: logical.MatmulOp
@@ -64,6 +68,7 @@ class Attention:
     position: Read | None = None
     window: int | None = None
     softcap: float | None = None
+    turns: tuple[Rotation, Rotation] | None = None
 
     @property
     def is_causal(self) -> bool:
@@ -77,8 +82,8 @@ class Attention:
 
     @property
     def operands(self) -> tuple[SSAValue, ...]:
-        """Queries, keys and values, with writes the index of the row, the new key and value, then mask and position, if
-        any; as the ops read them."""
+        """Queries, keys and values, with writes the index of the row, the new key and value, with turns the cosines and
+        sines of queries and those of keys, then mask and position, if any; as the ops read them."""
         given = tuple(op.operands[index] for op, index in self.reads)
         given = given if self.mask is None else (*given, self.mask)
         return given if self.position is None else (*given, self.position[0].operands[self.position[1]])
@@ -89,7 +94,11 @@ class Attention:
         if self.writes is None:
             return self.queries, self.keys, (self.output, 1)
         keys, values = self.writes
-        return self.queries, (keys, 2), (values, 2), (keys, 1), (keys, 0), (values, 0)
+        state = (keys, 2), (values, 2), (keys, 1)
+        if self.turns is None:
+            return self.queries, *state, (keys, 0), (values, 0)
+        (query, *of_query), (key, *of_key) = (turn.reads for turn in self.turns)
+        return query, *state, key, (values, 0), *of_query, *of_key
 
     @property
     def results(self) -> tuple[SSAValue, ...]:
@@ -120,6 +129,7 @@ def attention_of(block: Block, given: Container[SSAValue]) -> Attention | None:
     except NoAttention:
         return None
     found = replace(found, writes=_writes_of(found))
+    found = replace(found, turns=_turns_of(found))
     return found if all(value in given for value in found.operands) and found.has_kernel_layout else None
 
 
@@ -127,7 +137,7 @@ def _writes_of(found: Attention) -> tuple[logical.WriteRowOp, logical.WriteRowOp
     """What writes one row, the same one, into keys and values."""
     if found.keys[0] is not found.scores:
         return None
-    keys, values = found.scores.rhs.owner, found.output.rhs.owner
+    keys, values = (without_groups(value).owner for value in (found.scores.rhs, found.output.rhs))
     if not isinstance(keys, logical.WriteRowOp) or not isinstance(values, logical.WriteRowOp):
         return None
     token = tensor_info(keys.result.type).rank - 2
@@ -136,6 +146,29 @@ def _writes_of(found: Attention) -> tuple[logical.WriteRowOp, logical.WriteRowOp
         for write in (keys, values)
     )
     return (keys, values) if of_token and keys.index is values.index else None
+
+
+def without_groups(value: SSAValue) -> SSAValue:
+    """Keys or values before they are repeated for the queries that share them, along batch dims that are the last."""
+    if not isinstance(value.owner, logical.BroadcastOp):
+        return value
+    source, rank = value.owner.operand, tensor_info(value.type).rank
+    kept = tensor_info(source.type).rank - 2
+    dims, shape = tuple(value.owner.dimensions.get_values()), tensor_info(value.type).shape
+    is_of_groups = dims == (*range(kept), rank - 2, rank - 1) and kept < rank - 2
+    same = tuple(shape[dim] for dim in dims) == tensor_info(source.type).shape
+    return source if is_of_groups and same else value
+
+
+def _turns_of(found: Attention) -> tuple[Rotation, Rotation] | None:
+    """What turns queries and the new key, each read by heads, with its pairs as a dimension."""
+    if found.writes is None or found.position is None or found.queries[0] is not found.scores:
+        return None
+    query, key = rotation_of(found.scores.lhs), rotation_of(found.writes[0].row)
+    if query is None or key is None or query.pairs != key.pairs:
+        return None
+    is_by_heads = all(len(turn.views) == 1 and turn.by_heads is not None for turn in (query, key))
+    return (query, key) if is_by_heads else None
 
 
 class NoAttention(Exception):

@@ -143,8 +143,10 @@ def _sum_beside(block: Block) -> OperandSum | None:
 
 def _attention_kind(found: Attention) -> tuple[str, Attrs]:
     if found.is_cached:
-        kind = "cached_attention" if found.writes is None else "cached_attention_step"
-        return kind, _cached_attention(found)
+        if found.writes is None:
+            return "cached_attention", _cached_attention(found)
+        rotation = StringAttr("none" if found.turns is None else found.turns[0].pairs)
+        return "cached_attention_step", {**_cached_attention(found), "rotation": rotation}
     return "attention" if found.writes is None else "attention_step", _attention(found)
 
 

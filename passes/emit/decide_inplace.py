@@ -286,6 +286,9 @@ def _try_reuse(
         )
         return
     size = region_of(new.buffer).size
+    if new.is_before_in_block(old):  # of a concatenation that writes other parts first
+        old.detach()
+        Rewriter.insert_op(old, InsertPoint.before(new))
     _move(new, old.buffer)
     of.move(new, old)
     users[old] |= users.pop(new)

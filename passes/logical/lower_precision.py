@@ -50,7 +50,8 @@ class LowerPrecisionPass(ModulePass):
     `int8` and `fp8`: the factors of a product are rounded to the multiples of a scale by integers, or floats of 8 bits;
     that is a product of dequantised tensors, and `narrow-products` makes one of what is stored of it where that is
     faster. Scales of weights are computed from the weights, those of other operands from the ranges in the policy. All
-    other ops are cast as `rest` says. The ledger has what each op became, and why.
+    other ops are cast as `rest` says. The ledger has what each op became, and why. What `packed_activations` says is
+    left to `read-packed-weights`, which writes the products that it is about.
     """
 
     name = "lower-precision"

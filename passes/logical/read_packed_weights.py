@@ -1,7 +1,9 @@
 """``read-packed-weights``: what reads a block-quantised weight reads its blocks, and widens only what it needs.
 
 A product with the rows of the weight reads them in blocks and widens them in registers. A gather of rows is one of
-packed rows, widened afterwards. Other consumers read the widened weight, which a kernel makes at every call.
+packed rows, widened afterwards; products of matrices that are gathered, as experts are, with a column each read them
+where they lie. Other consumers read the widened weight, which a kernel makes at every call. Where the policy says so
+(`packed_activations`), what a product multiplies the weight with is rounded to 8 bits, but not with gathered matrices.
 """
 
 from __future__ import annotations
@@ -15,11 +17,30 @@ from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint
 
-from aicf.dialects.logical import DequantizeBlocksOp, GatherOp, MatmulBlocksOp, MatmulOp
+from aicf.dialects.block_bits import BLOCK_BITS
+from aicf.dialects.logical import (
+    BroadcastOp,
+    DequantizeBlocksOp,
+    GatherOp,
+    MatmulBlocksOp,
+    MatmulOp,
+    ReshapeOp,
+    RoundedMatmulBlocksOp,
+)
 from aicf.dialects.types import tensor_info
-from aicf.passes.support.identity import IdTable, derived_id, op_id, replace_with_op, set_identity, sources
+from aicf.passes.support.identity import (
+    Expansion,
+    IdTable,
+    derived_id,
+    op_id,
+    replace_with_op,
+    set_identity,
+    sources,
+)
 from aicf.passes.support.ledger import record_decision
+from aicf.passes.support.policy import lowered_precision_of
 from aicf.passes.support.works_on import FUNCTIONS
+from aicf.policies.precision_policy import INT8
 
 PACKED = "packed"
 """The name of a gather of packed rows, after the id of the op that it was."""
@@ -36,6 +57,8 @@ class ReadPackedWeightsPass(ModulePass):
         for inner in list(op.walk()):
             if isinstance(inner, MatmulOp) and (weight := _rows_of_blocks(inner)) is not None:
                 _multiply_blocks(op, inner, weight)
+            elif isinstance(inner, MatmulOp) and (chosen := _chosen_blocks(inner)) is not None:
+                _multiply_chosen(op, inner, *chosen)
             elif isinstance(inner, GatherOp) and isinstance(
                 weight := inner.operand.owner, DequantizeBlocksOp
             ):
@@ -52,10 +75,54 @@ def _rows_of_blocks(matmul: MatmulOp) -> DequantizeBlocksOp | None:
 
 
 def _multiply_blocks(module: ModuleOp, matmul: MatmulOp, weight: DequantizeBlocksOp) -> None:
-    replacement = MatmulBlocksOp(matmul.lhs, weight.packed, weight.scheme.data)
-    replace_with_op(PatternRewriter(matmul), matmul, replacement, weight)
+    scheme, asked = weight.scheme.data, lowered_precision_of(module).packed_activations == INT8
+    is_rounded = asked and BLOCK_BITS[scheme].floats is None
+    made = (RoundedMatmulBlocksOp if is_rounded else MatmulBlocksOp)(matmul.lhs, weight.packed, scheme)
+    replace_with_op(PatternRewriter(matmul), matmul, made, weight)
     because = "where the target has kernels for it, they widen blocks in registers, and read the fewest bytes"
-    _record(module, weight, replacement, "product of packed rows", because)
+    choice = "product of packed rows"
+    if is_rounded:
+        choice, because = (
+            "product of packed rows and activations of 8 bits",
+            "the policy says packed_activations",
+        )
+    elif asked:
+        because = f"the codes of {scheme} are floats, so activations stay f32"
+    _record(module, weight, made, choice, because)
+
+
+def _chosen_blocks(matmul: MatmulOp) -> tuple[DequantizeBlocksOp, GatherOp] | None:
+    """The widened matrices of a product, one for each column, and the gather of their rows of bytes."""
+    weight = matmul.lhs.owner
+    is_plain = matmul.transpose_b is None and matmul.transpose_a is None
+    is_column = tensor_info(matmul.rhs.type).sizes[-1] == 1
+    if not isinstance(weight, DequantizeBlocksOp) or not (is_plain and is_column):
+        return None
+    gather = weight.packed.owner
+    if not isinstance(gather, GatherOp) or gather.axis.value.data != 0:
+        return None
+    is_of_matrices = tensor_info(gather.operand.type).rank == 3 and matmul.info.rank == weight.info.rank
+    return (weight, gather) if is_of_matrices else None
+
+
+def _multiply_chosen(
+    module: ModuleOp, matmul: MatmulOp, weight: DequantizeBlocksOp, gather: GatherOp
+) -> None:
+    """Columns become rows, one for each index."""
+    expansion = Expansion(PatternRewriter(matmul), matmul, IdTable(module))
+    sizes = tensor_info(matmul.rhs.type).sizes[:-1]
+    rows = expansion.add(ReshapeOp(matmul.rhs, sizes), "rows")
+    wanted = (*tensor_info(gather.indices.type).sizes, sizes[-1])
+    if sizes != wanted:
+        missing = len(wanted) - len(sizes)
+        rows = expansion.add(BroadcastOp(rows, range(missing, len(wanted)), wanted), "each")
+    replacement = MatmulBlocksOp(rows, gather.operand, weight.scheme.data, gather.indices)
+    product = expansion.add(replacement, "chosen")
+    because = "where the target has kernels for it, they read the matrices that are chosen, and no others"
+    if lowered_precision_of(module).packed_activations == INT8:
+        because += "; activations stay f32, as no kernel rounds them for chosen matrices"
+    _record(module, weight, replacement, "product of chosen packed matrices", because)
+    expansion.finish([expansion.add(ReshapeOp(product, matmul.info.sizes), "")])
 
 
 def _gather_packed(module: ModuleOp, gather: GatherOp, weight: DequantizeBlocksOp) -> None:

@@ -25,7 +25,7 @@ from aicf.passes.pipelines.aicf_training import AicfTrainingPass
 from aicf.tuning.candidates import candidates, grouped
 from tests.backends.cpu.programs import lower
 from tests.gpu.cases import CASES
-from tests.gpu.programs import packed_weights
+from tests.gpu.programs import packed_weights, rounded_weights
 from tests.support.fused_graphs import fused_program
 from tests.support.update_programs import Program, Tensor
 
@@ -127,10 +127,14 @@ RECORDS: Mapping[str, tuple[int, str]] = {
     "cpu.pack": (4, "lanes threads nr k_dim element pairs quads shift"),
     "cpu.pack_quads": (1, "lanes threads nr shift"),
     "cpu.pack_winograd": (1, "lanes threads nr output_tile"),
-    "cpu.pack_blocks": (1, "threads"),
+    "cpu.pack_blocks": (2, "threads"),
     "cpu.matmul_blocks": (
-        1,
+        2,
         "arithmetic lanes tile_rows chunk_rows threads scheme workspace_bytes combination_order",
+    ),
+    "cpu.rounded_matmul_blocks": (
+        1,
+        "lanes tile_rows chunk_rows threads prefetch_ahead scheme workspace_bytes combination_order",
     ),
     "cpu.dequantize_blocks": (1, "scheme threads"),
     "cpu.last_update": (1, "threads"),
@@ -182,8 +186,19 @@ RECORDS: Mapping[str, tuple[int, str]] = {
         f"{_CUDA_GEMM} along k_parts row_groups rows_per_warp chains prologue_operands blocks_per_sm trigger_at",
     ),
     "cuda.attention_wgmma": (3, f"{_CUDA_ATTENTION} groups turns block_n stages"),
-    "cuda.attention_step": (3, f"{_CUDA_ATTENTION} splits warps"),
-    "cuda.cached_attention_step": (1, f"{_CUDA_ATTENTION} splits warps position window softcap may_alias"),
+    "cuda.attention_step": (4, f"{_CUDA_ATTENTION} splits warps"),
+    "cuda.cached_attention": (
+        1,
+        f"{_CUDA_ATTENTION} warpgroups warps_m warps_n block_m block_n stages position window softcap",
+    ),
+    "cuda.cached_attention_wgmma": (
+        1,
+        f"{_CUDA_ATTENTION} groups turns block_n stages position window softcap",
+    ),
+    "cuda.cached_attention_step": (
+        2,
+        f"{_CUDA_ATTENTION} splits warps position window softcap rotation may_alias",
+    ),
     "cuda.attention": (3, f"{_CUDA_ATTENTION} warpgroups warps_m warps_n block_m block_n stages"),
     "cuda.attention_simt": (3, _CUDA_ATTENTION),
     "cuda.attention_backward": (
@@ -199,6 +214,12 @@ RECORDS: Mapping[str, tuple[int, str]] = {
         1,
         f"{_LAUNCHES} strategy vector lanes threads unroll splits late blocks_per_sm may_alias combination_order",
     ),
+    "cuda.matmul_blocks": (
+        1,
+        f"{_LAUNCH} scheme k_parts panel_groups panel_rounds unroll tile_rows slice_tiles blocks_per_sm combination_order",
+    ),
+    "cuda.pack_blocks": (1, _LAUNCH),
+    "cuda.dequantize_blocks": (1, f"{_LAUNCH} scheme"),
     "cuda.copy": (1, f"axis parts {_EARLY}"),
     "cuda.concat": (1, f"axis parts {_EARLY}"),
     "cuda.last_update": (1, _LAUNCHES),
@@ -250,6 +271,8 @@ PROGRAMS = (
     "detection-f32",
     "attention_step-f16",
     "step-cached",
+    "prompt-64",
+    "prompt-wgmma",
     "attention_backward-64",
     "wgmma-product-f16",
     "mma-wide",
@@ -340,12 +363,14 @@ def _records() -> Iterator[tuple[str, Mapping[str, Attribute]]]:
         lower(QUADS, "x86-64-v4+avx512vnni"),
         lower(RECURRENT, "x86-64-v4"),
         lower(str(packed_weights()), "x86-64-v4"),
+        lower(str(rounded_weights()), "x86-64-v4"),
         lower(RECURRENT.replace('"param"', '"input"'), "x86-64-v4"),
         lower(LIBRARY, "x86-64-v4", policy=policy, library="0.3 Prescott"),
         *map(_update, ("cpu:x86-64-v4", "cuda:sm_90a")),
         _with_packed_weight("windows-split"),
         _with_packed_weight("int8windows-split"),
         _with_packed_weight("depthwise-mobile"),
+        _with_packed_weight("blocks-Q4_0"),
     ):
         for op in module.walk():
             if isinstance(op, ResolvedOp) and op.kernel is not None:
@@ -353,7 +378,7 @@ def _records() -> Iterator[tuple[str, Mapping[str, Attribute]]]:
 
 
 def _with_packed_weight(case: str) -> ModuleOp:
-    """A convolution whose weight is packed for it."""
+    """A convolution or a product whose weight is packed for it."""
     module = CASES[case].make().module
     AicfInferencePass("cuda:sm_90a").apply(make_context(), module)
     return module

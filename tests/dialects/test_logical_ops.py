@@ -125,6 +125,7 @@ def test_traits_say_what_kind_of_op_it_is() -> None:
             "conv_transpose",
             "conv_weight_grad",
             "matmul_blocks",
+            "rounded_matmul_blocks",
         },
         logical.Reduction: {
             *("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod"),
@@ -133,7 +134,7 @@ def test_traits_say_what_kind_of_op_it_is() -> None:
         logical.ViewLike: {"reshape", "transpose", "broadcast", "slice", "window", "concat"},
         logical.Scan: {"cumsum"},
         logical.Composite: {op.name.removeprefix("logical.") for op in FORMULAS}
-        - {"custom", "dequantize_blocks", "lstm", "matmul", "matmul_blocks", "pow"},
+        - {"custom", "dequantize_blocks", "lstm", "matmul", "matmul_blocks", "pow", "rounded_matmul_blocks"},
         logical.Normalization: {
             *("softmax", "layer_norm", "log_softmax", "rms_norm", "batch_norm", "group_norm"),
         },
@@ -157,7 +158,7 @@ def test_traits_say_what_kind_of_op_it_is() -> None:
         Rearrangement: {"reshape", "transpose"},
         PrimitiveReduction: {"reduce_sum", "reduce_max", "reduce_min", "reduce_prod"},
         RandomNumbers: {"philox", "philox_word"},
-        Unpacking: {"dequantize_blocks", "matmul_blocks"},
+        Unpacking: {"dequantize_blocks", "matmul_blocks", "rounded_matmul_blocks"},
         TrainingOnly: {"gradient", "save", "sgd", "adam", "adamw"},
     }
     ops = {op.name.removeprefix("logical."): op for op in logical.Logical.operations}

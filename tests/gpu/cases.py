@@ -14,6 +14,7 @@ from tests.gpu.case_table.attention import (
     attention_gradient_cases,
     attention_step_cases,
 )
+from tests.gpu.case_table.blocks import blocks_cases
 from tests.gpu.case_table.case import (
     ATTENTION_STEP,
     CONV_MMA,
@@ -67,6 +68,7 @@ from tests.support.cast_weights import WEIGHTS
 STATELESS: dict[str, Case] = {
     **generated_cases(),
     **indexing_cases(),
+    **blocks_cases(),
     **product_cases(),
     **rounded_product_cases(),
     **integer_product_cases(),

@@ -885,19 +885,27 @@ def attention_step(
 
 
 def cached_attention_step(
-    dtype: str, capacity: int, size: int, shared: int = 1, window: int | None = None, writes: bool = True
+    dtype: str,
+    capacity: int,
+    size: int,
+    shared: int = 1,
+    window: int | None = None,
+    writes: bool = True,
+    pairs: str | None = None,
 ) -> Graph:
     """One query for each of ``2 * shared`` heads over a cache of 2 heads [capacity, 2 * size], up to a position, into
-    which the row of its token is perhaps written first."""
+    which the row of its token is perhaps written first; with `pairs`, halves or neighbours, turned by the position."""
     g = Graph("cached_attention_step")
     heads, at = 2 * shared, g.input("at", (1,), "i64")
     position = g.clamp(at, 0, capacity - 1)
     token = g.input("token", (1, (heads + 4) * size), dtype)
-    read = [(g.slice(token, (0, 0), (1, heads * size)), (1, heads, size))]
+    query = g.slice(token, (0, 0), (1, heads * size))
+    read = [(_turned(query, size, position, pairs), (1, heads, size))]
     for number, name in enumerate(("keys", "values")):
         cache = g.input(name, (capacity, 2 * size), dtype)
         if writes:
             row = g.slice(token, (0, (heads + 2 * number) * size), (1, 2 * size))
+            row = _turned(row, size, position, None if number else pairs)
             cache = g.scatter(cache, position, row)
             g.output(cache, f"new_{name}")
         read.append((cache, (capacity, 2, size)))
@@ -905,6 +913,42 @@ def cached_attention_step(
     y = g.attention(q, k, v, position=g.reshape(position, ()), causal=True, window=window)
     g.output(g.reshape(g.transpose(y, (1, 0, 2)), (1, heads * size)), "y")
     return g
+
+
+def cached_attention(dtype: str, rows: int, capacity: int, size: int, shared: int) -> Graph:
+    """Tokens of a prompt with ``2 * shared`` heads over a cache of 2 heads [capacity, 2, size], into which their rows
+    are written from a position on."""
+    g = Graph("cached_attention")
+    position = g.clamp(g.input("at", (1,), "i64"), 0, capacity - rows)
+    numbers = g.iota((rows,), 0, "i64") + position
+    caches = [
+        g.scatter(
+            g.input(name, (capacity, 2, size), dtype), numbers, g.input(f"new_{name}", (rows, 2, size), dtype)
+        )
+        for name in ("keys", "values")
+    ]
+    heads = [g.input("queries", (rows, 2 * shared, size), dtype), *caches]
+    q, k, v = (g.transpose(each, (1, 0, 2)) for each in heads)
+    y = g.attention(q, k, v, position=g.reshape(position, ()), causal=True)
+    g.output(g.reshape(g.transpose(y, (1, 0, 2)), (rows, 2 * shared * size)), "y")
+    return g
+
+
+def _turned(x: Value, size: int, position: Value, pairs: str | None) -> Value:
+    """Heads of [1, heads * size], turned in f32 by a position, i64[1]."""
+    if pairs is None:
+        return x
+    g, half, heads = x.graph, size // 2, int(x.shape[1]) // size
+    (first, second), axis = ((2, half), 2) if pairs == "halves" else ((half, 2), 3)
+    frequencies = (0.01 ** (np.arange(half) / half)).astype(np.float32).reshape(1, half)
+    angles = g.cast(g.reshape(position, (1, 1)), "f32") * g.constant(frequencies, (1, half))
+    shape = (1, 1, 1, half) if pairs == "halves" else (1, 1, half, 1)
+    factors = [g.broadcast_to(g.reshape(of(angles), shape), (1, 1, first, second)) for of in (g.cos, g.sin)]
+    is_first = g.eq(g.iota((1, 1, first, second), axis, "i32"), 0)
+    sines = g.where(is_first, g.neg(factors[1]), factors[1])
+    wide = g.cast(g.reshape(x, (1, heads, first, second)), "f32")
+    both = g.mul(wide, factors[0]) + g.mul(g.flip(wide, (axis,)), sines)
+    return g.reshape(g.cast(both, x.dtype), (1, heads * size))
 
 
 def rows_written() -> ModuleOp:
@@ -950,6 +994,23 @@ func.func @packed(
       : (tensor<5x512xf32>, tensor<37x288xui8>) -> tensor<5x37xf32>
   %widened = logical.dequantize_blocks %k {scheme = "Q6_K"} : (tensor<3x420xui8>) -> tensor<3x512xf32>
   func.return %product, %widened : tensor<5x37xf32>, tensor<3x512xf32>
+}
+"""
+
+
+def rounded_weights() -> ModuleOp:
+    """A product of packed weights with activations of 8 bits, which passes alone write."""
+    return parse_module(_ROUNDED_WEIGHTS)
+
+
+_ROUNDED_WEIGHTS = """
+func.func @rounded(
+    %x : tensor<5x512xf32> {logical.name = "x", logical.role = "input"},
+    %w : tensor<37x288xui8> {logical.name = "w", logical.role = "param"})
+    -> (tensor<5x37xf32> {logical.name = "product"}) {
+  %product = logical.rounded_matmul_blocks %x, %w {scheme = "Q4_0"}
+      : (tensor<5x512xf32>, tensor<37x288xui8>) -> tensor<5x37xf32>
+  func.return %product : tensor<5x37xf32>
 }
 """
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import aicf
+from aicf.frontends.gguf.reader import parsed
 from aicf.llm import LanguageModel, Sampling
 from aicf.llm.draw import CUDA
 from aicf.llm.draw.meaning import draw
+from aicf.llm.families.llama import Llama
+from aicf.llm.loading import weights_of
+from aicf.llm.sources.gguf import GgufSource
+from aicf.runtime.tensors import numpy_dtype
 from aicf.testing import check_kernel
+from tests.llm import test_packed_weights as packed
 from tests.llm.letters import letters
 from tests.llm.small_llama import SmallLlama, small_llama
 from tests.llm.test_draw import program, settings
@@ -21,6 +29,7 @@ pytestmark = pytest.mark.gpu
 
 RNG = np.random.default_rng(229)
 CAPACITY, COUNT = 64, 5000
+HALVES = small_llama(RNG, layers=2, heads=4, kv_heads=2, head_width=64)
 
 
 @pytest.mark.parametrize("filters", [(0, 1, 0), (40, 1, 0), (0, 0.9, 0), (40, 0.9, 0.05), (0, 0, 1)])
@@ -68,6 +77,15 @@ def test_tokens_are_those_of_float64(model: LanguageModel, small: SmallLlama, ch
     assert len(known) == CAPACITY
 
 
+def test_packed_weights() -> None:
+    """Logits of a prompt and of tokens after it, with matrices that stay in blocks."""
+    blocks, file = packed.stored_in_blocks(small_llama(RNG, layers=1))
+    model = packed.compiled(blocks, file, "cuda")
+    tokens = RNG.integers(0, 80, 11).tolist()
+    np.testing.assert_allclose(model.logits(tokens), blocks.logits(tokens), rtol=1e-4, atol=1e-4)
+    assert list(model.tokens(tokens, max_tokens=5)) == blocks.greedy(tokens, 5)
+
+
 def test_a_text_that_is_left_early_changes_nothing(model: LanguageModel) -> None:
     """The device was ahead of the host when the first text was left."""
     whole = list(model.tokens([1, 2, 3], max_tokens=50))
@@ -83,3 +101,23 @@ def test_a_text_that_is_left_early_changes_nothing(model: LanguageModel) -> None
 def test_logits(model: LanguageModel, small: SmallLlama) -> None:
     tokens = RNG.integers(0, 80, 21).tolist()
     np.testing.assert_allclose(model.logits(tokens), small.logits(tokens), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+def test_half_precision(dtype: str) -> None:
+    """Logits after a prompt in parts and after tokens that follow it, whose queries and keys attention turns itself."""
+    family = Llama(GgufSource(parsed(HALVES.file(), Path("small.gguf"))))
+    graph = family.decoder("small", CAPACITY, dtype)
+    weights = weights_of(family.source, graph) | family.states(CAPACITY, dtype)
+    executable = aicf.compile(graph, weights, "cuda", dims="T=1,8")
+    step = executable.ir("emit")
+    assert 'rotation = "neighbours"' in step and '"cuda.cached_attention"' in step
+    model = LanguageModel(executable, letters(), CAPACITY, 8)
+    rounded = {
+        name: array.astype(numpy_dtype(dtype)).astype(np.float32) for name, array in HALVES.weights.items()
+    }
+    exact, tokens = replace(HALVES, weights=rounded), RNG.integers(0, 80, 24).tolist()
+    for count in (21, 22, 23, 24):
+        found, expected_logits = model.logits(tokens[:count]), exact.logits(tokens[:count])
+        error = np.sqrt(np.mean((found - expected_logits) ** 2)) / expected_logits.std()
+        assert error < {"bf16": 4e-2, "f16": 6e-3}[dtype]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from aicf.dialects.types import TensorInfo
 from aicf.llm.families import family_of_model_type
 from aicf.llm.families.decoder import Decoder
 from aicf.llm.sources.base import Source
@@ -41,14 +42,12 @@ def drawn_model(name: str) -> Decoder:
     return family_of_model_type(kind, name)(DrawnSource({"model_type": kind, **settings}))
 
 
-def drawn_weights(
-    parameters: Mapping[str, tuple[int, ...]], rng: np.random.Generator
-) -> dict[str, np.ndarray]:
+def drawn_weights(parameters: Mapping[str, TensorInfo], rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Random weights whose logits spread."""
     return {
         name: (
-            rng.standard_normal(shape) * 1.5 / np.sqrt(shape[-1] if len(shape) > 1 else 4)
-            + 0.5 * (len(shape) == 1)
-        ).astype(np.float32)
-        for name, shape in parameters.items()
+            rng.standard_normal(info.shape) * 1.5 / np.sqrt(info.shape[-1] if info.rank > 1 else 4)
+            + 0.5 * (info.rank == 1)
+        ).astype(info.element.dtype)
+        for name, info in parameters.items()
     }

@@ -109,10 +109,16 @@ LAYER = (
 
 
 def small_llama(
-    rng: np.random.Generator, *, layers: int = 2, heads: int = 4, kv_heads: int = 2, is_tied: bool = False
+    rng: np.random.Generator,
+    *,
+    layers: int = 2,
+    heads: int = 4,
+    kv_heads: int = 2,
+    head_width: int = 16,
+    is_tied: bool = False,
 ) -> SmallLlama:
     """Random weights whose logits spread."""
-    head_width, hidden, vocabulary = 16, 96, 80
+    hidden, vocabulary = 96, 80
     width, kv_width = heads * head_width, kv_heads * head_width
     shapes = {
         "attn_norm": (width,),

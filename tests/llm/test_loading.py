@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import aicf.llm
-from aicf.errors import InputMismatch, InvalidIR
+from aicf.errors import InputMismatch, InvalidIR, PolicyError
 from aicf.llm.loading import open_model
 from tests.llm.gguf_models import written
 from tests.llm.small_models import VOCABULARY, saved, small_model
@@ -104,6 +104,11 @@ def test_a_tokenizer_of_another_model_is_told(folder: Path, tmp_path: Path) -> N
     )
     with pytest.raises(InvalidIR, match=message):
         open_model(other)
+
+
+def test_a_policy_that_is_wrong_is_told(folder: Path) -> None:
+    with pytest.raises(PolicyError, match=r"packed_activations.* f32, int8"):
+        aicf.llm.load(folder, policy={"packed_activations": "int4"})
 
 
 def test_what_is_neither_is_told(folder: Path, tmp_path: Path) -> None:

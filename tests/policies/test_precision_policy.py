@@ -23,6 +23,7 @@ policies = st.builds(
     ranges=st.dictionaries(ids, st.lists(pairs, max_size=2).map(tuple), max_size=3),
     activations=st.sampled_from(["symmetric", "asymmetric"]),
     smoothing=st.dictionaries(ids, st.lists(st.floats(1e-3, 1e3), max_size=3).map(tuple), max_size=2),
+    packed_activations=st.sampled_from(["f32", "int8"]),
     corrections=st.dictionaries(ids, st.lists(numbers, max_size=3).map(tuple), max_size=2),
     method=st.sampled_from(["none", "minmax", "entropy"]),
     keep=st.sampled_from([{}, {"metric": "top1", "loss": "0.5 %"}, {"metric": "error", "loss": 0.01}]),

@@ -18,7 +18,7 @@ from tests.support.op_rows.row import ALL, Row, Use, program
 from tests.support.random_graphs import run_program
 
 IDS = [row.name for row in ROWS]
-OF_ONE_TYPE = (logical.LastUpdateOp, logical.DequantizeBlocksOp)
+OF_ONE_TYPE = (logical.LastUpdateOp, logical.DequantizeBlocksOp, logical.RoundedMatmulBlocksOp)
 """Ops whose operand has another type than the one that a row draws."""
 
 

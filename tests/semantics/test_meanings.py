@@ -472,6 +472,17 @@ def test_blocks_by_hand() -> None:
     assert found.tolist() == [[6.5 * 120], [6.5 * (120 + 16 * 32)]]
 
 
+def test_rounded_activations_by_hand() -> None:
+    """A step of 1 for the first 32 elements and of 2 for the others; a half goes to the even neighbour."""
+    packed = np.tile(
+        np.concatenate([np.array([1.0, 0.0], np.float16).view(np.uint8), np.full(16, 0x11, np.uint8)]), 2
+    )
+    x = np.zeros((1, 64), np.float32)
+    x[0, [0, 1, 2, 3]], x[0, [32, 40, 41]] = [127, 2.5, -3.5, 0.4], [-254, 1.1, 0.9]
+    found = run(lambda v, w: logical.RoundedMatmulBlocksOp(v, w, "Q4_1"), x, packed[None])
+    assert found.tolist() == [[127 + 2 - 4 + 0 - 254 + 2 + 0]]
+
+
 def test_a_pooling_that_finds_nothing() -> None:
     x = np.array([[[5]]], np.int8)
     assert run(lambda v: logical.MaxPoolOp(v, [1], None, None, [1]), x).tolist() == [[[-128, 5]]]

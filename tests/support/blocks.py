@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable
 
@@ -66,6 +67,33 @@ def q6_k(block: bytes, number: int) -> float:
     return half(block, 208) * scale * ((low | high << 4) - 32)
 
 
+def u4_16(block: bytes, number: int) -> float:
+    group = number // 16
+    return single(block, 4 * group) * nibble(block[16:], number) + single(block, 8 + 4 * group)
+
+
+def u4_128(block: bytes, number: int) -> float:
+    code = nibble(block[8 + 16 * (number // 32) :], number % 32)
+    return single(block, 0) * code + single(block, 4)
+
+
+def u8(block: bytes, number: int) -> float:
+    return single(block, 0) * block[8 + number] + single(block, 4)
+
+
+def e4m3(byte: int) -> float:
+    """A sign, four bits of exponent with a bias of 7, and three of mantissa; no infinities, and one NaN."""
+    exponent, mantissa = byte >> 3 & 15, byte & 7
+    sign = -1.0 if byte & 128 else 1.0
+    if byte & 127 == 127:
+        return math.nan
+    return sign * (mantissa * 2.0**-9 if exponent == 0 else (8 + mantissa) * 2.0 ** (exponent - 10))
+
+
+def scaled_e4m3(block: bytes, number: int) -> float:
+    return single(block, 0) * e4m3(block[4 + number])
+
+
 MEANINGS: dict[str, Callable[[bytes, int], float]] = {
     "F32": lambda block, number: struct.unpack("<f", block)[0],
     "F16": lambda block, number: half(block, 0),
@@ -83,6 +111,13 @@ MEANINGS: dict[str, Callable[[bytes, int], float]] = {
     "Q5_K": q5_k,
     "Q6_K": q6_k,
     "U4": lambda block, number: single(block, 0) * nibble(block[8:], number) + single(block, 4),
+    "U4_16": u4_16,
+    "U4_128": u4_128,
+    "U8_16": u8,
+    "U8_32": u8,
+    "U8_128": u8,
+    "E4M3_32": scaled_e4m3,
+    "E4M3_128": scaled_e4m3,
 }
 """Element `number` of a block, in f64."""
 
@@ -94,19 +129,32 @@ SCALES = {
     "Q6_K": (208,),
     "F32": (),
     "BF16": (),
-    "U4": (),
 }
 """Where a block has numbers of f16; the first two bytes if not listed."""
 
+SINGLES = {
+    "U4": 2,
+    "U4_16": 4,
+    "U4_128": 2,
+    "U8_16": 2,
+    "U8_32": 2,
+    "U8_128": 2,
+    "E4M3_32": 1,
+    "E4M3_128": 1,
+}
+"""How many numbers of f32 a block starts with."""
+
 
 def random_blocks(random: np.random.Generator, scheme: Scheme, count: int) -> np.ndarray:
-    """Any bits but in scales, which are finite."""
+    """Any bits but in scales, which are finite, and without NaN in codes that are floats."""
     blocks = random.integers(0, 256, (count, scheme.nbytes), dtype=np.uint8)
-    for at in SCALES.get(scheme.name, (0,)):
+    singles = SINGLES.get(scheme.name, 0)
+    if scheme.name.startswith("E4M3"):
+        blocks[blocks & 127 == 127] ^= 1  # no NaN
+    blocks[:, : 4 * singles] = random.standard_normal((count, singles), dtype=np.float32).view(np.uint8)
+    for at in () if singles else SCALES.get(scheme.name, (0,)):
         scales = random.standard_normal(count).astype(np.float16)
         blocks[:, at : at + 2] = scales.view(np.uint8).reshape(-1, 2)
-    if scheme.name == "U4":
-        blocks[:, :8] = random.standard_normal((count, 2), dtype=np.float32).view(np.uint8)
     if scheme.name in ("F32", "BF16"):
         values = random.standard_normal(count, dtype=np.float32).view(np.uint8).reshape(-1, 4)
         blocks = np.ascontiguousarray(values[:, 4 - scheme.nbytes :])

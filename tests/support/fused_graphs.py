@@ -156,6 +156,42 @@ def _cached_attention(w: _Writer) -> set[str]:
     return {"cached_attention"}
 
 
+def _turned_step(w: _Writer) -> set[str]:
+    """One token with groups of queries and rotary positions, whose key and value are written into a cache first."""
+    heads, shared, half, capacity = (w.size() for _ in range(4))
+    position = w.graph.input("position", (), "i64")
+    w.inputs["position"] = np.asarray(w.random.integers(0, capacity), np.int64)
+    pairs, axis, neighbours = ((2, half), 2, False) if w.chance() else ((half, 2), 3, True)
+    graph, element = w.graph, w.argument("x", 1).dtype
+    angles = graph.constant(w.random.uniform(-3, 3, half).astype(np.float32), (half,))
+    one = graph.reshape(angles, (1, 1, half, 1) if neighbours else (1, 1, 1, half))
+    cosines, sines = (graph.broadcast_to(of(one), (1, 1, *pairs)) for of in (graph.cos, graph.sin))
+    is_first = graph.eq(graph.iota((1, 1, *pairs), axis, "i32"), 0)
+    sines = graph.where(is_first, graph.neg(sines), sines)
+
+    def turned(x: Value, count: int) -> Value:
+        wide = graph.cast(graph.reshape(x, (1, count, *pairs)), "f32")
+        both = graph.mul(wide, cosines) + graph.mul(graph.flip(wide, (axis,)), sines)
+        return graph.reshape(graph.cast(both, element), (1, count, 2 * half))
+
+    def cached(name: str, new: Value) -> Value:
+        row = graph.reshape(position, (1,))
+        written = graph.scatter(w.argument("x", capacity, heads, 2 * half), row, new)
+        graph.output(written, name)
+        return graph.transpose(written, (1, 0, 2))
+
+    key, value = (w.argument("x", 1, heads, 2 * half) for _ in range(2))
+    query = turned(w.argument("x", 1, heads * shared, 2 * half), heads * shared)
+    keys, values = cached("keys", turned(key, heads)), cached("values", value)
+    y = graph.attention(
+        graph.transpose(query, (1, 0, 2)), keys, values, position=position, causal=True, scale=0.375
+    )
+    graph.output(
+        graph.relu(graph.reshape(graph.transpose(y, (1, 0, 2)), (1, heads * shared * 2 * half))), "y"
+    )
+    return {"cached_attention_step"}
+
+
 def _gated(w: _Writer) -> set[str]:
     rows, inner, columns = w.size(), w.size(), w.size()
     x = w.argument("x", rows, inner)
@@ -266,6 +302,7 @@ FAMILIES = {
     "attention": _attention,
     "attention_step": _attention_step,
     "cached_attention": _cached_attention,
+    "turned_step": _turned_step,
     "gated": _gated,
     "norm_product": _norm_product,
     "queries_keys_values": _queries_keys_values,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from aicf.errors import AicfError
-from aicf.tools.cli.arguments import Threads
+from aicf.tools.cli.arguments import Policy, Threads
 
 if TYPE_CHECKING:
     from aicf.llm import Chat, LanguageModel
@@ -73,7 +73,15 @@ def chat_command(
         ),
     ] = None,
     target: Annotated[str, typer.Option(help="Such as cpu or cuda.")] = "cpu",
+    dtype: Annotated[
+        str | None,
+        typer.Option(
+            help="f32, bf16 or f16; by default f32 on a CPU and for weights in blocks, else bf16.",
+            show_default=False,
+        ),
+    ] = None,
     threads: Threads = 1,
+    policy: Policy = None,
     cache: Annotated[
         Path | None,
         typer.Option(help="Folder of compiled models: later starts compile nothing.", show_default=False),
@@ -88,7 +96,9 @@ def chat_command(
     sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty, seed)
     stops = stop_strings(stop or ())
     given = None if template is None else file_template(template)
-    loaded = load(model, target, context=context, threads=threads, cache_dir=cache)
+    loaded = load(
+        model, target, context=context, threads=threads, cache_dir=cache, policy=policy, dtype=dtype
+    )
     limit = {} if max_tokens is None else {"max_tokens": max_tokens}
     chat = loaded.chat(system, template=given, stop=stops, **asdict(sampling), **limit)
     if prompt is not None:

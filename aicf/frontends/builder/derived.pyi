@@ -320,7 +320,9 @@ class DerivedOps(GraphCore):
 
         Products that contract the columns read the blocks themselves, and a gather of rows widens only those it reads.
         Never computed ahead of a run, so the weight stays packed in memory. Schemes: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K,
-        Q5_K and Q6_K, as llama.cpp defines them, and U4: 32 codes of 4 bits with a scale and a minimum of f32.
+        Q5_K and Q6_K, as llama.cpp defines them; codes of 4 or 8 bits with a scale and a minimum of f32 for each group of
+        16, 32 or 128: U4_16, U4 (of 32), U4_128, U8_16, U8_32 and U8_128; f8E4M3FN with a scale of f32 for each 32 or 128:
+        E4M3_32 and E4M3_128.
         """
 
     def detach(self, x: Value, *, name: str | None = None) -> Value:

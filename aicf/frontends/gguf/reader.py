@@ -30,11 +30,13 @@ VERSIONS = (2, 3)
 _MOST_DIMS = 4
 _MOST_DEPTH = 4
 """Of arrays in arrays."""
-_ALIGNMENT, _ALIGN = "general.alignment", 32
-_STRING, _ARRAY = 8, 9
+ALIGNMENT, ALIGN = "general.alignment", 32
+"""The field that says which multiples of bytes tensors start at, and what they start at without it."""
+STRING, ARRAY = 8, 9
+"""Numbers of the types of fields that are no numbers."""
 _LENGTH = struct.Struct("<Q")
 """Of a text."""
-_NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 """Number of a field's type to its `struct` code."""
 
 
@@ -58,6 +60,7 @@ class GgufFile:
         written: When it was last written, in nanoseconds; 0 for bytes that are no file.
         fields: By name, in the file's order.
         tensors: By name, in the file's order.
+        spans: Where each field starts and ends in the file.
     """
 
     def __init__(
@@ -67,9 +70,10 @@ class GgufFile:
         written: int,
         fields: Mapping[str, Field],
         tensors: Mapping[str, GgufTensor],
+        spans: Mapping[str, tuple[int, int]],
     ) -> None:
         self.path, self.data, self.written = path, data, written
-        self.fields, self.tensors = fields, tensors
+        self.fields, self.tensors, self._spans = fields, tensors, spans
 
     def field(self, name: str, kind: type | tuple[type, ...]) -> Any:
         """A field that must be there.
@@ -90,6 +94,11 @@ class GgufFile:
         """What comes before the first tensor."""
         end = min((tensor.start for tensor in self.tensors.values()), default=len(self.data))
         return self.data[:end].tobytes()
+
+    def stored_field(self, name: str) -> bytes:
+        """A field as it is stored: its name, its type and its value."""
+        start, end = self._spans[name]
+        return self.data[start:end].tobytes()
 
     def blocks(self, name: str) -> Array:
         """The bytes of a tensor as they are stored: u8[nbytes], mapped. Raises InvalidIR if there is none."""
@@ -171,14 +180,17 @@ def _parsed(data: bytes | mmap.mmap, path: Path, written: int) -> GgufFile:
     cursor.check_count(field_count, _FIELD_BYTES, "fields")
     cursor.check_count(tensor_count, _TENSOR_BYTES, "tensors")
     fields: dict[str, Field] = {}
+    spans: dict[str, tuple[int, int]] = {}
     for _ in range(field_count):
+        start = cursor.position
         name = cursor.text("the name of a field")
         if name in fields:
             raise InvalidIR(f"field {quoted(name)} is there twice")
         fields[name] = cursor.value(cursor.number("I", "the type of a field"), f"field {quoted(name)}")
+        spans[name] = start, cursor.position
     infos = [cursor.tensor_info() for _ in range(tensor_count)]
     tensors = _placed(infos, _data_start(fields, cursor.position), len(data))
-    return GgufFile(path, np.frombuffer(data, np.uint8), written, fields, tensors)
+    return GgufFile(path, np.frombuffer(data, np.uint8), written, fields, tensors, spans)
 
 
 _FIELD_BYTES = 8 + 4 + 1
@@ -228,26 +240,26 @@ class _Cursor:
 
     def value(self, kind: int, what: str, depth: int = 0) -> Field:
         """One value of a field's type."""
-        if kind == _STRING:
+        if kind == STRING:
             return self.text(what)
-        if kind == _ARRAY:
+        if kind == ARRAY:
             return self._array(what, depth + 1)
-        if kind not in _NUMBERS:
+        if kind not in NUMBERS:
             raise InvalidIR(f"{what} has type {kind}, which there is not")
-        return self.number(_NUMBERS[kind], what)
+        return self.number(NUMBERS[kind], what)
 
     def _array(self, what: str, depth: int) -> list[Any]:
         if depth > _MOST_DEPTH:
             raise InvalidIR(f"{what} has arrays in arrays, more than {_MOST_DEPTH} deep")
         kind, count = self.number("I", f"the type of {what}"), self.number("Q", f"the length of {what}")
-        if kind in _NUMBERS:
-            code = _NUMBERS[kind]
+        if kind in NUMBERS:
+            code = NUMBERS[kind]
             self.check_count(count, struct.calcsize(f"<{code}"), f"elements of {what}")
             values = list(struct.unpack_from(f"<{count}{code}", self._data, self.position))
             self.position += struct.calcsize(f"<{count}{code}")
             return values
         self.check_count(count, 8, f"elements of {what}")
-        if kind == _STRING:
+        if kind == STRING:
             return self._texts(count, what)
         return [self.value(kind, what, depth) for _ in range(count)]
 
@@ -302,9 +314,9 @@ class _Cursor:
 
 def _data_start(fields: Mapping[str, Field], position: int) -> int:
     """Where the tensors start: at a multiple of the alignment, after the header."""
-    align = fields.get(_ALIGNMENT, _ALIGN)
+    align = fields.get(ALIGNMENT, ALIGN)
     if not isinstance(align, int) or isinstance(align, bool) or align < 1 or align & (align - 1):
-        raise InvalidIR(f"field '{_ALIGNMENT}' is {quoted(align)}; it is a power of two")
+        raise InvalidIR(f"field '{ALIGNMENT}' is {quoted(align)}; it is a power of two")
     return -(-position // align) * align
 
 

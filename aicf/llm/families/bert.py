@@ -101,10 +101,10 @@ class Bert:
 
     def _embedded(self, graph: Graph, tokens: Value) -> Value:
         words, types = (
-            weight(graph, f"{name}.weight", (count, self.width))
+            weight(graph, f"{name}.weight", (count, self.width), "f32")
             for name, count in (("token_embd", self.vocabulary), ("token_types", self.types))
         )
-        table = weight(graph, "position_embd.weight", (self.context, self.width))
+        table = weight(graph, "position_embd.weight", (self.context, self.width), "f32")
         positions = graph.gather(table, graph.iota(("T",), 0, "i64"), name="positions")
         first_type = graph.slice(types, (0, 0), (1, -1))
         x = graph.gather(words, tokens, name="words") + positions + first_type

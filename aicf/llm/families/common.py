@@ -11,7 +11,7 @@ import numpy as np
 from aicf.llm.batch_state import NextTokens
 from aicf.llm.families.caches import BatchCache, Cache, TextCache
 from aicf.llm.token_state import NewTokens, token_states
-from aicf.runtime.tensors import Array
+from aicf.runtime.tensors import Array, numpy_dtype
 
 if TYPE_CHECKING:
     from aicf.frontends.builder import Graph, Value
@@ -19,32 +19,43 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def weight(graph: Graph, name: str, shape: Sequence[int]) -> Value:
-    """A parameter of the model: f32 of the shape."""
-    return graph.param(name, tuple(shape))
+def weight(graph: Graph, name: str, shape: Sequence[int], dtype: str) -> Value:
+    """A parameter of the model."""
+    return graph.param(name, tuple(shape), dtype)
 
 
 def linear(graph: Graph, name: str, x: Value, to: int, *, bias: bool = False) -> Value:
-    """A linear layer of weight `name.weight`, [to, from], and `name.bias`, [to]: f32[..., from] to f32[..., to]."""
+    """A linear layer of weight `name.weight`, [to, from], and `name.bias`, [to]: x[..., from] to [..., to], all of one
+    type."""
     width = x.shape[-1]
     assert isinstance(width, int)
-    added = weight(graph, f"{name}.bias", (to,)) if bias else None
-    return graph.linear(x, weight(graph, f"{name}.weight", (to, width)), added, name=name)
+    added = weight(graph, f"{name}.bias", (to,), x.dtype) if bias else None
+    return graph.linear(x, weight(graph, f"{name}.weight", (to, width), x.dtype), added, name=name)
 
 
 def rms_norm(graph: Graph, name: str, x: Value, epsilon: float) -> Value:
     """RMSNorm over the last dimension, with scale `name.weight`. Zhang and Sennrich, 2019."""
     width = x.shape[-1]
     assert isinstance(width, int)
-    return graph.rms_norm(x, weight(graph, f"{name}.weight", (width,)), epsilon=epsilon)
+    return graph.rms_norm(x, weight(graph, f"{name}.weight", (width,), x.dtype), epsilon=epsilon)
 
 
 def layer_norm(graph: Graph, name: str, x: Value, epsilon: float) -> Value:
     """LayerNorm over the last dimension, with `name.weight` and `name.bias`. Ba, Kiros and Hinton, 2016."""
     width = x.shape[-1]
     assert isinstance(width, int)
-    scale, bias = (weight(graph, f"{name}.{kind}", (width,)) for kind in ("weight", "bias"))
+    scale, bias = (weight(graph, f"{name}.{kind}", (width,), x.dtype) for kind in ("weight", "bias"))
     return graph.layer_norm(x, scale, bias, epsilon=epsilon)
+
+
+def in_f32(x: Value) -> Value:
+    """x, widened where it is narrower."""
+    return x if x.dtype == "f32" else x.graph.cast(x, "f32")
+
+
+def in_type_of(like: Value, x: Value) -> Value:
+    """x in the element type of `like`."""
+    return x if x.dtype == like.dtype else x.graph.cast(x, like.dtype)
 
 
 def soft_cap(graph: Graph, x: Value, cap: float) -> Value:
@@ -86,7 +97,7 @@ class Step:
         return Step(graph, new.tokens, new.rows, context, BatchCache(graph, capacity, new), new)
 
     def last(self, x: Value) -> Value:
-        """f32[1, width]: the row of x[T, width] of the last new token; of a batch all of x."""
+        """[1, width]: the row of x[T, width] of the last new token; of a batch all of x."""
         return self.new.last(x)
 
     def once(self, name: str, make: Callable[[], T]) -> T:
@@ -114,7 +125,8 @@ def output_logits(step: Step, logits: Value) -> None:
 @dataclass(frozen=True)
 class Rotation:
     """The rotary positions of a step: each pair ``(a, b)`` of a head becomes ``(a, b) * cos + (b, a) * (-sin, sin)``,
-    which is one pass over the elements. Su et al., RoFormer, 2021.
+    which is one pass over the elements. Angles, cosines and sines are f32, and so is what is computed with them: at
+    the end of a long text bf16 has no more than whole turns. Su et al., RoFormer, 2021.
 
     Args:
         cosines: Of the angles of each position, in the shape of the pairs of one head.
@@ -153,7 +165,7 @@ class Rotation:
         return Rotation(cosines, graph.where(is_first, graph.neg(sines), sines), are_neighbours)
 
     def apply(self, graph: Graph, x: Value) -> Value:
-        """Rotates the pairs of every head, and leaves elements after them as they are: f32[T, heads, width]."""
+        """Rotates the pairs of every head, and leaves elements after them as they are: x[T, heads, width]."""
         width, pairs = x.shape[-1], self.cosines.shape[2 if self.are_neighbours else 3]
         assert isinstance(width, int) and isinstance(pairs, int)
         if 2 * pairs == width:
@@ -164,16 +176,17 @@ class Rotation:
     def _rotated(self, graph: Graph, x: Value, pairs: int) -> Value:
         heads = x.shape[1]
         axis, shape = (3, ("T", heads, pairs, 2)) if self.are_neighbours else (2, ("T", heads, 2, pairs))
-        paired = graph.reshape(x, shape)
+        paired = in_f32(graph.reshape(x, shape))
         turned = graph.mul(graph.flip(paired, (axis,)), self.sines)
-        return graph.reshape(graph.mul(paired, self.cosines) + turned, ("T", heads, 2 * pairs))
+        rotated = graph.mul(paired, self.cosines) + turned
+        return in_type_of(x, graph.reshape(rotated, ("T", heads, 2 * pairs)))
 
 
-def states(layers: int, capacity: int, kv_heads: int, head_width: int) -> dict[str, Array]:
-    """Empty keys and values of every layer, f32[capacity, kv_heads, head_width] by name, and no tokens."""
+def states(layers: int, capacity: int, kv_heads: int, head_width: int, dtype: str) -> dict[str, Array]:
+    """Empty keys and values of every layer, [capacity, kv_heads, head_width] by name, and no tokens."""
     names = (f"{kind}.{layer}" for layer in range(layers) for kind in ("keys", "values"))
     shape = (capacity, kv_heads, head_width)
-    return {**{name: np.zeros(shape, np.float32) for name in names}, **token_states(capacity)}
+    return {**{name: np.zeros(shape, numpy_dtype(dtype)) for name in names}, **token_states(capacity)}
 
 
 def attention(
@@ -192,13 +205,13 @@ def attention(
     Args:
         step: That it is part of.
         layer: Whose cache it is.
-        query: f32[T, heads, head_width]; heads are a multiple of kv_heads.
-        key, value: f32[T, kv_heads, head_width].
+        query: [T, heads, head_width]; heads are a multiple of kv_heads.
+        key, value: [T, kv_heads, head_width], of the type of the query, as the cache is.
         window: Positions that a token looks back, its own among them; None if it looks at all.
         scale: Of scores; 1 / sqrt(head_width) if None.
         cap: Soft cap of scores.
 
-    Returns: f32[T, heads * head_width].
+    Returns: [T, heads * head_width].
     """
     cache = step.cache
     keys, values = cache.append(f"keys.{layer}", key), cache.append(f"values.{layer}", value)

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
 from aicf.llm.families import common, rope
-from aicf.llm.families.common import Rotation, Step, linear, weight
+from aicf.llm.families.common import Rotation, Step, in_f32, linear, weight
 from aicf.llm.sources.base import Source
 from aicf.llm.sources.names import Names
 from aicf.runtime.tensors import Array
@@ -68,10 +68,10 @@ class Decoder(ABC):
 
     @abstractmethod
     def layer(self, step: Step, number: int, x: Value) -> Value:
-        """One layer: f32[T, width] to f32[T, width]."""
+        """One layer: x[T, width] to the same."""
 
     def embed(self, step: Step, embedding: Value) -> Value:
-        """What the first layer takes, f32[T, width], of an embedding f32[vocabulary, width]."""
+        """What the first layer takes, [T, width], of an embedding [vocabulary, width]."""
         return step.graph.gather(embedding, step.tokens, name="embedding")
 
     def norm(self, graph: Graph, name: str, x: Value) -> Value:
@@ -80,20 +80,28 @@ class Decoder(ABC):
 
     def head(self, graph: Graph, x: Value, matrix: Value) -> Value:
         """Logits, f32[1, vocabulary], of the last layer's result, normed."""
-        return graph.linear(x, matrix, name="head")
+        return in_f32(graph.linear(x, matrix, name="head"))
 
     def decoder(
-        self, name: str, capacity: int, *, context: int | None = None, is_batch: bool = False
+        self,
+        name: str,
+        capacity: int,
+        dtype: str = "f32",
+        *,
+        context: int | None = None,
+        is_batch: bool = False,
     ) -> Graph:
         """The program of one step: the new tokens in, the logits of what follows the last of them out, and the token
         that is chosen by them.
 
         Inputs and outputs are those of `aicf.llm.token_state`. Keys and values of `capacity` positions are its state,
-        with the tokens of these positions.
+        with the tokens of these positions. What a norm, a softmax or a rotation computes is f32 in every type, and so
+        are logits.
 
         Args:
             name: Of the graph.
             capacity: Positions.
+            dtype: Of weights, of what layers pass on, and of the cache: `f32`, `bf16` or `f16`.
             context: Positions that the cache may grow to, by which rotations are scaled; `capacity` if None.
             is_batch: Whether it takes one token of each of T sequences, as `aicf.llm.batch_state` says, in place of T
                 tokens of one text.
@@ -104,18 +112,18 @@ class Decoder(ABC):
         made = Step.of_batch if is_batch else Step.of
         step = made(graph, capacity, context or capacity)
         shape = (self.vocabulary, self.width)
-        embedding = weight(graph, "token_embd.weight", shape)
+        embedding = weight(graph, "token_embd.weight", shape, dtype)
         x = self.embed(step, embedding)
         for number in range(self.layers):
             x = self.layer(step, number, x)
         x = self.norm(graph, "output_norm", step.last(x))
-        matrix = embedding if self.is_tied else weight(graph, "output.weight", shape)
+        matrix = embedding if self.is_tied else weight(graph, "output.weight", shape, dtype)
         common.output_logits(step, self.head(graph, x, matrix))
         return graph
 
-    def states(self, capacity: int) -> dict[str, Array]:
-        """Empty keys and values of every layer, f32[capacity, kv_heads, head_width] by name, and no tokens."""
-        return common.states(self.layers, capacity, self.kv_heads, self.head_width)
+    def states(self, capacity: int, dtype: str = "f32") -> dict[str, Array]:
+        """Empty keys and values of every layer, [capacity, kv_heads, head_width] by name, and no tokens."""
+        return common.states(self.layers, capacity, self.kv_heads, self.head_width, dtype)
 
     def rotation(self, step: Step, *, local: bool = False) -> Rotation:
         """The rotary positions of a step, made once for all layers that share them."""
@@ -129,7 +137,7 @@ class Decoder(ABC):
         )
 
     def split(self, graph: Graph, x: Value, heads: int) -> Value:
-        """f32[T, heads * head_width] as f32[T, heads, head_width]."""
+        """x[T, heads * head_width] as [T, heads, head_width]."""
         return graph.reshape(x, ("T", heads, self.head_width))
 
     def gated_mlp(self, graph: Graph, name: str, x: Value, *, gelu: bool = False) -> Value:

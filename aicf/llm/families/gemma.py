@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aicf.llm.families.common import Step, attention, linear, soft_cap
+from aicf.llm.families.common import Step, attention, in_f32, in_type_of, linear, soft_cap
 from aicf.llm.families.llama import Llama
 from aicf.llm.sources.base import Source
 from aicf.llm.sources.names import ATTENTION, EMBEDDINGS, MLP, Names, one_more
@@ -66,6 +66,10 @@ class Gemma2(Llama):
         cap = self.score_cap or None
         mixed = attention(step, number, query, key, value, window=window, scale=self.scale, cap=cap)
         return linear(graph, f"{name}.attn_output", mixed, self.width)
+
+    def norm(self, graph: Graph, name: str, x: Value) -> Value:
+        """Scales are f32 in every type: they are stored with 1 taken off, where bf16 has more digits."""
+        return in_type_of(x, super().norm(graph, name, in_f32(x)))
 
     def mlp(self, graph: Graph, name: str, x: Value) -> Value:
         return self.gated_mlp(graph, name, x, gelu=True)

@@ -49,7 +49,7 @@ class Gpt2(Decoder):
             raise source.unsupported(f"{source.called('scale_by_layer')} is true; what is read: false")
 
     def embed(self, step: Step, embedding: Value) -> Value:
-        positions = weight(step.graph, "position_embd.weight", (self.context, self.width))
+        positions = weight(step.graph, "position_embd.weight", (self.context, self.width), embedding.dtype)
         return super().embed(step, embedding) + step.graph.gather(positions, step.rows, name="positions")
 
     def norm(self, graph: Graph, name: str, x: Value) -> Value:
@@ -63,7 +63,7 @@ class Gpt2(Decoder):
         return x + linear(graph, f"{name}.ffn_down", graph.gelu(up, "tanh"), self.width, bias=True)
 
     def attention(self, step: Step, number: int, x: Value) -> Value:
-        """Attention of one layer: f32[T, width] to f32[T, width]."""
+        """Attention of one layer: x[T, width] to the same."""
         graph, name = step.graph, f"blk.{number}"
         joint = linear(graph, f"{name}.attn_qkv", x, 3 * self.width, bias=True)
         parts = (self.split(graph, part, self.heads) for part in graph.split(joint, [self.width] * 3, 1))

@@ -34,7 +34,7 @@ class Llama(Decoder):
         return x + self.mlp(graph, name, self.norm(graph, f"{name}.ffn_norm", x))
 
     def attention(self, step: Step, number: int, x: Value) -> Value:
-        """Attention of one layer: f32[T, width] to f32[T, width]."""
+        """Attention of one layer: x[T, width] to the same."""
         graph, name, window = step.graph, f"blk.{number}", self.windows[number]
         query, key, value = self.projections(graph, name, x)
         rotation = self.rotation(step)
@@ -43,7 +43,7 @@ class Llama(Decoder):
         return linear(graph, f"{name}.attn_output", mixed, self.width, bias=self.has_output_bias)
 
     def projections(self, graph: Graph, name: str, x: Value) -> tuple[Value, Value, Value]:
-        """Queries, f32[T, heads, head_width], keys and values, f32[T, kv_heads, head_width], of a layer."""
+        """Queries, [T, heads, head_width], keys and values, [T, kv_heads, head_width], of a layer."""
         query, key, value = (
             self.split(
                 graph,
@@ -55,5 +55,5 @@ class Llama(Decoder):
         return query, key, value
 
     def mlp(self, graph: Graph, name: str, x: Value) -> Value:
-        """The MLP of a layer: f32[T, width] to f32[T, width]."""
+        """The MLP of a layer: x[T, width] to the same."""
         return self.gated_mlp(graph, name, x)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aicf.llm.families.common import linear, weight
+from aicf.llm.families.common import in_f32, in_type_of, linear, weight
 from aicf.llm.families.llama import Llama
 from aicf.llm.families.qwen import Qwen3
 from aicf.llm.sources.base import Source
@@ -43,23 +43,27 @@ class Experts(Llama):
             raise source.error(f"{self.chosen} of {self.experts} experts should be chosen")
 
     def mlp(self, graph: Graph, name: str, x: Value) -> Value:
-        probabilities = graph.softmax(linear(graph, f"{name}.ffn_gate_inp", x, self.experts))
+        probabilities = graph.softmax(in_f32(linear(graph, f"{name}.ffn_gate_inp", x, self.experts)))
         shares, indices = graph.topk(probabilities, self.chosen)
         if self.is_normed:
             shares = shares / graph.reduce_sum(shares, [1], keepdims=True)
         hidden = self.source.shape(f"{name}.ffn_gate_exps.weight")[1]
         rows = graph.reshape(x, ("T", 1, self.width, 1))
         gate, up = (
-            graph.matmul(self._chosen(graph, f"{name}.ffn_{part}_exps", indices, hidden, self.width), rows)
+            graph.matmul(self._chosen(graph, name, part, indices, hidden, rows), rows)
             for part in ("gate", "up")
         )
-        down = self._chosen(graph, f"{name}.ffn_down_exps", indices, self.width, hidden)
-        made = graph.reshape(graph.matmul(down, graph.silu(gate) * up), ("T", self.chosen, self.width))
-        return graph.reduce_sum(made * graph.expand_dims(shares, 2), [1])
+        active = graph.silu(gate) * up
+        down = graph.matmul(self._chosen(graph, name, "down", indices, self.width, active), active)
+        made = in_f32(graph.reshape(down, ("T", self.chosen, self.width)))
+        return in_type_of(x, graph.reduce_sum(made * graph.expand_dims(shares, 2), [1]))
 
-    def _chosen(self, graph: Graph, name: str, indices: Value, to: int, of: int) -> Value:
-        """f32[T, chosen, to, of]: the matrices of each token's experts."""
-        return graph.gather(weight(graph, f"{name}.weight", (self.experts, to, of)), indices, name=name)
+    def _chosen(self, graph: Graph, name: str, part: str, indices: Value, to: int, columns: Value) -> Value:
+        """[T, chosen, to, of]: the matrices of each token's experts, for columns [T, ..., of, 1]."""
+        name, of = f"{name}.ffn_{part}_exps", columns.shape[-2]
+        assert isinstance(of, int)
+        matrices = weight(graph, f"{name}.weight", (self.experts, to, of), columns.dtype)
+        return graph.gather(matrices, indices, name=name)
 
 
 class Olmoe(Experts):
@@ -109,7 +113,7 @@ class Qwen2Moe(Experts):
         gate, up = (linear(graph, f"{name}.ffn_{part}_shexp", x, hidden) for part in ("gate", "up"))
         shared = linear(graph, f"{name}.ffn_down_shexp", graph.silu(gate) * up, self.width)
         row = graph.reshape(
-            weight(graph, f"{name}.ffn_gate_inp_shexp.weight", (self.width,)), (1, self.width)
+            weight(graph, f"{name}.ffn_gate_inp_shexp.weight", (self.width,), x.dtype), (1, self.width)
         )
         return super().mlp(graph, name, x) + graph.sigmoid(graph.linear(x, row)) * shared
 

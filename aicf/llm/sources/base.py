@@ -60,15 +60,16 @@ class Source(ABC):
         """Sizes of a tensor, row-major. Raises InvalidIR if there is none."""
 
     @abstractmethod
-    def array(self, name: str) -> Array:
-        """A tensor in f32. Raises InvalidIR if there is none."""
+    def array(self, name: str, dtype: str = "f32") -> Array:
+        """A tensor in `f32`, `bf16` or `f16`, rounded to nearest where it is stored with more digits; where it lies if
+        it is stored so. Raises InvalidIR if there is none."""
 
     def packed(self) -> dict[str, Scheme]:
-        """The schemes of the matrices that are stored in blocks, by name."""
+        """The schemes of the matrices that are stored in blocks, or laid out so when they are read, by name."""
         return {}
 
     def rows(self, name: str) -> Array:
-        """A matrix that is stored in blocks: u8[rows, bytes of a row], mapped. Raises InvalidIR if it is not."""
+        """A matrix of `packed`, or a stack of them: u8[..., bytes of a row]. Raises InvalidIR if it is none."""
         raise self.error(f"tensor '{name}' is not stored in blocks")
 
     @abstractmethod

@@ -10,11 +10,14 @@ from typing import Any, cast
 
 import numpy as np
 
+from aicf.dialects.block_schemes import Scheme
 from aicf.errors import InvalidIR, did_you_mean, quoted
 from aicf.llm.sources.base import Source
-from aicf.llm.sources.names import SETTINGS, Names
+from aicf.llm.sources.names import SETTINGS, Names, transposed
+from aicf.llm.sources.quantised.method import PackedMatrix
+from aicf.llm.sources.quantised.methods import packed_matrices
 from aicf.llm.sources.shards import read_object, stored_in
-from aicf.runtime.tensors import Array
+from aicf.runtime.tensors import Array, numpy_dtype
 
 CONFIG = "config.json"
 KINDS = ("weight", "bias")
@@ -52,6 +55,7 @@ class FolderSource(Source):
         self._config, self._names = read_object(folder / CONFIG), names
         self._stored_files = stored_in(folder)
         self._tensors = self._stored_files.tensors
+        self._matrices = packed_matrices(self._config, self._tensors, str(folder))
 
     def identity(self) -> list[object]:
         config = json.dumps(self._config, sort_keys=True)
@@ -101,18 +105,32 @@ class FolderSource(Source):
 
     def has(self, name: str) -> bool:
         try:
-            return all(stored in self._tensors for stored in self._stored(name))
+            return all(stored in self._matrices or stored in self._tensors for stored in self._stored(name))
         except KeyError:  # no name of the family
             return False
 
     def shape(self, name: str) -> tuple[int, ...]:
-        stored = self._stored(name)
+        stored, matrices = self._stored(name), self._matrices_of(name)
+        if matrices:
+            return (*self._experts(name), *matrices[0].shape)
         if len(stored) == 1:
             return self._array(name).shape
         return (len(stored), *self._tensor(stored[0]).shape)
 
-    def array(self, name: str) -> Array:
-        return self._array(name).astype(np.float32, copy=False)
+    def array(self, name: str, dtype: str = "f32") -> Array:
+        if matrices := self._matrices_of(name):
+            return matrices[0].scheme.rows(self.rows(name)).astype(numpy_dtype(dtype), copy=False)
+        return self._array(name).astype(numpy_dtype(dtype), copy=False)
+
+    def packed(self) -> dict[str, Scheme]:
+        return {name: matrices[0].scheme for name in self.names() if (matrices := self._matrices_of(name))}
+
+    def rows(self, name: str) -> Array:
+        matrices = self._matrices_of(name)
+        if not matrices:
+            return super().rows(name)
+        rows = [matrix.rows() for matrix in matrices]
+        return np.stack(rows) if self._experts(name) else rows[0]
 
     def names(self) -> list[str]:
         layers = range(self.size("block_count"))
@@ -122,9 +140,12 @@ class FolderSource(Source):
         return [name for module in modules for kind in KINDS if self.has(name := f"{module}.{kind}")]
 
     def unused(self, used: Iterable[str]) -> list[str]:
-        taken = {stored for name in used for stored in self._stored(name)}
-        if "output" in self._names.modules:  # a tied head may be stored all the same
-            taken.update(self._stored("output.weight"))
+        names = [
+            *used,
+            *(["output.weight"] if "output" in self._names.modules else []),
+        ]  # a tied head may be stored
+        taken = {stored for name in names for stored in self._stored(name)}
+        taken.update(part for name in names for matrix in self._matrices_of(name) for part in matrix.stored)
         left = self._tensors.keys() - taken
         ignored = tuple(f"{module}." for module in self._names.ignored)
         return sorted(
@@ -142,6 +163,26 @@ class FolderSource(Source):
         if count > len(self._tensors):
             raise self.error(f"{self.called('expert_count')} is {count:,}; the folder has fewer tensors")
         return [stored.replace("{expert}", str(expert)) for expert in range(count)]
+
+    def _experts(self, name: str) -> tuple[int, ...]:
+        """The number of experts, of a tensor that is stored by experts; nothing for others."""
+        stored, _ = self._names.stored(name)
+        return (len(self._stored(name)),) if "{expert}" in stored else ()
+
+    def _matrices_of(self, name: str) -> list[PackedMatrix]:
+        """A tensor's quantised matrices, one or as many as there are experts; none if it is stored as numbers."""
+        stored, change = self._names.stored(name)
+        found = [self._matrices[each] for each in self._stored(name) if each in self._matrices]
+        if found and change not in (None, transposed):  # methods store all matrices as [to, from]
+            raise self.unsupported(
+                f"tensor '{stored}' is quantised; leave it as numbers (modules_to_not_convert)"
+            )
+        if len({(each.shape, each.scheme.name) for each in found}) > 1 or len(found) not in (
+            0,
+            len(self._stored(name)),
+        ):
+            raise self.error(f"the tensors '{stored}' differ in shape or type; fetch the model again")
+        return found
 
     def _array(self, name: str) -> Array:
         parts = [self._tensor(stored) for stored in self._stored(name)]

@@ -9,7 +9,7 @@ from typing import Any
 from aicf.dialects.block_schemes import Scheme
 from aicf.frontends.gguf.reader import GgufFile
 from aicf.llm.sources.base import Source, identity_of
-from aicf.runtime.tensors import Array
+from aicf.runtime.tensors import Array, numpy_dtype
 
 _NEIGHBOURS = frozenset({"llama"})
 """Architectures whose queries and keys llama.cpp stores permuted, so that neighbours are a pair."""
@@ -78,14 +78,14 @@ class GgufSource(Source):
     def shape(self, name: str) -> tuple[int, ...]:
         return self.file.tensor(name).shape
 
-    def array(self, name: str) -> Array:
-        return self.file.array(name)
+    def array(self, name: str, dtype: str = "f32") -> Array:
+        return self.file.array(name).astype(numpy_dtype(dtype), copy=False)
 
     def packed(self) -> dict[str, Scheme]:
         return {
             name: each.scheme
             for name, each in self.file.tensors.items()
-            if each.scheme.length > 1 and len(each.shape) == 2
+            if each.scheme.length > 1 and len(each.shape) > 1
         }
 
     def rows(self, name: str) -> Array:

@@ -14,5 +14,14 @@ func.func @widened(%w : tensor<3x40xui8>, %k : tensor<2x5x144xui8>) {
 func.func @multiplied(%x : tensor<2x7x64xf32>, %w : tensor<3x68xui8>) {
   // CHECK-NEXT: %0 = logical.matmul_blocks %x, %w {scheme = "Q8_0"} : (tensor<2x7x64xf32>, tensor<3x68xui8>) -> tensor<2x7x3xf32>
   %0 = logical.matmul_blocks %x, %w {scheme = "Q8_0"} : (tensor<2x7x64xf32>, tensor<3x68xui8>) -> tensor<2x7x3xf32>
+  // CHECK-NEXT: %1 = logical.rounded_matmul_blocks %x, %w {scheme = "Q8_0"} : (tensor<2x7x64xf32>, tensor<3x68xui8>) -> tensor<2x7x3xf32>
+  %1 = logical.rounded_matmul_blocks %x, %w {scheme = "Q8_0"} : (tensor<2x7x64xf32>, tensor<3x68xui8>) -> tensor<2x7x3xf32>
+  func.return
+}
+
+// CHECK-LABEL: func.func @chosen
+func.func @chosen(%x : tensor<2x7x64xf32>, %w : tensor<5x3x68xui8>, %i : tensor<2x7xi64>) {
+  // CHECK-NEXT: %0 = logical.matmul_blocks %x, %w, %i {scheme = "Q8_0"} : (tensor<2x7x64xf32>, tensor<5x3x68xui8>, tensor<2x7xi64>) -> tensor<2x7x3xf32>
+  %0 = logical.matmul_blocks %x, %w, %i {scheme = "Q8_0"} : (tensor<2x7x64xf32>, tensor<5x3x68xui8>, tensor<2x7xi64>) -> tensor<2x7x3xf32>
   func.return
 }

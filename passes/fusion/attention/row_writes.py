@@ -16,9 +16,12 @@ from xdsl.ir import Block, Operation, OpResult, SSAValue
 from aicf.dialects import logical
 from aicf.dialects.logical import LogicalOp
 from aicf.dialects.types import tensor_info
-from aicf.passes.bodies.attention import Attention
+from aicf.passes.bodies.attention import Attention, without_groups
 from aicf.passes.bodies.views import View, is_rearrangement
 from aicf.passes.support.identity import sources
+
+_READERS = (logical.MatmulOp, logical.BroadcastOp)
+"""What reads keys and values by heads: a product, or what repeats them for it."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,8 @@ class RowWrite:
 
     Args:
         write: The op.
-        views: Those through which attention reads what it gives, in order.
+        views: Those through which attention reads what it gives, in order; the last may repeat it for the queries that
+            share it.
         other_views: Those through which all other ops read it.
     """
 
@@ -46,13 +50,15 @@ def row_writes(attention: Attention) -> tuple[RowWrite, RowWrite] | None:
     given or keys are scaled first, or something else reads them by heads."""
     if attention.keys[0] is not attention.scores:
         return None
-    keys, values = _write_of(attention.scores.rhs), _write_of(attention.output.rhs)
+    keys, values = (_write_of(value) for value in (attention.scores.rhs, attention.output.rhs))
     if keys is None or values is None or keys.write.index is not values.write.index:
         return None
     return keys, values
 
 
 def _write_of(value: SSAValue) -> RowWrite | None:
+    groups = value.owner if value.has_one_use() and without_groups(value) is not value else None
+    value = value if groups is None else without_groups(value)
     views: list[Operation] = []
     while isinstance(value, OpResult) and is_rearrangement(value.op) and value.has_one_use():
         views.append(value.op)
@@ -61,13 +67,14 @@ def _write_of(value: SSAValue) -> RowWrite | None:
         return None
     if tensor_info(value.op.index.type).rank:  # each batch element has a row of its own
         return None
-    return RowWrite(value.op, tuple(reversed(views)), () if views else _views_after(value))
+    repeated = (groups,) if isinstance(groups, Operation) else ()
+    return RowWrite(value.op, (*reversed(views), *repeated), () if views else _views_after(value))
 
 
 def _views_after(value: OpResult) -> tuple[Operation, ...]:
     """The views between a write that attention reads as it is and the one other reader."""
     moved: list[Operation] = []
-    readers = [use.operation for use in value.uses if not isinstance(use.operation, logical.MatmulOp)]
+    readers = [use.operation for use in value.uses if not isinstance(use.operation, _READERS)]
     while len(readers) == 1 and is_rearrangement(readers[0]):
         moved.append(readers[0])
         readers = [use.operation for use in readers[0].results[0].uses]
@@ -90,7 +97,7 @@ def _views_before(write: logical.WriteRowOp) -> list[Operation]:
     while (reader := _view_of(value)) is not None:
         views.append(reader)
         value = reader.results[0]
-    return views if any(isinstance(use.operation, logical.MatmulOp) for use in value.uses) else []
+    return views if any(isinstance(use.operation, _READERS) for use in value.uses) else []
 
 
 def _view_of(value: SSAValue) -> Operation | None:

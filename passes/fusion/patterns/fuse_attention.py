@@ -17,7 +17,8 @@ from aicf.passes.fusion.attention.batches import chains_after, split_batches
 from aicf.passes.fusion.attention.mask_sums import join, two_masks
 from aicf.passes.fusion.attention.members import members, why_in_memory
 from aicf.passes.fusion.attention.position_masks import add_mask, own_copies_of_mask
-from aicf.passes.fusion.attention.row_writes import move_after_views, row_writes
+from aicf.passes.fusion.attention.rotations import rotations, turn_by_heads
+from aicf.passes.fusion.attention.row_writes import RowWrite, move_after_views, row_writes
 from aicf.passes.fusion.driver import Candidate, Decision, FusionPattern, first_formed, label
 from aicf.passes.fusion.forming import OTHER_GROUPS, FusionContext
 
@@ -129,6 +130,8 @@ class FuseAttentionPass(FusionPattern[_Match]):
         because = "scores and probabilities stay on chip, and no head is moved"
         if len(plan.results) > 1:
             because += "; the new token's row is written on the way"
+        if any(isinstance(op, logical.FlipOp) for op in plan.members):
+            because += ", and it and the query are turned by their position"
         return Decision(f"one kernel for {len(plan.members)} ops", because)
 
     def form(
@@ -169,7 +172,7 @@ def _may_change_scores(context: FusionContext) -> bool:
 
 def _steps(match: _Match, context: FusionContext, kinds: Sequence[str]) -> Iterator[Candidate]:
     """The attention with the writes of a row into its keys and values; none where there are no such writes."""
-    attention, members, output = match.attention, match.members, match.attention.output
+    attention, members = match.attention, match.members
     if (writes := row_writes(attention)) is None:
         return
     written = [write.write for write in writes]
@@ -179,18 +182,37 @@ def _steps(match: _Match, context: FusionContext, kinds: Sequence[str]) -> Itera
     if because is not None:
         yield Candidate(label(written), None, obstacle=because)
         return
+    if (turns := rotations(attention, writes)) is not None and kinds == _STEPS[_CACHED]:
+        turning = [op for turn in turns for op in (*turn.ops, *turn.views)]
+        if context.may_be_one((*(op for turn in turns for op in turn.ops), *written, *members)):
+            yield from _steps_of(match, context, kinds, writes, turning)
+    yield from _steps_of(match, context, kinds, writes, ())
+
+
+def _steps_of(
+    match: _Match,
+    context: FusionContext,
+    kinds: Sequence[str],
+    writes: Sequence[RowWrite],
+    turning: Sequence[Operation],
+) -> Iterator[Candidate]:
+    """The attention with these writes, and with the ops that turn its queries and its new key."""
+    members, output = match.members, match.attention.output
+    written = [write.write for write in writes]
     first = [op for write in writes for op in (write.write, *write.views)]
     other_views = [op for write in writes for op in write.other_views]
     rest = [op for op in members if op is not output and op not in first]
     results = [write.result for write in writes]
     for chain in chains_after(output):
         # The group takes the place of the output, which stands after all producers of the group's operands.
-        whole = [*first, *rest, *other_views, output, *chain]
-        # A raised program lists the group with the writes, which come first there.
-        name = context.group_id([*members, *written])
+        whole = [*turning, *first, *rest, *other_views, output, *chain]
+        # A raised program lists the group with what turns and writes, which come first there.
+        name = context.group_id([*members, *written, *turning])
         plan = outline(whole, name, [whole[-1].results[0], *results])
         _use_kernel_layout(plan.body)
         move_after_views(plan.body)
+        if turning:
+            turn_by_heads(plan.body)
         for write in writes:
             write.result.name_hint = write.write.result.name_hint
         yield Candidate(label([output, *chain]), plan, kinds)

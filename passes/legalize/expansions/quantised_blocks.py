@@ -19,5 +19,12 @@ register(
         ("matmul_blocks",),
         FORMULAS[logical.MatmulBlocksOp],
         "as a product with the widened weight",
+        copied=(0,),
+    ),
+    OpExpansion(
+        logical.RoundedMatmulBlocksOp,
+        ("rounded_matmul_blocks",),
+        FORMULAS[logical.RoundedMatmulBlocksOp],
+        "as a product of rounded numbers in f32",
     ),
 )

@@ -63,9 +63,10 @@ class _Blocks:
     def factor(self, factor: Factor, part: int) -> SSAValue:
         """A factor of a part: f32[blocks, 1]."""
         lower, bits = self.lower, element_named("i16" if factor.stored == "f16" else "i32")
-        whole = self.taken(factor.byte, 1)
+        start = factor.byte + part * factor.step
+        whole = self.taken(start, 1)
         for byte in range(1, bits.bytes):
-            upper = lower.apply(logical.MulOp, self.taken(factor.byte + byte, 1), 256**byte)
+            upper = lower.apply(logical.MulOp, self.taken(start + byte, 1), 256**byte)
             whole = lower.apply(logical.AddOp, whole, upper)
         stored = lower.add(logical.BitcastOp(lower.cast(whole, bits, "bits"), factor.stored), "stored")
         value = lower.cast(stored, element_named("f32"), "factor")
@@ -103,6 +104,10 @@ def _part(lower: Lowering, blocks: _Blocks, bits: BlockBits, part: int) -> SSAVa
         codes = _below(lower, lower.apply(logical.AddOp, codes, bits.flips), 2 * bits.flips)
     if bits.offset:
         codes = lower.apply(logical.SubOp, codes, bits.offset)
+    if bits.floats is not None:
+        codes = lower.add(
+            logical.BitcastOp(lower.cast(codes, element_named("u8"), "bits"), bits.floats), "floats"
+        )
     wide, sizes = lower.cast(codes, element_named("f32"), "wide"), (blocks.count, bits.part)
     scale = lower.reshape(blocks.factor(bits.scale, part), (blocks.count,))
     value = lower.apply(logical.MulOp, lower.broadcast(scale, (0,), sizes, "scale"), wide)
@@ -114,12 +119,36 @@ def _part(lower: Lowering, blocks: _Blocks, bits: BlockBits, part: int) -> SSAVa
 
 
 def _matmul_blocks(lower: Lowering, op: logical.MatmulBlocksOp) -> SSAValue:
-    """The product with the widened weight."""
-    weight = lower.add(logical.DequantizeBlocksOp(op.packed, op.scheme.data), "weight")
-    return lower.add(logical.MatmulOp(op.operand, weight, transpose_b=True), "")
+    """The product with the widened weight; of the matrices that are chosen, with each row as a column."""
+    if op.indices is None:
+        weight = lower.add(logical.DequantizeBlocksOp(op.packed, op.scheme.data), "weight")
+        return lower.add(logical.MatmulOp(op.operand, weight, transpose_b=True), "")
+    chosen = lower.add(logical.GatherOp(op.packed, op.indices, 0), "chosen")
+    weight = lower.add(logical.DequantizeBlocksOp(chosen, op.scheme.data), "weight")
+    sizes = tensor_info(op.operand.type).sizes
+    product = lower.add(logical.MatmulOp(weight, lower.reshape(op.operand, [*sizes, 1])), "column")
+    return lower.reshape(product, op.info.sizes)
+
+
+def _rounded_matmul_blocks(lower: Lowering, op: logical.RoundedMatmulBlocksOp) -> SSAValue:
+    """x to multiples of its steps, and a product of those."""
+    x, together = op.operand, BLOCK_BITS[op.scheme.data].rounded_together
+    sizes = tensor_info(x.type).sizes
+    groups = (*sizes[:-1], tensor_info(x.type).shape[-1] // together)
+    dims = tuple(range(len(groups)))
+    parts = lower.reshape(x, (*groups, together), "parts")
+    largest = lower.add(logical.ReduceMaxOp(lower.apply(logical.AbsOp, parts), [len(groups)]), "largest")
+    largest = lower.apply(logical.MaxOp, largest, 2.0**-100, name="largest")
+    inverse = lower.apply(logical.DivOp, lower.splat(127.0, largest, "steps"), largest, name="inverse")
+    step = lower.apply(logical.DivOp, largest, 127.0, name="step")
+    wide = [lower.broadcast(each, dims, (*groups, together), "wide") for each in (inverse, step)]
+    whole = lower.apply(logical.RoundOp, lower.apply(logical.MulOp, parts, wide[0]))
+    multiples = lower.reshape(lower.apply(logical.MulOp, whole, wide[1]), sizes, "multiples")
+    return lower.add(logical.MatmulBlocksOp(multiples, op.packed, op.scheme.data), "")
 
 
 FORMULAS: Formulas = {
     logical.DequantizeBlocksOp: _dequantize_blocks,
     logical.MatmulBlocksOp: _matmul_blocks,
+    logical.RoundedMatmulBlocksOp: _rounded_matmul_blocks,
 }

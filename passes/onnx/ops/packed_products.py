@@ -1,34 +1,39 @@
-"""ONNX Runtime's product with a weight of 4 bits, MatMulNBits, as one with a weight in blocks.
+"""ONNX Runtime's product with a weight of 4 or 8 bits, MatMulNBits, as one with a weight in blocks.
 
-The weight's nibbles, scales and zero points are tensors of their own. They are laid out as rows of blocks of the scheme
-U4, which follows from weights alone, so a program does it once.
+The weight's codes, scales and zero points are tensors of their own. They are laid out as rows of blocks of one of our
+schemes, which follows from weights alone, so a program does it once.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from xdsl.ir import SSAValue
 
 from aicf.dialects import logical
-from aicf.dialects.block_schemes import BLOCK_SCHEMES
+from aicf.dialects.block_schemes import Scheme, scheme_of_groups
 from aicf.dialects.types import element_named, tensor_info
 from aicf.passes.onnx.ops.base import Node, Result, row
 
 _F32, _I32, _U8 = map(element_named, ("f32", "i32", "u8"))
-_SCHEME = BLOCK_SCHEMES["U4"]
-_PART = _SCHEME.length
-_ZERO_POINT = 8.0
-"""Where none is given."""
+_HALF = 16
+"""Columns whose codes of 4 bits are the low bits of bytes; the high ones are those of as many after them."""
 
 
 @dataclass(frozen=True)
 class _Sizes:
-    """Of a weight [n, k] in groups of `group` columns, the last of which may be longer than what is left of k."""
+    """Of a weight [n, k] in groups of `group` columns, the last of which may be longer than what is left of k.
+
+    Its scheme has groups of `part` columns.
+    """
 
     n: int
     k: int
     group: int
+    bits: int
+    scheme: Scheme
+    part: int
 
     @property
     def groups(self) -> int:
@@ -36,21 +41,34 @@ class _Sizes:
 
     @property
     def parts(self) -> int:
-        """Blocks of a row."""
-        return self.k // _PART
+        """Groups of the scheme in a row."""
+        return self.k // self.part
+
+    @property
+    def blocks(self) -> int:
+        """Of a row."""
+        return self.k // self.scheme.length
+
+    @property
+    def group_bytes(self) -> int:
+        return self.group * self.bits // 8
 
 
 @row("MatMulNBits", domain="com.microsoft")
 def _matmul_n_bits(node: Node) -> Result:
-    """A @ B.T for B [N, K] of 4 bits in groups along K, each with a scale, and a zero point, 8 if it has none."""
+    """A @ B.T for B [N, K] of 4 or 8 bits in groups along K, each with a scale and a zero point.
+
+    Without zero points these are half of what codes can be, 8 or 128.
+    """
     sizes = _checked_sizes(node)
     scale = node.cast(_of_groups(node, node.operand(2), sizes, "scales"), _F32, "scales")
     zero = _zero_points(node, sizes)
     minimum = node.apply(logical.NegOp, node.apply(logical.MulOp, scale, zero))
     factors = [_bytes_of(node, _of_parts(node, each, sizes)) for each in (scale, minimum)]
-    blocks = node.add(logical.ConcatOp([*factors, _nibbles(node, sizes)], 2), "blocks")
-    packed = node.reshape(blocks, (sizes.n, sizes.parts * _SCHEME.nbytes), "packed")
-    weight = node.add(logical.DequantizeBlocksOp(packed, _SCHEME.name), "weight")
+    pieces = [_by_block(node, each, sizes) for each in (*factors, _bytes_of_codes(node, sizes))]
+    blocks = node.add(logical.ConcatOp(pieces, 2), "blocks")
+    packed = node.reshape(blocks, (sizes.n, sizes.blocks * sizes.scheme.nbytes), "packed")
+    weight = node.add(logical.DequantizeBlocksOp(packed, sizes.scheme.name), "weight")
     x = node.cast(node.operand(0), _F32, "x")
     product = node.cast(node.apply(logical.MatmulOp, x, weight, transpose_b=True), node.element(0), "product")
     return node.elementwise(logical.AddOp, product, node.operand(5)) if node.has(5) else product
@@ -59,21 +77,29 @@ def _matmul_n_bits(node: Node) -> Result:
 def _checked_sizes(node: Node) -> _Sizes:
     """The sizes that attributes state. Raises UnsupportedOp for other bits and groups, and for reordered columns."""
     attributes = node.attributes
-    sizes = _Sizes(*(attributes.int(name, 0) for name in ("N", "K", "block_size")))
-    if (bits := attributes.int("bits", 4)) != 4:
-        raise node.unsupported(f"bits is {bits}; weights of 4 bits are read")
-    if min(sizes.n, sizes.k, sizes.group) < 1 or sizes.group % _PART or sizes.k % _PART:
+    n, k, group = (attributes.int(name, 0) for name in ("N", "K", "block_size"))
+    if (bits := attributes.int("bits", 4)) not in (4, 8):
+        raise node.unsupported(f"bits is {bits}; weights of 4 or 8 bits are read")
+    found = scheme_of_groups(f"u{bits}", group, k) if min(n, k, group) > 0 else None
+    if found is None:
         raise node.unsupported(
-            f"N is {sizes.n}, K is {sizes.k} and block_size {sizes.group}; K and block_size are multiples of {_PART}"
+            f"N is {n}, K is {k} and block_size {group}; block_size is a multiple of 16 and K one of {128 // bits}"
         )
+    sizes = _Sizes(n, k, group, bits, *found)
     if node.has(4):
         raise node.unsupported("g_idx reorders the columns; quantise without reordering (desc_act)")
-    expected = (sizes.n, sizes.groups, sizes.group // 2)
+    expected = (n, sizes.groups, sizes.group_bytes)
     if node.shape(1) != expected or node.element(1) != _U8:
         raise node.invalid(f"B is {node.type(1)}; its attributes ask for u8 {list(expected)}")
-    if len(node.shape(0)) < 2 or node.shape(0)[-1] != sizes.k:
-        raise node.invalid(f"A is {node.type(0)}; it is [..., M, {sizes.k}]")
+    if len(node.shape(0)) < 2 or node.shape(0)[-1] != k:
+        raise node.invalid(f"A is {node.type(0)}; it is [..., M, {k}]")
     return sizes
+
+
+def _by_block(node: Node, value: SSAValue, sizes: _Sizes) -> SSAValue:
+    """Bytes of a row as those of its blocks: u8[n, blocks, bytes]."""
+    each = prod(tensor_info(value.type).shape) // (sizes.n * sizes.blocks)
+    return node.reshape(value, (sizes.n, sizes.blocks, each), "by_block")
 
 
 def _of_groups(node: Node, value: SSAValue, sizes: _Sizes, name: str) -> SSAValue:
@@ -82,11 +108,12 @@ def _of_groups(node: Node, value: SSAValue, sizes: _Sizes, name: str) -> SSAValu
 
 
 def _zero_points(node: Node, sizes: _Sizes) -> SSAValue:
-    """f32[n, groups]: given as they are, or as u8 with two in a byte, the lower bits first."""
+    """f32[n, groups]: given as they are, or as u8, those of 4 bits two in a byte, the lower bits first."""
     if not node.has(3):
         scales = _of_groups(node, node.operand(2), sizes, "like")
-        return node.splat(_ZERO_POINT, node.cast(scales, _F32, "like"), "zero_points")
-    if node.element(3) != _U8:
+        half = float(1 << (sizes.bits - 1))
+        return node.splat(half, node.cast(scales, _F32, "like"), "zero_points")
+    if node.element(3) != _U8 or sizes.bits == 8:
         return node.cast(_of_groups(node, node.operand(3), sizes, "zero_points"), _F32, "zero_points")
     rows = node.reshape(node.operand(3), (sizes.n, -(-sizes.groups // 2)), "zero_points")
     codes = _codes(node, rows)
@@ -104,15 +131,19 @@ def _codes(node: Node, rows: SSAValue) -> SSAValue:
     return node.reshape(node.add(logical.ConcatOp(pairs, 2), "nibbles"), (n, 2 * count), "codes")
 
 
-def _nibbles(node: Node, sizes: _Sizes) -> SSAValue:
-    """The codes of each part as a block has them, the first half in the lower bits: u8[n, parts, bytes]."""
-    rows = node.reshape(node.operand(1), (sizes.n, sizes.groups * sizes.group // 2), "rows")
-    codes = node.add(logical.SliceOp(_codes(node, rows), [0, 0], [-1, sizes.k]), "codes")
-    parts = node.reshape(codes, (sizes.n, sizes.parts, 2, _PART // 2), "parts")
+def _bytes_of_codes(node: Node, sizes: _Sizes) -> SSAValue:
+    """The codes as blocks have them, of 32 of 4 bits the first half in the lower bits: u8[n, k * bits / 8]."""
+    rows = node.reshape(node.operand(1), (sizes.n, sizes.groups * sizes.group_bytes), "rows")
+    every = rows if sizes.bits == 8 else _codes(node, rows)
+    codes = node.add(logical.SliceOp(every, [0, 0], [-1, sizes.k]), "codes")
+    if sizes.bits == 8:
+        return codes
+    count = sizes.k // (2 * _HALF)
+    pairs = node.reshape(codes, (sizes.n, count, 2, _HALF), "pairs")
     halves = [
         node.reshape(
-            node.add(logical.SliceOp(parts, [0, 0, half, 0], [-1, -1, 1, -1]), "half"),
-            (sizes.n, sizes.parts, _PART // 2),
+            node.add(logical.SliceOp(pairs, [0, 0, half, 0], [-1, -1, 1, -1]), "half"),
+            (sizes.n, count, _HALF),
             "half",
         )
         for half in range(2)
@@ -121,8 +152,8 @@ def _nibbles(node: Node, sizes: _Sizes) -> SSAValue:
 
 
 def _of_parts(node: Node, value: SSAValue, sizes: _Sizes) -> SSAValue:
-    """Numbers of groups, for each part of them: f32[n, parts]."""
-    each = sizes.group // _PART
+    """Numbers of groups, for each of the scheme's: f32[n, parts]."""
+    each = sizes.group // sizes.part
     spread = node.broadcast(value, (0, 1), (sizes.n, sizes.groups, each), "spread")
     whole = node.reshape(spread, (sizes.n, sizes.groups * each), "parts")
     return node.add(logical.SliceOp(whole, [0, 0], [-1, sizes.parts]), "parts")

@@ -81,12 +81,44 @@ def test_a_row_has_the_same_bits_in_every_batch(every_scheme: CompiledModel) -> 
 
 @pytest.mark.parametrize("level", ["x86-64-v4", "x86-64-v3", "x86-64-v2"])
 def test_every_level(level: str) -> None:
-    """Without products of bytes, codes are widened to f32."""
-    schemes = ("Q4_1", "Q5_0", "Q6_K")
+    """Without products of four bytes, digits have 16 bits."""
+    schemes = ("Q4_1", "Q5_0", "Q6_K", "U8_128", "E4M3_128")
     x = random_x(3, COLUMNS)
     found = compiled(schemes, f"cpu:{level}", dims={"M": 3}).run({"x": x})
     for name in schemes:
         check(found[f"y.{name}"], x, name)
+
+
+def test_whole_numbers_widened_to_f32() -> None:
+    """As on processors that have no products of pairs."""
+    schemes = ("Q5_0", "U8_32")
+    text = compiled(schemes, "cpu:x86-64-v3", dims={"M": 3}).ir("emit")
+    assert text.count('arithmetic = "pairs"') == 2
+    edited = text.replace('"pairs"', '"f32"').replace(
+        "exact sums of 24-bit elements", "even and odd elements apart"
+    )
+    x = random_x(3, COLUMNS)
+    found = aicf.compile(parse_module(edited), {name: PACKED[name] for name in schemes}).run({"x": x})
+    for name in schemes:
+        check(found[f"y.{name}"], x, name)
+
+
+def test_codes_that_are_nan_reach_the_results_of_their_row() -> None:
+    """As they are and in arithmetic; no other row changes."""
+    packed = PACKED["E4M3_128"].copy()
+    packed[5, 132 + 4 + 77], packed[36, -1] = 0x7F, 0xFF
+    g = Graph("nan")
+    weight = g.dequantize_blocks(g.param("w", packed.shape, "u8"), "E4M3_128")
+    g.output(g.linear(g.input("x", (1, COLUMNS)), weight), "y")
+    g.output(g.gather(weight, g.constant([5], (1,), "i64")), "row")
+    x = random_x(1, COLUMNS)
+    found = aicf.compile(g, {"w": packed}).run({"x": x})
+    assert np.flatnonzero(np.isnan(found["y"])).tolist() == [5, 36]
+    assert np.flatnonzero(np.isnan(found["row"])).tolist() == [128 + 77]
+    others = np.setdiff1d(np.arange(ROWS), [5, 36])
+    np.testing.assert_allclose(
+        found["y"][0, others], WIDE["E4M3_128"][others] @ x[0], rtol=1e-4, atol=1e-3 * np.abs(x).max()
+    )
 
 
 def test_threads_share_panels() -> None:
@@ -170,7 +202,7 @@ def test_a_policy_of_precision_leaves_packed_weights_alone() -> None:
 
 
 RECORD = {
-    "arithmetic": ('"digits"', '"bytes"', "'arithmetic' is bytes, legal: digits, f32"),
+    "arithmetic": ('"digits"', '"bytes"', "'arithmetic' is bytes, legal: digits, pairs, f32"),
     "tile_rows": ("tile_rows = 4 : i64", "tile_rows = 9 : i64", "'tile_rows' is 9, legal: 1 to 6"),
 }
 

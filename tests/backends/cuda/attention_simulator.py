@@ -99,6 +99,7 @@ def _shared_names(memory: Memory, here: Here) -> dict[str, Any]:
         "store_shared_f32x2": store(bits),
         "store_cluster_f32x2": store(bits),
         "store_shared_u32": store(_integers),
+        "store_shared_u32x4": store(_integers),
         "load_shared_f32": load(numbers, 1),
         "load_shared_f32x2": load(numbers, 2),
         "load_shared_f32x4": load(numbers, 4),

@@ -6,6 +6,7 @@ import ctypes
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from aicf.backends.cuda.runtime.device_program import (
 )
 from aicf.backends.cuda.runtime.loader import reserves
 from aicf.backends.cuda.runtime.storage import stored
-from aicf.backends.native import NativeCode
+from aicf.backends.native import NativeCode, ProgramNeeds
 from aicf.backends.reference.backend import ReferenceBackend
 from aicf.backends.reference.loader import ReferenceCode
 from aicf.backends.reference.loader import load_native as load_reference
@@ -42,11 +43,18 @@ def device_executable(
     **options: Any,
 ) -> Executable:
     """The program of `text` as cuda code for `driver`, with the inputs and outputs in `staged` bound so."""
+    read, reference, needs = _parts(text)
+    plan = replace(_bound(read, staged), backend="cuda", arch="sm_90a")
+    native = replace(native_code(driver, plan, reference), programs=needs)
+    return Executable(plan, native, weights, **options)
+
+
+@cache
+def _parts(text: str) -> tuple[ModulePlan, ReferenceCode, tuple[ProgramNeeds, ...]]:
+    """What executables of a program have in common, which none of them changes: tests make dozens of the same text."""
     module = module_of(text)
     reference = load_reference(ReferenceBackend().build(module, code_units(module), target_of(module)))
-    plan = replace(_bound(read_module(module), staged), backend="cuda", arch="sm_90a")
-    native = replace(native_code(driver, plan, reference), programs=program_needs(module))
-    return Executable(plan, native, weights, **options)
+    return read_module(module), reference, program_needs(module)
 
 
 def _bound(plan: ModulePlan, staged: Collection[str]) -> ModulePlan:

@@ -40,7 +40,6 @@ def _names(maps: Mapping[int, TensorMap], memory: Memory, here: Here) -> Mapping
     return {
         **attention_simulator.names(memory, here),
         **products,
-        "bits_to_f32": lambda word: np.array(word, np.uint32).view(np.float32)[()],
         **dict.fromkeys(("wgmma_commit", "fence_async_proxy", "fence_barrier_init"), lambda: None),
         "store_matrix_x4": lambda address, *values: wgmma_simulator.store_matrices(here, address, *values),
         **wgmma_simulator.copies(maps, memory, here),

@@ -176,7 +176,6 @@ def _stores(here: Here) -> dict[str, Any]:
         "store_sums": store_sums,
         "push_sums": push_sums,
         "store_shared_u32x4": store_words,
-        "bits_to_f32": lambda word: np.array(word, np.uint32).view(np.float32)[()],
     }
 
 

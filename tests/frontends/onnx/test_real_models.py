@@ -122,8 +122,12 @@ IMAGES = {"three lines": (32, 480, 3), "one line": (24, 400, 1)}
 """Height of letters, width of the image, and lines."""
 
 
-def test_text_is_read_as_onnxruntime_reads_it() -> None:
-    """Every output of the three models, on images of two sizes, and what is read in the end."""
+def test_text_is_read_as_onnxruntime_reads_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every output of the three models, on images of two sizes, and what is read in the end. The script prints as much
+    of the first image, by the reader that has programs for it."""
+    import read_text
     from rapidocr_onnxruntime import RapidOCR
     from read_text import LINES, draw, read, reader
 
@@ -139,6 +143,10 @@ def test_text_is_read_as_onnxruntime_reads_it() -> None:
         assert len({call[0][0].shape for call in got.calls}) > 1
         for (_, mine), (_, theirs) in zip(got.calls, wanted.calls, strict=True):
             np.testing.assert_allclose(mine[0], theirs[0], rtol=WITHIN, atol=WITHIN)
+    monkeypatch.setattr(read_text, "reader", lambda: ours)
+    monkeypatch.setattr(sys, "argv", ["read_text.py"])
+    read_text.main()
+    assert "raphs" in capsys.readouterr().out
 
 
 def _recorded(ocr: Any) -> list[Recorder]:
@@ -154,12 +162,7 @@ def _recorded(ocr: Any) -> list[Recorder]:
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
-    [
-        ("detect_speech.py", "frames as spoken"),
-        ("file_types.py", "python"),
-        ("read_text.py", "Static graphs replay"),
-    ],
+    ("script", "said"), [("detect_speech.py", "frames as spoken"), ("file_types.py", "python")]
 )
 def test_the_examples_run(script: str, said: str) -> None:
     done = subprocess.run(

@@ -15,7 +15,9 @@ from tests.gpu.case_table.case import (
     ATTENTION_SIMT,
     ATTENTION_STEP,
     ATTENTION_WGMMA,
+    CACHED,
     CACHED_STEP,
+    CACHED_WGMMA,
     Array,
     Case,
     program_of,
@@ -256,6 +258,10 @@ def attention_step_cases() -> dict[str, Case]:
         "step-cached": partial(cached, "bf16", 2048, 64),
         "step-window": partial(cached, "f16", 333, 128, 3, 40),
         "step-filled": partial(cached, "f16", 500, 32, 4, writes=False),
+        "step-turned": partial(cached, "bf16", 256, 64, 4, pairs="halves"),
+        "step-turned-neighbours": partial(cached, "f16", 333, 128, 3, 40, pairs="neighbours"),
+        "step-turned-long": partial(cached, "bf16", 9000, 128, 8, pairs="halves"),
+        "step-long": partial(cached, "f16", 20000, 64, 1),
     }
     return {
         **{
@@ -265,4 +271,20 @@ def attention_step_cases() -> dict[str, Case]:
             for name, build in table.items()
         },
         **{name: Case(program_of(name, build), (CACHED_STEP,)) for name, build in caches.items()},
+        **_prompt_cases(),
+    }
+
+
+def _prompt_cases() -> dict[str, Case]:
+    """Parts of prompts, by each kernel of tensor cores."""
+    make = programs.cached_attention
+    table: dict[str, tuple[str, Callable[[], Graph]]] = {
+        "prompt-64": (CACHED, partial(make, "bf16", 64, 2048, 64, 4)),
+        "prompt-odd": (CACHED, partial(make, "f16", 33, 333, 80, 3)),
+        "prompt-wgmma": (CACHED_WGMMA, partial(make, "bf16", 512, 2048, 128, 4)),
+        "prompt-wgmma-odd": (CACHED_WGMMA, partial(make, "f16", 300, 1000, 64, 2)),
+    }
+    return {
+        name: Case(program_of(name, build), (kernel,), {"kernels": {"cached_attention": kernel}})
+        for name, (kernel, build) in table.items()
     }

@@ -29,6 +29,7 @@ GEMM_NORM = "cuda.gemm_norm"
 ATTENTION, ATTENTION_SIMT, LIBRARY = "cuda.attention", "cuda.attention_simt", "cuda.cublaslt"
 ATTENTION_WGMMA, ATTENTION_STEP = "cuda.attention_wgmma", "cuda.attention_step"
 CACHED_STEP = "cuda.cached_attention_step"
+CACHED, CACHED_WGMMA = "cuda.cached_attention", "cuda.cached_attention_wgmma"
 CONV_WGMMA, CONV_SIMT = "cuda.conv_wgmma", "cuda.conv_simt"
 CONV_MMA_INT8, CONV_WGMMA_INT8 = "cuda.conv_mma_int8", "cuda.conv_wgmma_int8"
 CONV_MMA, CONV_MMA_TF32 = "cuda.conv_mma", "cuda.conv_mma_tf32"
@@ -38,6 +39,7 @@ SCATTER, SCATTER_SORTED = "cuda.scatter", "cuda.scatter_sorted"
 LAST_UPDATE, TOPK, WRITE_ROW = "cuda.last_update", "cuda.topk", "cuda.write_row"
 NON_MAX_SUPPRESSION = "cuda.non_max_suppression"
 MULTI_TENSOR = "cuda.multi_tensor"
+MATMUL_BLOCKS, DEQUANTIZE_BLOCKS = "cuda.matmul_blocks", "cuda.dequantize_blocks"
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,11 @@ from tests.gpu import programs
 from tests.gpu.case_table.case import (
     CONCAT,
     COPY,
+    DEQUANTIZE_BLOCKS,
     DROPPING,
     GENERATED,
     LAST_UPDATE,
+    MATMUL_BLOCKS,
     NON_MAX_SUPPRESSION,
     POOL,
     SCATTER,
@@ -74,13 +76,15 @@ def generated_cases() -> dict[str, Case]:
         "counters": (programs.counters, ("f32", "f64"), (GENERATED,)),
         "clipping": (programs.clipping, ("f32", "f64"), (GENERATED,)),
     }
-    cases = {"packed_weights-f32": Case(_packed_weights, (GENERATED,), depth=4)}
+    as_arithmetic = {"forbid": [MATMUL_BLOCKS, DEQUANTIZE_BLOCKS]}
+    cases = {"packed_weights-f32": Case(_packed_weights, (GENERATED,), as_arithmetic, depth=4)}
     for family, (build, dtypes, kernels) in table.items():
         for dtype in dtypes:
             name = f"{family}-{dtype}"
             options = DROPPING if family == "philox" else {}
             policy = {"forbid": [POOL]} if family == "padded_windows" else {}
             cases[name] = Case(program_of(name, partial(build, dtype)), kernels, policy, options=options)
+    cases["rounded_weights-f32"] = Case(_rounded_weights, (GENERATED,), depth=4)
     return cases
 
 
@@ -126,6 +130,16 @@ def _packed_weights() -> Program:
         for name, scheme, rows in (("w", "Q4_0", 37), ("k", "Q6_K", 3))
     }
     return Program(module, {**random_arrays(module, "packed"), **weights})
+
+
+def _rounded_weights() -> Program:
+    """Elements between two steps, not near the middle, where the last bit of a quotient would decide."""
+    random, module = np.random.default_rng(103), programs.rounded_weights()
+    x = random.integers(-126, 127, (5, 16, 32)) + random.uniform(-0.4, 0.4, (5, 16, 32))
+    x[:, :, 3] = 127
+    steps = 2.0 ** random.integers(-9, 5, (5, 16, 1))
+    packed = random_rows(random, BLOCK_SCHEMES["Q4_0"], 37, 512)
+    return Program(module, {"x": (x * steps).reshape(5, 512).astype(np.float32), "w": packed})
 
 
 def _indexing_program(name: str, dtype: str) -> Program:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aicf.backends.cpu.codegen.ir_builder import I16, Emitter, Value, ir
+from aicf.backends.cpu.codegen.ir_builder import I8, I16, Emitter, Value, ir
 
 _PAIR_PRODUCTS = {
     4: "llvm.x86.sse2.pmadd.wd",
@@ -53,6 +53,42 @@ def add_quads(em: Emitter, sums: Value, unsigned: Value, signed: Value) -> Value
     Sums wrap around. The level must have avx512vnni.
     """
     return _dot(em, "avx512.vpdpbusd", sums, unsigned, signed)
+
+
+_BYTE_PRODUCTS = {
+    4: "llvm.x86.ssse3.pmadd.ub.sw.128",
+    8: "llvm.x86.avx2.pmadd.ub.sw",
+    16: "llvm.x86.avx512.pmaddubs.w.512",
+}
+"""Lanes of i32 to the instruction that multiplies u8 by i8 and adds two products each in i16, which saturates."""
+_UNSATURATED_BITS = 7
+"""Of u8 whose two products with i8 above -128 fit an i16 together."""
+
+
+def add_byte_quads(em: Emitter, sums: Value, unsigned: Value, signed: Value, bits: int) -> Value:
+    """As `add_quads`, on every level of x86-64, of u8 of so many bits and of i8 above -128. Sums are exact.
+
+    Without avx512vnni u8 of 8 bits are multiplied as two of 4.
+    """
+    if "avx512vnni" in em.level.features:
+        return add_quads(em, sums, unsigned, signed)
+    if bits <= _UNSATURATED_BITS:
+        return em.b.add(sums, _byte_quads(em, unsigned, signed))
+    lanes = sums.type.count
+    low, four = em.const("i32", lanes, 0x0F0F0F0F), em.const("i32", lanes, 4)
+    upper = em.b.and_(em.b.lshr(unsigned, four), low)
+    sums = em.b.add(sums, _byte_quads(em, em.b.and_(unsigned, low), signed))
+    return em.b.add(sums, em.b.shl(_byte_quads(em, upper, signed), four))
+
+
+def _byte_quads(em: Emitter, unsigned: Value, signed: Value) -> Value:
+    """The sums of the four products of each quad."""
+    lanes = unsigned.type.count
+    count, short = ir.VectorType(I8, 4 * lanes), ir.VectorType(I16, 2 * lanes)
+    callee = em.declare(_BYTE_PRODUCTS[lanes], ir.FunctionType(short, [count, count]))
+    pairs = em.b.call(callee, [em.b.bitcast(each, count) for each in (unsigned, signed)])
+    both = em.declare(_PAIR_PRODUCTS[lanes], ir.FunctionType(unsigned.type, [short, short]))
+    return em.b.call(both, [pairs, em.const("i16", 2 * lanes, 1)])
 
 
 def add_bf16_pairs(em: Emitter, sums: Value, x: Value, y: Value) -> Value:

@@ -2,10 +2,11 @@
 
 A part of a row becomes a record: what its sums are scaled by, the sum of the row's elements, and the elements.
 
-With *digits* the elements are whole numbers times a power of two, which the largest of the part decides: three signed
-bytes each, the lowest first. An element is rounded to a step of about 2^-22 of the largest of its part of 32 (16 for
-Q6_K), so a small element next to a large one keeps fewer bits than f32 has. What is left are products of bytes, whose
-sums in i32 are exact. Without digits the elements stay f32.
+Where products are exact, the elements are whole numbers times a power of two, which the largest of the part decides:
+digits, the lowest first, which are three signed bytes, or a signed byte and the rest as words of 16 bits. An element is
+rounded to a step of about 2^-22 of the largest of its part, which has 16, 32 or 128 elements by the scheme, so a small
+element next to a large one keeps fewer bits than f32 has. What is left are products of whole numbers, whose sums in i32
+are exact. Otherwise the elements stay f32.
 """
 
 from __future__ import annotations
@@ -13,15 +14,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aicf.backends.cpu.codegen.ir_builder import F32, I8, I32, Emitter, Value, ir
+from aicf.backends.cpu.codegen.ir_builder import F32, I8, I16, I32, Emitter, Value, ir
 from aicf.backends.cpu.families.blocks.addresses import row_address
-from aicf.backends.cpu.families.blocks.problem import BlocksProblem
+from aicf.backends.cpu.families.blocks.problem import GROUP, WORD_ORDER, BlocksProblem
 from aicf.backends.cpu.families.blocks.schedule import (
+    DIGIT_BYTES,
     DIGITS,
     ELEMENTS_AT,
     OFFSETS_AT,
     SCALE_AT,
     SUM_AT,
+    Arithmetic,
     record_bytes,
 )
 from aicf.dialects.block_bits import RUN
@@ -42,12 +45,12 @@ class Activations:
 
     em: Emitter
     problem: BlocksProblem
-    digits: bool
+    arithmetic: Arithmetic
 
     def emit(self, x: Value, first: Value, rows: int, target: Value) -> None:
         """Prepares `rows` rows of x from row `first` on."""
         em, problem = self.em, self.problem
-        part_bytes = record_bytes(problem, self.digits)
+        part_bytes = record_bytes(problem, self.arithmetic)
 
         @em.each(0, rows)
         def row(number: Value) -> None:
@@ -65,7 +68,7 @@ class Activations:
             em.load_strided(em.address(x, run * RUN * step, "f32"), step, "f32", RUN)
             for run in range(self.problem.bits.part // RUN)
         ]
-        (self._digits if self.digits else self._plain)(runs, out)
+        (self._plain if self.arithmetic == "f32" else self._digits)(runs, out)
 
     def _plain(self, runs: Sequence[Value], out: Value) -> None:
         em = self.em
@@ -83,14 +86,14 @@ class Activations:
         scale, inverse, is_finite = self._scale(runs)
         wide, zero = em.splat(inverse, RUN), em.const("f32", RUN, 0.0)
         known = em.splat(is_finite, RUN)
-        sums = [em.const("i32", RUN, 0)] * DIGITS
+        last = DIGITS[self.arithmetic] - 1
+        sums = [em.const("i32", RUN, 0)] * (last + 1)
         for number, run in enumerate(runs):
             rounded = em.intrinsic("rint", b.fmul(b.select(known, run, zero), wide))
             rest = b.fptosi(rounded, em.type("i32", RUN))
-            for digit in range(DIGITS):
-                value = self._lowest_byte(rest)
-                at = ELEMENTS_AT + digit * self.problem.bits.part + number * RUN
-                em.store(b.trunc(value, ir.VectorType(I8, RUN)), em.address(out, at, "u8"), "u8", RUN)
+            for digit in range(last + 1):
+                value = self._lowest_byte(rest) if digit < last else rest
+                self._store_digits(value, out, digit * self.problem.bits.part + number * RUN)
                 sums[digit] = b.add(sums[digit], value)
                 rest = b.ashr(b.sub(rest, value), em.const("i32", RUN, 8))
         totals = [self._reduced("add", each) for each in sums]
@@ -101,6 +104,18 @@ class Activations:
         for total in reversed(totals[:-1]):
             whole = b.add(b.shl(whole, I32(8)), total)
         self._put(out, SUM_AT, b.fmul(b.sitofp(whole, F32), scale))
+
+    def _store_digits(self, digits: Value, out: Value, number: int) -> None:
+        """Of a run, from element `number` of all digits on. Words of 16 bits lie as those of a code's bytes do."""
+        em = self.em
+        at = em.address(out, ELEMENTS_AT + number * DIGIT_BYTES[self.arithmetic], "u8")
+        if self.arithmetic == "digits":
+            em.store(em.b.trunc(digits, ir.VectorType(I8, RUN)), at, "u8", RUN)
+            return
+        words = em.b.trunc(digits, ir.VectorType(I16, RUN))
+        order = [first + column for first in range(0, RUN, GROUP) for column in WORD_ORDER]
+        turned = em.b.shuffle_vector(words, words, ir.Constant(ir.VectorType(I32, RUN), order))
+        em.store(turned, at, "i16", RUN)
 
     def _lowest_byte(self, value: Value) -> Value:
         em, places = self.em, self.em.const("i32", RUN, 24)

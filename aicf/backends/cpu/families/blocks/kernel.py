@@ -8,7 +8,7 @@ from xdsl.ir import Attribute
 from aicf.backends.common.record import RecordCodec, integer, read_text
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.blocks.pack.kernel import pack_record, panels
-from aicf.backends.cpu.families.blocks.problem import BlocksProblem, PanelLayout
+from aicf.backends.cpu.families.blocks.problem import BlocksProblem, PanelLayout, problem_of
 from aicf.backends.cpu.families.blocks.schedule import (
     BlocksSchedule,
     choose,
@@ -24,12 +24,14 @@ from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 class MatmulBlocksKernel(CpuKernel[BlocksSchedule]):
     """Panels of packed rows against rows of x that are prepared once.
 
-    With avx512vnni an element of x is three signed bytes and an exponent that a part of 32 (16 for Q6_K) shares, so it
-    is rounded to a step of about 2^-22 of the largest of its part; products of bytes and their sums are exact.
-    Elsewhere codes are widened to f32.
+    On x86 an element of x is three signed bytes (or, without avx512vnni, one and 16 bits) and an exponent that a part
+    shares: 32 elements, or 16 or 128 by the scheme. So it is rounded to a step of about 2^-22 of the largest of its
+    part; products of whole numbers and their sums are exact. Elsewhere, and for codes that are floats, codes are
+    widened to f32.
     """
 
     id = "cpu.matmul_blocks"
+    version = 2
     kinds = frozenset({"matmul_blocks"})
     codec = RecordCodec(BlocksSchedule)
 
@@ -38,7 +40,9 @@ class MatmulBlocksKernel(CpuKernel[BlocksSchedule]):
         weight = work.operands[1]
         if not weight.is_weight and weight.layout is None:
             return "the packed weight is no parameter, so its blocks cannot be laid out ahead"
-        return None if weight.strides == (weight.shape[1], 1) else "the packed weight is not in one piece"
+        *_, rows, row_bytes = weight.shape
+        in_one_piece = (rows * row_bytes, row_bytes, 1)[-len(weight.shape) :]
+        return None if weight.strides == in_one_piece else "the packed weight is not in one piece"
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
         return cost_us(_problem(work), self.schedule(work, target))
@@ -58,7 +62,9 @@ class MatmulBlocksKernel(CpuKernel[BlocksSchedule]):
         }
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: BlocksSchedule) -> str | None:
-        return schedule_reason(schedule, level_of(target)) or threads_reason(schedule.threads, target)
+        return schedule_reason(_problem(work), schedule, level_of(target)) or threads_reason(
+            schedule.threads, target
+        )
 
     def fixed_order(self, work: Workload, target: TargetAttr) -> str:
         """See `Kernel`: parts in order, whatever the tile."""
@@ -70,8 +76,14 @@ class MatmulBlocksKernel(CpuKernel[BlocksSchedule]):
 
 
 def _problem(work: Workload) -> BlocksProblem:
-    scheme = read_text(work.attrs, "scheme")
-    return BlocksProblem(scheme, strided(work.operands[0]), strided(work.results[0]))
+    x, weight, *indices = work.operands
+    return problem_of(
+        read_text(work.attrs, "scheme"),
+        strided(x),
+        strided(work.results[0]),
+        weight.shape,
+        *map(strided, indices),
+    )
 
 
 KERNELS = (MatmulBlocksKernel(),)

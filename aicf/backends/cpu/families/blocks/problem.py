@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -12,6 +13,10 @@ from aicf.dialects.block_schemes import BLOCK_SCHEMES
 
 GROUP = 4
 """Neighbouring columns whose codes are the bytes of a word."""
+WORD_ORDER = (0, 2, 1, 3)
+"""Columns of a group in the order in which pairs of them are the even bytes of a word, and then the odd ones."""
+_CHUNK = 32
+"""Columns whose codes lie together; a part has as many, fewer, or several times as many."""
 
 
 @dataclass(frozen=True)
@@ -22,11 +27,15 @@ class BlocksProblem:
         scheme: Of the weight.
         x: f32[..., M, K].
         result: f32[..., M, N].
+        indices: Of the matrix of each row of x, [..., M]; None if all rows have the same one.
+        matrices: That there are.
     """
 
     scheme: str
     x: Strided
     result: Strided
+    indices: Strided | None = None
+    matrices: int = 1
 
     @property
     def m(self) -> int:
@@ -49,18 +58,31 @@ class BlocksProblem:
         return BLOCK_BITS[self.scheme]
 
     @property
+    def readings(self) -> int:
+        """How many times panels of a matrix are read for so many rows of x that are prepared at a time."""
+        return 1 if self.indices is None else self.m
+
+    @property
     def parts(self) -> int:
         """Parts of a row of the weight."""
         return self.k // self.bits.part
+
+
+def problem_of(
+    scheme: str, x: Strided, result: Strided, weight: Sequence[int], indices: Strided | None = None
+) -> BlocksProblem:
+    """The problem of a product with a weight u8[N, bytes of a row], or u8[E, N, bytes of a row] and indices."""
+    return BlocksProblem(scheme, x, result, indices, 1 if indices is None else weight[0])
 
 
 @dataclass(frozen=True)
 class PanelLayout:
     """A panel: `lanes` rows of the weight side by side, part after part, padded with rows of zeros.
 
-    A part has words of codes, vectors of a u32 for each row, and then the scales and the minima of the rows. Byte `i`
-    of a word has codes of columns ``4 g + i``: first words with the low four bits of two groups `g` each, then words
-    with the high bits of as many groups as fit.
+    A part has the codes of chunks of columns, and then the scales and the minima of the rows. Codes of 8 bits that are
+    floats lie column by column, a byte for each row. Others are words, vectors of a u32 for each row. Byte `i` of a
+    word has codes of columns ``4 g + i``: those of a group `g` if they have 8 bits; else first words with the low four
+    bits of two groups each, then words with the high bits of as many groups as fit.
 
     Args:
         scheme: Of the weight.
@@ -76,24 +98,49 @@ class PanelLayout:
         return BLOCK_BITS[self.scheme]
 
     @property
+    def chunk(self) -> int:
+        """Columns of a chunk."""
+        return min(self.bits.part, _CHUNK)
+
+    @property
+    def chunks(self) -> int:
+        """Chunks of a part."""
+        return self.bits.part // self.chunk
+
+    @property
     def groups(self) -> int:
-        """Groups of columns of a part."""
-        return self.bits.part // GROUP
+        """Groups of columns of a chunk."""
+        return self.chunk // GROUP
+
+    @property
+    def low_bits(self) -> int:
+        """Bits of a code in the first words of a chunk."""
+        return 8 if self.bits.code_bits == 8 else 4
+
+    @property
+    def high_bits(self) -> int:
+        """Those in the words after them."""
+        return self.bits.code_bits - self.low_bits
 
     @property
     def low_words(self) -> int:
-        """Words of a part with the low four bits."""
-        return self.groups // 2
+        """Words of a chunk with the low bits."""
+        return self.groups * self.low_bits // 8
 
     @property
     def words(self) -> int:
-        """Words of a part."""
-        return self.low_words + self.groups * self.bits.high_bits // 8
+        """Words of a chunk."""
+        return self.low_words + self.groups * self.high_bits // 8
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Bytes of a chunk."""
+        return 4 * self.lanes * self.words
 
     @property
     def scales(self) -> int:
         """Byte of a part where its scales start."""
-        return 4 * self.lanes * self.words
+        return self.chunks * self.chunk_bytes
 
     @property
     def minima(self) -> int:
@@ -111,6 +158,11 @@ class PanelLayout:
         scheme = BLOCK_SCHEMES[self.scheme]
         return row_bytes // scheme.nbytes * (scheme.length // self.bits.part)
 
-    def nbytes(self, rows: int, row_bytes: int) -> int:
-        """Bytes of all panels of a weight."""
-        return -(-rows // self.lanes) * self.row_parts(row_bytes) * self.part_bytes
+    def nbytes(self, shape: Sequence[int]) -> int:
+        """Bytes of all panels of a weight u8[..., rows, bytes of a row]: panels of a matrix after those of another."""
+        *matrices, rows, row_bytes = shape
+        return prod(matrices) * self.panels(rows) * self.row_parts(row_bytes) * self.part_bytes
+
+    def panels(self, rows: int) -> int:
+        """Panels of a matrix."""
+        return -(-rows // self.lanes)

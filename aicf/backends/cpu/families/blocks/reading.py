@@ -19,6 +19,14 @@ def read_codes(em: Emitter, bits: BlockBits, block: Value, run: int) -> Value:
     return em.b.xor(found, em.const("u8", RUN, bits.flips)) if bits.flips else found
 
 
+def widen_codes(em: Emitter, bits: BlockBits, codes: Value) -> Value:
+    """The values of the codes of a run, less the offset: f32[16]."""
+    if bits.floats is not None:
+        return em.reread(codes, "u8", bits.floats, RUN)
+    wide = em.b.uitofp(codes, em.type("f32", RUN))
+    return em.b.fsub(wide, em.const("f32", RUN, bits.offset)) if bits.offset else wide
+
+
 def _fields(em: Emitter, block: Value, bits: Bits) -> Value:
     """Bits of 16 neighbouring bytes."""
     return _taken(em, em.load(em.address(block, bits.byte, "u8"), "u8", RUN), bits, RUN)
@@ -43,7 +51,7 @@ def _taken(em: Emitter, value: Value, bits: Bits, lanes: int) -> Value:
 
 def read_factor(em: Emitter, factor: Factor, block: Value, part: int) -> Value:
     """A factor of a part of the block at an address: f32."""
-    at = em.address(block, factor.byte, "u8")
+    at = em.address(block, factor.byte + part * factor.step, "u8")
     if factor.stored == "f32":
         value = em.b.load(at, align=1, typ=F32)
     else:

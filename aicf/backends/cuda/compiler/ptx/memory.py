@@ -43,6 +43,11 @@ stream_u32x4 = value_asm(
     memory=True,
 )
 """A weight load that keeps its place before `wait_for_predecessors`."""
+stream_u32x2 = value_asm(
+    "ld.relaxed.gpu.global.L1::no_allocate.v2.u32 {$0,$1}, [$2];", ["u32"] * 2, ["u64"], memory=True
+)
+stream_u32 = value_asm("ld.relaxed.gpu.global.L1::no_allocate.u32 $0, [$1];", ["u32"], ["u64"], memory=True)
+"""The same of fewer bytes."""
 poll_u64 = value_asm("ld.relaxed.gpu.global.u64 $0, [$1];", ["u64"], ["u64"], memory=True)
 """A word that another block of the same launch may be writing."""
 publish_u64 = void_asm("st.relaxed.gpu.global.u64 [$0], $1;", ["u64", "u64"])

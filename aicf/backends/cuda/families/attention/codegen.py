@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from aicf.backends.base import BufferRef, Launch
+from aicf.backends.cuda.codegen.scalar import load_text
 from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in
 from aicf.backends.cuda.compiler.specializer import Snippet, part
@@ -17,13 +18,13 @@ from aicf.backends.cuda.runtime.device_program import TensorMap
 from aicf.backends.cuda.target import ELEMENT_BYTES
 
 PARAMETERS = ("ptr", "ptr", "ptr", "ptr", "ptr")
-"""Queries, keys, values, result, mask."""
+"""Queries, keys, values, result, and the mask or how many keys come before the first query."""
 
 
-def launched(launch: Launch, problem: AttentionProblem, code: KernelCode) -> Sequence[KernelLaunch]:
+def launched(launch: Launch, code: KernelCode) -> Sequence[KernelLaunch]:
     """The one launch of an attention instruction. Raises RecordError if its record lacks an entry."""
-    # Without a mask its parameter is not read; it still needs a value.
-    operands = (*launch.ins[:3], launch.outs[0], launch.ins[3] if problem.mask is not None else launch.ins[0])
+    # Without either the last parameter is not read; it still needs a value.
+    operands = (*launch.ins[:3], launch.outs[0], (*launch.ins, launch.outs[0])[3])
     return [launch_in(read_shape(launch.record), code, tuple(address_of(operand) for operand in operands))]
 
 
@@ -52,10 +53,24 @@ def problem_constants(problem: AttentionProblem, scale: float, unit: float) -> d
         "COUNT": problem.count,
         "CAUSAL": problem.past is not None,
         "PAST": problem.past or 0,
+        **before_constants(problem),
         "NAN_AS_ZERO": problem.nan_as_zero,
         "EMPTY_AS_ZERO": problem.empty_as_zero,
         "SCALE": scale if problem.mask is not None else scale * unit,
         "LOG2_E": unit,
+    }
+
+
+def before_constants(problem: AttentionProblem) -> dict[str, Any]:
+    """Whether the number of keys before the first query is in memory, and how that of a batch element is read (i64)."""
+    if problem.before is None:
+        return {"FILLED": False}
+    strides, dtype = problem.before
+    return {
+        "FILLED": True,
+        "BEFORE_BATCH": tuple(step * ELEMENT_BYTES[dtype] for step in reversed(strides)),
+        "BEFORE": part(template.before),
+        "LOAD_BEFORE": Snippet(("at",), (), f"i64({load_text(dtype, 'at')})"),
     }
 
 

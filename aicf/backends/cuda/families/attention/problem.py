@@ -6,7 +6,7 @@ No code generator is imported here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from xdsl.dialects.builtin import FloatAttr, StringAttr, f64
@@ -19,6 +19,9 @@ from aicf.backends.cuda.families.records import Shape, integers, read_flag, star
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
 
 KIND = "attention"
+CACHED = "cached_attention"
+INDEX_TYPES = ("i32", "i64")
+"""Of a position that is an operand."""
 HALVES = ("f16", "bf16")
 MASK_TYPES = ("f16", "bf16", "f32")
 BASE_ALIGNMENT = 16
@@ -65,6 +68,8 @@ class AttentionProblem:
         past: Query i sees keys 0 to i + past alone; None if it sees all.
         nan_as_zero: Whether the probabilities of a row are 0 where they are NaN.
         empty_as_zero: Whether the probabilities of a row whose scores all are -inf are 0, not NaN.
+        before: Strides, over the batch dimensions, and the type of the operand that says in place of `past` how many
+            keys come before the first query, which is then the most there may be; None without.
     """
 
     batch: tuple[int, ...]
@@ -81,6 +86,7 @@ class AttentionProblem:
     past: int | None = None
     nan_as_zero: bool = False
     empty_as_zero: bool = False
+    before: tuple[tuple[int, ...], str] | None = None
 
     @property
     def count(self) -> int:
@@ -97,13 +103,26 @@ class AttentionProblem:
 
 
 def problem_of(work: Workload) -> AttentionProblem:
-    """The problem of a work of kind `attention`."""
-    return problem_of_operands(work.operands, work.results[0], work.attrs)
+    """The problem of a work of kind `attention` or `cached_attention`."""
+    return _problem(work.kind, work.operands, work.results[0], work.attrs)
 
 
 def problem_of_launch(launch: Launch) -> AttentionProblem:
-    """The problem of an instruction of kind `attention`."""
-    return problem_of_operands(launch.ins, launch.outs[0], launch.record)
+    """The problem of an instruction of these kinds."""
+    return _problem(launch.kind, launch.ins, launch.outs[0], launch.record)
+
+
+def _problem(
+    kind: str,
+    ins: Sequence[OperandInfo] | Sequence[BufferRef],
+    result: OperandInfo | BufferRef,
+    entries: Record,
+) -> AttentionProblem:
+    if kind != CACHED or not read_flag(entries, "position"):
+        return problem_of_operands(ins, result, entries)
+    found = problem_of_operands(ins[:-1], result, entries)
+    before = ins[-1].strides[:-2], ins[-1].dtype
+    return replace(found, past=max(found.n - found.m, 0), before=before)
 
 
 def problem_of_operands(
@@ -177,6 +196,24 @@ def common_reason(work: Workload, problem: AttentionProblem) -> str | None:
             f"a mask of {problem.mask[1]} is not added on cuda, only one of {', '.join(MASK_TYPES)}: cast it"
         )
     return None
+
+
+def cached_reason(work: Workload, problem: AttentionProblem) -> str | None:
+    """Why no kernel of many queries runs an attention over a cache."""
+    if problem.before is None:
+        return "the keys that are seen follow from no position here: give attention a position"
+    if read_integer(work.attrs, "window") or read_number(work.attrs, "softcap"):
+        return "no window hides keys and no score is capped here: a mask or a softmax does it"
+    if problem.mask is not None:
+        return "a position and a mask are not read together: add both to one mask"
+    if problem.before[1] not in INDEX_TYPES:
+        return f"the position is {problem.before[1]}, not {' or '.join(INDEX_TYPES)}"
+    return None
+
+
+def cached_entries(work: Workload) -> dict[str, Attribute]:
+    """What the record of an attention over a cache has besides."""
+    return {name: work.attrs[name] for name in ("position", "window", "softcap")}
 
 
 def bulk_copy_reason(rows: Rows, count: int, batch: tuple[int, ...]) -> str | None:

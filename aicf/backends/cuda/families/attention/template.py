@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from aicf.backends.cuda.compiler.ptx import cuda, i32, u32, u64
-from aicf.backends.cuda.compiler.specializer import unrolled
+from aicf.backends.cuda.compiler.ptx import cuda, i32, i64, u32, u64
+from aicf.backends.cuda.compiler.specializer import splice, unrolled
 
 
 def offset(index: Any, sizes: Any, strides: Any) -> Any:
@@ -37,6 +37,15 @@ def block_of(rows: Any) -> Any:
     return first, index
 
 
-def tiles_seen(last: Any, keys: Any) -> Any:
-    """Tiles of `keys` keys up to the last one that query number `last` sees, and with it those before."""
-    return min(i32(TILES_N), i32(i32(last + i32(PAST)) // i32(keys) + i32(1)))
+def tiles_seen(last: Any, keys: Any, past: Any) -> Any:
+    """Tiles of `keys` keys up to the last one that query number `last` sees, and with it those before it, where `past`
+    keys come before the first query; one tile even if it is all hidden."""
+    return max(i32(1), min(i32(TILES_N), i32(i32(last + past) // i32(keys) + i32(1))))
+
+
+def before(base: Any, index: Any) -> Any:
+    """How many keys come before the first query of batch number `index`, a number in memory; of those by which no key
+    is seen, or every key is, the one nearest to 0."""
+    offset_before = splice(OFFSET, index, BATCH, BEFORE_BATCH)
+    count = splice(LOAD_BEFORE, u64(base + offset_before))
+    return i32(min(max(count, i64(-M)), i64(N)))

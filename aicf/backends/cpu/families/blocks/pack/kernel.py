@@ -24,9 +24,9 @@ PANELS = "panels_of_blocks"
 
 
 def panels(layout: PanelLayout, shape: Sequence[int]) -> LayoutAttr:
-    """The layout of a weight of so many rows and bytes of a row."""
+    """The layout of a weight u8[..., rows, bytes of a row]."""
     entries: dict[str, Attribute] = {
-        "bytes": integer(layout.nbytes(*shape)),
+        "bytes": integer(layout.nbytes(shape)),
         "scheme": StringAttr(layout.scheme),
         "lanes": integer(layout.lanes),
     }
@@ -44,6 +44,7 @@ class PackBlocksKernel(UndecidedKernel, CpuKernel[None]):
     """Lays a weight out in panels; only ever asked for through `Kernel.prepare`."""
 
     id = "cpu.pack_blocks"
+    version = 2
     kinds = frozenset({"pack"})
 
     def is_for(self, work: Workload) -> bool:
@@ -56,11 +57,11 @@ class PackBlocksKernel(UndecidedKernel, CpuKernel[None]):
         layout, weight = work.results[0].layout, work.operands[0]
         assert layout is not None, "the result of work that it is for has a layout"
         own = read_panels(layout)
-        if weight.dtype != "u8" or len(weight.shape) != 2 or weight.strides[1] != 1:
+        if weight.dtype != "u8" or len(weight.shape) not in (2, 3) or weight.strides[-1] != 1:
             return "the weight is not rows of bytes, each in one piece"
-        if weight.shape[1] % BLOCK_SCHEMES[own.scheme].nbytes:
-            return f"rows of {weight.shape[1]} bytes are no blocks of {own.scheme}"
-        stated, expected = read_integer(layout.parameters_.data, "bytes"), own.nbytes(*weight.shape)
+        if weight.shape[-1] % BLOCK_SCHEMES[own.scheme].nbytes:
+            return f"rows of {weight.shape[-1]} bytes are no blocks of {own.scheme}"
+        stated, expected = read_integer(layout.parameters_.data, "bytes"), own.nbytes(weight.shape)
         return None if stated == expected else f"its layout's {illegal('bytes', stated, expected)}"
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:

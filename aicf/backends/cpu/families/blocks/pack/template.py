@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aicf.backends.cpu.codegen.ir_builder import I32, Emitter, Value, ir
+from aicf.backends.cpu.codegen.ir_builder import I1, I32, Emitter, Value, ir
 from aicf.backends.cpu.families.blocks.problem import GROUP, PanelLayout
-from aicf.backends.cpu.families.blocks.reading import read_codes, read_factor
+from aicf.backends.cpu.families.blocks.reading import read_codes, read_factor, widen_codes
 from aicf.dialects.block_bits import RUN
 from aicf.dialects.block_schemes import BLOCK_SCHEMES
-
-_NIBBLES = 0x0F0F0F0F
-"""The low four bits of four bytes."""
 
 
 @dataclass(frozen=True)
@@ -55,29 +54,56 @@ class BlockPacker:
 
     def _part(self, block: Value, part: int, out: Value, lane: Value) -> None:
         em, layout, bits = self.em, self.layout, self.layout.bits
-        for number, word in enumerate(self._words(block, part)):
-            em.store(word, em.address(em.address(out, number * layout.lanes, "i32"), lane, "i32"), "i32", 1)
+        for number in range(layout.chunks):
+            self._chunk(
+                block, part * layout.chunks + number, em.address(out, number * layout.chunk_bytes, "u8"), lane
+            )
         factors = [(bits.scale, layout.scales, 1)]
         if bits.minimum is not None:
             factors.append((bits.minimum, layout.minima, bits.sign))
         for factor, start, sign in factors:
             value = read_factor(em, factor, block, part)
             value = em.b.fneg(value) if sign < 0 else value
+            if bits.floats is not None:
+                value = em.b.select(self._has_nan(block, part), em.const(factor.dtype, 1, math.nan), value)
             em.store(value, em.address(em.address(out, start, "u8"), lane, factor.dtype), factor.dtype, 1)
 
-    def _words(self, block: Value, part: int) -> list[Value]:
-        """The words of codes of a part of one row, as `PanelLayout` has them."""
-        em, bits = self.em, self.layout.bits
-        runs = bits.part // RUN
+    def _has_nan(self, block: Value, part: int) -> Value:
+        """Whether a code of a part is NaN: every product with the row is, so its scale may say so for all."""
+        em, bits, runs = self.em, self.layout.bits, self.layout.bits.part // RUN
+        found: Value = ir.Constant(ir.VectorType(I1, RUN), None)
+        for run in range(part * runs, (part + 1) * runs):
+            value = widen_codes(em, bits, read_codes(em, bits, block, run))
+            found = em.b.or_(found, em.b.fcmp_unordered("uno", value, value))
+        return em.b.not_(em.no_lane(found))
+
+    def _chunk(self, block: Value, chunk: int, out: Value, lane: Value) -> None:
+        """The codes of a chunk of one row, as `PanelLayout` has them."""
+        em, layout = self.em, self.layout
+        runs = layout.chunk // RUN
+        codes = [read_codes(em, layout.bits, block, chunk * runs + run) for run in range(runs)]
+        if layout.bits.floats is None:
+            dtype, elements = "i32", self._words(codes)
+        else:
+            dtype, elements = "u8", [em.lane(run, number) for run in codes for number in range(RUN)]
+        for number, element in enumerate(elements):
+            em.store(
+                element, em.address(em.address(out, number * layout.lanes, dtype), lane, dtype), dtype, 1
+            )
+
+    def _words(self, codes: Sequence[Value]) -> list[Value]:
+        """The words of the codes of runs."""
+        em, layout = self.em, self.layout
         quads = ir.VectorType(I32, RUN // GROUP)
-        codes = [em.b.bitcast(read_codes(em, bits, block, part * runs + run), quads) for run in range(runs)]
-        groups = [em.lane(run, number) for run in codes for number in range(RUN // GROUP)]
-        words = [self._word(groups, first, 2, 4, 0) for first in range(0, len(groups), 2)]
-        if bits.high_bits:
-            count = 8 // bits.high_bits
-            words += [
-                self._word(groups, first, count, bits.high_bits, 4) for first in range(0, len(groups), count)
-            ]
+        groups = [
+            em.lane(em.b.bitcast(run, quads), number) for run in codes for number in range(RUN // GROUP)
+        ]
+        words: list[Value] = []
+        for width, source in ((layout.low_bits, 0), (layout.high_bits, layout.low_bits)):
+            if width:
+                count = 8 // width
+                firsts = range(0, len(groups), count)
+                words += [self._word(groups, first, count, width, source) for first in firsts]
         return words
 
     def _word(self, groups: list[Value], first: int, count: int, width: int, source: int) -> Value:

@@ -8,7 +8,7 @@ from math import prod
 from aicf.backends.common.loop_nest import Strided
 from aicf.backends.cpu.codegen.ir_builder import Emitter, Value
 from aicf.backends.cpu.families.blocks.addresses import row_address
-from aicf.backends.cpu.families.blocks.reading import read_codes, read_factor
+from aicf.backends.cpu.families.blocks.reading import read_codes, read_factor, widen_codes
 from aicf.backends.cpu.families.loops.template import share_of
 from aicf.dialects.block_bits import BLOCK_BITS, RUN
 from aicf.dialects.block_schemes import BLOCK_SCHEMES
@@ -40,17 +40,14 @@ class BlockWidener:
 
     def _block(self, block: Value, out: Value) -> None:
         em, bits = self.em, BLOCK_BITS[self.scheme]
-        wide, runs = em.type("f32", RUN), bits.part // RUN
+        runs = bits.part // RUN
         for part in range(BLOCK_SCHEMES[self.scheme].length // bits.part):
             scale = em.splat(read_factor(em, bits.scale, block, part), RUN)
             minimum = None
             if bits.minimum is not None:
                 minimum = em.splat(read_factor(em, bits.minimum, block, part), RUN)
             for run in range(part * runs, (part + 1) * runs):
-                codes = em.b.uitofp(read_codes(em, bits, block, run), wide)
-                if bits.offset:
-                    codes = em.b.fsub(codes, em.const("f32", RUN, bits.offset))
-                value = em.b.fmul(scale, codes)
+                value = em.b.fmul(scale, widen_codes(em, bits, read_codes(em, bits, block, run)))
                 if minimum is not None:
                     add = em.b.fadd if bits.sign > 0 else em.b.fsub
                     value = add(value, minimum)

@@ -13,22 +13,32 @@ from aicf.backends.cuda.compiler.specializer import Constant, Snippet, part, sta
 from aicf.backends.cuda.families.attention.codegen import LOADS, problem_constants
 from aicf.backends.cuda.families.attention.decode import template as templates
 from aicf.backends.cuda.families.attention.decode.kernel import (
+    Spec,
+    group_of,
+    lines_of,
+    pieces_of,
+    read_spec,
+)
+from aicf.backends.cuda.families.attention.decode.problem import (
     NEW_KEY,
     NEW_VALUE,
     POSITION,
-    Spec,
+    TURNS,
+    Factors,
     StepProblem,
     Writes,
-    lines_of,
-    pieces_of,
     problem_of_launch,
-    read_spec,
 )
 from aicf.backends.cuda.families.attention.problem import Rows, read_scale
 from aicf.backends.cuda.families.records import is_programmatic, read_shape
 from aicf.backends.cuda.target import ELEMENT_BYTES
 
 Constants = dict[str, Constant | Snippet]
+_PARTS = {
+    name.upper(): part(getattr(templates, name))
+    for name in ("keys_and_values", "new_row", "written", "scored", "stored", "combined")
+}
+"""Of the template, by the names that it splices them in by."""
 
 
 def emit(launch: Launch) -> Sequence[KernelLaunch]:
@@ -39,6 +49,7 @@ def emit(launch: Launch) -> Sequence[KernelLaunch]:
         **problem_constants(problem.attention, read_scale(launch.record), log2(2.718281828459045)),
         **_write_constants(launch, problem),
         **_filled_constants(problem),
+        **_turning_constants(problem),
         **_method_constants(problem, spec),
         "PROGRAMMATIC": is_programmatic(launch.record),
     }
@@ -56,6 +67,9 @@ def _operands(launch: Launch, problem: StepProblem) -> dict[str, BufferRef]:
         operands["mask"] = rest[-1]
     if problem.filled is not None:
         operands["before"] = launch.ins[-1]
+    if problem.turns is not None:
+        turns = launch.ins[NEW_VALUE + 1 : NEW_VALUE + 1 + TURNS]
+        operands |= zip(("cosines_q", "sines_q", "cosines_k", "sines_k"), turns, strict=True)
     if problem.writes is not None:
         operands |= {
             "position": launch.ins[POSITION],
@@ -100,6 +114,27 @@ def _filled_constants(problem: StepProblem) -> Constants:
     }
 
 
+def _turning_constants(problem: StepProblem) -> Constants:
+    """Which elements of queries and the new key turn as pairs, and where their cosines and sines lie."""
+    turns = problem.turns
+    if turns is None:
+        return {"ROTATES": "", "EIGHT": part(templates.eight_of)}
+    factors = (*turns.query, *turns.key)
+    names = ("OF_COSINES_Q", "OF_SINES_Q", "OF_COSINES_K", "OF_SINES_K")
+    return {
+        "ROTATES": turns.pairs,
+        "EIGHT": part(templates.eight_turned),
+        "ANGLES": part(templates.angles),
+        **dict(zip(names, map(_strides_of, factors), strict=True)),
+    }
+
+
+def _strides_of(factors: Factors) -> tuple[tuple[int, ...], int, int]:
+    """In bytes, batch dimensions innermost first."""
+    size = ELEMENT_BYTES[factors.dtype]
+    return tuple(size * each for each in reversed(factors.batch)), size * factors.half, size * factors.pair
+
+
 def _is_one_element(one: BufferRef, other: BufferRef) -> bool:
     return (one.base, one.offset, one.strides) == (other.base, other.offset, other.strides)
 
@@ -119,9 +154,12 @@ def _row(writes: Writes, rows: int) -> Snippet:
 def _method_constants(problem: StepProblem, spec: Spec) -> Constants:
     """How keys are shared out."""
     pieces, lines, loads = pieces_of(problem), lines_of(problem), spec.loads(problem)
+    turn, turns, group = spec.turn(problem), spec.turns(problem), group_of(problem)
     dtype = problem.attention.dtype
     return {
         "N": problem.seen,
+        "GROUP": group,
+        "SHARED": problem.sharing // group,
         "SPLITS": spec.splits,
         "WARPS": spec.warps,
         "PIECES": pieces,
@@ -129,8 +167,13 @@ def _method_constants(problem: StepProblem, spec: Spec) -> Constants:
         "LINES": lines,
         "LOADS": loads,
         "PARTS": spec.parts,
-        "TAIL": spec.parts * lines * loads != problem.seen,
-        "KEYS_AND_VALUES": part(templates.keys_and_values),
+        "TURN": turn,
+        "TURNS": turns,
+        "TAIL": turn * turns != problem.seen,
+        "SLOTS": spec.slots(problem),
+        "SLOT_BYTES": spec.slot_bytes(problem),
+        "COMBINERS": max(1, problem.attention.d // 64),
+        **_PARTS,
         "UNPACK": Snippet(("word",), (), f"unpack_{dtype}(word)"),
         "PACK": Snippet(("low", "high"), (), f"pack_{dtype}(low, high)"),
         "LOAD_MASK": LOADS[problem.attention.mask[1] if problem.attention.mask else dtype],

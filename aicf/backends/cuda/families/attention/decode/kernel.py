@@ -11,116 +11,32 @@ from typing import Annotated
 from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import Attribute
 
-from aicf.backends.base import BufferRef, Launch
-from aicf.backends.common.record import (
-    Entry,
-    OneOf,
-    Record,
-    RecordCodec,
-    read_integer,
-    read_number,
+from aicf.backends.common.record import Entry, OneOf, RecordCodec
+from aicf.backends.common.workload import Workload
+from aicf.backends.cuda.families.attention.decode.problem import (
+    CACHED_STEP,
+    STEP,
+    StepProblem,
+    as_attention,
+    problem_of,
 )
-from aicf.backends.common.workload import OperandInfo, Workload
 from aicf.backends.cuda.families.attention.problem import (
+    CACHED,
     HALVES,
+    INDEX_TYPES,
     KIND,
-    AttentionProblem,
-    Rows,
     common_reason,
     common_record,
-    problem_of_operands,
-    rows_of,
 )
-from aicf.backends.cuda.families.records import CudaKernel, Shape, integers, read_flag
+from aicf.backends.cuda.families.records import CudaKernel, Shape, integers
 from aicf.backends.cuda.target import GpuArch, arch_named
 from aicf.dialects.emit_types import TargetAttr
 
-STEP = "attention_step"
-CACHED, CACHED_STEP = "cached_attention", "cached_attention_step"
-POSITION, NEW_KEY, NEW_VALUE = 3, 4, 5
-"""Operands of a step after queries, keys and values; a mask follows, then of a cache how far it is filled."""
 SIZES = (32, 64, 128)
-_INDEX_TYPES = ("i32", "i64")
-
-
-@dataclass(frozen=True)
-class Writes:
-    """The row that a step writes.
-
-    Args:
-        position: Element type of its index.
-        row_k, row_v: The new key and value, one row for each batch element.
-        keys, values: Where the new state lies.
-    """
-
-    position: str
-    row_k: Rows
-    row_v: Rows
-    keys: Rows
-    values: Rows
-
-
-@dataclass(frozen=True)
-class Filled:
-    """How far a cache of keys and values is filled.
-
-    Args:
-        position: Strides, over the batch dimensions, and the type of the operand that says how many keys come before
-            the query.
-        window: Keys that the query sees at most, up to its own; 0 for all of them.
-        softcap: What bounds the scores; 0.0 without.
-    """
-
-    position: tuple[tuple[int, ...], str]
-    window: int
-    softcap: float
-
-
-@dataclass(frozen=True)
-class StepProblem:
-    """An attention, the row that is written before it, None where keys and values are given, and how far these are
-    filled; None where that is known."""
-
-    attention: AttentionProblem
-    writes: Writes | None
-    filled: Filled | None = None
-
-    @property
-    def seen(self) -> int:
-        """Keys that the query sees."""
-        problem = self.attention
-        return problem.n if problem.past is None else min(problem.n, problem.past + 1)
-
-
-Operands = Sequence[OperandInfo] | Sequence[BufferRef]
-
-
-def problem_of(work: Workload) -> StepProblem:
-    """The problem of a work of kind `attention` or `attention_step`, or of these kinds with a cache."""
-    return _problem(work.kind, work.operands, work.results, work.attrs)
-
-
-def problem_of_launch(launch: Launch) -> StepProblem:
-    """The problem of an instruction of these kinds."""
-    return _problem(launch.kind, launch.ins, launch.outs, launch.record)
-
-
-def _problem(kind: str, ins: Operands, outs: Operands, entries: Record) -> StepProblem:
-    given: list[OperandInfo | BufferRef] = [*ins]
-    filled = None
-    if kind in (CACHED, CACHED_STEP) and read_flag(entries, "position"):
-        last = given.pop()
-        position = (last.strides[:-2], last.dtype)
-        filled = Filled(position, read_integer(entries, "window"), read_number(entries, "softcap"))
-    mask = given[NEW_VALUE + 1 :] if kind in (STEP, CACHED_STEP) else given[POSITION:]
-    attention = problem_of_operands([*given[:POSITION], *mask], outs[0], entries)
-    if filled is not None:
-        attention = replace(attention, past=None)
-    if kind not in (STEP, CACHED_STEP):
-        return StepProblem(attention, None, filled)
-    rows = (rows_of(each) for each in (ins[NEW_KEY], ins[NEW_VALUE], outs[1], outs[2]))
-    return StepProblem(attention, Writes(ins[POSITION].dtype, *rows), filled)
-
+_MOST_GROUP = 8
+"""Queries of a cluster, whose running results are registers."""
+_MOST_LOADS = (8, 8, 4, 4, 2, 2, 2, 2)
+"""Keys and values of a lane under way at once, by the queries of a cluster, from one on."""
 
 _SPLITS, _WARPS = (1, 2, 4, 8), (2, 4, 8, 16)
 
@@ -143,16 +59,45 @@ class Spec:
         return self.splits * self.warps
 
     def loads(self, problem: StepProblem) -> int:
-        """Keys of a lane; `lines` of them are a warp's at a time."""
-        return ceil(problem.seen / (self.parts * lines_of(problem)))
+        """Keys of a lane in a turn; `lines` of them are a warp's at a time."""
+        needed = ceil(problem.seen / (self.parts * lines_of(problem)))
+        return min(needed, _MOST_LOADS[group_of(problem) - 1])
+
+    def turn(self, problem: StepProblem) -> int:
+        """Keys of all warps that are under way at once."""
+        return self.parts * self.loads(problem) * lines_of(problem)
+
+    def turns(self, problem: StepProblem) -> int:
+        """How often a warp loads keys, if all are seen."""
+        return ceil(problem.seen / self.turn(problem))
 
     def registers(self, problem: StepProblem) -> int:
-        """Of a thread, about: its keys and values, and the rest."""
-        return 9 * self.loads(problem) + 50
+        """Of a thread, about: keys and values, queries and results, what passes from turn to turn, and the rest."""
+        turning = 12 if self.turns(problem) > 1 else 0
+        return 9 * self.loads(problem) + 14 * group_of(problem) + turning + 36
+
+    def slots(self, problem: StepProblem) -> int:
+        """Queries that a block combines."""
+        return ceil(group_of(problem) / self.splits)
+
+    def slot_bytes(self, problem: StepProblem) -> int:
+        """Of a query: a maximum, a sum and a result in f32 for each part."""
+        return self.parts * (8 + 4 * problem.attention.d)
 
     def shared_bytes(self, problem: StepProblem) -> int:
-        """Of the block that combines: a maximum, a sum and a result in f32 for each part."""
-        return self.parts * (8 + 4 * problem.attention.d)
+        """Of a block."""
+        return self.slots(problem) * self.slot_bytes(problem)
+
+
+def group_of(problem: StepProblem) -> int:
+    """Queries of a cluster: as many of those that share keys and values as fit, in equal groups."""
+    sharing = problem.sharing
+    return max(size for size in range(1, min(sharing, _MOST_GROUP) + 1) if sharing % size == 0)
+
+
+def clusters_of(problem: StepProblem) -> int:
+    """Clusters of blocks, one for each group."""
+    return problem.attention.count // group_of(problem)
 
 
 def pieces_of(problem: StepProblem) -> int:
@@ -170,7 +115,7 @@ def spec_reason(problem: StepProblem, spec: Spec, arch: GpuArch) -> str | None:
     if spec.splits > 1 and not arch.has_clusters:
         return f"{arch.name} has no clusters, which the {spec.splits} blocks of a head meet in"
     if spec.registers(problem) > min(232, 65536 // (32 * spec.warps)):
-        return f"{spec.splits} blocks of {spec.warps} warps do not hold {problem.seen} keys in registers"
+        return f"{spec.warps} warps do not hold the keys of {group_of(problem)} queries in registers"
     if spec.shared_bytes(problem) > 48 << 10:
         return f"partial results of {spec.parts} warps do not fit in 48 KiB"
     return None
@@ -190,31 +135,27 @@ def specs(problem: StepProblem, arch: GpuArch) -> Iterator[Spec]:
 
 _LATENCY_US, _SM_GBS = 1.5, 100.0
 """Of one kernel that overlaps with its neighbours; what one multiprocessor loads."""
-_BLOCK_US, _WARP_US = 0.2, 0.02
-_LOADS = 8
-"""Of each block that a cluster has beside the first, which all have to find room at once, and of each of its warps.
-More than _LOADS keys and values of a lane under way gain nothing."""
+_BLOCK_US, _WARP_US, _TURN_US = 0.2, 0.02, 0.3
+"""Of each block that a cluster has beside the first, which all have to find room at once, of each of its warps, and of
+each turn after the first, which waits for memory."""
 
 
 def predicted_us(problem: StepProblem, spec: Spec, arch: GpuArch) -> float:
     """Microseconds: the keys and values of the busiest multiprocessor, no less than reading all from memory."""
-    attention = problem.attention
+    attention, clusters = problem.attention, clusters_of(problem)
     head = 2 * problem.seen * (attention.d + attention.dv)
-    rounds = ceil(attention.count * spec.splits / arch.multiprocessors)
-    loading = max(head / spec.splits * rounds / _SM_GBS, attention.count * head / arch.bandwidth_gbs)
+    rounds = ceil(clusters * spec.splits / arch.multiprocessors)
+    loading = max(head / spec.splits * rounds / _SM_GBS, clusters * head / arch.bandwidth_gbs) / 1e3
+    turning = _TURN_US * (spec.turns(problem) - 1) * rounds
     cluster = _BLOCK_US * (spec.splits - 1) + _WARP_US * spec.parts if spec.splits > 1 else 0.0
-    return _LATENCY_US + loading / 1e3 + cluster
+    return _LATENCY_US + loading + turning + cluster
 
 
 def ranked_specs(problem: StepProblem, arch: GpuArch) -> list[Spec]:
     """All `specs`, by the prior the cheapest first; of equals the one with most warps."""
 
     def rank(spec: Spec) -> tuple[float, ...]:
-        return (
-            spec.loads(problem) > _LOADS,
-            round(predicted_us(problem, spec, arch), 3),
-            -spec.warps,
-        )
+        return round(predicted_us(problem, spec, arch), 3), -spec.warps
 
     return sorted(specs(problem, arch), key=rank)
 
@@ -228,17 +169,20 @@ class AttentionStepKernel(CudaKernel[Spec]):
 
     id = "cuda.attention_step"
     library = "decode"
-    version = 3
+    version = 4
     kinds = frozenset({KIND, STEP})
     simplicity = 2
     codec = _CODEC
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
         problem, arch = problem_of(work), arch_named(target.arch.data)
-        reason = common_reason(work, problem.attention) or _problem_reason(problem)
+        whole = replace(
+            work, operands=tuple(as_attention(work.kind, work.operands, work.results, work.attrs))
+        )
+        reason = common_reason(whole, problem.attention) or _problem_reason(problem)
         if reason is None and not ranked_specs(problem, arch):
             return (
-                f"{problem.seen} keys do not fit in the registers of {arch.name} at once: use cuda.attention"
+                f"no variant fits in the registers and the shared memory of {arch.name}: use cuda.attention"
             )
         return reason
 
@@ -252,9 +196,9 @@ class AttentionStepKernel(CudaKernel[Spec]):
     def record_of(self, work: Workload, target: TargetAttr, schedule: Spec) -> dict[str, Attribute]:
         spec = schedule
         problem, arch = problem_of(work), arch_named(target.arch.data)
-        grid = (problem.attention.count * spec.splits, 1, 1)
+        grid = (clusters_of(problem) * spec.splits, 1, 1)
         shape = Shape(grid, (32 * spec.warps, 1, 1), (spec.splits, 1, 1), spec.shared_bytes(problem))
-        order = "keys of a warp by halving; warps in order"
+        order = "turns of a warp in order, its lanes by halving; warps in order"
         record = common_record(work, arch, shape, order) | _CODEC.entries(spec)
         if problem.writes is not None:
             record["may_alias"] = ArrayAttr([integers((1, 1)), integers((2, 2))])
@@ -281,8 +225,8 @@ def _problem_reason(problem: StepProblem) -> str | None:
         return f"keys and values of {attention.d} and {attention.dv} elements: here both have one of {sizes}"
     if writes is not None and attention.past is not None:
         return "a row is written where all keys are seen; here later ones are not"
-    if writes is not None and writes.position not in _INDEX_TYPES:
-        return f"the row's index is {writes.position}, not {' or '.join(_INDEX_TYPES)}"
+    if writes is not None and writes.position not in INDEX_TYPES:
+        return f"the row's index is {writes.position}, not {' or '.join(INDEX_TYPES)}"
     matrices = [
         ("queries", attention.q, 1),
         ("keys", attention.k, attention.n),
@@ -300,6 +244,9 @@ def _problem_reason(problem: StepProblem) -> str | None:
             return (
                 f"rows of the {name} are not neighbours that start at multiples of 16 bytes: copy them first"
             )
+    turns = problem.turns
+    if turns is not None and any(each.dtype != "f32" for each in (*turns.query, *turns.key)):
+        return "cosines and sines that turn pairs are f32 here: cast them"
     return None
 
 
@@ -307,7 +254,7 @@ class CachedStepKernel(AttentionStepKernel):
     """The same over a cache: keys that the query does not see, by a position that is an operand, are not loaded."""
 
     id = "cuda.cached_attention_step"
-    version = 1
+    version = 2
     kinds = frozenset({CACHED, CACHED_STEP})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
@@ -316,12 +263,13 @@ class CachedStepKernel(AttentionStepKernel):
             return "the keys that are seen follow from no position here: give attention a position"
         if filled.softcap:
             return "no score is capped here: it runs as products and a softmax"
-        if filled.position[1] not in _INDEX_TYPES:
-            return f"the position is {filled.position[1]}, not {' or '.join(_INDEX_TYPES)}"
+        if filled.position[1] not in INDEX_TYPES:
+            return f"the position is {filled.position[1]}, not {' or '.join(INDEX_TYPES)}"
         return super().legal(work, target)
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: Spec) -> dict[str, Attribute]:
-        named = {name: work.attrs[name] for name in ("position", "window", "softcap")}
+        names = ("position", "window", "softcap", "rotation")
+        named = {name: work.attrs[name] for name in names if name in work.attrs}
         return super().record_of(work, target, schedule) | named
 
 

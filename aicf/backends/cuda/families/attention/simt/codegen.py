@@ -19,7 +19,7 @@ from aicf.backends.cuda.families.records import is_programmatic
 def emit(launch: Launch) -> Sequence[KernelLaunch]:
     """The one launch of an instruction. Raises RecordError if its record lacks an entry."""
     problem = problem_of_launch(launch)
-    return launched(launch, problem, _code(problem, launch.record))
+    return launched(launch, _code(problem, launch.record))
 
 
 def _code(problem: AttentionProblem, record: Record) -> KernelCode:

@@ -49,7 +49,7 @@ def attention_simt(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
     local = i32(i32(thread >> 5) * ROWS)
     first, index = splice(BLOCK_OF, WARPS * ROWS)
     if CAUSAL:
-        tiles = splice(TILES_SEEN, i32(first + i32(WARPS * ROWS - 1)), 32)
+        tiles = splice(TILES_SEEN, i32(first + i32(WARPS * ROWS - 1)), 32, i32(PAST))
     offset_q = splice(OFFSET, index, BATCH, Q_BATCH)
     offset_k = splice(OFFSET, index, BATCH, K_BATCH)
     offset_v = splice(OFFSET, index, BATCH, V_BATCH)

@@ -14,9 +14,12 @@ from xdsl.ir import Attribute
 
 from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.attention.problem import (
+    CACHED,
     HALVES,
     KIND,
     AttentionProblem,
+    cached_entries,
+    cached_reason,
     common_reason,
     common_record,
     problem_of,
@@ -130,4 +133,19 @@ class AttentionKernel(TensorAttention[AttentionSpec]):
         return common_record(work, arch_named(target.arch.data), shape, order) | CODEC.entries(spec)
 
 
-KERNELS = (AttentionKernel(),)
+class CachedAttentionKernel(AttentionKernel):
+    """The same over a cache, as for a part of a prompt: tiles of keys that no query of a block sees, by a position that
+    is an operand, are not loaded."""
+
+    id = "cuda.cached_attention"
+    version = 1
+    kinds = frozenset({CACHED})
+
+    def operands_reason(self, work: Workload, problem: AttentionProblem) -> str | None:
+        return cached_reason(work, problem) or super().operands_reason(work, problem)
+
+    def record_of(self, work: Workload, target: TargetAttr, schedule: AttentionSpec) -> dict[str, Attribute]:
+        return super().record_of(work, target, schedule) | cached_entries(work)
+
+
+KERNELS = (AttentionKernel(), CachedAttentionKernel())

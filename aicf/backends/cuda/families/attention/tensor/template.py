@@ -39,6 +39,8 @@ one they stay as they are, and what they are below their maximum has it: a mask 
 -inf."""
 CAUSAL, PAST = False, 0
 """Whether query i sees keys 0 to i + PAST alone."""
+FILLED = False
+"""Whether a number in memory, where a mask would lie, takes the place of PAST."""
 NAN_AS_ZERO = False
 """Whether weights are 0 where they would be NaN: all those of a row with a score that is NaN or infinite, or whose
 scores are all -inf. The maximum of the first is held at +inf, below which every weight and what was summed before is 0;
@@ -87,7 +89,7 @@ TILES_AT, V_AT, STAGE_BYTES = 9216, 9216, 18432
 STATES_AT = 0
 """Where the maxima and sums lie at the end, after the partial results."""
 
-OFFSET = BLOCK_OF = TILES_SEEN = COPY_ROWS = LOAD_MASK = Snippet((), ())
+BEFORE = OFFSET = BLOCK_OF = TILES_SEEN = COPY_ROWS = LOAD_MASK = Snippet((), ())
 SCORE_START = SCORE_PRODUCT = SCORE_RESULT = TOTAL_PRODUCT = TOTAL_RESULT = Snippet((), ())
 
 
@@ -135,8 +137,9 @@ def attention(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
     group = u32(lane >> u32(2))
     pair = u32(u32(lane & u32(3)) * u32(2))
     first, index = splice(BLOCK_OF, BLOCK_M)
-    if CAUSAL:
-        tiles = splice(TILES_SEEN, i32(first + i32(BLOCK_M - 1)), BLOCK_N)
+    past = i32(PAST)
+    if CAUSAL and not FILLED:
+        tiles = splice(TILES_SEEN, i32(first + i32(BLOCK_M - 1)), BLOCK_N, past)
     offset_q = splice(OFFSET, index, BATCH, Q_BATCH)
     offset_k = splice(OFFSET, index, BATCH, K_BATCH)
     offset_v = splice(OFFSET, index, BATCH, V_BATCH)
@@ -177,6 +180,9 @@ def attention(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
     if PROGRAMMATIC:
         launch_dependents()
         wait_for_predecessors()
+    if FILLED:
+        past = splice(BEFORE, mask, index)
+        tiles = splice(TILES_SEEN, i32(first + i32(BLOCK_M - 1)), BLOCK_N, past)
     splice(COPY_ROWS, Q_COPY, shared, q, i32(M - first), thread)
     if TILES_N == 1:
         # The scores need the keys alone: the values arrive meanwhile.
@@ -304,7 +310,7 @@ def attention(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
                                 score[i * SCORE + s + c] = NEGATIVE_INFINITY
                                 score[i * SCORE + s + c + 2] = NEGATIVE_INFINITY
         if CAUSAL:
-            seen = i32(first + i32(warp_m) * i32(16 * ROW_TILES) + i32(PAST))
+            seen = i32(first + i32(warp_m) * i32(16 * ROW_TILES) + past)
             if i32(i32(tile) * i32(BLOCK_N) + i32(BLOCK_N - 1)) > seen:
                 # Some key of the tile comes after the first query of this warp.
                 for i in unrolled(ROW_TILES):

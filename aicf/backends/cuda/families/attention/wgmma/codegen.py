@@ -12,7 +12,7 @@ from aicf.backends.base import Launch
 from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in
 from aicf.backends.cuda.compiler.specializer import Constant, Snippet, constants_of, part, stage
-from aicf.backends.cuda.families.attention.codegen import bulk_copy, bulk_map, descriptor
+from aicf.backends.cuda.families.attention.codegen import before_constants, bulk_copy, bulk_map, descriptor
 from aicf.backends.cuda.families.attention.problem import (
     AttentionProblem,
     mask_rows,
@@ -32,7 +32,7 @@ from aicf.backends.cuda.families.records import read_shape
 from aicf.backends.cuda.target import ELEMENT_BYTES
 
 PARAMETERS = ("ptr", "ptr", "ptr", "ptr", "ptr")
-"""Maps of queries, keys and values; the result; the mask."""
+"""Maps of queries, keys and values; the result; the mask, or how many keys come before the first query."""
 
 
 def emit(launch: Launch) -> Sequence[KernelLaunch]:
@@ -55,8 +55,8 @@ def emit(launch: Launch) -> Sequence[KernelLaunch]:
         bulk_map(k, problem.k, problem, problem.n, problem.d, spec.block_n),
         bulk_map(v, problem.v, problem, problem.n, problem.dv, spec.block_n),
         address_of(launch.outs[0]),
-        # Without a mask its parameter is not read; it still needs a value.
-        address_of(launch.ins[3] if problem.mask is not None else launch.outs[0]),
+        # Without either the parameter is not read; it still needs a value.
+        address_of((*launch.ins, launch.outs[0])[3]),
     )
     return [launch_in(shape, code, arguments)]
 
@@ -85,6 +85,7 @@ def _constants(
         "NAN_AS_ZERO": problem.nan_as_zero,
         "EMPTY_AS_ZERO": problem.empty_as_zero,
         "PAST": problem.past or 0,
+        **before_constants(problem),
         "QUERY_BYTES": layout.query_bytes,
         "RESULT_BATCH": tuple(2 * step for step in reversed(problem.result.batch)),
         "RESULT_ROW": 2 * problem.result.row,

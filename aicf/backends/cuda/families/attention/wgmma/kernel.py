@@ -13,8 +13,11 @@ from xdsl.ir import Attribute
 from aicf.backends.common.record import Entry, OneOf, RecordCodec
 from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.attention.problem import (
+    CACHED,
     AttentionProblem,
     bulk_copy_reason,
+    cached_entries,
+    cached_reason,
     common_record,
     mask_clocks,
     problem_of,
@@ -249,5 +252,20 @@ def _shape_reason(problem: AttentionProblem, scale: float, fixed: bool) -> str |
     return None
 
 
-KERNELS = (WgmmaAttentionKernel(),)
-"""The kernel of this family."""
+class CachedWgmmaKernel(WgmmaAttentionKernel):
+    """The same over a cache, as for a part of a prompt: tiles of keys that no query of a unit sees, by a position that
+    is an operand, are not copied."""
+
+    id = "cuda.cached_attention_wgmma"
+    version = 1
+    kinds = frozenset({CACHED})
+
+    def operands_reason(self, work: Workload, problem: AttentionProblem) -> str | None:
+        return cached_reason(work, problem) or super().operands_reason(work, problem)
+
+    def record_of(self, work: Workload, target: TargetAttr, schedule: Spec) -> dict[str, Attribute]:
+        return super().record_of(work, target, schedule) | cached_entries(work)
+
+
+KERNELS = (WgmmaAttentionKernel(), CachedWgmmaKernel())
+"""The kernels of this family."""

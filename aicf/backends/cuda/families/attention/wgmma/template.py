@@ -13,7 +13,8 @@ A *unit* is GROUPS * 64 queries of one batch element. Blocks stay: each does a u
 the next one while the last is stored. Where units differ in length, the longest are the first, and every other lap runs
 backwards, which evens out what the blocks get.
 
-A mask goes straight into registers: its loads are under way while the scores that it is added to are multiplied.
+A mask goes straight into registers: its loads are under way while the scores that it is added to are multiplied. With
+FILLED the number of keys before the first query is in memory, and the tiles of a unit follow from it.
 
 `attention` is the kernel; the other functions are parts that it splices in. Every part sees the names of the kernel.
 """
@@ -24,7 +25,7 @@ from aicf.backends.cuda.compiler.ptx import *
 from aicf.backends.cuda.compiler.specializer import registers, splice, unrolled
 
 
-def attention(q_map, k_map, v_map, result, mask):
+def attention(q_map, k_map, v_map, result, extra):
     """f16 or bf16 with f32 scores and sums. Barriers in pairs, full and empty: of the queries, then for every stage of
     its keys and of its values."""
     thread = i32(cuda.threadIdx.x)
@@ -68,12 +69,12 @@ def attention(q_map, k_map, v_map, result, mask):
         if TURNS and consumer == GROUPS - 1:
             named_arrive(u32(1), u32(256))
         for lap in range(LAPS):
-            first, index, tiles = splice(UNIT_OF, lap)
+            first, index, tiles, past = splice(UNIT_OF, lap)
             if tiles > 0:
                 row = i32(first + consumer * 64 + warp * 16)
                 if MASKED:
                     offset = splice(OFFSET, u32(index), BATCH, MASK_BATCH)
-                    masks = u64(mask + offset)
+                    masks = u64(extra + offset)
                 barrier_wait(full, turn)
                 splice(AWAIT, 8, stage, phase)
                 splice(MY_TURN)
@@ -137,24 +138,28 @@ def attention(q_map, k_map, v_map, result, mask):
 
 
 def unit_of(lap):
-    """First query, batch element and tiles of keys of this block's unit of a lap; no tiles if there is none."""
+    """First query, batch element and tiles of keys of this block's unit of a lap, and how many keys come before the
+    first query of all; no tiles if there is none."""
     unit = i32(lap * STEP) + i32(cuda.blockIdx.x)
     first = i32(0)
     index = i32(0)
     tiles = i32(0)
+    past = i32(PAST)
     if CAUSAL:
         if lap % 2 == 1:
             unit = i32(lap * STEP + (STEP - 1)) - i32(cuda.blockIdx.x)
         if unit < UNITS:
             first = i32((TILES_M - 1 - unit // COUNT) * BLOCK_M)
             index = i32(unit % COUNT)
-            tiles = i32(min(TILES_N, (first + (BLOCK_M - 1 + PAST)) // BLOCK_N + 1))
+            if FILLED:
+                past = splice(BEFORE, extra, u32(index))
+            tiles = i32(max(1, min(TILES_N, (first + (BLOCK_M - 1) + past) // BLOCK_N + 1)))
     else:
         if unit < UNITS:
             first = i32(unit % TILES_M * BLOCK_M)
             index = i32(unit // TILES_M)
             tiles = i32(TILES_N)
-    return first, index, tiles
+    return first, index, tiles, past
 
 
 def produce():
@@ -163,7 +168,7 @@ def produce():
     phase = u32(1)  # the first wait for an empty stage passes
     turn = u32(1)
     for lap in range(LAPS):
-        first, index, tiles = splice(UNIT_OF, lap)
+        first, index, tiles, past = splice(UNIT_OF, lap)
         if tiles > 0:
             barrier_wait(empty, turn)
             barrier_expect(full, u32(QUERY_BYTES))
@@ -298,11 +303,11 @@ def hide(tile, row):
     if CAUSAL or N % BLOCK_N != 0:
         seen = i32(N - 1)
         if CAUSAL:
-            seen = i32(min(N - 1, row + PAST))
+            seen = i32(min(N - 1, row + past))
         if i32(tile * BLOCK_N + (BLOCK_N - 1)) > seen:
             for h in unrolled(2):
                 if CAUSAL:
-                    seen = i32(min(N - 1, row + PAST + (lane >> 2) + 8 * h))
+                    seen = i32(min(N - 1, row + past + (lane >> 2) + 8 * h))
                 ahead = i32(seen - i32(tile * BLOCK_N + (lane & 3) * 2))
                 for s in unrolled(0, SCORE, 4):
                     for c in unrolled(2):

@@ -1,0 +1,144 @@
+"""The kernel of products with block-quantised weights.
+
+No code generator is imported here; `codegen.py` turns its record into code.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from xdsl.dialects.builtin import ArrayAttr, StringAttr, UnitAttr
+from xdsl.ir import Attribute
+
+from aicf.backends.common.record import Record, RecordCodec, integer, read_text
+from aicf.backends.common.workload import OperandInfo, Workload
+from aicf.backends.cuda.families.blocks.layout import has_tiles, tiles_layout
+from aicf.backends.cuda.families.blocks.pack.kernel import pack_record
+from aicf.backends.cuda.families.blocks.schedule import (
+    BlocksProblem,
+    BlocksSchedule,
+    candidates,
+    choose,
+    cost_us,
+    schedule_reason,
+    widened_us,
+)
+from aicf.backends.cuda.families.loops.kernel import operand_reason
+from aicf.backends.cuda.families.records import (
+    CudaKernel,
+    Shape,
+    is_never_written,
+    is_programmatic,
+    read_early,
+    start_entries,
+)
+from aicf.backends.cuda.target import arch_named
+from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
+
+_VECTOR = 4
+"""Elements of x that are loaded at once."""
+_CODEC = RecordCodec(BlocksSchedule)
+
+
+class MatmulBlocksKernel(CudaKernel[BlocksSchedule]):
+    """Streams packed weights past the rows of x: codes become halves by a shift and a mask, tensor cores multiply.
+
+    An element of x is two halves, scaled by a power of two that its part of 32 (16 for Q6_K) shares: it is rounded to a
+    step of about 2^-22 of itself, or 2^-39 of the largest of its part. Products of codes and halves are exact; sums and
+    factors are f32.
+    """
+
+    id = "cuda.matmul_blocks"
+    kinds = frozenset({"matmul_blocks"})
+
+    def legal(self, work: Workload, target: TargetAttr) -> str | None:
+        """See `Kernel`: a weight in one piece, which no program overwrites, and rows of x that vectors can read."""
+        if (reason := operand_reason(work) or has_tiles(read_text(work.attrs, "scheme"))) is not None:
+            return reason
+        if len(work.operands) > 2:
+            return "each row of x has a matrix of its own, which an index chooses"
+        return _weight_reason(work.operands[1]) or _x_reason(work.operands[0])
+
+    def cost_us(self, work: Workload, target: TargetAttr) -> float:
+        return cost_us(problem_of(work), self.schedule(work, target), arch_named(target.arch.data))
+
+    def unfused_us(self, work: Workload, target: TargetAttr) -> float:
+        """See `Kernel`: with many rows of x, a product with the widened weight may take less time."""
+        return widened_us(work, problem_of(work), arch_named(target.arch.data))
+
+    def schedule(self, work: Workload, target: TargetAttr) -> BlocksSchedule:
+        return choose(problem_of(work), arch_named(target.arch.data), _early(work, target))
+
+    def record_of(self, work: Workload, target: TargetAttr, schedule: BlocksSchedule) -> dict[str, Attribute]:
+        problem = problem_of(work)
+        shape = Shape(
+            schedule.grid(problem), (schedule.threads, 1, 1), shared_bytes=schedule.shared_bytes(problem)
+        )
+        return {
+            **_CODEC.entries(schedule),
+            "scheme": work.attrs["scheme"],
+            **shape.entries(),
+            "blocks_per_sm": integer(schedule.blocks_per_sm(problem)),
+            "combination_order": StringAttr(schedule.order(problem)),
+            "layouts": ArrayAttr([UnitAttr(), tiles_layout(problem.scheme, work.operands[1].shape)]),
+            "rounding": StringAttr(work.rounding),
+            **start_entries(arch_named(target.arch.data), _early(work, target)),
+        }
+
+    def variants(self, work: Workload, target: TargetAttr) -> list[dict[str, Attribute]]:
+        problem, arch = problem_of(work), arch_named(target.arch.data)
+        return [
+            self.record_of(work, target, each) for each in candidates(problem, arch, _early(work, target))
+        ]
+
+    def read(self, work: Workload, record: Record, target: TargetAttr) -> BlocksSchedule:
+        return read_schedule(record)
+
+    def schedule_reason(self, work: Workload, target: TargetAttr, schedule: BlocksSchedule) -> str | None:
+        return schedule_reason(schedule, problem_of(work), arch_named(target.arch.data))
+
+    def fixed_order(self, work: Workload, target: TargetAttr) -> str:
+        """See `Kernel`: parts in order; which warp has which follows from K."""
+        return self.schedule(work, target).order(problem_of(work))
+
+    def prepare(self, work: Workload, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
+        """See `Kernel`: the record of `cuda.pack_blocks`."""
+        return pack_record(layout, work.operands[operand].shape, target)
+
+
+def read_schedule(record: Record) -> BlocksSchedule:
+    """The decisions of a record. Raises RecordError if one is missing or not legal."""
+    return _CODEC.read(record, early=read_early(record) if is_programmatic(record) else ())
+
+
+def problem_of(work: Workload) -> BlocksProblem:
+    """The product that an instruction is."""
+    x, result = work.operands[0], work.results[0]
+    return BlocksProblem(read_text(work.attrs, "scheme"), prod(x.shape[:-1]), result.shape[-1], x.shape[-1])
+
+
+def _early(work: Workload, target: TargetAttr) -> tuple[int, ...]:
+    """The weight, if nothing writes it while the program runs and kernels start early."""
+    if not arch_named(target.arch.data).has_programmatic_launch:
+        return ()
+    return (1,) if is_never_written(work.operands[1]) else ()
+
+
+def _weight_reason(weight: OperandInfo) -> str | None:
+    if not weight.is_weight and weight.layout is None:
+        return "the packed weight is no parameter, so its blocks cannot be laid out ahead"
+    if weight.strides != (weight.shape[1], 1) or weight.offset % 2:
+        return "the packed weight is not in one piece, or starts at an odd byte"
+    return None
+
+
+def _x_reason(x: OperandInfo) -> str | None:
+    if x.shape[-1] == 0:
+        return "nothing to multiply"
+    if x.strides[-1] != 1 or any(step % _VECTOR for step in (*x.strides[:-1], x.offset)):
+        return "the rows of x are not in one piece, or start at no multiple of 16 bytes"
+    return None
+
+
+KERNELS = (MatmulBlocksKernel(),)
+"""The kernel of this family."""

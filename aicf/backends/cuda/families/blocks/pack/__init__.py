@@ -1,0 +1,1 @@
+"""Block-quantised weights, laid out ahead in tiles for products."""

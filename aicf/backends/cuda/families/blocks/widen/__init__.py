@@ -1,0 +1,1 @@
+"""Rows of blocks as f32."""

@@ -1,0 +1,1 @@
+"""Rounding the weights of a language model to blocks of few bits: `aicf quantize`."""

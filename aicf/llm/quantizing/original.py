@@ -1,0 +1,73 @@
+"""The model that is quantised: fields of a GGUF file, and tensors that are read a piece at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import NamedTuple
+
+from aicf.dialects.block_schemes import Array, Scheme
+from aicf.frontends.gguf.reader import ALIGNMENT, GgufFile, read_gguf
+
+_PIECE = 1 << 22
+"""Elements that are widened at a time."""
+REPLACED = (ALIGNMENT, "general.file_type", "general.quantization_version")
+"""Fields that a quantised file has others for."""
+
+
+@dataclass(frozen=True)
+class Original:
+    """A tensor of the model.
+
+    Args:
+        name: In a GGUF file.
+        shape: Row-major.
+        scheme: How its numbers are stored; that of f32 for what a folder has.
+        read: Rows from one to another, all dims but the last counted as one, f32[rows, columns].
+        stored: All of its bytes, u8, as its scheme has them; None if they are not such.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    scheme: Scheme
+    read: Callable[[int, int], Array]
+    stored: Callable[[], Array] | None = None
+
+    def pieces(self) -> Iterator[Array]:
+        """f32[rows, columns], all rows in turns."""
+        rows, columns = prod(self.shape[:-1]), self.shape[-1]
+        step = max(1, _PIECE // columns)
+        for start in range(0, rows, step):
+            yield self.read(start, min(start + step, rows))
+
+
+class OriginalModel(NamedTuple):
+    """Fields, as a GGUF file stores them, without those of `REPLACED`, and tensors in the order of the file."""
+
+    fields: list[bytes]
+    tensors: list[Original]
+
+
+def open_original(path: Path) -> OriginalModel:
+    """Opens a file or a folder. Raises: as `aicf.llm.load`."""
+    if path.is_dir():
+        from aicf.llm.quantizing.folder import open_folder
+
+        return open_folder(path)
+    file = read_gguf(path)
+    fields = [file.stored_field(name) for name in file.fields if name not in REPLACED]
+    return OriginalModel(fields, [_of_file(file, name) for name in file.tensors])
+
+
+def _of_file(file: GgufFile, name: str) -> Original:
+    tensor = file.tensor(name)
+    rows = file.blocks(name).reshape(prod(tensor.shape[:-1]), -1)
+    return Original(
+        name,
+        tensor.shape,
+        tensor.scheme,
+        lambda start, end: tensor.scheme.rows(rows[start:end]),
+        lambda: file.blocks(name),
+    )
