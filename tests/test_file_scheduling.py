@@ -6,14 +6,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 REPOSITORY = Path(__file__).parents[1]
 CONFTEST = "from tests.conftest import pytest_xdist_make_scheduler\n"
 PASSES = "def test_{name}(): pass\n"
 CRASHES = "import os\n\ndef test_{name}(): os._exit(3)\n"
-
-
-EXITS_ONCE = "import os\n\nif os.environ['PYTEST_XDIST_WORKER'] == 'gw0': os._exit(3)\n\n"
 
 
 def distributed(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -49,11 +48,22 @@ def test_a_crash_fails_the_run_and_all_other_tests_run(tmp_path: Path) -> None:
         assert f"crashed while running 'test_{number:02}.py::test_only'" in ran.stdout
 
 
-def test_a_process_that_crashes_while_it_collects_is_replaced(tmp_path: Path) -> None:
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    (tmp_path / "conftest.py").write_text(CONFTEST)
-    for number in range(4):
-        (tmp_path / f"test_{number}.py").write_text(EXITS_ONCE + PASSES.format(name="only"))
-    ran = distributed(tmp_path)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "4 passed" in ran.stdout and "[gw0] node down" in ran.stdout
+class Worker:
+    """A process of tests that has nothing yet, and may be told to stop."""
+
+    shutting_down = False
+
+    def shutdown(self) -> None:
+        self.shutting_down = True
+
+
+def test_a_crash_while_tests_are_collected_stops_no_other_process() -> None:
+    """No file is waiting then, which is also how a run ends."""
+    from tests.file_scheduling import FileScheduling
+
+    scheduler: Any = FileScheduling(cast(Any, SimpleNamespace(getvalue=lambda name: ["popen", "popen"])))
+    crashed, other = Worker(), Worker()
+    scheduler.add_node(crashed)
+    scheduler.add_node(other)
+    assert scheduler.remove_node(crashed) is None
+    assert scheduler.nodes == [other] and not other.shutting_down
