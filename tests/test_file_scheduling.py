@@ -13,18 +13,15 @@ PASSES = "def test_{name}(): pass\n"
 CRASHES = "import os\n\ndef test_{name}(): os._exit(3)\n"
 
 
-def test_a_crash_fails_the_run_and_all_other_tests_run(tmp_path: Path) -> None:
-    """Files before the crash have run as a whole, and those after it hold one test: with either, `loadfile` hangs."""
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    (tmp_path / "conftest.py").write_text(CONFTEST)
-    for number in range(12):
-        text = CRASHES if number in (5, 8) else PASSES
-        tests = [text.format(name="only")] if number > 4 else [PASSES.format(name=name) for name in "abc"]
-        (tmp_path / f"test_{number:02}.py").write_text("\n".join(tests))
+EXITS_ONCE = "import os\n\nif os.environ['PYTEST_XDIST_WORKER'] == 'gw0': os._exit(3)\n\n"
+
+
+def distributed(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Runs the tests of a folder in two processes."""
     options = ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "-p", "no:cacheprovider", "-q"]
-    ran = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-m", "pytest", *options],
-        cwd=tmp_path,
+        cwd=folder,
         env={
             "PYTHONPATH": str(REPOSITORY),
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
@@ -35,7 +32,28 @@ def test_a_crash_fails_the_run_and_all_other_tests_run(tmp_path: Path) -> None:
         text=True,
         timeout=120,
     )
+
+
+def test_a_crash_fails_the_run_and_all_other_tests_run(tmp_path: Path) -> None:
+    """Files before the crash have run as a whole, and those after it hold one test: with either, `loadfile` hangs."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    for number in range(12):
+        text = CRASHES if number in (5, 8) else PASSES
+        tests = [text.format(name="only")] if number > 4 else [PASSES.format(name=name) for name in "abc"]
+        (tmp_path / f"test_{number:02}.py").write_text("\n".join(tests))
+    ran = distributed(tmp_path)
     assert ran.returncode == 1, ran.stdout + ran.stderr
     assert re.search(r"2 failed, 20 passed", ran.stdout), ran.stdout
     for number in (5, 8):
         assert f"crashed while running 'test_{number:02}.py::test_only'" in ran.stdout
+
+
+def test_a_process_that_crashes_while_it_collects_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    for number in range(4):
+        (tmp_path / f"test_{number}.py").write_text(EXITS_ONCE + PASSES.format(name="only"))
+    ran = distributed(tmp_path)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "4 passed" in ran.stdout and "[gw0] node down" in ran.stdout

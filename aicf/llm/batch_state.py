@@ -40,6 +40,7 @@ class NextTokens:
         rows: i64[T], their positions; 0 of an idle sequence.
         written: i64[T], the positions that are written; past the cache of an idle sequence.
         length: i64[T], how many positions the cache of each holds after the run.
+        is_live: i1[T], whether a sequence is not idle.
         after: i64[T], the position of the token that is chosen; past the history of an idle sequence.
         states: `history` and `length` as they were before.
     """
@@ -49,6 +50,7 @@ class NextTokens:
     rows: Value
     written: Value
     length: Value
+    is_live: Value
     after: Value
     states: tuple[Value, Value]
 
@@ -65,13 +67,19 @@ class NextTokens:
             graph.where(is_live, length, 0),
             graph.where(is_live, length, capacity),
             graph.where(is_live, length + 1, length),
+            is_live,
             graph.where(is_live, length + 1, capacity + 1),
             (history, length),
         )
 
     def last(self, x: Value) -> Value:
-        """x[T, width] itself: the row of each sequence."""
-        return x
+        """x[T, width]: the row of each sequence, of an idle one any.
+
+        The rows are gathered, as the program of one text gathers its last one: what follows is then fused with nothing
+        before it in either, and sums in the same order.
+        """
+        numbers = self.graph.iota(("T",), 0, "i64")
+        return self.graph.gather(x, self.graph.where(self.is_live, numbers, 0), name="last")
 
     def choose(self, logits: Value) -> None:
         """Chooses the token of each sequence that comes next, puts it into the history, and makes them and the logits
