@@ -8,7 +8,7 @@ by the body of an instruction, not here.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import BoolAttr, FloatAttr, IntegerAttr, StringAttr, f64, i1, i64
@@ -35,6 +35,8 @@ class Kind:
         updates: Whether it updates many tensors, or one: then kernels of many tensors run it.
         bare: Whether instructions may leave all attributes to the body, although the kind has a schema.
         parts: How to write an instruction as several, for the message where no one kernel runs all of it.
+        becomes: The kind of what takes in more ops when layouts are decided, empty if nothing does: a policy may name a
+            kernel of that kind before.
     """
 
     number: int
@@ -47,6 +49,7 @@ class Kind:
     updates: bool = False
     bare: bool = False
     parts: str = ""
+    becomes: str = ""
 
 
 KINDS: dict[str, Kind] = {
@@ -92,7 +95,7 @@ KINDS: dict[str, Kind] = {
     "topk_indices": Kind(35, needs_code=False),
     "attention_step": Kind(36, needs_code=False, family="attention"),
     "update": Kind(37, updates=True),
-    "conv": Kind(38, is_windowed=True, takes_tf32=True, family="conv"),
+    "conv": Kind(38, is_windowed=True, takes_tf32=True, family="conv", becomes="conv_moments"),
     "pool": Kind(39, is_windowed=True),
     "lstm": Kind(40, needs_code=False),
     "non_max_suppression": Kind(41, needs_code=False),
@@ -107,8 +110,9 @@ KINDS: dict[str, Kind] = {
     "matmul_blocks": Kind(50, needs_code=False, takes_tf32=True),
     "cached_attention": Kind(51, needs_code=False, family="attention"),
     "cached_attention_step": Kind(52, needs_code=False, family="attention"),
-    "matmul_blocks_fused": Kind(53),
+    "conv_moments": Kind(53, is_windowed=True, family="conv"),
     "rounded_matmul_blocks": Kind(54, needs_code=False),
+    "matmul_blocks_fused": Kind(55),
 }
 """Append-only: a number, once given, never changes and is never used again."""
 
@@ -129,6 +133,11 @@ UPDATES = frozenset(name for name, kind in KINDS.items() if kind.updates)
 def family_of(kind: str) -> str:
     """The family of a kind; empty if it has none."""
     return KINDS[kind].family if kind in KINDS else ""
+
+
+def may_run(kinds: Container[str], kind: str) -> bool:
+    """Whether a kernel of `kinds` runs an instruction of a kind, or what that becomes."""
+    return kind in kinds or (kind in KINDS and bool(KINDS[kind].becomes) and KINDS[kind].becomes in kinds)
 
 
 def number_of(kind: str) -> int:
@@ -306,6 +315,7 @@ SCHEMAS: dict[str, tuple[Field, ...]] = {
     "conv.v1": _CONV,
     "conv_weight_grad.v1": _CONV,
     "conv.v2": (*_CONV, Field("padding_value", "q")),
+    "conv_moments.v1": (*_CONV, Field("padding_value", "q")),
     "dequantize_blocks.v1": _SCHEME,
     "matmul_blocks.v1": _SCHEME,
     "matmul_blocks_fused.v1": (

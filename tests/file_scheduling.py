@@ -24,15 +24,16 @@ class FileScheduling(LoadFileScheduling):
         """Put back what a worker has not run.
 
         Returns:
-            The test that crashed; None where the worker had ended.
+            The test that crashed; None where the worker had none, as at its end or while tests are collected.
         """
         left = {
             file: {test: False for test, is_done in tests.items() if not is_done}
             for file, tests in self.assigned_work.pop(node).items()
         }
         crashed = next((test for tests in left.values() for test in tests), None)
-        if crashed is not None:
-            del left[self._split_scope(crashed)][crashed]
+        if crashed is None:
+            return None
+        del left[self._split_scope(crashed)][crashed]
         self.workqueue.update({file: tests for file, tests in left.items() if tests})
         for other in self.nodes:
             self._reschedule(other)

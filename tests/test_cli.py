@@ -424,6 +424,7 @@ COMMANDS = (
     "compile",
     "run",
     "chat",
+    "quantize",
     "explain",
     "diff",
     "view",

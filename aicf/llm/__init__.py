@@ -6,6 +6,7 @@ for piece in lm.generate("Once upon a time"): print(piece, end="")
 
 from __future__ import annotations
 
+from aicf.llm.batch_runs import Text
 from aicf.llm.chat import Chat
 from aicf.llm.loading import load
 from aicf.llm.model import LanguageModel
@@ -21,6 +22,7 @@ __all__ = [
     "Sampling",
     "SentenceEncoder",
     "Stats",
+    "Text",
     "load",
     "load_encoder",
     "perplexity",

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from aicf.backends.registry import target_text
-from aicf.compilation.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel, SharedWeights
 from aicf.compilation.reading import load_program
 from aicf.errors import AicfError, ArtifactError
 from aicf.llm.array_file import map_arrays, write_arrays
@@ -47,6 +47,7 @@ def load_or_compile(
     threads: int,
     weights: DeferredWeights,
     compiled: Callable[[], CompiledModel],
+    shared: SharedWeights | None = None,
 ) -> CompiledModel:
     """The programs of a language model: out of a folder, or else compiled, alone among all processes, and put there.
 
@@ -56,6 +57,7 @@ def load_or_compile(
         target, threads: Of the programs.
         weights: All that the model's files have.
         compiled: Makes the programs.
+        shared: What other programs of the model in this process have of its weights; an entry of theirs has no arrays.
 
     Raises:
         ArtifactError: the folder cannot be made or used.
@@ -65,17 +67,17 @@ def load_or_compile(
         return compiled()
     files = CacheFolder(path_from(cache_dir, ArtifactError, "cache_dir"))
     key = _key({**made_of, "target": target_text(target, threads), "threads": threads})
-    if (found := _loaded(files, key, weights)) is not None:
+    if (found := _loaded(files, key, weights, shared)) is not None:
         return found
     with files.alone(
         key,
         waits=lambda: LOGGER.info("another process is compiling the model; waiting for it"),
         refused=lambda reason: LOGGER.warning("%s", reason),
     ):
-        if (found := _loaded(files, key, weights, tells=True)) is not None:
+        if (found := _loaded(files, key, weights, shared, tells=True)) is not None:
             return found
         executable = compiled()
-        _save(files, key, executable)
+        _save(files, key, executable, with_arrays=shared is None)
         return executable
 
 
@@ -109,12 +111,19 @@ class _StoredWeights:
 
 
 def _loaded(
-    files: CacheFolder, key: str, weights: DeferredWeights, *, tells: bool = False
+    files: CacheFolder,
+    key: str,
+    weights: DeferredWeights,
+    shared: SharedWeights | None,
+    *,
+    tells: bool = False,
 ) -> CompiledModel | None:
     """The entry of a key; None if there is none that can be used, which is told if `tells`."""
     if not files.path(key).exists():
         return None
     try:
+        if shared is not None:
+            return load_program(files.path(key), weights, shared)
         arrays = map_arrays(files.path(key, _ARRAYS))
         offered = DeferredWeights(
             weights, lambda name, dtype: arrays[name] if name in arrays else weights.read(name, dtype)
@@ -126,11 +135,12 @@ def _loaded(
         return None
 
 
-def _save(files: CacheFolder, key: str, executable: CompiledModel) -> None:
+def _save(files: CacheFolder, key: str, executable: CompiledModel, *, with_arrays: bool) -> None:
     """Puts an entry there; the artifact comes last, for it is what an entry is found by. A folder that cannot be
     written costs only time."""
     try:
-        write_arrays(files.path(key, _ARRAYS), dict(_read_by_programs(executable)))
+        if with_arrays:
+            write_arrays(files.path(key, _ARRAYS), dict(_read_by_programs(executable)))
         executable.save(files.path(key), weights=False)
     except (ArtifactError, OSError) as error:
         reason = error if isinstance(error, ArtifactError) else reason_of(error)

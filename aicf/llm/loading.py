@@ -6,9 +6,10 @@ from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from aicf.compilation.compiled import CompiledModel
+from aicf.compilation.compiled import CompiledModel, SharedWeights
 from aicf.errors import InputMismatch, InvalidIR, quoted
 from aicf.frontends.gguf.reader import read_gguf
+from aicf.llm.batch_state import batch_states
 from aicf.llm.cache import load_or_compile
 from aicf.llm.chat_template import (
     ChatTemplate,
@@ -20,6 +21,7 @@ from aicf.llm.chat_template import (
 from aicf.llm.families import family_of_architecture, family_of_model_type
 from aicf.llm.families.decoder import Decoder
 from aicf.llm.model import LanguageModel
+from aicf.llm.programs import Programs, Sizes
 from aicf.llm.sources.base import Source
 from aicf.llm.sources.gguf import GgufSource
 from aicf.llm.sources.gguf_tokenizer import gguf_tokenizer
@@ -48,6 +50,7 @@ def load(
     context: int | None = None,
     threads: int = 1,
     cache_dir: str | Path | None = None,
+    first_context: int | None = None,
     policy: Policy | None = None,
     dtype: str | None = None,
 ) -> LanguageModel:
@@ -60,8 +63,11 @@ def load(
         threads: That run the programs.
         cache_dir: Folder of compiled models, shared by processes; None keeps none. It holds native code: use one that
             nobody else can write to.
-        policy: Of the programs, see `aicf.compile`; `{"packed_activations": "int8"}` rounds activations to 8 bits next
-            to weights in blocks.
+        first_context: Positions that the cache begins with; it doubles, up to `context`, when a text needs more, and
+            programs for it are compiled then. None begins with all.
+        policy: Of the programs, see `aicf.compile`. `{"determinism": "batch_invariant"}` makes the tokens of a text
+            independent of the texts that share its batch, and of how many they are; `{"packed_activations": "int8"}`
+            rounds activations to 8 bits next to weights in blocks.
         dtype: Of weights, of what layers pass on, and of the cache: `f32`, `bf16` or `f16`. None is `f32` on a CPU and
             for a model whose matrices are stored in blocks, else `bf16`. Sums, norms, softmaxes, rotations and logits
             are f32 in each; matrices stay in blocks with `f32` alone.
@@ -70,14 +76,15 @@ def load(
         ArtifactError: the folder of compiled models cannot be made or used.
         InvalidIR: a file is missing or damaged, or a tensor or setting is missing or does not fit.
         UnsupportedOp: an architecture, a tokenizer or a scheme of numbers that is not read.
-        InputMismatch: `context` is no number of positions that the model has, or `dtype` none of these types.
+        InputMismatch: `context` is no number of positions that the model has, `first_context` none up to it, or `dtype`
+            none of these types.
         PolicyError: the target or the policy is not legal.
     """
     path = path_from(path, InputMismatch, "the model's path")
     if dtype is not None and dtype not in ELEMENTS:
         raise InputMismatch(f"dtype is {quoted(dtype)}; a model computes in {', '.join(ELEMENTS)}")
     with collector_paused():  # a vocabulary is many objects, all of which stay
-        return _loaded(path, target, context, threads, cache_dir, policy, dtype)
+        return _loaded(path, target, context, threads, cache_dir, first_context, policy, dtype)
 
 
 def _loaded(
@@ -86,49 +93,83 @@ def _loaded(
     context: int | None,
     threads: int,
     cache_dir: str | Path | None,
+    first_context: int | None,
     policy: Policy | None,
     dtype: str | None,
 ) -> LanguageModel:
     """See `load`."""
-    text = ""
-    if policy is not None:
-        from aicf.compilation.sources import policy_text
-
-        text = policy_text(policy)
     family, tokenizer, template, named_tokens = open_model(path)
     capacity = min(family.context, 2048) if context is None else context
     if not is_whole(capacity, least=1) or capacity > family.context:
         raise InputMismatch(f"context is {context}; the model has positions for 1 to {family.context:,}")
-    prefill = min(family.prefill or PREFILL, capacity)
-    source = family.source
-    element = type_of(source, target) if dtype is None else dtype
+    first = capacity if first_context is None else first_context
+    if not is_whole(first, least=1) or first > capacity:
+        raise InputMismatch(f"first_context is {first}; the cache may begin with 1 to {capacity:,} positions")
+    prefill = min(family.prefill or PREFILL, first)
+    element = type_of(family.source, target) if dtype is None else dtype
+    programs = programs_of(family, path.stem, capacity, prefill, target, threads, cache_dir, policy, element)
+    executable = programs.of(Sizes(first))
+    return LanguageModel(executable, tokenizer, capacity, prefill, template, named_tokens, programs)
 
-    def compiled() -> CompiledModel:
-        from aicf.compilation.compiler import compile
+
+def programs_of(
+    family: Decoder,
+    name: str,
+    context: int,
+    prefill: int,
+    target: str,
+    threads: int,
+    cache_dir: str | Path | None,
+    policy: Policy | None,
+    element: str = "f32",
+) -> Programs:
+    """What makes the programs of a model: out of the folder of compiled models, or by compiling them. For the arguments
+    see `load`."""
+    source, text = family.source, ""
+    if policy is not None:
+        from aicf.compilation.sources import policy_text
+
+        text = policy_text(policy)
+
+    def compiled(sizes: Sizes, shared: SharedWeights | None) -> CompiledModel:
+        from aicf.compilation.compiling import compile_source
+        from aicf.compilation.record import Options
+        from aicf.compilation.sources import dims_text, read_model
+        from aicf.frontends.text import make_context
+        from aicf.inference.packing import ModelWeights
         from aicf.llm.packed_weights import keep_packed, reads_blocks
 
         packed = source.packed() if element == "f32" and reads_blocks(target) else {}
-        graph = family.decoder(path.stem, capacity, element)
+        graph = family.decoder(name, sizes.capacity, element, context=context, is_batch=sizes.sequences > 0)
         module = graph.module()
         keep_packed(module, packed)
-        weights = {**weights_of(source, graph, packed), **family.states(capacity, element)}
-        return compile(
-            module, weights, target, dims={"T": sorted({1, prefill})}, policy=text or None, threads=threads
-        )
+        states = family.states(sizes.capacity, element)
+        if sizes.sequences:
+            states = batch_states(states, sizes.sequences)
+        weights = {**weights_of(source, graph, packed), **states}
+        dims = dims_text({"T": [sizes.sequences] if sizes.sequences else sorted({1, prefill})})
+        options = Options(target, text, dims, threads)
+        return compile_source(read_model(module, make_context()), weights, options, shared or ModelWeights())
 
     def array(name: str, dtype: str | None) -> Array:
         return source.rows(name) if dtype == "u8" else source.array(name, dtype or element)
 
-    made_of = {
-        "files": source.identity(),
-        "context": capacity,
-        "prefill": prefill,
-        "policy": text,
-        "dtype": element,
-    }
     offered = DeferredWeights(source.names(), array)
-    executable = load_or_compile(cache_dir, made_of, target, threads, offered, compiled)
-    return LanguageModel(executable, tokenizer, capacity, prefill, template, named_tokens)
+
+    def made(sizes: Sizes, shared: SharedWeights | None) -> CompiledModel:
+        made_of = {
+            "files": source.identity(),
+            "context": context,
+            "prefill": prefill,
+            "policy": text,
+            "dtype": element,
+            "sizes": [sizes.capacity, sizes.sequences],
+        }
+        return load_or_compile(
+            cache_dir, made_of, target, threads, offered, lambda: compiled(sizes, shared), shared
+        )
+
+    return Programs(made, is_device=target.partition(":")[0] == "cuda")
 
 
 def type_of(source: Source, target: str) -> str:

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from aicf.compilation.compiled import CompiledModel
-from aicf.errors import CaptureError, InputMismatch, quoted
+from aicf.errors import InputMismatch, quoted
+from aicf.llm.batch_runs import Text, batch_tokens
 from aicf.llm.chat import Chat
 from aicf.llm.chat_template import ChatTemplate
-from aicf.llm.sampling import Sampling
-from aicf.llm.stats import Pace, Stats
+from aicf.llm.programs import MOST_SEQUENCES, Programs
+from aicf.llm.requests import Request, pieces
+from aicf.llm.sampling import Sampling, sampling_of
+from aicf.llm.stats import Stats
 from aicf.llm.stopping import stop_strings, until_stop
-from aicf.llm.token_state import COUNT, HISTORY, LOGITS, START, TOKENS
+from aicf.llm.text_runs import TextRuns
+from aicf.llm.token_state import LOGITS
 from aicf.llm.tokenizer import StreamDecoder, Tokenizer
-from aicf.runtime.graph_exec import GraphExec
 from aicf.runtime.tensors import Array
 from aicf.support.whole_numbers import is_whole
 
+T = TypeVar("T")
 _GREEDY = Sampling()
-_AHEAD = 16
-"""Most tokens that a device makes while the host reads those before them."""
 
 
 class LanguageModel:
@@ -33,10 +35,11 @@ class LanguageModel:
     Args:
         executable: Its programs, for one token and for `prefill` tokens.
         tokenizer: Of its text.
-        capacity: Positions of its cache.
+        capacity: Positions that its cache has, or grows to.
         prefill: Tokens that the larger program takes.
         template: Of its conversations; None if it has none.
         named_tokens: Texts of the tokens `bos_token` and `eos_token`, for templates of others.
+        programs: Makes programs for a larger cache and for batches; None makes none.
     """
 
     def __init__(
@@ -47,18 +50,14 @@ class LanguageModel:
         prefill: int,
         template: ChatTemplate | None = None,
         named_tokens: Mapping[str, str] = MappingProxyType({}),
+        programs: Programs | None = None,
     ) -> None:
-        self.executable, self.tokenizer, self.capacity = executable, tokenizer, capacity
+        self.runs = TextRuns(executable, capacity, prefill, programs)
+        self.tokenizer, self.capacity = tokenizer, capacity
         self.template, self.named_tokens = template, named_tokens
-        self._prefill = prefill
-        self._known: list[int] = []
-        self._texts = 0
-        self._steps: dict[int, GraphExec] = {}
-        self._sampling = _GREEDY
-        self._is_device = executable.native.memory == "device"
+        self._programs, self._begun = programs, 0
         outputs = executable.plan.programs[0].graph.with_role("output")
         (self.vocabulary,) = next(bind.shape for bind in outputs if bind.name == LOGITS)
-        self._prompt, self._answer, self._reused = Pace(), Pace(), 0
 
     # Text
 
@@ -81,6 +80,38 @@ class LanguageModel:
         stops, sampling = stop_strings(stop), sampling_of(settings)
         tokens = self.tokens(self.tokenizer.encode(prompt), max_tokens=max_tokens, sampling=sampling)
         return until_stop(self._pieces(tokens), stops)
+
+    def generate_batch(
+        self,
+        prompts: Sequence[str | Mapping[str, Any]],
+        *,
+        batch: int = MOST_SEQUENCES,
+        max_tokens: int = 128,
+        stop: str | Sequence[str] = (),
+        **settings: Any,
+    ) -> Iterator[tuple[int, str]]:
+        """The texts that follow several prompts, in pieces as they are made: pairs of the number of a prompt, from 0,
+        and a piece of its text.
+
+        Prompts that follow each other in the list are a batch, whose sequences make a token each in a run; one that has
+        ended idles until all have. A batch runs in programs for 2, 4, 8, 16 or 32 sequences, compiled when such a one
+        is first needed.
+
+        Args:
+            prompts: Texts, or for one with settings of its own a dictionary: `{"prompt": "Once", "seed": 3, "stop":
+                "."}`.
+            batch: Most sequences of a batch, 1 to 32.
+            max_tokens, stop, settings: As of `generate`, for prompts that say nothing else.
+
+        Raises:
+            InputMismatch: as of `generate`, with the number of the prompt; or `batch` is out of its range.
+        """
+        if isinstance(prompts, str):
+            raise InputMismatch("the prompts are one text; give a list of texts, or use generate")
+        common = {"max_tokens": max_tokens, "stop": stop, **settings}
+        requests = [Request(self, number, prompt, common) for number, prompt in enumerate(prompts)]
+        tokens = self.tokens_batch([request.text for request in requests], batch=batch)
+        return pieces(requests, tokens)
 
     def chat(
         self, system: str | None = None, *, template: ChatTemplate | None = None, **settings: Any
@@ -115,121 +146,40 @@ class LanguageModel:
         self, prompt: Sequence[int], *, max_tokens: int = 128, sampling: Sampling = _GREEDY
     ) -> Iterator[int]:
         """As `generate`, of token ids; a token that ends a text is not among them."""
-        self._check(prompt, max_tokens)
-        return self._of_one_text(prompt, max_tokens, sampling)
+        self.check(prompt, max_tokens)
+        return self._alone(self._tokens(prompt, sampling, max_tokens)) if max_tokens else iter(())
+
+    def tokens_batch(
+        self, texts: Sequence[Text], *, batch: int = MOST_SEQUENCES
+    ) -> Iterator[tuple[Text, int]]:
+        """As `generate_batch`, of token ids: pairs of a text and a token of it."""
+        if not is_whole(batch, least=1) or batch > MOST_SEQUENCES:
+            raise InputMismatch(f"batch is {quoted(batch)}; it is a whole number, 1 to {MOST_SEQUENCES}")
+        for text in texts:
+            self.check(text.prompt, text.most)
+        return self._alone(self._batches([text for text in texts if text.most], int(batch)))
 
     def logits(self, tokens: Sequence[int]) -> Array:
         """f32[vocabulary]: what may follow these tokens. What the cache has of them already is not computed again."""
-        self._check(tokens, 0)
-        self._texts += 1
-        return np.array(self._read(tokens)[LOGITS])
+        self.check(tokens, 0)
+        self._begun += 1
+        return np.array(self.runs.read(tokens)[LOGITS])
+
+    @property
+    def executable(self) -> CompiledModel:
+        """The programs of one text, for the cache as it is now."""
+        return self.runs.executable
 
     @property
     def stats(self) -> Stats:
-        """Tokens a second of the last generation, and the memory of the model."""
-        memory = self.executable.memory()
+        """Tokens a second of the last generation, and the memory of the model; that of batches is not counted."""
+        memory, runs = self.executable.memory(), self.runs
         work = sum(size for use, size in memory.items() if use.startswith("instance@"))
         weights = memory.get("weights", 0) + memory.get("derived", 0)
-        return Stats(self._prompt, self._reused, self._answer, weights, memory.get("state", 0), work)
+        return Stats(runs.prompt, runs.reused, runs.answer, weights, memory.get("state", 0), work)
 
-    def _of_one_text(self, prompt: Sequence[int], max_tokens: int, sampling: Sampling) -> Iterator[int]:
-        """The tokens that follow a prompt, as long as nobody begins another text."""
-        if not max_tokens:
-            return
-        self._texts += 1
-        number = self._texts
-        for token in self._tokens(prompt, max_tokens, sampling):
-            yield token
-            if self._texts != number:
-                raise InputMismatch(
-                    "another text was begun on this model; finish one before the next, or load the model twice"
-                )
-
-    def _tokens(self, prompt: Sequence[int], max_tokens: int, sampling: Sampling) -> Iterator[int]:
-        self._set(sampling)
-        self._answer = Pace()
-        step = self._read(prompt)
-        step.synchronize()
-        yield from self._following(max_tokens)
-
-    def _following(self, count: int) -> Iterator[int]:
-        """At most `count` tokens, of which the program has chosen the first. A device makes the next ones while the
-        caller uses these."""
-        chosen = self._history(len(self._known), 1)
-        count -= 1
-        step = self._step(1)
-        step.fill({START: np.array([-1]), COUNT: np.array([0])})
-        ahead = 1
-        while True:
-            queued = min(ahead, count)
-            if queued and self._is_device:
-                step.replay(queued)
-            for token in chosen:
-                if token < 0:
-                    raise CaptureError("a logit is not a number; check the model's weights")
-                if token in self.tokenizer.ends:
-                    return
-                yield token
-            if not queued:
-                return
-            with self._answer.timed(queued):
-                if not self._is_device:
-                    step.replay(queued)
-                first = len(self._known) + 1
-                made = self._history(first, queued)
-            self._known += [*chosen[-1:], *made[:-1]]
-            chosen, count = made, count - queued
-            if self._is_device:
-                ahead = min(2 * ahead, _AHEAD)
-
-    def _history(self, first: int, count: int) -> list[int]:
-        """The tokens at `count` positions from `first` on, after all replays."""
-        return self.executable.state(HISTORY)[HISTORY][first : first + count].tolist()
-
-    def _set(self, sampling: Sampling) -> None:
-        self._sampling = sampling
-        for step in self._steps.values():
-            step.fill(sampling.feeds())
-
-    def _read(self, tokens: Sequence[int]) -> GraphExec:
-        """Puts tokens into the cache that it does not have; the program that has run last, of the last of them."""
-        shared, most = 0, min(len(tokens) - 1, len(self._known))
-        while shared < most and tokens[shared] == self._known[shared]:
-            shared += 1
-        self._known = self._known[:shared]
-        self._reused, self._prompt = shared, Pace()
-        step = self._step(1)
-        for start in range(shared, len(tokens), self._prefill):
-            part = tokens[start : start + self._prefill]
-            with self._prompt.timed(len(part)):
-                step = self._run(part)
-        return step
-
-    def _run(self, tokens: Sequence[int]) -> GraphExec:
-        """Puts at most `prefill` tokens after those that the cache holds."""
-        size = 1 if len(tokens) == 1 else self._prefill
-        start = len(self._known)
-        if start + size > self.capacity:  # padding must not run over the end
-            for token in tokens[:-1]:
-                self._run([token])
-            return self._run(tokens[-1:])
-        step = self._step(size)
-        padded = np.zeros(size, np.int64)
-        padded[: len(tokens)] = tokens
-        step.fill({TOKENS: padded, START: np.array([start]), COUNT: np.array([len(tokens)])})
-        step.replay()
-        step.synchronize()
-        self._known = [*self._known, *tokens]
-        return step
-
-    def _step(self, size: int) -> GraphExec:
-        if size not in self._steps:
-            step = self._steps[size] = self.executable.attach(T=size)
-            step.fill(self._sampling.feeds())
-            step.fill({TOKENS: np.zeros(size, np.int64)})
-        return self._steps[size]
-
-    def _check(self, prompt: Sequence[Any], max_tokens: object) -> None:
+    def check(self, prompt: Sequence[Any], max_tokens: object) -> None:
+        """Raises InputMismatch if a prompt, or what may follow it, is not possible."""
         if not is_whole(max_tokens, least=0):
             raise InputMismatch(f"max_tokens is {quoted(max_tokens)}; it is a whole number, 0 or more")
         assert isinstance(max_tokens, int)
@@ -246,12 +196,37 @@ class LanguageModel:
                 "positions; ask for fewer tokens, or load the model with a larger context"
             )
 
+    def _alone(self, made: Iterator[T]) -> Iterator[T]:
+        """What is made as long as nobody begins another text."""
+        self._begun += 1
+        number = self._begun
+        for each in made:
+            yield each
+            if self._begun != number:
+                raise InputMismatch(
+                    "another text was begun on this model; finish one before the next, or load the model twice"
+                )
 
-def sampling_of(settings: Mapping[str, Any]) -> Sampling:
-    """Settings by name. Raises InputMismatch for one that there is none of, or that is out of its range."""
-    try:
-        return Sampling(**settings)
-    except TypeError:
-        unknown = next(name for name in settings if name not in Sampling.__dataclass_fields__)
-        known = ", ".join(Sampling.__dataclass_fields__)
-        raise InputMismatch(f"there is no setting {quoted(unknown)}; there are {known}") from None
+    def _tokens(self, prompt: Sequence[int], sampling: Sampling, most: int) -> Iterator[int]:
+        self.runs.set(sampling)
+        self.runs.read(prompt).synchronize()
+        for token in self.runs.following(most):
+            if token in self.tokenizer.ends:
+                return
+            yield token
+
+    def _batches(self, texts: Sequence[Text], size: int) -> Iterator[tuple[Text, int]]:
+        for start in range(0, len(texts), size):
+            part = texts[start : start + size]
+            if len(part) > 1:
+                if self._programs is None:
+                    raise InputMismatch(
+                        "the model was not loaded with programs for batches; use aicf.llm.load"
+                    )
+                yield from batch_tokens(part, self.runs, self._programs, self.tokenizer.ends)
+                continue
+            (text,) = part
+            for token in self._tokens(text.prompt, text.sampling, text.most):
+                yield text, token
+                if text.is_over:
+                    break

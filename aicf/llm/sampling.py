@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from numbers import Real
+from typing import Any
 
 import numpy as np
 
@@ -80,6 +81,16 @@ class Sampling:
         if _rounded(self.temperature) == 0:
             values |= {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
         return {name: np.array([values[name]], _NUMBERS[dtype]) for name, dtype in SETTINGS.items()}
+
+
+def sampling_of(settings: Mapping[str, Any]) -> Sampling:
+    """Settings by name. Raises InputMismatch for one that there is none of, or that is out of its range."""
+    try:
+        return Sampling(**settings)
+    except TypeError:
+        unknown = next(name for name in settings if name not in Sampling.__dataclass_fields__)
+        known = ", ".join(Sampling.__dataclass_fields__)
+        raise InputMismatch(f"there is no setting {quoted(unknown)}; there are {known}") from None
 
 
 def _rounded(value: object) -> float:

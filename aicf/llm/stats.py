@@ -20,6 +20,11 @@ class Pace:
         """Tokens a second; 0 if there were none."""
         return self.tokens / self.seconds if self.tokens and self.seconds else 0.0
 
+    def add(self, other: Pace) -> None:
+        """Adds what another one counts."""
+        self.tokens += other.tokens
+        self.seconds += other.seconds
+
     @contextmanager
     def timed(self, tokens: int) -> Generator[None]:
         """Adds tokens, and the time of what is done inside, once it is done."""

@@ -16,22 +16,42 @@ def stop_strings(stop: str | Sequence[str]) -> tuple[str, ...]:
     return strings
 
 
+class StopFilter:
+    """A text up to the first stop string, which is not part of it. What may be the start of one waits.
+
+    Args:
+        stops: The stop strings.
+    """
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self.is_over = False
+        self._stops, self._waiting = stops, ""
+
+    def push(self, piece: str) -> str:
+        """What is certain to belong to the text, with a piece more; once `is_over` the text has ended."""
+        self._waiting += piece
+        found = [at for stop in self._stops if (at := self._waiting.find(stop)) >= 0]
+        self.is_over = bool(found)
+        ready = min(found) if found else len(self._waiting) - _longest_start(self._waiting, self._stops)
+        text, self._waiting = self._waiting[:ready], "" if found else self._waiting[ready:]
+        return text
+
+    def finish(self) -> str:
+        """What still waited when the text ended by itself."""
+        text, self._waiting = self._waiting, ""
+        return text
+
+
 def until_stop(pieces: Iterable[str], stops: Sequence[str]) -> Iterator[str]:
-    """The pieces up to the first stop string, which is not among them. What may be the start of one waits."""
-    waiting = ""
+    """The pieces up to the first stop string, as `StopFilter` gives them."""
+    text = StopFilter(stops)
     for piece in pieces:
-        waiting += piece
-        found = [at for stop in stops if (at := waiting.find(stop)) >= 0]
-        if found:
-            if min(found):
-                yield waiting[: min(found)]
+        if ready := text.push(piece):
+            yield ready
+        if text.is_over:
             return
-        ready = len(waiting) - _longest_start(waiting, stops)
-        if ready:
-            yield waiting[:ready]
-            waiting = waiting[ready:]
-    if waiting:
-        yield waiting
+    if rest := text.finish():
+        yield rest
 
 
 def _longest_start(text: str, stops: Sequence[str]) -> int:

@@ -26,9 +26,9 @@ HISTORY, LENGTH = "history", "length"
 LOGITS, TOKEN = "logits", "token"
 """Outputs: f32[vocabulary], and i64[1], which is -1 if a logit is not a number."""
 
-_COLDEST = 1e-30
+COLDEST = 1e-30
 """In place of a temperature of 0: only the largest logit keeps a weight."""
-_WHOLE = float(1 << 30)
+WHOLE = float(1 << 30)
 """The weight of the likeliest token. Weights are whole numbers, which all backends add up to the same sum."""
 
 
@@ -110,8 +110,8 @@ class NewTokens:
 
         graph, temperature = self.graph, settings["temperature"]
         below = logits - graph.reduce_max(logits, axes=(0,), keepdims=True)
-        shares = graph.exp(below / graph.max(temperature, _COLDEST))
-        weights = graph.cast(shares * _WHOLE, "i32", name="weights")
+        shares = graph.exp(below / graph.max(temperature, COLDEST))
+        weights = graph.cast(shares * WHOLE, "i32", name="weights")
         seed, position = (graph.reshape(value, ()) for value in (settings["seed"], self.length))
         number = graph.philox(seed, position, (1,), "uniform", "f64")
         # Of several largest logits the first one is the likeliest token.

@@ -19,7 +19,7 @@ from aicf.runtime.on_device.stream import DeviceEvent
 from aicf.runtime.pinned import pinned
 from aicf.runtime.profiler import Profile, Profiler
 from aicf.runtime.ranges import nvtx_ranges
-from aicf.runtime.state import State
+from aicf.runtime.state import State, StatePart
 from aicf.runtime.stream import Event, Stream
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "Profile",
     "Profiler",
     "State",
+    "StatePart",
     "Stream",
     "TensorSpec",
     "devices",

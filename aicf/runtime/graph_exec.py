@@ -19,7 +19,7 @@ from aicf.runtime import ranges
 from aicf.runtime.capture_plan import CapturePlan
 from aicf.runtime.on_device.array import DeviceArray
 from aicf.runtime.ports import Boundary, Port, reject_unknown
-from aicf.runtime.state import State
+from aicf.runtime.state import State, StatePart
 from aicf.runtime.tensors import Array
 from aicf.support.arguments import mapping_from
 from aicf.support.whole_numbers import is_whole
@@ -89,6 +89,16 @@ class GraphExec(ABC):
     def state(self) -> dict[str, Array]:
         """Copies of the parameters and states that the program updates."""
         return {} if self._state is None else self._state.snapshot()
+
+    def take_state(self, other: GraphExec, parts: Sequence[StatePart]) -> None:
+        """Takes parts of the state of another GraphExec, on a device without the host: as a cache that grows.
+
+        Raises InputMismatch, and changes nothing, if one of the two has no state, or a part does not fit.
+        """
+        if self._state is None or other._state is None:
+            program = self if self._state is None else other
+            raise InputMismatch(f"@{program.plan.name} updates nothing, so it has no state to copy")
+        self._state.take(other._state, parts)
 
     # Binding
 

@@ -94,6 +94,16 @@ def _scatter(op: logical.ScatterOp, operands: Sequence[Array]) -> Array:
 def _write_row(op: logical.WriteRowOp, operands: Sequence[Array]) -> Array:
     row, index, x = operands
     axis = op.axis.value.data
+    if index.ndim:
+        written = x.copy()
+        for lead in np.ndindex(index.shape):
+            written[lead] = _with_rows(row[lead], index[lead], x[lead], axis - index.ndim)
+        return written
+    return _with_rows(row, index, x, axis)
+
+
+def _with_rows(row: Array, index: Array, x: Array, axis: int) -> Array:
+    """Rows in place of the slices of ``x`` from one index on."""
     rows, new = np.moveaxis(x, axis, 0), np.moveaxis(row, axis, 0)
     written = _scatter_rows("set", rows, from_the_end(index + np.arange(len(new)), len(rows)), new)
     return np.moveaxis(written, 0, axis)

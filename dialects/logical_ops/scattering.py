@@ -214,7 +214,8 @@ class WriteRowOp(LogicalOp):
     """The operand with the rows of ``row`` in place of its slices from ``index`` on along ``axis``.
 
     Row i goes to ``index + i``, which counts from the end if it is negative; out of range it is not written. ``row``
-    has the operand's shape, but along the axis one row or several, at most those of the operand.
+    has the operand's shape, but along the axis one row or several, at most those of the operand. The index is one
+    number of rank 0, or one for each of as many leading dimensions as it has, all of them before the axis.
     """
 
     name = "logical.write_row"
@@ -242,8 +243,11 @@ class WriteRowOp(LogicalOp):
         if isinstance(rows, int) and isinstance(most, int) and not 1 <= rows <= most:
             raise VerifyException(f"there are {rows} rows to write along axis {axis}, which has {most}")
         wanted = tensor_info(info.with_sizes([*info.sizes[:axis], rows, *info.sizes[axis + 1 :]]))
-        if index.rank:
-            raise VerifyException(f"the index has shape {index.shape_text}; it is one number of rank 0")
+        if index.rank > axis or index.sizes != info.sizes[: index.rank]:
+            raise VerifyException(
+                f"the index has shape {index.shape_text}; it is one number of rank 0, or one for each of leading "
+                f"dimensions of {info} before axis {axis}"
+            )
         if row != wanted:
             raise VerifyException(f"the row is {row}; it is a slice of {info} along axis {axis}, {wanted}")
         return info.with_sizes(info.sizes)

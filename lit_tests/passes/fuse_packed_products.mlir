@@ -6,12 +6,12 @@
 // CHECK: emit.decision "fuse-gated" ["gate", "rows.square"{{.*}}"hidden"] choice "one kernel for {{.*}} because "the left operand is read once, and only what is made of both products is written; its rows are computed on the way in"
 // CHECK: emit.decision "fuse-epilogues" ["down", "y"] choice "one kernel for 2 ops"
 // CHECK: emit.program @packed
-// CHECK: emit.resolved "matmul_blocks_fused" id(53) name("gate")
+// CHECK: emit.resolved "matmul_blocks_fused" id(55) name("gate")
 // CHECK-NEXT: ins(%x, %{{.*}}, %{{.*}}, %scale{{.*}} : !emit.buffer<2x32xf32, bound>, !emit.buffer<64x18xui8, const, layout #emit.layout<"panels_of_blocks"
 // CHECK-NEXT: attrs {scheme = "Q4_0", products = 2 : i64, prologue = true, prologue_operands = 1 : i64} schema("matmul_blocks_fused.v1")
 // CHECK-NEXT: body(@gate.body) code(@gate.code) prologue(@gate.prologue)
 // CHECK-NEXT: kernel("cpu.matmul_blocks_fused", {{.*}}products = 2 : i64{{.*}}rows = {
-// CHECK: emit.resolved "matmul_blocks_fused" id(53) name("down")
+// CHECK: emit.resolved "matmul_blocks_fused" id(55) name("down")
 // CHECK-NEXT: ins(%{{.*}}, %{{.*}}, %x : {{.*}}) outs(%y
 // CHECK-NEXT: attrs {scheme = "Q4_0", products = 1 : i64, prologue = false, prologue_operands = 0 : i64}
 // CHECK-NOT: emit.resolved

@@ -33,6 +33,19 @@ func.func @add(%x : tensor<4x3xf32> {logical.name = "x", logical.role = "input"}
   func.return %y : tensor<4x3xf32>
 }
 
+// Where all elements of a slice share their index, the slice is a row; each of the leading dimensions has its own.
+// CHECK-LABEL: func.func @slices
+func.func @slices(%x : tensor<2x5x3xf32> {logical.name = "x", logical.role = "input"}, %i : tensor<2xi64> {logical.name = "i", logical.role = "input"}, %u : tensor<2x1x3xf32> {logical.name = "u", logical.role = "input"}) -> (tensor<2x5x3xf32> {logical.name = "y"}, tensor<2x5x3xf32> {logical.name = "z"}) {
+  %one = logical.reshape %i : tensor<2xi64> -> tensor<2x1x1xi64>
+  %all = logical.broadcast %one {dimensions = [0, 1, 2]} : tensor<2x1x1xi64> -> tensor<2x1x3xi64>
+  // CHECK: logical.write_row %u, %i, %x {axis = 1
+  %y = logical.scatter_elements %x, %all, %u {axis = 1, mode = "set"} : (tensor<2x5x3xf32>, tensor<2x1x3xi64>, tensor<2x1x3xf32>) -> tensor<2x5x3xf32>
+  // CHECK-NOT: logical.write_row
+  // CHECK: logical.scatter_combine
+  %z = logical.scatter_elements %x, %all, %u {axis = 1, mode = "add"} : (tensor<2x5x3xf32>, tensor<2x1x3xi64>, tensor<2x1x3xf32>) -> tensor<2x5x3xf32>
+  func.return %y, %z : tensor<2x5x3xf32>, tensor<2x5x3xf32>
+}
+
 // One-hot rows are a comparison of the index with the coordinate; tiling repeats dimensions of its own.
 // CHECK-LABEL: func.func @spread
 func.func @spread(%i : tensor<5xi32> {logical.name = "i", logical.role = "input"}, %x : tensor<2x3xf32> {logical.name = "x", logical.role = "input"}) -> (tensor<5x4xf32> {logical.name = "y"}, tensor<4x3xf32> {logical.name = "z"}) {

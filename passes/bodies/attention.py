@@ -141,7 +141,10 @@ def _writes_of(found: Attention) -> tuple[logical.WriteRowOp, logical.WriteRowOp
     if not isinstance(keys, logical.WriteRowOp) or not isinstance(values, logical.WriteRowOp):
         return None
     token = tensor_info(keys.result.type).rank - 2
-    of_token = all(write.axis.value.data == token and write.rows == 1 for write in (keys, values))
+    of_token = all(
+        write.axis.value.data == token and write.rows == 1 and not tensor_info(write.index.type).rank
+        for write in (keys, values)
+    )
     return (keys, values) if of_token and keys.index is values.index else None
 
 

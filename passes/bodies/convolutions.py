@@ -1,7 +1,8 @@
-"""A convolution in a body, with the pointwise ops after it."""
+"""A convolution in a body, with the pointwise ops after it, or the statistics of its channels."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import IntegerAttr, i64
@@ -11,7 +12,11 @@ from aicf.dialects import logical
 from aicf.dialects.emit_kernels import YieldOp
 from aicf.dialects.kinds import CONV_DIMS
 from aicf.dialects.logical import int_values
+from aicf.dialects.types import tensor_info
 from aicf.passes.bodies.products import Piece
+
+CHANNEL = 1
+"""The dimension of a result that has its channels."""
 
 _LISTS = {"stride": ("strides", 1), "dilation": ("dilations", 1), "low": ("low", 0)}
 """Attributes of the kind, one for each dimension, to a property of the op, and the value for dimensions it has not."""
@@ -22,7 +27,8 @@ class Convolution:
     """A body of one convolution, without a bias of its own, of its first two operands.
 
     Args:
-        epilogue: The ops after it, pointwise on the sums; constants included.
+        epilogue: The ops after it, pointwise on the sums or on what is one for a channel, and reductions over all but
+            the channels; constants included.
     """
 
     op: logical.ConvOp
@@ -35,6 +41,11 @@ class Convolution:
         last = self.block.last_op
         assert last is not None
         return Piece((self.op.result, *self.block.args[2:]), self.epilogue, tuple(last.operands))
+
+    @property
+    def kind(self) -> str:
+        """Opcode of the body."""
+        return "conv_moments" if any(op.has_trait(logical.Reduction) for op in self.epilogue) else "conv"
 
     @property
     def attrs(self) -> dict[str, Attribute]:
@@ -59,8 +70,19 @@ def convolution_of(block: Block) -> Convolution | None:
     if arguments != [0, 1] or len(op.info.shape) - 2 > CONV_DIMS:
         return None
     rest = tuple(other for other in ops if other is not op)
-    if any(other.has_trait(logical.Reduction) or other.has_trait(logical.Contraction) for other in rest):
+    if any(other.has_trait(logical.Contraction) for other in rest):
+        return None
+    if not all(
+        reduces_channels(other, op.info.shape) for other in rest if other.has_trait(logical.Reduction)
+    ):
         return None
     if any(operand in block.args[:2] for other in rest for operand in other.operands):
         return None
     return Convolution(op, rest, block)
+
+
+def reduces_channels(op: Operation, shape: Sequence[int]) -> bool:
+    """Whether `op` adds up each channel of what has the shape ``[N, C, ..]``."""
+    if not isinstance(op, logical.ReduceSumOp) or tensor_info(op.operand.type).shape != tuple(shape):
+        return False
+    return int_values(op.axes) == tuple(axis for axis in range(len(shape)) if axis != CHANNEL)

@@ -254,7 +254,7 @@ def index_operand_dims(op: Operation, number: int) -> range | None:
             return range(axis, axis + tensor_info(op.indices.type).rank)
         case logical.GatherElementsOp():
             return range(op.info.rank)
-        case logical.WriteRowOp() if number == 2:
-            return range(op.info.rank)
+        case logical.WriteRowOp():
+            return range(op.info.rank if number == 2 else tensor_info(op.index.type).rank)
         case _:
             return range(0)

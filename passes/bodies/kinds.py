@@ -37,7 +37,7 @@ def derive_kind(block: Block) -> tuple[str, Attrs]:
         return _products(block, ops)
     if any(isinstance(op, logical.ConvOp) for op in ops):
         found = convolution_of(block)
-        return ("generated", {}) if found is None else ("conv", found.attrs)
+        return ("generated", {}) if found is None else (found.kind, found.attrs)
     if len(ops) == 1 and isinstance(ops[0], logical.LogicalOp) and (own := ops[0].kind_alone()) is not None:
         return own
     if any(isinstance(op, logical.MatmulBlocksOp) for op in ops):

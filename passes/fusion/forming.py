@@ -15,6 +15,7 @@ from aicf.backends.registry import get_kernels
 from aicf.dialects import logical
 from aicf.dialects.emit import PREPARE, GroupOp
 from aicf.dialects.emit_types import TargetAttr
+from aicf.dialects.kinds import may_run
 from aicf.passes.bodies.matching import is_iota_like
 from aicf.passes.bodies.outlining import Outline, id_of, is_rematerializable, sources_of
 from aicf.passes.bodies.products import Product
@@ -220,6 +221,8 @@ class FusionContext:
         if kernel is None:
             return None  # a kernel that there is not is an error elsewhere
         work = plan.work.under(self.policy).work
+        if work.kind not in kernel.kinds and may_run(kernel.kinds, work.kind):
+            return None  # when layouts are decided it becomes what that kernel runs
         reason = (
             kernel.legal(work, self.target)
             if work.kind in kernel.kinds

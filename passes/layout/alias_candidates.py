@@ -11,8 +11,10 @@ from functools import cached_property
 
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
+from aicf.backends.registry import get_kernels
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp, YieldOp
+from aicf.dialects.kinds import may_run
 from aicf.dialects.types import tensor_info
 from aicf.passes.bodies.buffer_aliasing import alias_of, parts_of
 from aicf.passes.bodies.view_folding import Lies, fold_views
@@ -205,6 +207,10 @@ def why_not_aliased(group: GroupOp, aliased: GroupWorkload, context: FusionConte
     pinned = next((policy.kernels[key] for key in keys if key in policy.kernels), None)
     if pinned is None or any(kernel.id == pinned for kernel in known.legal):
         return None
+    kernel = get_kernels(context.target.backend.data).get(pinned)
+    kind = aliased.work.kind
+    if kernel is not None and kind not in kernel.kinds and may_run(kernel.kinds, kind):
+        return None  # when layouts are decided it becomes what that kernel runs
     return (
         f"the policy pins kernel {pinned} for it: {known.rejected.get(pinned, 'it does not run this kind')}"
     )

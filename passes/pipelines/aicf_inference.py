@@ -16,6 +16,7 @@ from aicf.passes.emit.plan_capture import PlanCapturePass
 from aicf.passes.emit.plan_memory import PlanMemoryPass
 from aicf.passes.emit.prepare_parameters import PrepareParametersPass
 from aicf.passes.emit.schedule import SchedulePass
+from aicf.passes.fusion.merges.fuse_moments import FuseMomentsPass
 from aicf.passes.fusion.merges.fuse_multi_output import FuseMultiOutputPass
 from aicf.passes.fusion.merges.sink_casts import SinkCastsPass
 from aicf.passes.fusion.patterns import patterns
@@ -204,6 +205,7 @@ def decision_passes(
         ElideConcatsPass(),
         *extend("grouped"),
         SelectLayoutsPass(),
+        FuseMomentsPass(),
         SelectPitchesPass(),
         SelectKernelsPass(tuning),
         GenerateKernelsPass(),

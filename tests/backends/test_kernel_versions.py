@@ -234,6 +234,7 @@ RECORDS: Mapping[str, tuple[int, str]] = {
         1,
         f"{_LAUNCHES} mode vector lanes items blocks looks may_alias workspace_bytes combination_order",
     ),
+    "cuda.write_row": (1, f"{_LAUNCHES} axis operands combination_order may_alias"),
     "cuda.topk": (2, f"{_LAUNCHES} axis smallest parts unroll workspace_bytes"),
     "cuda.non_max_suppression": (1, f"{_LAUNCHES} centred workspace_bytes"),
     "cuda.pool": (1, f"{_LAUNCH} {_POOL} threads_along vector pixels lanes"),
@@ -250,6 +251,10 @@ RECORDS: Mapping[str, tuple[int, str]] = {
     "cuda.conv_simt": (1, f"{_CUDA_CONV} tile thread_tile depth tile_group stages blocks_per_sm split_k"),
     "cuda.conv_mma_tf32": (1, f"{_CONV_MMA} math"),
     "cuda.conv_wgmma": (1, f"{_CUDA_CONV} tile cluster_shape ring split_k workspace_bytes"),
+    "cuda.conv_wgmma_moments": (
+        1,
+        f"{_CUDA_CONV} tile cluster_shape ring split_k workspace_bytes sum_grid sum_block",
+    ),
     "cuda.pack_windows": (
         1,
         f"{_LAUNCHES} strategy vector lanes threads unroll splits late blocks_per_sm combination_order",
@@ -372,6 +377,8 @@ def _records() -> Iterator[tuple[str, Mapping[str, Attribute]]]:
         yield from _offered(CASES[name].make().module, "cpu:x86-64-v4", {})
     for name in ("windows-split", "multi-linear_gradients-bf16"):
         yield from _offered(CASES[name].make().module, "cuda:sm_90a", {})
+    moments = CASES["moments-packed"]
+    yield from _offered(moments.make().module, "cuda:sm_90a", dict(moments.policy))
     for name in ("simt-dense-f32", "convolutions-f32", "convolve-tf32-last", "weight_grad-tf32"):
         yield from _offered(CASES[name].make().module, "cuda:sm_90a", {"tf32": True})
     yield from _offered(parse_module(TILES), "cpu:x86-64-v4", {})

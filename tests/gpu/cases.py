@@ -29,6 +29,7 @@ from tests.gpu.case_table.convolutions import (
     convolution_cases,
     depthwise_cases,
     library_call_cases,
+    moment_cases,
     weight_grad_cases,
     window_cases,
 )
@@ -77,6 +78,7 @@ STATELESS: dict[str, Case] = {
     **quantised_network_cases(),
     **variant_cases(),
     **window_cases(),
+    **moment_cases(),
     **convolution_cases(),
     **library_call_cases(),
     **depthwise_cases(),

@@ -962,15 +962,19 @@ func.func @rows(
     %u : tensor<9x40xf32> {logical.name = "u", logical.role = "input"},
     %w : tensor<7x1xf32> {logical.name = "w", logical.role = "input"},
     %i : tensor<9xi64> {logical.name = "i", logical.role = "input"},
-    %p : tensor<i32> {logical.name = "p", logical.role = "input"})
+    %p : tensor<i32> {logical.name = "p", logical.role = "input"},
+    %q : tensor<7xi64> {logical.name = "q", logical.role = "input"})
     -> (tensor<7x40xf32> {logical.name = "combined"}, tensor<7xi32> {logical.name = "last"},
-        tensor<7x40xf32> {logical.name = "written"}) {
+        tensor<7x40xf32> {logical.name = "written"}, tensor<7x40xf32> {logical.name = "each"}) {
   %combined = logical.scatter_combine %x, %i, %u {mode = "add"}
       : (tensor<7x40xf32>, tensor<9xi64>, tensor<9x40xf32>) -> tensor<7x40xf32>
   %last = logical.last_update %i {rows = 7} : (tensor<9xi64>) -> tensor<7xi32>
   %written = logical.write_row %w, %p, %x {axis = 1}
       : (tensor<7x1xf32>, tensor<i32>, tensor<7x40xf32>) -> tensor<7x40xf32>
-  func.return %combined, %last, %written : tensor<7x40xf32>, tensor<7xi32>, tensor<7x40xf32>
+  %each = logical.write_row %w, %q, %x {axis = 1}
+      : (tensor<7x1xf32>, tensor<7xi64>, tensor<7x40xf32>) -> tensor<7x40xf32>
+  func.return %combined, %last, %written, %each
+      : tensor<7x40xf32>, tensor<7xi32>, tensor<7x40xf32>, tensor<7x40xf32>
 }
 """
 

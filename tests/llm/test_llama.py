@@ -17,6 +17,7 @@ from aicf.llm.families.llama import Llama
 from aicf.llm.loading import weights_of
 from aicf.llm.model import LanguageModel
 from aicf.llm.sources.gguf import GgufSource
+from aicf.llm.text_runs import TextRuns
 from aicf.llm.tokenizer import Tokenizer
 from tests.llm.small_llama import SmallLlama, small_llama
 
@@ -75,8 +76,8 @@ def test_what_the_cache_has_is_not_computed_again(
     """A prompt that goes on as the last one did, or differs at its end, runs the rest alone."""
     tokens, runs = prompt(16), list[int]()
     model.logits(tokens)
-    run = LanguageModel._run
-    monkeypatch.setattr(LanguageModel, "_run", lambda self, part: runs.append(len(part)) or run(self, part))
+    run = TextRuns.run
+    monkeypatch.setattr(TextRuns, "run", lambda self, part: runs.append(len(part)) or run(self, part))
     for asked in ([*tokens, 3, 4], [*tokens[:12], 9], tokens[:12]):
         np.testing.assert_allclose(model.logits(asked), small.logits(asked), rtol=1e-4, atol=1e-4)
     assert runs == [2, 1, 1]

@@ -13,7 +13,7 @@ import pytest
 from aicf.errors import UnsupportedOp
 from aicf.frontends.gguf.reader import GgufFile, read_gguf
 from aicf.llm.loading import open_model
-from aicf.llm.quantizing.original import open_original
+from aicf.llm.quantizing.opening import open_original
 from aicf.llm.quantizing.quantize import quantize
 from tests.llm.gguf_models import written
 from tests.llm.small_models import CONFIGS, VOCABULARY, logits_of, saved, small_model

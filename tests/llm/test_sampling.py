@@ -124,15 +124,15 @@ def test_replays_follow_each_other_without_the_host(model: LanguageModel, small:
     made = model.executable.state("history")["history"][5:26].tolist()
     assert made == small.greedy(tokens, 21) and made[0] == first
     assert model.executable.state("length")["length"] == 25
-    model._known = tokens  # what is after them was not made by the model
+    model.runs.known = tokens  # what is after them was not made by the model
 
 
 def test_runs_that_are_queued_ahead(model: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """As for a device: the host reads the tokens of several runs at once, and may leave a text with runs to spare."""
     whole = list(model.tokens([1, 2, 3], max_tokens=45))
-    monkeypatch.setattr(model, "_is_device", True)
+    monkeypatch.setattr(model.runs, "is_device", True)
     queued = list[int]()
-    step = model._step(1)
+    step = model.runs.step(1)
     replay = step.replay
     monkeypatch.setattr(step, "replay", lambda n=1: queued.append(n) or replay(n))
     assert list(model.tokens([1, 2, 3], max_tokens=45)) == whole
@@ -169,7 +169,7 @@ def test_half_a_character_at_the_end_of_an_answer(model: LanguageModel) -> None:
 def test_statistics_are_those_of_the_last_generation(model: LanguageModel) -> None:
     text = "0123456789" * 2
     for prompt_tokens, reused in ((20, 0), (1, 19)):
-        model._known = model._known if reused else []
+        model.runs.known = model.runs.known if reused else []
         list(model.generate(text, max_tokens=11))
         stats = model.stats
         assert (stats.prompt.tokens, stats.reused, stats.answer.tokens) == (prompt_tokens, reused, 10)
@@ -270,4 +270,4 @@ def test_logits_that_are_no_numbers_are_told(model: LanguageModel, monkeypatch: 
     with pytest.raises(CaptureError, match="a logit is not a number"):
         list(model.tokens([1, 2, 3, 5], max_tokens=1))
     model.executable.set_state({"keys.0": keys})
-    model._known = []
+    model.runs.known = []

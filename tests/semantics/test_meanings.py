@@ -721,6 +721,12 @@ def test_one_row_is_written_where_the_index_is_in_range(index: int, wanted: list
     assert written.tolist() == (x.tolist() if wanted is None else wanted)
 
 
+def test_each_leading_dimension_has_a_row_written_at_its_index() -> None:
+    x, row = np.arange(8.0).reshape(2, 2, 2), np.array([[[-1.0, -2.0]], [[-3.0, -4.0]]])
+    written = run(lambda r, i, a: logical.WriteRowOp(r, i, a, 1), row, np.array([-1, 2]), x)
+    assert written.tolist() == [[[0, 1], [-1, -2]], [[4, 5], [6, 7]]]
+
+
 def test_scatter_along_an_axis_and_at_indices() -> None:
     x = np.zeros((2, 3))
     elements = run(

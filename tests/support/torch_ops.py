@@ -315,6 +315,8 @@ def scatter(x: Tensor, indices: Tensor, updates: Tensor, mode: str) -> Tensor:
 
 
 def write_row(row: Tensor, index: Tensor, x: Tensor, axis: int) -> Tensor:
+    if index.ndim:
+        return torch.stack([write_row(*each, axis - 1) for each in zip(row, index, x, strict=True)])
     own = int(from_the_end(index, x.shape[axis]))
     return x.index_copy(axis, torch.tensor([own]), row) if 0 <= own < x.shape[axis] else x
 

@@ -18,10 +18,10 @@ _BITS = 31
 
 
 @njit(inline="always")
-def _count_from(weights: Any, count: Any, least: Any) -> Any:
-    """How many weights are at least `least`."""
+def _count_from(weights: Any, start: Any, stop: Any, least: Any) -> Any:
+    """How many weights of a range are at least `least`."""
     found = np.int64(0)
-    for index in range(count):
+    for index in range(start, stop):
         if weights[index] >= least:
             found += 1
     return found
@@ -38,12 +38,12 @@ def _sum_from(weights: Any, start: Any, stop: Any, least: Any) -> Any:
 
 
 @njit(inline="always")
-def _least_of_top_k(weights: Any, count: Any, top_k: Any) -> Any:
+def _least_of_top_k(weights: Any, start: Any, stop: Any, top_k: Any) -> Any:
     """A number that just `top_k` weights reach; the weight at position `top_k` if others are equal to it."""
     least = np.int32(0)
     for bit in range(_BITS - 1, -1, -1):
         trial = np.int32(least | np.int32(1 << bit))
-        found = _count_from(weights, count, trial)
+        found = _count_from(weights, start, stop, trial)
         if found >= top_k:
             least = trial
         if found == top_k:
@@ -52,14 +52,14 @@ def _least_of_top_k(weights: Any, count: Any, top_k: Any) -> Any:
 
 
 @njit(inline="always")
-def _least_of_top_p(weights: Any, count: Any, floor: Any, needed: Any) -> Any:
+def _least_of_top_p(weights: Any, start: Any, stop: Any, floor: Any, needed: Any) -> Any:
     """The least weight of the largest ones of at least `floor` that have the sum `needed`, or a number below it that no
     more weights reach."""
     least = np.int32(0)
-    reached, above = _sum_from(weights, 0, count, floor), np.int64(0)
+    reached, above = _sum_from(weights, start, stop, floor), np.int64(0)
     for bit in range(_BITS - 1, -1, -1):
         trial = np.int32(least | np.int32(1 << bit))
-        found = _sum_from(weights, 0, count, max(trial, floor))
+        found = _sum_from(weights, start, stop, max(trial, floor))
         if found >= needed:
             least, reached = trial, found
         else:
@@ -70,22 +70,22 @@ def _least_of_top_p(weights: Any, count: Any, floor: Any, needed: Any) -> Any:
 
 
 @njit(inline="always")
-def _largest(weights: Any, count: Any) -> Any:
+def _largest(weights: Any, start: Any, stop: Any) -> Any:
     top = np.int32(0)
-    for index in range(count):
+    for index in range(start, stop):
         top = max(top, weights[index])
     return top
 
 
 @njit(inline="always")
-def _index_after(weights: Any, count: Any, least: Any, before: Any) -> Any:
-    """The first index up to which the kept weights have a sum above `before`."""
+def _index_after(weights: Any, start: Any, stop: Any, least: Any, before: Any) -> Any:
+    """The first index of a range up to which its kept weights have a sum above `before`; -1 if there is none."""
     passed = np.int64(0)
-    for start in range(0, count, _CHUNK):
-        stop = min(start + _CHUNK, count)
-        inside = _sum_from(weights, start, stop, least)
+    for first in range(start, stop, _CHUNK):
+        last = min(first + _CHUNK, stop)
+        inside = _sum_from(weights, first, last, least)
         if passed + inside > before:
-            for index in range(start, stop):
+            for index in range(first, last):
                 if weights[index] >= least:
                     passed += np.int64(weights[index])
                     if passed > before:
@@ -95,17 +95,20 @@ def _index_after(weights: Any, count: Any, least: Any, before: Any) -> Any:
 
 
 def draw_on_cpu(
-    weights: Any, uniform: Any, top_k: Any, top_p: Any, min_p: Any, drawn: Any, count: Any
+    weights: Any, uniform: Any, top_k: Any, top_p: Any, min_p: Any, drawn: Any, rows: Any, count: Any
 ) -> None:
-    """See `aicf.llm.draw.meaning.draw`; pointers, then the number of weights."""
-    least = np.int32(1)
-    if 0 < top_k[0] < count:
-        least = _least_of_top_k(weights, count, top_k[0])
-    if top_p[0] < 1:
-        total = _sum_from(weights, 0, count, least)
-        least = _least_of_top_p(weights, count, least, max(np.float64(top_p[0]) * total, 1.0))
-    if min_p[0] > 0:
-        largest = _largest(weights, count)
-        least = max(least, np.int32(np.ceil(np.float64(min_p[0]) * np.float64(largest))))
-    total = _sum_from(weights, 0, count, least)
-    drawn[0] = _index_after(weights, count, least, np.int64(uniform[0] * np.float64(total)))
+    """See `aicf.llm.draw.meaning.draw`; pointers, then the numbers of rows and of weights in a row."""
+    for row in range(rows):
+        start, stop, least = row * count, (row + 1) * count, np.int32(1)
+        if 0 < top_k[row] < count:
+            least = _least_of_top_k(weights, start, stop, top_k[row])
+        if top_p[row] < 1:
+            total = _sum_from(weights, start, stop, least)
+            needed = max(np.float64(top_p[row]) * total, 1.0)
+            least = _least_of_top_p(weights, start, stop, least, needed)
+        if min_p[row] > 0:
+            largest = _largest(weights, start, stop)
+            least = max(least, np.int32(np.ceil(np.float64(min_p[row]) * np.float64(largest))))
+        total = _sum_from(weights, start, stop, least)
+        found = _index_after(weights, start, stop, least, np.int64(uniform[row] * np.float64(total)))
+        drawn[row] = found - start if found >= 0 else np.int64(-1)

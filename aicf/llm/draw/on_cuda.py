@@ -1,4 +1,5 @@
-"""The kernel of `aicf.draw` for GPUs, in CUDA C++: one block, which finds the least weight that is kept digit by digit.
+"""The kernel of `aicf.draw` for GPUs, in CUDA C++: a block for each row finds the least weight that is kept, digit by
+digit.
 
 A digit is 8 bits, and one pass over the weights sums what has each of its values. Sums are of integers, so the order in
 which threads add them does not matter.
@@ -114,6 +115,8 @@ __device__ int part_after(i64 sum, i64& before) {
 
 extern "C" __global__ void __launch_bounds__(THREADS) draw(const int* weights, const double* uniform, const i64* top_k,
     const float* top_p, const float* min_p, i64* drawn, i64 count) {
+  i64 row = blockIdx.x;
+  weights += row * count, uniform += row, top_k += row, top_p += row, min_p += row, drawn += row;
   int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, least = 1;
   if (0 < top_k[0] && top_k[0] < count) least = least_of(weights, count, least, double(top_k[0]), false);
   if (top_p[0] < 1) {

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from aicf.llm.batch_state import NextTokens
+from aicf.llm.families.caches import BatchCache, Cache, TextCache
 from aicf.llm.token_state import NewTokens, token_states
 from aicf.runtime.tensors import Array, numpy_dtype
 
@@ -67,27 +69,35 @@ class Step:
 
     Args:
         graph: That is built.
-        tokens: i64[T], the new tokens.
+        tokens: i64[T], the new tokens: of one text, or one of each sequence of a batch.
         rows: i64[T], their positions in the cache.
-        capacity: Positions of the cache.
-        new: The tokens, and what becomes of the one that comes next.
+        context: Positions that the cache may grow to.
+        cache: Of keys and values.
+        new: The tokens, and what becomes of those that come next.
     """
 
     graph: Graph
     tokens: Value
     rows: Value
-    capacity: int
-    new: NewTokens
+    context: int
+    cache: Cache
+    new: NewTokens | NextTokens
     _made: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @staticmethod
-    def of(graph: Graph, capacity: int) -> Step:
+    def of(graph: Graph, capacity: int, context: int) -> Step:
         """Adds the inputs and states of `NewTokens`."""
         new = NewTokens.of(graph, capacity)
-        return Step(graph, new.tokens, new.rows, capacity, new)
+        return Step(graph, new.tokens, new.rows, context, TextCache(graph, capacity, new), new)
+
+    @staticmethod
+    def of_batch(graph: Graph, capacity: int, context: int) -> Step:
+        """Adds the inputs and states of `NextTokens`."""
+        new = NextTokens.of(graph, capacity)
+        return Step(graph, new.tokens, new.rows, context, BatchCache(graph, capacity, new), new)
 
     def last(self, x: Value) -> Value:
-        """[1, width]: the row of x[T, width] of the last new token."""
+        """[1, width]: the row of x[T, width] of the last new token; of a batch all of x."""
         return self.new.last(x)
 
     def once(self, name: str, make: Callable[[], T]) -> T:
@@ -98,13 +108,18 @@ class Step:
 
     @property
     def position(self) -> Value:
-        """i64: how many positions of the cache come before the first token."""
-        return self.once("position", lambda: self.graph.reshape(self.new.first, ()))
+        """How many positions of the cache come before the first token: i64; of a batch i64[T]."""
+        if isinstance(self.new, NextTokens):
+            return self.rows
+        first = self.new.first
+        return self.once("position", lambda: self.graph.reshape(first, ()))
 
 
 def output_logits(step: Step, logits: Value) -> None:
-    """Makes f32[1, vocabulary], and the token that is chosen by them, the results of the step."""
-    step.new.choose(step.graph.reshape(logits, (logits.shape[1],)))
+    """Makes f32[1, vocabulary], and the token that is chosen by them, the results of the step; of a batch f32[T,
+    vocabulary] and the tokens."""
+    is_batch = isinstance(step.new, NextTokens)
+    step.new.choose(logits if is_batch else step.graph.reshape(logits, (logits.shape[1],)))
 
 
 @dataclass(frozen=True)
@@ -198,12 +213,10 @@ def attention(
 
     Returns: [T, heads * head_width].
     """
-    graph = step.graph
-    _, heads, width = query.shape
-    assert isinstance(heads, int) and isinstance(width, int)
-    keys, values = _cached(step, f"keys.{layer}", key), _cached(step, f"values.{layer}", value)
-    mixed = graph.attention(
-        graph.transpose(query, (1, 0, 2)),
+    cache = step.cache
+    keys, values = cache.append(f"keys.{layer}", key), cache.append(f"values.{layer}", value)
+    mixed = step.graph.attention(
+        cache.queries(query),
         keys,
         values,
         position=step.position,
@@ -213,13 +226,4 @@ def attention(
         softcap=cap,
         name=f"blk.{layer}.attention",
     )
-    return graph.reshape(graph.transpose(mixed, (1, 0, 2)), ("T", heads * width))
-
-
-def _cached(step: Step, name: str, new: Value) -> Value:
-    """A state with new rows, for this run and the next: [kv_heads, capacity, head_width]."""
-    _, heads, width = new.shape
-    state = step.graph.state(name, (step.capacity, heads, width), new.dtype)
-    updated = step.graph.scatter(state, step.rows, new)
-    step.graph.update(state, updated)
-    return step.graph.transpose(updated, (1, 0, 2))
+    return cache.joined(mixed)

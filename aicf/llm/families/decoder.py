@@ -82,7 +82,15 @@ class Decoder(ABC):
         """Logits, f32[1, vocabulary], of the last layer's result, normed."""
         return in_f32(graph.linear(x, matrix, name="head"))
 
-    def decoder(self, name: str, capacity: int, dtype: str = "f32") -> Graph:
+    def decoder(
+        self,
+        name: str,
+        capacity: int,
+        dtype: str = "f32",
+        *,
+        context: int | None = None,
+        is_batch: bool = False,
+    ) -> Graph:
         """The program of one step: the new tokens in, the logits of what follows the last of them out, and the token
         that is chosen by them.
 
@@ -94,11 +102,15 @@ class Decoder(ABC):
             name: Of the graph.
             capacity: Positions.
             dtype: Of weights, of what layers pass on, and of the cache: `f32`, `bf16` or `f16`.
+            context: Positions that the cache may grow to, by which rotations are scaled; `capacity` if None.
+            is_batch: Whether it takes one token of each of T sequences, as `aicf.llm.batch_state` says, in place of T
+                tokens of one text.
         """
         from aicf.frontends.builder import Graph
 
         graph = Graph(name)
-        step = Step.of(graph, capacity)
+        made = Step.of_batch if is_batch else Step.of
+        step = made(graph, capacity, context or capacity)
         shape = (self.vocabulary, self.width)
         embedding = weight(graph, "token_embd.weight", shape, dtype)
         x = self.embed(step, embedding)
@@ -119,7 +131,7 @@ class Decoder(ABC):
             f"rotation.{local}",
             lambda: Rotation.of(
                 step,
-                *rope.frequencies(self.source, self.head_width, step.capacity, local=local),
+                *rope.frequencies(self.source, self.head_width, step.context, local=local),
                 are_neighbours=self.source.rotates_neighbours,
             ),
         )

@@ -1,15 +1,14 @@
-"""The model that is quantised: fields of a GGUF file, and tensors that are read a piece at a time."""
+"""What is known of a model that is quantised: fields of a GGUF file, and tensors that are read a piece at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
-from pathlib import Path
 from typing import NamedTuple
 
 from aicf.dialects.block_schemes import Array, Scheme
-from aicf.frontends.gguf.reader import ALIGNMENT, GgufFile, read_gguf
+from aicf.frontends.gguf.reader import ALIGNMENT
 
 _PIECE = 1 << 22
 """Elements that are widened at a time."""
@@ -48,26 +47,3 @@ class OriginalModel(NamedTuple):
 
     fields: list[bytes]
     tensors: list[Original]
-
-
-def open_original(path: Path) -> OriginalModel:
-    """Opens a file or a folder. Raises: as `aicf.llm.load`."""
-    if path.is_dir():
-        from aicf.llm.quantizing.folder import open_folder
-
-        return open_folder(path)
-    file = read_gguf(path)
-    fields = [file.stored_field(name) for name in file.fields if name not in REPLACED]
-    return OriginalModel(fields, [_of_file(file, name) for name in file.tensors])
-
-
-def _of_file(file: GgufFile, name: str) -> Original:
-    tensor = file.tensor(name)
-    rows = file.blocks(name).reshape(prod(tensor.shape[:-1]), -1)
-    return Original(
-        name,
-        tensor.shape,
-        tensor.scheme,
-        lambda start, end: tensor.scheme.rows(rows[start:end]),
-        lambda: file.blocks(name),
-    )

@@ -19,7 +19,8 @@ from aicf.frontends.gguf.writer import field as gguf_field
 from aicf.llm.loading import load
 from aicf.llm.perplexity import perplexity
 from aicf.llm.quantizing.encoding import LARGEST, encode
-from aicf.llm.quantizing.original import Original, OriginalModel, open_original
+from aicf.llm.quantizing.opening import open_original
+from aicf.llm.quantizing.original import Original, OriginalModel
 from aicf.llm.quantizing.recipe import ASKED_FOR, FILE_TYPES, Choice, check_keep, check_scheme, choose
 from aicf.llm.quantizing.report import Prediction, Quantized, TensorError
 from aicf.support.arguments import path_from

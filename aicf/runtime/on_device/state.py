@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from aicf.backends.native import DeviceMemory
 from aicf.runtime.on_device.memory import Block, Queue
-from aicf.runtime.state import State
+from aicf.runtime.state import State, StatePart
 from aicf.runtime.tensors import Array, address
 
 
@@ -72,9 +72,28 @@ class DeviceState(State):
             if self._copied:
                 self._download(self._copied)
             super().assign(values)
-            if self._resident is not None:
-                for name in self._on_device.keys() & values.keys():
-                    self._resident.block.upload(name, self.arrays[name], self._resident.queue)
+            self._upload(values)
+
+    def _copy(self, other: State, parts: Sequence[StatePart]) -> None:
+        """See `State`: on the device, if both are there."""
+        if not isinstance(other, DeviceState) or other._memory() is not self._memory():
+            self._download({part.name for part in parts} & self._on_device.keys())
+            super()._copy(other, parts)
+            self._upload({part.name for part in parts})
+            return
+        (mine, theirs), memory = (self.resident(), other.resident()), self._memory()
+        memory.follow(mine.queue.handle, theirs.queue.handle)
+        for part in parts:
+            size = self.arrays[part.name].itemsize
+            target, source = mine.block[part.name], theirs.block[part.name]
+            if part.count:
+                memory.copy(
+                    target + size * part.target,
+                    source + size * part.source,
+                    size * part.count,
+                    mine.queue.handle,
+                )
+        memory.follow(theirs.queue.handle, mine.queue.handle)
 
     def release(self) -> None:
         """See `State`."""
@@ -83,6 +102,12 @@ class DeviceState(State):
                 self._download(self._on_device)
             finally:
                 self._resident = None
+
+    def _upload(self, names: Iterable[str]) -> None:
+        """Lets the device have the values of the host."""
+        if self._resident is not None:
+            for name in self._on_device.keys() & set(names):
+                self._resident.block.upload(name, self.arrays[name], self._resident.queue)
 
     def _download(self, names: Collection[str]) -> None:
         if self._resident is None:

@@ -233,7 +233,7 @@ func.func @write_row_type(%r : tensor<1x3xf16>, %i : tensor<i32>, %x : tensor<4x
 // -----
 
 func.func @write_row_index(%r : tensor<1x3xf32>, %i : tensor<1xi32>, %x : tensor<4x3xf32>) {
-  // CHECK: error: logical.write_row: the index has shape 1; it is one number of rank 0
+  // CHECK: error: logical.write_row: the index has shape 1; it is one number of rank 0, or one for each of leading dimensions of 4x3xf32 before axis 0
   %0 = logical.write_row %r, %i, %x {axis = 0} : (tensor<1x3xf32>, tensor<1xi32>, tensor<4x3xf32>) -> tensor<4x3xf32>
   func.return
 }

@@ -23,7 +23,7 @@ func.func @reads(%x : tensor<4x6xf32>, %v : tensor<f32>, %i : tensor<2x3xi64>) {
 
 // Writing at places, and the places of the largest.
 // CHECK-LABEL: func.func @writes
-func.func @writes(%x : tensor<4x6xf32>, %r : tensor<3xi32>, %u : tensor<3x6xf32>, %i : tensor<2x3xi64>, %e : tensor<2x3xf32>, %n : tensor<5x2xi64>, %s : tensor<5xf32>, %p : tensor<i64>, %w : tensor<4x1xf32>) {
+func.func @writes(%x : tensor<4x6xf32>, %r : tensor<3xi32>, %u : tensor<3x6xf32>, %i : tensor<2x3xi64>, %e : tensor<2x3xf32>, %n : tensor<5x2xi64>, %s : tensor<5xf32>, %p : tensor<i64>, %w : tensor<4x1xf32>, %q : tensor<4xi64>) {
   // CHECK-NEXT: %0 = logical.scatter %x, %r, %u {mode = "add"} : (tensor<4x6xf32>, tensor<3xi32>, tensor<3x6xf32>) -> tensor<4x6xf32>
   %0 = logical.scatter %x, %r, %u {mode = "add"} : (tensor<4x6xf32>, tensor<3xi32>, tensor<3x6xf32>) -> tensor<4x6xf32>
   // CHECK-NEXT: %1 = logical.scatter_elements %x, %i, %e {axis = 1, mode = "set"} : (tensor<4x6xf32>, tensor<2x3xi64>, tensor<2x3xf32>) -> tensor<4x6xf32>
@@ -38,6 +38,8 @@ func.func @writes(%x : tensor<4x6xf32>, %r : tensor<3xi32>, %u : tensor<3x6xf32>
   %5 = logical.scatter_combine %x, %r, %u {mode = "max"} : (tensor<4x6xf32>, tensor<3xi32>, tensor<3x6xf32>) -> tensor<4x6xf32>
   // CHECK-NEXT: %6 = logical.write_row %w, %p, %x {axis = 1} : (tensor<4x1xf32>, tensor<i64>, tensor<4x6xf32>) -> tensor<4x6xf32>
   %6 = logical.write_row %w, %p, %x {axis = 1} : (tensor<4x1xf32>, tensor<i64>, tensor<4x6xf32>) -> tensor<4x6xf32>
+  // CHECK-NEXT: %7 = logical.write_row %w, %q, %x {axis = 1} : (tensor<4x1xf32>, tensor<4xi64>, tensor<4x6xf32>) -> tensor<4x6xf32>
+  %7 = logical.write_row %w, %q, %x {axis = 1} : (tensor<4x1xf32>, tensor<4xi64>, tensor<4x6xf32>) -> tensor<4x6xf32>
   func.return
 }
 

@@ -65,6 +65,8 @@ def _write_of(value: SSAValue) -> RowWrite | None:
         value = value.op.operands[0]
     if not isinstance(value, OpResult) or not isinstance(value.op, logical.WriteRowOp) or value.op.rows > 1:
         return None
+    if tensor_info(value.op.index.type).rank:  # each batch element has a row of its own
+        return None
     repeated = (groups,) if isinstance(groups, Operation) else ()
     return RowWrite(value.op, (*reversed(views), *repeated), () if views else _views_after(value))
 

@@ -125,7 +125,10 @@ def _first_of_run(op: logical.ScatterOp) -> SSAValue | None:
 
 
 def _scatter_elements(lower: Lowering, op: logical.ScatterElementsOp) -> SSAValue:
-    """Every element is a row of its own: its number from the coordinates and the index."""
+    """Every element is a row of its own: its number from the coordinates and the index. Where all elements of a slice
+    share their index, and the slice is written whole, it is a row that is written."""
+    if (index := _index_of_slices(op)) is not None:
+        return lower.add(logical.WriteRowOp(op.updates, index, op.operand, op.axis.value.data), "written")
     shape, counts = _static_shape(op, op.operand), _static_shape(op, op.indices)
     axis, i64 = op.axis.value.data, element_named("i64")
     coordinates = [
@@ -139,6 +142,38 @@ def _scatter_elements(lower: Lowering, op: logical.ScatterElementsOp) -> SSAValu
     updates = lower.add(logical.ReshapeOp(op.updates, [prod(counts)]), "updates")
     scattered = lower.add(logical.ScatterOp(flat, rows, updates, op.scatter_mode), "scattered")
     return lower.add(logical.ReshapeOp(scattered, shape), "shaped")
+
+
+def _index_of_slices(op: logical.ScatterElementsOp) -> SSAValue | None:
+    """The indices by leading dimensions alone, before the axis, along which there is one; None if they are others."""
+    axis, sizes = op.axis.value.data, op.info.sizes
+    if op.scatter_mode != "set" or tensor_info(op.indices.type).sizes != (
+        *sizes[:axis],
+        1,
+        *sizes[axis + 1 :],
+    ):
+        return None
+    index = op.indices
+    while isinstance(index.owner, logical.BroadcastOp | logical.ReshapeOp):
+        source = index.owner.operand
+        rank = tensor_info(source.type).rank
+        if isinstance(index.owner, logical.BroadcastOp):
+            keeps = [*index.owner.dimensions.get_values()] == [*range(rank)]
+        else:
+            keeps = True
+        if not keeps or not _is_leading(tensor_info(source.type).sizes, tensor_info(index.type).sizes):
+            break
+        index = source
+    found = tensor_info(index.type).sizes
+    return index if len(found) <= axis and found == sizes[: len(found)] else None
+
+
+def _is_leading(sizes: Sequence[dims.Size], of: Sequence[dims.Size]) -> bool:
+    """Whether sizes are the first of others; ones at their end count as none."""
+    count = len(sizes)
+    while count and sizes[count - 1] == 1:
+        count -= 1
+    return tuple(sizes[:count]) == tuple(of[:count])
 
 
 def _scatter_nd(lower: Lowering, op: logical.ScatterNdOp) -> SSAValue:

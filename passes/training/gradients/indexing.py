@@ -125,6 +125,8 @@ def _reached(adjoint: Adjoint, value: SSAValue, extreme: SSAValue) -> SSAValue:
 def _written_row(adjoint: Adjoint, op: logical.WriteRowOp) -> SSAValue:
     """The row at its index; zeros if it was written nowhere."""
     axis, index = op.axis.value.data, adjoint.saved(op.index)
+    if tensor_info(index.type).rank:
+        return _rows_of_each(adjoint, op, index)
     if op.rows > 1:
         return _written_rows(adjoint, op, index)
     row = adjoint.shaped_like(adjoint.add(logical.GatherOp(adjoint.grad, index, axis), "row"), op.row)
@@ -138,6 +140,16 @@ def _written_rows(adjoint: Adjoint, op: logical.WriteRowOp, first: SSAValue) -> 
     indices = adjoint.add(logical.AddOp(numbers, adjoint.broadcast(first, [], [rows], "first")), "indices")
     value = adjoint.add(logical.GatherOp(adjoint.grad, indices, axis), "rows")
     return _unless_dropped(adjoint, indices, op.info.sizes[axis], value, axis)
+
+
+def _rows_of_each(adjoint: Adjoint, op: logical.WriteRowOp, first: SSAValue) -> SSAValue:
+    """As `_written_rows`, where each of the leading dimensions has an index of its own."""
+    axis, shape, info = op.axis.value.data, tensor_info(op.row.type).sizes, tensor_info(first.type)
+    numbers = adjoint.add(logical.IotaOp(axis, shape, info.element), "numbers")
+    spread = adjoint.broadcast(first, range(info.rank), shape, "first")
+    indices = adjoint.add(logical.AddOp(numbers, spread), "indices")
+    value = adjoint.add(logical.GatherElementsOp(adjoint.grad, indices, axis), "rows")
+    return _unless_dropped(adjoint, indices, op.info.sizes[axis], value)
 
 
 def _unless_dropped(

@@ -51,6 +51,30 @@ def test_rows_go_where_the_index_says(rows: int, reads_old: bool, target: str) -
             np.testing.assert_array_equal(found[1], -old)
 
 
+@pytest.mark.parametrize("target", ["cpu", "cpu:x86-64-v3", "reference"])
+def test_each_batch_element_has_an_index_of_its_own(target: str) -> None:
+    """As sequences of a batch are at positions of their own; in place, and with two leading dimensions."""
+    rng, lead, shape = np.random.default_rng(7), (2, 3), (2, 3, SIZE, WIDTH)
+    graph = aicf.Graph("write")
+    state, new = graph.state("state", shape), graph.input("new", (*lead, 1, WIDTH))
+    at = graph.broadcast_to(graph.reshape(graph.input("at", lead, "i64"), (*lead, 1, 1)), new.shape)
+    graph.update(state, graph.scatter_elements(state, at, new, 2))
+    values = np.zeros(shape, np.float32)
+    program = aicf.compile(graph, {"state": values}, target)
+    assert target == "reference" or "cpu.write_row" in program.ir("emit")
+    for _ in range(9):
+        rows, index = (
+            rng.standard_normal((*lead, 1, WIDTH)).astype(np.float32),
+            rng.integers(-SIZE - 2, SIZE + 2, lead),
+        )
+        program(new=rows, at=index)
+        for batch in np.ndindex(lead):
+            if -SIZE <= index[batch] < SIZE:
+                values[batch][index[batch]] = rows[batch][0]
+        np.testing.assert_array_equal(program.state()["state"], values)
+    assert "in place" in str(program.explain("state"))
+
+
 def test_a_state_is_not_copied() -> None:
     program = program_of(4)
     assert "in place" in str(program.explain("state"))

@@ -11,9 +11,10 @@ import pytest
 from aicf.backends.base import BufferRef
 from aicf.backends.cuda.compiler.toolchain import compile_kernels
 from aicf.backends.cuda.families.loops.codegen import launches_of
+from aicf.backends.cuda.families.loops.column_choice import holds_sums
 from aicf.backends.cuda.families.loops.costs import cost_us
 from aicf.backends.cuda.families.loops.kernel import read_spec, spec_record
-from aicf.backends.cuda.families.loops.schedule import GeneratedSpec, holds_sums, partial_bytes
+from aicf.backends.cuda.families.loops.schedule import GeneratedSpec, partial_bytes
 from aicf.dialects.emit_kernels import KernelOp
 from tests.backends.cpu.kernels_text import parse_kernel
 from tests.backends.cuda.sass import ATOMICS, SPILLS, instructions, starting

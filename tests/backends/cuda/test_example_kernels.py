@@ -59,6 +59,7 @@ REQUIRED: dict[str, tuple[tuple[str, ...], ...]] = {
     "cuda.attention_backward_short": (("HGMMA",), ("UTMALDG",), ("STSM",)),
     "cuda.attention_backward_wgmma": (("HGMMA",), ("UTMALDG",), ("STSM",)),
     "cuda.last_update": (),
+    "cuda.write_row": (("LDG",), ("STG",)),
     "cuda.scatter_sorted": (),
     "cuda.topk": (),
     "cuda.non_max_suppression": (),

@@ -14,10 +14,11 @@ from aicf.backends.base import BufferRef
 from aicf.backends.common.loop_nest import LoopNest, nest_of
 from aicf.backends.common.record import RecordError, integer
 from aicf.backends.cuda.compiler.toolchain import compile_kernels
+from aicf.backends.cuda.families.loops.choice import choose
 from aicf.backends.cuda.families.loops.codegen import launches_of
 from aicf.backends.cuda.families.loops.costs import cost_us
 from aicf.backends.cuda.families.loops.kernel import loops_record, read_spec, spec_record
-from aicf.backends.cuda.families.loops.schedule import GeneratedSpec, choose, partial_bytes
+from aicf.backends.cuda.families.loops.schedule import GeneratedSpec, partial_bytes
 from aicf.backends.cuda.families.records import Record, integers
 from aicf.backends.cuda.target import ELEMENT_BYTES, arch_named
 from aicf.dialects.emit_kernels import KernelOp

@@ -12,11 +12,12 @@ import pytest
 from aicf.backends.base import BufferRef
 from aicf.backends.common.loop_nest import LoopNest, nest_of
 from aicf.backends.cuda.compiler.toolchain import compile_kernels
+from aicf.backends.cuda.families.loops.choice import choose
 from aicf.backends.cuda.families.loops.codegen import launches_of
 from aicf.backends.cuda.families.loops.costs import cost_us
 from aicf.backends.cuda.families.loops.exponential_sums import exponential_sum_of
 from aicf.backends.cuda.families.loops.kernel import read_spec, spec_record
-from aicf.backends.cuda.families.loops.schedule import GeneratedSpec, choose, partial_bytes
+from aicf.backends.cuda.families.loops.schedule import GeneratedSpec, partial_bytes
 from aicf.backends.cuda.target import ELEMENT_BYTES
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.types import element_named

@@ -8,12 +8,14 @@ from functools import partial
 
 from aicf.frontends.builder import Graph
 from tests.gpu import cudnn
+from tests.gpu.batch_norms import Normed, normed, passed_back
 from tests.gpu.case_table.case import (
     CONV_DEPTHWISE,
     CONV_MMA,
     CONV_MMA_TF32,
     CONV_SIMT,
     CONV_WGMMA,
+    CONV_WGMMA_MOMENTS,
     Case,
     program_of,
 )
@@ -71,6 +73,34 @@ def window_cases() -> dict[str, Case]:
         name = f"windows-{what}"
         cases[name] = Case(
             program_of(name, partial(convolutions, "f16", [made])), (CONV_WGMMA,), policy, variant
+        )
+    return cases
+
+
+def moment_cases() -> dict[str, Case]:
+    """Convolutions that take the moments of what they store: tiles that the result does not fill, a last part of one
+    warp's rows, blocks that do several tiles, two blocks that share a weight."""
+    policy = {"layouts": {"*": "channels_last"}, "kernels": {"conv_moments": CONV_WGMMA_MOMENTS}}
+    table: dict[str, tuple[str, Normed, dict[str, object]]] = {
+        "small": ("f16", Normed(1, 64, 72, (9, 16), 1), {"tile": [128, 64]}),
+        "waves": ("bf16", Normed(8, 64, 136, (56, 56), 1), {"tile": [64, 64]}),
+        "wide": ("bf16", Normed(8, 64, 256, (28, 28), 3), {"tile": [128, 256]}),
+        "shared": ("bf16", Normed(4, 128, 128, (28, 28), 3), {"cluster_shape": [2, 1, 1]}),
+        "packed": ("f16", Normed(32, 512, 512, (7, 7), 3, is_param=True), {}),
+    }
+    cases: dict[str, Case] = {}
+    for what, (dtype, made, variant) in (
+        ("small", ("f16", Normed(1, 64, 72, (9, 16), 1), {"tile": [128, 64]})),
+        ("waves", ("bf16", Normed(8, 64, 136, (56, 56), 1), {"tile": [64, 64]})),
+        ("wide", ("bf16", Normed(8, 64, 256, (28, 28), 3), {"tile": [128, 128]})),
+    ):
+        name = f"channel-sums-{what}"
+        build = partial(passed_back, made, dtype)
+        cases[name] = Case(program_of(name, build), (CONV_WGMMA_MOMENTS,), policy, variant)
+    for what, (dtype, made, variant) in table.items():
+        name = f"moments-{what}"
+        cases[name] = Case(
+            program_of(name, partial(normed, made, dtype)), (CONV_WGMMA_MOMENTS,), policy, variant
         )
     return cases
 

@@ -23,6 +23,7 @@ from tests.gpu.case_table.case import (
     SCATTER,
     SCATTER_SORTED,
     TOPK,
+    WRITE_ROW,
     Case,
     program_of,
 )
@@ -91,6 +92,8 @@ def indexing_cases() -> dict[str, Case]:
     """Reads and writes at places that are computed, with indices in range and out of it."""
     tiles = {"kernels": {"scatter_combine": SCATTER}}
     cases = {"places-rows": Case(_rows_written, (SCATTER, LAST_UPDATE), tiles, depth=4)}
+    writes = {"kernels": {"written": WRITE_ROW, "each": WRITE_ROW}}
+    cases["places-write_row"] = Case(_rows_written, (WRITE_ROW,), writes, depth=4)
     for name in PROGRAMS:
         dtypes = ("f32", "f16") if name in READS else ("f32",)
         kernels = (TOPK,) if name.startswith("topk") else ()

@@ -91,7 +91,8 @@ def _written_row(draw: Draw, dtype: str) -> OperandsAndAttrs:
     x = values(draw, dtype, shape(draw))
     axis = axis_of(draw, x.shape)
     row = values(draw, dtype, [*x.shape[:axis], 1, *x.shape[axis + 1 :]])
-    return [row, indices(draw, (), x.shape[axis]), x], {"axis": axis}
+    lead = x.shape[: draw(st.integers(0, axis))]
+    return [row, indices(draw, lead, x.shape[axis]), x], {"axis": axis}
 
 
 def _last_update(draw: Draw, dtype: str) -> OperandsAndAttrs:
@@ -217,6 +218,9 @@ def _scattered_elements(x: Array, where: Array, updates: Array, axis: int, mode:
 
 
 def _with_row(row: Array, index: Array, x: Array, axis: int) -> Array:
+    if index.ndim:
+        parts = [_with_row(*each, axis - 1) for each in zip(row, index, x, strict=True)]
+        return np.stack(parts) if parts else x
     own = _written(int(index), x.shape[axis])
     parts = [row if at == own else x.take([at], axis) for at in range(x.shape[axis])]
     return np.concatenate(parts, axis)

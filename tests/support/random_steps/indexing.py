@@ -92,7 +92,8 @@ def _write_row(g: Generator) -> None:
     shape = list(tensor_info(x.type).shape)
     axis = int(g.random.integers(len(shape)))
     row = g.argument([*shape[:axis], 1, *shape[axis + 1 :]], "param")
-    g.add(logical.WriteRowOp(row, _indices(g, [], 0), x, axis))
+    lead = shape[: int(g.random.integers(axis + 1))]
+    g.add(logical.WriteRowOp(row, _indices(g, lead, 0), x, axis))
 
 
 def _scatter_nd(g: Generator) -> None:

@@ -31,6 +31,10 @@ class LastUpdateKernel(UndecidedKernel, CpuKernel[None]):
     def record_of(self, work: Workload, target: TargetAttr, schedule: None) -> dict[str, Attribute]:
         return {"threads": integer(1)}
 
+    def fixed_order(self, work: Workload, target: TargetAttr) -> str:
+        """See `Kernel`: whole numbers, of which the largest is exact."""
+        return "none"
+
 
 KERNELS = (LastUpdateKernel(),)
 """The kernel of this family."""

@@ -23,6 +23,9 @@ from aicf.backends.cpu.families.records import loop_record, read_loops
 from aicf.backends.cpu.target import ELEMENT_BYTES, HALVES, REGISTERS
 from aicf.dialects.emit_types import TargetAttr
 
+_ORDER = "the operand, then its updates ascending"
+"""In which an element is combined."""
+
 
 class ScatterKernel(CpuKernel[Sequence[LoopSpec]]):
     """A copy, then the updates in order, each combined into its row."""
@@ -52,7 +55,7 @@ class ScatterKernel(CpuKernel[Sequence[LoopSpec]]):
             "mode": StringAttr(scatter.mode),
             "threads": integer(1),
             "parts": ArrayAttr([DictionaryAttr(loop_record(spec, nest)) for nest, spec in parts]),
-            "combination_order": StringAttr("the operand, then its updates ascending"),
+            "combination_order": StringAttr(_ORDER),
             **({} if sums is None else {"workspace_bytes": integer(_bytes_of(sums.result))}),
         }
 
@@ -63,6 +66,10 @@ class ScatterKernel(CpuKernel[Sequence[LoopSpec]]):
         """See `Kernel`: updates of one row may follow each other, so one thread does all."""
         shared = next((spec.threads for spec in schedule if spec.threads != 1), None)
         return None if shared is None else f"in its 'parts', its {illegal('threads', shared, 1)}"
+
+    def fixed_order(self, work: Workload, target: TargetAttr) -> str:
+        """See `Kernel`: one thread takes the updates as they come."""
+        return _ORDER
 
 
 def summed_apart(scatter: Scatter) -> Scatter | None:

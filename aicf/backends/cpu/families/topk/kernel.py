@@ -55,6 +55,10 @@ class TopkKernel(CpuKernel[int]):
         threads = threads_of(target)
         return threads if rows >= threads and elements >= 16384 else 1
 
+    def fixed_order(self, work: Workload, target: TargetAttr) -> str:
+        """See `Kernel`: elements are compared, and nothing is combined."""
+        return "none"
+
 
 KERNELS = (TopkKernel(),)
 """The kernel of this family."""

@@ -26,17 +26,34 @@ def emit(em: Emitter, launch: Launch, call: Call) -> None:
 
     # Whether the instruction is in place is known when it runs: instructions of equal records share their code.
     em.when(em.b.icmp_unsigned("!=", old, result), copied)
-    first = extended(em, em.load(index, write.index.dtype, 1), write.index.dtype)
     size = em.index(write.result.shape[write.axis])
 
-    @em.each(0, write.row.shape[write.axis])
-    def written(number: Value) -> None:
-        named = em.b.add(first, number)
-        from_end = em.b.select(em.b.icmp_signed("<", named, zero), em.b.add(named, size), named)
+    def each(dim: int, row: Value, index: Value, result: Value) -> None:
+        """All rows of a position in the first `dim` of the dimensions that the index has."""
+        if dim < len(write.index.shape):
 
-        def store() -> None:
-            source = em.moved(row, number, write.row.strides[write.axis], write.row.dtype)
-            target = em.moved(result, from_end, write.result.strides[write.axis], write.result.dtype)
-            emit_loops(em, nests[1], specs[1], LoopPointers((source, target), zero, one))
+            @em.each(0, write.index.shape[dim])
+            def along(number: Value) -> None:
+                each(
+                    dim + 1,
+                    em.moved(row, number, write.row.strides[dim], write.row.dtype),
+                    em.moved(index, number, write.index.strides[dim], write.index.dtype),
+                    em.moved(result, number, write.result.strides[dim], write.result.dtype),
+                )
 
-        em.when(em.b.icmp_unsigned("<", from_end, size), store)
+            return
+        first = extended(em, em.load(index, write.index.dtype, 1), write.index.dtype)
+
+        @em.each(0, write.row.shape[write.axis])
+        def written(number: Value) -> None:
+            named = em.b.add(first, number)
+            from_end = em.b.select(em.b.icmp_signed("<", named, zero), em.b.add(named, size), named)
+
+            def store() -> None:
+                source = em.moved(row, number, write.row.strides[write.axis], write.row.dtype)
+                target = em.moved(result, from_end, write.result.strides[write.axis], write.result.dtype)
+                emit_loops(em, nests[1], specs[1], LoopPointers((source, target), zero, one))
+
+            em.when(em.b.icmp_unsigned("<", from_end, size), store)
+
+    each(0, row, index, result)

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr
-from xdsl.ir import Attribute, Block, BlockArgument
+from xdsl.ir import Attribute
 
 from aicf.backends.common.copy import copy_nest
 from aicf.backends.common.loop_nest import LoopNest, Strided
 from aicf.backends.common.record import Record, illegal, integer
 from aicf.backends.common.workload import Workload
+from aicf.backends.common.write_row import operand_numbers, written_in
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
 from aicf.backends.cpu.families.legality import level_of, strided
 from aicf.backends.cpu.families.loops.schedule import LoopSpec, choose, cost_us
 from aicf.backends.cpu.families.records import loop_record, pairs, read_loops
-from aicf.dialects.emit_kernels import YieldOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.kinds import SCALAR_PROGRAMS
-from aicf.dialects.logical import WriteRowOp
 
 
 @dataclass(frozen=True)
 class WriteRow:
-    """Rows that are written along the dimension `axis` of the result, which else is the old state."""
+    """Rows that are written along the dimension `axis` of the result, which else is the old state. `index` has one
+    number, or one for each of the leading dimensions that it has."""
 
     row: Strided
     index: Strided
@@ -34,13 +35,16 @@ class WriteRow:
 
     def copies(self) -> tuple[LoopNest, LoopNest]:
         """Loops that copy the old state to the result, and one row to its place."""
-        shape = tuple(size for dim, size in enumerate(self.result.shape) if dim != self.axis)
-        one = (self._along(self.row, shape), self._along(self.result, shape))
-        return copy_nest(self.old, self.result), copy_nest(*one)
+        return copy_nest(self.old, self.result), copy_nest(self._slice(self.row), self._slice(self.result))
 
-    def _along(self, whole: Strided, shape: tuple[int, ...]) -> Strided:
-        strides = tuple(step for dim, step in enumerate(whole.strides) if dim != self.axis)
-        return Strided(shape, strides, whole.dtype)
+    def _slice(self, whole: Strided) -> Strided:
+        """What one index names."""
+        kept = [dim for dim in range(len(self.index.shape), len(self.result.shape)) if dim != self.axis]
+        return Strided(
+            tuple(self.result.shape[dim] for dim in kept),
+            tuple(whole.strides[dim] for dim in kept),
+            whole.dtype,
+        )
 
 
 class WriteRowKernel(CpuKernel[Sequence[LoopSpec]]):
@@ -62,7 +66,8 @@ class WriteRowKernel(CpuKernel[Sequence[LoopSpec]]):
         assert op is not None
         copy, row = (cost_us(nest, choose(nest, level_of(target), 1)) for nest in write.copies())
         is_state = work.operands[operand_numbers(op)[2]].role == "state"
-        return (0.0 if is_state else copy) + write.row.shape[write.axis] * row
+        count = prod(write.index.shape) * write.row.shape[write.axis]
+        return (0.0 if is_state else copy) + count * row
 
     def schedule(self, work: Workload, target: TargetAttr) -> Sequence[LoopSpec]:
         return [choose(nest, level_of(target), 1) for nest in write_of(work).copies()]
@@ -93,20 +98,6 @@ class WriteRowKernel(CpuKernel[Sequence[LoopSpec]]):
     def fixed_order(self, work: Workload, target: TargetAttr) -> str:
         """See `Kernel`: nothing is combined."""
         return "none"
-
-
-def written_in(body: Block) -> WriteRowOp | None:
-    """The op of a body that only writes rows of one argument into another; None of others."""
-    match [*body.ops]:
-        case [WriteRowOp() as op, YieldOp() as last] if tuple(last.operands) == (op.result,):
-            return op if all(isinstance(value, BlockArgument) for value in op.operands) else None
-        case _:
-            return None
-
-
-def operand_numbers(op: WriteRowOp) -> tuple[int, ...]:
-    """Which operands of the instruction are the rows, the index and the old state."""
-    return tuple(value.index for value in op.operands if isinstance(value, BlockArgument))
 
 
 def write_of(work: Workload) -> WriteRow:

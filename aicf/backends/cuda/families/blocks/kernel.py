@@ -55,9 +55,10 @@ class MatmulBlocksKernel(CudaKernel[BlocksSchedule]):
         """See `Kernel`: a weight in one piece, which no program overwrites, and rows of x that vectors can read."""
         if (reason := operand_reason(work) or has_tiles(read_text(work.attrs, "scheme"))) is not None:
             return reason
-        if len(work.operands) > 2:
+        x, weight, *indices = work.operands
+        if indices:
             return "each row of x has a matrix of its own, which an index chooses"
-        return _weight_reason(work.operands[1]) or _x_reason(work.operands[0])
+        return _weight_reason(weight) or _x_reason(x)
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
         return cost_us(problem_of(work), self.schedule(work, target), arch_named(target.arch.data))

@@ -12,13 +12,14 @@ from aicf.backends.common.copy import moves_of_work
 from aicf.backends.common.loop_nest import LoopNest
 from aicf.backends.common.record import Record, integer, read_parts
 from aicf.backends.common.workload import Workload
+from aicf.backends.cuda.families.loops.choice import choose
 from aicf.backends.cuda.families.loops.costs import cost_us
 from aicf.backends.cuda.families.loops.kernel import (
     operand_reason,
     read_spec,
     spec_record,
 )
-from aicf.backends.cuda.families.loops.schedule import GeneratedSpec, choose
+from aicf.backends.cuda.families.loops.schedule import GeneratedSpec
 from aicf.backends.cuda.families.records import CudaKernel, start_entries
 from aicf.backends.cuda.target import arch_named
 from aicf.dialects.emit_types import TargetAttr

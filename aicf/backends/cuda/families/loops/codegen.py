@@ -26,11 +26,11 @@ from aicf.backends.cuda.families.loops.phases import PhaseCode
 from aicf.backends.cuda.families.loops.scans import ScanCode, totals_of
 from aicf.backends.cuda.families.loops.schedule import (
     SUM_COLUMNS,
-    TILE,
     GeneratedSpec,
     partial_bytes,
     parts_together,
 )
+from aicf.backends.cuda.families.loops.spaces import TILE
 from aicf.backends.cuda.families.loops.tiles import TileCode
 from aicf.backends.cuda.families.loops.welford import MomentCode
 from aicf.backends.cuda.families.records import Rounding, Shape, is_programmatic, read_rounding
@@ -64,6 +64,25 @@ def launches_of(
     return _STRATEGIES[made.spec.strategy](made)
 
 
+def closing_launch(
+    name: str,
+    nest: LoopNest,
+    record: Record,
+    refs: Sequence[BufferRef],
+    workspace: Sequence[BufferRef],
+    code: type[PhaseCode],
+) -> KernelLaunch:
+    """The last launch of a nest whose parts another kernel leaves in the workspace; the other arguments as in
+    `launches_of`.
+
+    Args:
+        code: What reads the parts.
+    """
+    made = _Maker(name, nest, record, refs, workspace, code)
+    (run, _), shape = made.spec.launches(nest)[-1], made.shapes[-1]
+    return made.launch(rows_template.sweep, _sweep_constants(made, run), shape)
+
+
 class _Maker:
     """What all strategies share: from a template and its constants to a launch."""
 
@@ -74,13 +93,14 @@ class _Maker:
         record: Record,
         refs: Sequence[BufferRef],
         workspace: Sequence[BufferRef],
+        code: type[PhaseCode] | None = None,
     ):
         self.name, self.nest, self.spec = name, nest, read_spec(record)
         self.shapes = read_shapes(record)
         self.rounding: Rounding = read_rounding(record)
         self.programmatic = is_programmatic(record)
         self.refs, self.workspace = refs, workspace
-        kind = _CODES.get(self.spec.strategy, PhaseCode)
+        kind = code or _CODES.get(self.spec.strategy, PhaseCode)
         self.code: PhaseCode = kind(nest, self.spec, refs, self.rounding)
 
     def of(self, nest: LoopNest, spec: GeneratedSpec) -> _Maker:
@@ -176,12 +196,22 @@ def _resident(made: _Maker) -> list[KernelLaunch]:
 
 def _sweep(made: _Maker) -> list[KernelLaunch]:
     """One launch, or one for each phase that does something if rows are split."""
+    return [
+        made.launch(rows_template.sweep, _sweep_constants(made, run), shape)
+        for (run, _), shape in zip(made.spec.launches(made.nest), made.shapes, strict=True)
+    ]
+
+
+def _sweep_constants(made: _Maker, run: range) -> Constants:
+    """Of the launch that runs the phases `run`."""
     spec, nest, code = made.spec, made.nest, made.code
     columns = not spec.by_rows
     point_vector, reduce_vector = (spec.vector, 1) if columns else (1, spec.vector)
     phases = range(len(code.kernel.phases))
     constants = {
         **_phase_constants(code),
+        "FIRST": run[0],
+        "LAST": run[-1],
         "FIRST_AT": tuple(map(code.first_at, phases)),
         "FROM_FIRST": tuple(map(code.from_first, phases)),
         "COLUMNS": columns,
@@ -210,10 +240,7 @@ def _sweep(made: _Maker) -> list[KernelLaunch]:
             "WRITE": tuple(code.write_partials(k) for k in phases),
             "PARTIAL": tuple(code.combine(k, finish=False) for k in phases),
         }
-    return [
-        made.launch(rows_template.sweep, {**constants, "FIRST": run[0], "LAST": run[-1]}, shape)
-        for (run, _), shape in zip(spec.launches(nest), made.shapes, strict=True)
-    ]
+    return constants
 
 
 def _column_sums(made: _Maker) -> list[KernelLaunch]:

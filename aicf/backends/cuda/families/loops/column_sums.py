@@ -19,7 +19,8 @@ from aicf.backends.cuda.codegen.scalar import (
 )
 from aicf.backends.cuda.compiler.specializer import Snippet
 from aicf.backends.cuda.families.loops.phases import PhaseCode
-from aicf.backends.cuda.families.loops.schedule import SUM_COLUMNS, GeneratedSpec, partial_size
+from aicf.backends.cuda.families.loops.schedule import SUM_COLUMNS, GeneratedSpec
+from aicf.backends.cuda.families.loops.spaces import partial_size
 from aicf.backends.cuda.families.records import Rounding
 from aicf.dialects.emit_kernels import AccumulateOp, PhaseOp, accumulates_of
 

@@ -11,13 +11,11 @@ from aicf.backends.common.loop_nest import LoopNest, load_ops
 from aicf.backends.cuda.families.loops.phase_pairs import reductions_of
 from aicf.backends.cuda.families.loops.schedule import (
     GeneratedSpec,
-    access_bytes,
     block_bytes,
     partial_bytes,
-    partial_size,
     parts_together,
-    scan_ops,
 )
+from aicf.backends.cuda.families.loops.spaces import access_bytes, partial_size, scan_ops
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
 from aicf.dialects.emit_kernels import LoadOp, ReduceOp
 from aicf.dialects.types import element_of
@@ -66,6 +64,11 @@ def cost_us(nest: LoopNest, spec: GeneratedSpec, arch: GpuArch) -> float:
         waits = max(waits, block_bytes(nest, spec) / _BLOCK_GBS / 1e3) + _MEETING_US * meetings
     handed_over = _HANDOVER_US * (launches - 1) + _parts_us(nest, spec)
     return start_us(arch) * launches + handed_over + max(read / bandwidth, waits) + written / bandwidth
+
+
+def last_launch_us(nest: LoopNest, spec: GeneratedSpec, arch: GpuArch) -> float:
+    """Predicted microseconds of the last launch alone, which reads the parts that another has left."""
+    return start_us(arch) + _HANDOVER_US + _parts_us(nest, spec)
 
 
 def _sweeps(nest: LoopNest, spec: GeneratedSpec) -> int:

@@ -20,8 +20,10 @@ from aicf.backends.common.loop_nest import (
 )
 from aicf.backends.common.record import Record, RecordCodec, Whole, integer, read_list
 from aicf.backends.common.workload import Workload
+from aicf.backends.cuda.families.loops.choice import choose
+from aicf.backends.cuda.families.loops.column_choice import holds_sums
 from aicf.backends.cuda.families.loops.costs import cost_us
-from aicf.backends.cuda.families.loops.schedule import GeneratedSpec, choose, holds_sums, partial_bytes
+from aicf.backends.cuda.families.loops.schedule import GeneratedSpec, partial_bytes
 from aicf.backends.cuda.families.records import (
     CLUSTER_BLOCKS,
     ONE,

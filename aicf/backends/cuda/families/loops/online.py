@@ -15,8 +15,9 @@ from aicf.backends.common.loop_nest import LoopNest
 from aicf.backends.cuda.codegen.combine import by_butterflies, partial_dtype, tree
 from aicf.backends.cuda.codegen.scalar import constant_text, identity_text
 from aicf.backends.cuda.compiler.specializer import Snippet
+from aicf.backends.cuda.families.loops.cells import packed
 from aicf.backends.cuda.families.loops.exponential_sums import exponential_sum_of
-from aicf.backends.cuda.families.loops.phases import PhaseCode, packed
+from aicf.backends.cuda.families.loops.phases import PhaseCode
 from aicf.backends.cuda.families.loops.schedule import GeneratedSpec
 from aicf.backends.cuda.families.records import Rounding
 from aicf.dialects.emit_kernels import PhaseOp, ReduceOp

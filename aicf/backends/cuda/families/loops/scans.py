@@ -23,8 +23,10 @@ from aicf.backends.cuda.codegen.scalar import (
     wrapped_text,
 )
 from aicf.backends.cuda.compiler.specializer import Snippet
-from aicf.backends.cuda.families.loops.phases import PhaseCode, Source, named, packed
-from aicf.backends.cuda.families.loops.schedule import GeneratedSpec, scan_ops
+from aicf.backends.cuda.families.loops.cells import Source, named, packed
+from aicf.backends.cuda.families.loops.phases import PhaseCode
+from aicf.backends.cuda.families.loops.schedule import GeneratedSpec
+from aicf.backends.cuda.families.loops.spaces import scan_ops
 from aicf.backends.cuda.families.records import Rounding
 from aicf.backends.cuda.target import SHORT_INTEGERS
 from aicf.dialects.emit_kernels import ReduceOp, ScanOp, StoreOp, YieldOp

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from aicf.backends.cuda.codegen.scalar import REGISTERS
 from aicf.backends.cuda.codegen.vector_access import VectorAccess, vector_access
 from aicf.backends.cuda.compiler.specializer import Snippet
-from aicf.backends.cuda.families.loops.phases import PhaseCode, Source, packed
-from aicf.backends.cuda.families.loops.schedule import TILE, tile_dims, tiled_inputs
+from aicf.backends.cuda.families.loops.cells import Source, packed
+from aicf.backends.cuda.families.loops.phases import PhaseCode
+from aicf.backends.cuda.families.loops.spaces import TILE, tile_dims, tiled_inputs
 from aicf.backends.cuda.target import ELEMENT_BYTES, PIECE_BYTES
 
 

@@ -18,8 +18,9 @@ from aicf.backends.base import BufferRef
 from aicf.backends.common.loop_nest import LoopNest
 from aicf.backends.cuda.codegen.combine import ColumnBoard
 from aicf.backends.cuda.compiler.specializer import Snippet
+from aicf.backends.cuda.families.loops.cells import packed
 from aicf.backends.cuda.families.loops.moments import moments_of
-from aicf.backends.cuda.families.loops.phases import PhaseCode, packed
+from aicf.backends.cuda.families.loops.phases import PhaseCode
 from aicf.backends.cuda.families.loops.schedule import GeneratedSpec
 from aicf.backends.cuda.families.records import Rounding
 from aicf.dialects.emit_kernels import PhaseOp, ReduceOp
@@ -88,6 +89,10 @@ class MomentCode(PhaseCode):
         names = [name for root in roots for name in value(root)]
         return Snippet(("point", "cell", "x", "before"), tuple(lines), packed(names))
 
+    def part_rows(self) -> int:
+        """Elements of a column in a part, but for the last."""
+        return self.spec.span(self.nest)
+
     def start(self, phase: int) -> Snippet:
         if not self._is_first(phase):
             return super().start(phase)
@@ -150,7 +155,7 @@ class MomentCode(PhaseCode):
     def add_partials(self, phase: int) -> Snippet:
         if not self._is_first(phase):
             return super().add_partials(phase)
-        span, size = self.spec.span(self.nest), self.nest.reduce_size
+        span, size = self.part_rows(), self.nest.reduce_size
         rest = f"max({self.index}(0), {self.index}({self.index}({size}) - part * {self.index}({span})))"
         lines = [f"elements = f32(min({self.index}({span}), {rest}))"]
         joined = _joined(self._total(), self._seen("found", "elements"), "j_", lines)

@@ -19,7 +19,8 @@ from aicf.backends.cuda.compiler import specializer
 from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in
 from aicf.backends.cuda.compiler.specializer import Snippet, stage
-from aicf.backends.cuda.families.loops.phases import PhaseCode, packed
+from aicf.backends.cuda.families.loops.cells import packed
+from aicf.backends.cuda.families.loops.phases import PhaseCode
 from aicf.backends.cuda.families.loops.schedule import GeneratedSpec
 from aicf.backends.cuda.families.multi_tensor import template as updates_template
 from aicf.backends.cuda.families.multi_tensor.kernel import UpdateSpec, read_spec, turns_of

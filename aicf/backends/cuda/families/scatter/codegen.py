@@ -51,7 +51,7 @@ def launched(
 # Elements
 
 
-def _target_text(flat: str, sizes: Sequence[int], strides: Sequence[int]) -> str:
+def target_text(flat: str, sizes: Sequence[int], strides: Sequence[int]) -> str:
     """The element (i64) at a flat index over `sizes` in row-major order."""
     sizes, strides = _joined(sizes, strides)
     terms: list[str] = []
@@ -80,7 +80,7 @@ def _joined(sizes: Sequence[int], strides: Sequence[int]) -> tuple[list[int], li
 def two_entries(ref: BufferRef) -> str:
     """An element (i64) by its row and its flat column."""
     row = f"i64(row) * {ref.strides[0]}"
-    return f"({row} + {_target_text('column', ref.shape[1:], ref.strides[1:])})"
+    return f"({row} + {target_text('column', ref.shape[1:], ref.strides[1:])})"
 
 
 def named_row(ref: BufferRef, base: str, rows: int) -> Snippet:
@@ -191,7 +191,7 @@ def _kept(start: int, size: int) -> Constants:
 def _row_start(ref: BufferRef, axis: int) -> Snippet:
     """Parameter row: the first element of a row along the axis."""
     outer = [dim for dim in range(len(ref.shape)) if dim != axis]
-    text = _target_text("row", [ref.shape[d] for d in outer], [ref.strides[d] for d in outer])
+    text = target_text("row", [ref.shape[d] for d in outer], [ref.strides[d] for d in outer])
     return Snippet(("row",), (), text)
 
 

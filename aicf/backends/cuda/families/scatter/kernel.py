@@ -107,6 +107,11 @@ class CombiningKernel(IndexedKernel):
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
         return super().legal(work, target) or long_lists_reason(work)
 
+    def fixed_order(self, work: Workload, target: TargetAttr) -> str | None:
+        """See `Kernel`: updates of a row are combined as they come. Which sums are legal depends on the number of rows
+        (`long_lists_reason`)."""
+        return None if read_text(work.attrs, "mode") == "add" else ORDER
+
 
 class LastUpdateKernel(IndexedKernel):
     """Clears, then takes the maximum of the numbers that name a row, atomically: no order matters."""
@@ -123,6 +128,10 @@ class LastUpdateKernel(IndexedKernel):
     def record_of(self, work: Workload, target: TargetAttr, schedule: None) -> dict[str, Attribute]:
         count, rows = work.operands[0].shape[0], work.results[0].shape[0]
         return launch_entries(work, target, (-(-rows // THREADS), 1), (-(-count // THREADS), 1))
+
+    def fixed_order(self, work: Workload, target: TargetAttr) -> str:
+        """See `Kernel`: whole numbers, of which the largest is exact."""
+        return "none"
 
 
 @dataclass(frozen=True)
@@ -216,6 +225,10 @@ class TopkKernel(IndexedKernel):
             "workspace_bytes": integer(KEPT_BYTES * rows * k * sum(parts)),
             **launch_entries(work, target, *((rows, each) for each in parts)),
         }
+
+    def fixed_order(self, work: Workload, target: TargetAttr) -> str:
+        """See `Kernel`: elements are compared, and nothing is combined."""
+        return "none"
 
 
 def _row_sizes(work: Workload) -> tuple[int, int, int]:

@@ -14,9 +14,10 @@ from aicf.backends.common.record import Record, illegal, integer, read_integer
 from aicf.backends.common.workload import OperandInfo, Workload
 from aicf.backends.cuda.families.gemm.packing import PRODUCT_WEIGHT, k_innermost
 from aicf.backends.cuda.families.gemm.problem import Strided as Operand
+from aicf.backends.cuda.families.loops.choice import choose
 from aicf.backends.cuda.families.loops.costs import cost_us
 from aicf.backends.cuda.families.loops.kernel import read_spec, spec_record
-from aicf.backends.cuda.families.loops.schedule import GeneratedSpec, choose
+from aicf.backends.cuda.families.loops.schedule import GeneratedSpec
 from aicf.backends.cuda.families.records import CudaKernel, start_entries
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch, arch_named
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr

@@ -4,6 +4,7 @@ matrix."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import ceil, prod
 
 from aicf.backends.base import BufferRef, Launch
@@ -12,15 +13,20 @@ from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launc
 from aicf.backends.cuda.compiler.specializer import Snippet
 from aicf.backends.cuda.families.conv.parts import point_of
 from aicf.backends.cuda.families.conv.problem import FIRST_EXTRA, WEIGHT, ConvProblem, X
+from aicf.backends.cuda.families.conv.wgmma.closing import combine_moments
 from aicf.backends.cuda.families.conv.wgmma.kernel import (
+    MOMENTS,
     as_matrix,
     reaches,
     runs_across,
     sizes_of,
     stage_channels,
+    statistics_of_launch,
     steps_of,
     task_of_launch,
+    with_statistics,
 )
+from aicf.backends.cuda.families.gemm.problem import strided
 from aicf.backends.cuda.families.gemm.wgmma.codegen import (
     b_lines,
     copy_of,
@@ -32,25 +38,67 @@ from aicf.backends.cuda.families.gemm.wgmma.kernel import clusters_of, spec_of
 from aicf.backends.cuda.families.gemm.wgmma.schedule import Spec, Task, Tensor
 from aicf.backends.cuda.families.records import read_shape
 from aicf.backends.cuda.runtime.device_program import TensorMap, Windows
+from aicf.dialects.emit_kernels import KernelOp
 
 _ACROSS = 64
 """Outputs of a line of the weight in shared memory, where lines run across K: 128 bytes of halves."""
 
 
 def emit(launch: Launch) -> Sequence[KernelLaunch]:
-    """The one launch of an instruction."""
-    problem, task = task_of_launch(launch)
+    """The launch of an instruction, and if it takes moments the one that combines their parts."""
+    if launch.kind != MOMENTS:
+        problem, task = task_of_launch(launch)
+        return [_convolve(launch, problem, task)]
+    parts = statistics_of_launch(launch)
+    stored = launch.outs[parts.stored]
+    others = [ref for ref in launch.outs if ref is not stored]
+    reads, beside = (
+        [launch.ins[FIRST_EXTRA - 1 + number] for number in numbers]
+        for numbers in (parts.reads, parts.beside)
+    )
+    ins = (*launch.ins[:FIRST_EXTRA], *reads)
+    product = replace(launch, kind="conv", code=parts.epilogue, ins=ins, outs=(stored,))
+    problem, task = task_of_launch(product)
+    task = with_statistics(task, problem, parts, strided(stored), [*map(strided, beside)])
+    point = None if parts.summed is None else _line_point(product, parts.summed, problem)
+    return [
+        _convolve(product, problem, task, beside, launch.ws, point),
+        combine_moments(launch, parts, stored, [*launch.ins[FIRST_EXTRA:], *others]),
+    ]
+
+
+def _line_point(launch: Launch, summed: KernelOp, problem: ConvProblem) -> Snippet | None:
+    """What is added up for each channel at one pixel, as `point_of` gives what is stored; it goes nowhere as it is."""
+    outs = (launch.outs[0],) * len(summed.out_maps)
+    return point_of(replace(launch, code=summed, outs=outs), problem)
+
+
+def _convolve(
+    launch: Launch,
+    problem: ConvProblem,
+    task: Task,
+    beside: Sequence[BufferRef] = (),
+    parts: Sequence[BufferRef] = (),
+    point: Snippet | None = None,
+) -> KernelLaunch:
+    """The product.
+
+    Args:
+        beside, point: What sums of channels read, and what is added up at one pixel, if it takes any.
+        parts: Where its parts of statistics go, if it takes any.
+    """
     spec = spec_of(launch.record)
     copies = {"COPY_A": _copy_pixels(problem, task, spec), "COPY_B": _copy_weight(problem, spec)}
+    copies |= {} if point is None else {"LINE_POINT": point}
     source = kernel_source(task, spec, point_of(launch, problem), clusters_of(launch.record), copies=copies)
-    refs = (*launch.ins[FIRST_EXTRA:], *launch.outs)
+    refs = (*launch.ins[FIRST_EXTRA:], *beside, *launch.outs)
     arguments = (
         _pixel_map(problem, task, spec, launch.ins[X]),
         _weight_map(problem, launch.ins[WEIGHT], b_lines(task, spec)),
-        *map(address_of, refs),
+        *map(address_of, (*refs, *parts)),
     )
     code = KernelCode("conv_wgmma", source, ("ptr",) * len(arguments), spec.threads, spec.blocks_per_sm)
-    return [launch_in(read_shape(launch.record), code, arguments)]
+    return launch_in(read_shape(launch.record), code, arguments)
 
 
 # Pixels

@@ -13,9 +13,12 @@ from dataclasses import replace
 from itertools import pairwise
 from math import ceil, prod
 
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import Launch
+from aicf.backends.common.loop_nest import LoopNest
+from aicf.backends.common.record import integer
 from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.conv.pack.kernel import (
     WINDOW_WEIGHT,
@@ -33,6 +36,16 @@ from aicf.backends.cuda.families.conv.problem import (
     misplaced,
     windows_of,
 )
+from aicf.backends.cuda.families.conv.wgmma.moments import (
+    Statistics,
+    closing_nest,
+    closing_spec,
+    closing_us,
+    moments_bytes,
+    order_text,
+    pixels_reason,
+    statistics_of,
+)
 from aicf.backends.cuda.families.conv.windows import padded_dims
 from aicf.backends.cuda.families.gemm.byte_operands import INTEGERS
 from aicf.backends.cuda.families.gemm.problem import Strided, early_b, strided
@@ -40,16 +53,19 @@ from aicf.backends.cuda.families.gemm.wgmma.kernel import (
     INTEGER_VALUES,
     WgmmaKernel,
     arch_reason,
+    combination_order,
     functions_in,
     operands_reason,
     task_reason,
 )
-from aicf.backends.cuda.families.gemm.wgmma.schedule import K_BYTES, Task
-from aicf.backends.cuda.families.records import read_early
+from aicf.backends.cuda.families.gemm.wgmma.schedule import K_BYTES, Spec, Task
+from aicf.backends.cuda.families.records import integers, read_early
 from aicf.backends.cuda.target import ELEMENT_BYTES, arch_named
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 
+MOMENTS = "conv_moments"
+"""The kind of convolutions beside which moments are taken."""
 _WHOLE_BYTES = 16
 """Bulk tensor copies need strides of whole ones."""
 _CORNER_BITS, _ELEMENT_BITS = 16, 16
@@ -116,6 +132,27 @@ def task_of_launch(launch: Launch) -> tuple[ConvProblem, Task]:
     return problem, task_of(problem, launch.code, own, bool(read_early(launch.record)))
 
 
+def with_statistics(
+    task: Task, problem: ConvProblem, parts: Statistics, stored: Strided, others: list[Strided]
+) -> Task:
+    """The product with what its rows leave of columns; `stored` is its result, `others` are what the sums read."""
+    if parts.summed is None:
+        return replace(task, moments=True)
+    sums = len(parts.summed.out_maps)
+    reads, _ = epilogue_accesses(
+        parts.summed, problem, others, [stored] * sums
+    )  # they go nowhere as they are
+    return replace(task, column_sums=sums, beside=reads)
+
+
+def statistics_of_launch(launch: Launch) -> Statistics:
+    """The scalar program of an instruction that takes moments. Raises PlanError if it does not."""
+    parts = "it has none" if launch.code is None else statistics_of(launch.code)
+    if isinstance(parts, str):
+        raise misplaced(launch)
+    return parts
+
+
 class ConvWgmmaKernel(WgmmaKernel):
     """Convolutions of channels-last f16 or bf16 with any epilogue, by warpgroup products out of bulk tensor copies."""
 
@@ -138,10 +175,7 @@ class ConvWgmmaKernel(WgmmaKernel):
         return task_of(_problem(work), work.code, own, bool(early_b(work)))
 
     def problem_entries(self, work: Workload) -> Mapping[str, Attribute]:
-        windows = work.attrs if self.widens else windows_of(work)
-        if not _packs(work):
-            return windows
-        return {**windows, "layouts": weight_layouts(work, WEIGHT, WINDOW_WEIGHT)}
+        return _entries(work, _packs(work), work.attrs if self.widens else None)
 
     def prepare(self, work: Workload, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
         """See `Kernel`: the record of `cuda.pack_windows`."""
@@ -159,9 +193,90 @@ class ConvWgmmaIntegerKernel(ConvWgmmaKernel):
         return INTEGERS.reason(work)
 
 
+class ConvWgmmaMomentsKernel(ConvWgmmaKernel):
+    """Convolutions of channels-last f16 or bf16 beside which the statistics of a batch norm are taken: the mean of each
+    channel, and the squares around it, of what a block stores. See `moments.py`."""
+
+    id = "cuda.conv_wgmma_moments"
+    kinds = frozenset({MOMENTS})
+
+    def legal(self, work: Workload, target: TargetAttr) -> str | None:
+        if work.code is None:
+            return "what follows the convolution has no generated code"
+        parts = statistics_of(work.code)
+        if isinstance(parts, str):
+            return parts
+        if (reason := super().legal(_convolution(work, parts), target)) is not None:
+            return reason
+        task = self.task(work)
+        if task.store(False) != "packed":
+            return "moments are taken of results that are stored as lines of 16 bytes"
+        return pixels_reason(task.problem.m) or task_reason(task, arch_named(target.arch.data))
+
+    def task(self, work: Workload) -> Task:
+        if work.kind != MOMENTS:
+            return super().task(work)
+        parts = _statistics(work)
+        others = [strided(work.operands[FIRST_EXTRA - 1 + number]) for number in parts.beside]
+        task, stored = super().task(_convolution(work, parts)), strided(work.results[parts.stored])
+        return with_statistics(task, _problem_of(work), parts, stored, others)
+
+    def cost_us(self, work: Workload, target: TargetAttr) -> float:
+        return super().cost_us(work, target) + closing_us(_closing_nest(work), arch_named(target.arch.data))
+
+    def problem_entries(self, work: Workload) -> Mapping[str, Attribute]:
+        return _entries(work, _packs(_convolution(work, _statistics(work))))
+
+    def record_of(self, work: Workload, target: TargetAttr, schedule: Spec) -> dict[str, Attribute]:
+        nest = _closing_nest(work)
+        spec = closing_spec(nest)
+        order = f"{combination_order(schedule)}; {order_text(nest)}"
+        return {
+            **super().record_of(work, target, schedule),
+            "combination_order": StringAttr(order),
+            "workspace_bytes": integer(moments_bytes(nest)),
+            "sum_grid": integers(spec.grids(nest)[-1]),
+            "sum_block": integers((spec.threads, 1, 1)),
+        }
+
+
+def _statistics(work: Workload) -> Statistics:
+    assert work.code is not None
+    parts = statistics_of(work.code)
+    assert not isinstance(parts, str), "asked of legal work"
+    return parts
+
+
+def _convolution(work: Workload, parts: Statistics) -> Workload:
+    """The convolution of a work that takes moments, too, as a work of its own."""
+    extras = (work.operands[FIRST_EXTRA - 1 + number] for number in parts.reads)
+    operands, results = (*work.operands[:FIRST_EXTRA], *extras), (work.results[parts.stored],)
+    return replace(work, kind="conv", code=parts.epilogue, operands=operands, results=results)
+
+
+def _problem_of(work: Workload) -> ConvProblem:
+    """The convolution of a work that takes statistics."""
+    return _problem(_convolution(work, _statistics(work)))
+
+
+def _closing_nest(work: Workload) -> LoopNest:
+    """The second launch of a work that takes moments."""
+    parts = _statistics(work)
+    others = [result for number, result in enumerate(work.results) if number != parts.stored]
+    return closing_nest(parts.closing, work.results[parts.stored], [*work.operands[FIRST_EXTRA:], *others])
+
+
 def _problem(work: Workload) -> ConvProblem:
     """The convolution, with its weight as it lies when the kernel runs."""
     return conv_of_work(work, WINDOW_WEIGHT if _packs(work) else None)
+
+
+def _entries(
+    work: Workload, packs: bool, windows: Mapping[str, Attribute] | None = None
+) -> Mapping[str, Attribute]:
+    """Its windows, by default without what lies around the operand, and the layout of a weight that is packed."""
+    found = windows_of(work) if windows is None else windows
+    return {**found, "layouts": weight_layouts(work, WEIGHT, WINDOW_WEIGHT)} if packs else found
 
 
 def _packs(work: Workload) -> bool:
@@ -233,5 +348,5 @@ def reaches(problem: ConvProblem) -> tuple[int, ...]:
     return tuple((k - 1) * apart for k, apart in zip(problem.taps, problem.dilations, strict=True))
 
 
-KERNELS = (ConvWgmmaKernel(), ConvWgmmaIntegerKernel())
+KERNELS = (ConvWgmmaKernel(), ConvWgmmaMomentsKernel(), ConvWgmmaIntegerKernel())
 """The kernels of this family."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from math import ceil, prod
 
@@ -34,6 +35,7 @@ from aicf.backends.cuda.families.gemm.wgmma.rows import Held, meetings, row_snip
 from aicf.backends.cuda.families.gemm.wgmma.schedule import (
     CHUNK_BYTES,
     LINE_BYTES,
+    MOMENT_ROWS,
     Spec,
     Task,
     Tensor,
@@ -118,9 +120,13 @@ def _names(task: Task, spec: Spec) -> dict[str, str]:
     products = task.problem.products
     parameters = ["a_map", *(f"b{i}_map" for i in range(products * task.problem.factors))]
     for product in range(products):
-        parameters += [*(f"in{product}_{extra}" for extra in range(len(task.extras))), f"out{product}"]
+        parameters += [
+            *(f"in{product}_{extra}" for extra in range(len(task.extras) + len(task.beside))),
+            f"out{product}",
+        ]
     parameters += [f"out{output}" for output in range(1, len(task.outputs))]
     parameters += ["sums_out"] if task.summed is not None else []
+    parameters += ["moments_out"] if task.left else []
     layout = f"_{int(not task.a.along_k)}{int(not task.b.along_k)}"
     fewer, more = registers(spec) or (0, 0)
     sums = task.problem.sums
@@ -140,6 +146,7 @@ def _names(task: Task, spec: Spec) -> dict[str, str]:
         "MORE_REGISTERS": f"more_registers_{more}",
         "PACK": f"pack_{task.output.dtype}",
         "UNPACK": f"unpack_{task.problem.dtype}",
+        "UNPACK_RESULT": f"unpack_{task.output.dtype}",
     }
 
 
@@ -166,7 +173,7 @@ def _constants(task: Task, spec: Spec, clusters: int) -> dict[str, Constant | Sn
         "B_DESCRIPTOR": _descriptor(task.b),
         "B_STEP": _advance(task.b),
         "BAND": min(spec.band, rows),
-        "BARRIERS_AT": spec.ring_bytes + spec.line_bytes(task) + spec.totals_bytes(task),
+        "BARRIERS_AT": spec.ring_bytes + spec.around_bytes(task),
         "CLUSTER": spec.cluster,
         "COLUMN_UNITS": columns,
         "CONSUMERS": spec.consumers,
@@ -179,6 +186,12 @@ def _constants(task: Task, spec: Spec, clusters: int) -> dict[str, Constant | Sn
         "LINES_AT": spec.ring_bytes,
         "M": m,
         "MEETINGS": 0,
+        "MOMENTS": task.moments,
+        "LEFT_SUMS": task.column_sums,
+        "BOARD_BYTES": 4 * task.left * width,
+        "MOMENTS_AT": spec.ring_bytes + spec.line_bytes(task) + spec.totals_bytes(task),
+        "MOMENT_PARTS": ceil(m / MOMENT_ROWS),
+        "MOMENT_TURNS": ceil(width / 128),
         "N": n,
         "PART_STEPS": part_steps,
         "PARTS_AT": spec.ring_bytes,
@@ -237,9 +250,15 @@ def _parts(
             template.store_byte_chunk if task.store(False) == "bytes" else template.store_chunk
         ),
         "STORE_LINE": part(template.store_line),
-        "LOOPED": point is not None and sum(map(len, point.body)) > _LONG_EPILOGUE,
+        "LOOPED": task.column_sums > 0 or (point is not None and sum(map(len, point.body)) > _LONG_EPILOGUE),
         "STORE_ROW": part(row[task.store(split)]),
         "STORE_ELEMENT": _store_element(task),
+        "SLAB_MOMENTS": part(template.slab_moments),
+        "MOMENTS_DONE": part(template.moments_done),
+        "LINE_SUMS": part(template.line_sums),
+        "SLAB_SUMS": part(template.slab_sums),
+        "SUMS_DONE_BY": part(template.sums_done),
+        "LINE_VALUES": _line_values(task),
         "SUM_CHUNK": part(template.sum_chunk),
         "SUM_DONE": part(template.sum_done),
         "STORE_SUM": Snippet(
@@ -546,6 +565,23 @@ def _values(task: Task, spec: Spec, has_point: bool, held: Mapping[int, Held], r
             results.append(f"y{r}_{c}{result}")
     params = ("acc", *(() if split else ("held",)), "number", "matrix", "row", "column")
     return Snippet(params, tuple(body), f"({', '.join(results)})")
+
+
+def _line_values(task: Task) -> Snippet:
+    """What is summed of eight neighbouring results of a row: all eight of the first sum, then of the next. LINE_POINT
+    is that at one element, from the result and what lies beside it."""
+    whole = replace(task, extras=(*task.extras, *task.beside))
+    own = range(len(task.extras), len(whole.extras))
+    body: list[str] = []
+    for number in own:
+        body += _loads(whole, number, whole.extras[number], 1, 8)
+    around = ", ".join([*["i32(0)"] * len(task.problem.epilogue_dims), *["u64(0)"] * task.column_sums])
+    for c in range(8):
+        given = "".join(f"{_value(whole, number, whole.extras[number], 0, c)}, " for number in own)
+        body.append(f"s{c} = splice(LINE_POINT, acc[{c}], {given}{around})")
+    picks = [f"[{number}]" for number in range(task.column_sums)] if task.column_sums > 1 else [""]
+    names = [f"s{c}{pick}" for pick in picks for c in range(8)]
+    return Snippet(("acc", "matrix", "row", "column"), tuple(body), f"({', '.join(names)})")
 
 
 def _unpacked(task: Task, number: int, held: Held) -> list[str]:

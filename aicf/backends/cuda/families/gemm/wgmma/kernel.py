@@ -168,7 +168,7 @@ def combination_order(spec: Spec, step: int = 16) -> str:
 def _may_alias(code: KernelOp | None, roles: GemmOperands, task: Task) -> Attribute:
     """Results that may lie on an operand of the epilogue: same element at every point, read before it is stored."""
     found: list[tuple[int, int]] = []
-    if code is not None and task.problem.products == 1 and not task.more:
+    if code is not None and task.problem.products == 1 and not (task.more or task.left):
         (store,) = (op for op in code.phases[-1].body.block.ops if isinstance(op, StoreOp))
         for index, access in enumerate(task.extras):
             map_ = code.in_maps[task.problem.factors + index]

@@ -21,8 +21,18 @@ CHUNK_BYTES = 64 * K_BYTES
 LINE_BYTES = 2048
 """Shared memory in which a warp turns 16 rows x 64 columns of 16-bit results into whole lines."""
 
+MOMENT_ROWS = 64
+"""Rows of a part of the moments: those of a warpgroup."""
+
+SLAB_ROWS = 16
+"""Rows of a warp, all of which have results or none."""
+
 _REGISTERS = 65536
 """Of a multiprocessor."""
+
+_SUMMED_WIDTH = 128
+"""Most columns of a tile whose rows leave sums of columns: these are computed in a loop over 64 columns at a time, into
+which all sums of the product go."""
 
 _BLOCKS = Whole(1, CLUSTER_BLOCKS)
 
@@ -60,6 +70,9 @@ class Task:
             lie side by side and have whole rows.
         a_elements: Elements of A in memory, of a convolution: its windows overlap. None for rows times K of them.
         summed: Which operand, `a` or `b`, is summed over K beside the product, and the type of the sums.
+        moments: Whether each `MOMENT_ROWS` rows of results leave the mean of every column, and the squares around it.
+        column_sums: How many sums of every column they leave, of what is computed of results and of `beside`.
+        beside: Operands that these sums read, over the dims of an epilogue.
     """
 
     problem: GemmProblem
@@ -71,6 +84,14 @@ class Task:
     row_totals: int = 0
     a_elements: int | None = None
     summed: tuple[str, str] | None = None
+    moments: bool = False
+    column_sums: int = 0
+    beside: tuple[Access, ...] = ()
+
+    @property
+    def left(self) -> int:
+        """Numbers of f32 that a part of `MOMENT_ROWS` rows leaves for every column."""
+        return 2 if self.moments else self.column_sums
 
     @property
     def convolves(self) -> bool:
@@ -256,9 +277,17 @@ class Spec:
         """Shared memory through which the blocks of a row exchange its totals."""
         return task.row_totals * (self.tile_m // 2) * self.pair_bytes if self.cluster_n > 1 else 0
 
+    def moments_bytes(self, task: Task) -> int:
+        """Shared memory in which every warp leaves the means and squares of its rows."""
+        return self.consumers * 4 * 4 * task.left * self.width(task)
+
+    def around_bytes(self, task: Task) -> int:
+        """Shared memory after the ring: lines, totals of rows, moments of columns."""
+        return self.line_bytes(task) + self.totals_bytes(task) + self.moments_bytes(task)
+
     def shared_bytes(self, task: Task) -> int:
-        """Dynamic shared memory: alignment, ring, lines, totals of rows, barriers."""
-        return 1024 + self.ring_bytes + self.line_bytes(task) + self.totals_bytes(task) + 16 * self.stages
+        """Dynamic shared memory: alignment, ring, what is after it, barriers."""
+        return 1024 + self.ring_bytes + self.around_bytes(task) + 16 * self.stages
 
     def width(self, task: Task) -> int:
         """Result columns of a tile."""
@@ -345,6 +374,8 @@ def spec_reason(spec: Spec, task: Task, arch: GpuArch) -> str | None:
     """Why `spec` cannot run `task` on `arch`, None if it can."""
     if (spec.tile_m, spec.tile_n) not in (_ROW_TILES if task.row_totals else _TILES):
         return f"there is no code for tiles of {spec.tile_m}x{spec.tile_n}"
+    if task.column_sums and spec.tile_n > _SUMMED_WIDTH:
+        return f"sums of columns leave no registers for more than {_SUMMED_WIDTH} columns of a tile"
     if spec.cluster > CLUSTER_BLOCKS:
         return f"{spec.cluster} blocks are more than a cluster holds"
     if spec.blocks_per_sm > 1 and register_share(spec) < spec.sums + 64:
@@ -369,7 +400,7 @@ def spec_reason(spec: Spec, task: Task, arch: GpuArch) -> str | None:
         if spec.line_bytes(task) and spec.width(task) % 64:
             return f"{spec.width(task)} columns are not whole lines of results"
         return None
-    if task.more or task.summed:
+    if task.more or task.summed or task.left:
         return "blocks that share a tile's K finish its rows with one result"
     if spec.sharers > 1 or spec.tile_m % spec.split_k:
         return f"{spec.split_k} blocks cannot share the {spec.tile_m} rows of a tile"
@@ -435,7 +466,7 @@ def _fitted(spec: Spec, depth: int, task: Task, arch: GpuArch) -> Spec | None:
     """`spec` with up to `depth` stages, no more than it has use for; None if two do not fit, or if it differs from
     another only in an order that few units do not have."""
     room = (arch.shared_bytes + 1024) // spec.blocks_per_sm - 3072
-    room -= spec.line_bytes(task) + spec.totals_bytes(task)
+    room -= spec.around_bytes(task)
     uses = spec.part_steps(task) * ceil(spec.all_units(task) / spec.clusters(task, arch))
     stages = min(depth, room // spec.stage_bytes, max(2, uses))
     if stages < 2 or (spec.band > 8 and spec.units(task)[0] <= spec.band // 2):
@@ -489,6 +520,12 @@ at a time."""
 _SUM_US = 0.03
 """For every stage that is summed on the way: most of it is hidden, as shared memory and warps wait for tensor cores.
 Reckoned from what they do, not measured."""
+_MOMENTS_US = 0.5
+"""Of 128 sums of every thread of a warpgroup, whose means and squares are taken: some 20 instructions for a vector of
+eight elements, and two butterflies for each column of it. Reckoned from what they do, not measured."""
+_BESIDE_US = 0.5
+"""For 64 columns of a tile whose sums read something beside the results: a wait for memory that nothing hides.
+Reckoned, not measured."""
 _SWEEP_US, _MEET_US = 0.4, 0.7
 """For every total of a row: of 128 sums of every thread of a warpgroup, and of all blocks of the row meeting."""
 _SHARED_GBS = 95.0
@@ -534,9 +571,11 @@ def _busy_us(spec: Spec, task: Task, arch: GpuArch) -> float:
     wave = spec.part_steps(task) * _step_us(spec, task, arch, together, min(blocks, slots))
     per_store, per_function = _EPILOGUE_US
     stores = 1 if task.row_totals else len(task.outputs)  # those of row programs are in `_SWEEP_US`
-    epilogue = (per_store * stores + per_function * task.functions) * spec.sums / (128 * spec.split_k)
+    each = per_store * stores + per_function * task.functions + _MOMENTS_US * task.left / 2
+    epilogue = each * spec.sums / (128 * spec.split_k)
     wave += _SUM_US * spec.part_steps(task) * (task.summed is not None)
     wave += epilogue * (spec.consumers * together) ** _OVERLAP
+    wave += _BESIDE_US * spec.tile_n / 64 * bool(task.beside)
     if task.row_totals:
         wave += task.row_totals * (_SWEEP_US * spec.sums / 128 + _MEET_US * (spec.cluster_n > 1))
     if spec.split_k > 1:
@@ -572,7 +611,7 @@ def _epilogue_bytes(task: Task) -> float:
     """What the epilogues of all products read and write."""
     dims = task.problem.epilogue_dims
     moved = 0.0
-    for access in (*task.extras, *task.outputs):
+    for access in (*task.extras, *task.beside, *task.outputs):
         elements = prod(size for size, step in zip(dims, access.strides, strict=True) if step)
         moved += elements * ELEMENT_BYTES[access.dtype]
     return moved * task.problem.products

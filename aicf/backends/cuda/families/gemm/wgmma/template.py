@@ -280,6 +280,10 @@ def store_packed(acc, held, staging, matrix, row, column, lane):
     else:
         for chunk in unrolled(WIDTH // 64):
             splice(STORE_CHUNK, acc, held, 8 * chunk, put, get, matrix, row, column + 64 * chunk, lane)
+    if MOMENTS:
+        splice(MOMENTS_DONE, row, column)
+    if LEFT_SUMS:
+        splice(SUMS_DONE_BY, row, column)
 
 
 def store_chunk(acc, held, number, put, get, matrix, row, column, lane):
@@ -291,14 +295,129 @@ def store_chunk(acc, held, number, put, get, matrix, row, column, lane):
         spot = u32(put ^ u32(pair << 5))
         store_matrix_x4(spot, PACK(p[0], p[1]), PACK(p[2], p[3]), PACK(q[0], q[1]), PACK(q[2], q[3]))
     cuda.syncwarp()
+    if MOMENTS:
+        words = registers(16, u32(0))
+    if LEFT_SUMS:
+        splice(LINE_SUMS, get, matrix, row, column, lane)
     for part in unrolled(4):
         v = load_shared_u32x4(u32(u32(get ^ u32((part & 1) << 6)) + u32(part * 512)))
+        if MOMENTS:
+            for index in unrolled(4):
+                words[4 * index + part] = v[index]
         line = row + 4 * part + (lane >> 3)
         first = column + (lane & 7) * 8
         if INSIDE or (line < M and first < N):
             to = splice(OUT, matrix, line, first)
             splice(STORE_LINE, to, first, v[0], v[1], v[2], v[3])
+    if MOMENTS:
+        for index in unrolled(4):
+            splice(SLAB_MOMENTS, words[4 * index : 4 * index + 4], column + (lane & 7) * 8 + 2 * index, lane)
     cuda.syncwarp()
+
+
+def slab_moments(words, column, lane):
+    """The mean of two neighbouring columns over the 16 rows of a warp, and the squares around it. A lane has every
+    fourth row, as results that are rounded already: what others read of them has these moments, digit by digit."""
+    values = registers(8, f32(0.0))
+    for part in unrolled(4):
+        values[2 * part], values[2 * part + 1] = UNPACK_RESULT(words[part])
+    own = u32(shared + u32(MOMENTS_AT) + u32(((thread >> 5) - 4) * BOARD_BYTES + (column % WIDTH) * 4))
+    for side in unrolled(2):
+        total = f32(f32(values[side] + values[2 + side]) + f32(values[4 + side] + values[6 + side]))
+        total = f32(total + cuda.shfl_xor_sync(ALL_LANES, total, 8))
+        total = f32(total + cuda.shfl_xor_sync(ALL_LANES, total, 16))
+        mean = f32(total * f32(0.0625))
+        squares = f32(0.0)
+        for part in unrolled(4):
+            distance = f32(values[2 * part + side] - mean)
+            squares = cuda.fma(distance, distance, squares)
+        squares = f32(squares + cuda.shfl_xor_sync(ALL_LANES, squares, 8))
+        squares = f32(squares + cuda.shfl_xor_sync(ALL_LANES, squares, 16))
+        if lane < 8:
+            store_shared_f32(u32(own + u32(4 * side)), mean)
+            store_shared_f32(u32(own + u32(4 * WIDTH + 4 * side)), squares)
+
+
+def line_sums(get, matrix, row, column, lane):
+    """Adds up a chunk of results before any of its lines is stored: no load passes a store, and so those of what lies
+    beside all four lines of a lane are on their way together."""
+    totals = registers(8 * LEFT_SUMS, f32(0.0))
+    first = column + (lane & 7) * 8
+    for part in unrolled(4):
+        v = load_shared_u32x4(u32(u32(get ^ u32((part & 1) << 6)) + u32(part * 512)))
+        values = registers(8, f32(0.0))
+        for index in unrolled(4):
+            values[2 * index], values[2 * index + 1] = UNPACK_RESULT(v[index])
+        line = row + 4 * part + (lane >> 3)
+        added = splice(LINE_VALUES, values[0:8], matrix, line, first)
+        for index in unrolled(8 * LEFT_SUMS):
+            totals[index] = f32(totals[index] + added[index]) if line < M else totals[index]
+    splice(SLAB_SUMS, totals[0 : 8 * LEFT_SUMS], first, lane)
+
+
+def slab_sums(totals, column, lane):
+    """Sums of eight neighbouring columns over the 16 rows of a warp, of which a lane has every fourth."""
+    own = u32(shared + u32(MOMENTS_AT) + u32(((thread >> 5) - 4) * BOARD_BYTES + (column % WIDTH) * 4))
+    for number in unrolled(LEFT_SUMS):
+        for index in unrolled(8):
+            total = totals[8 * number + index]
+            total = f32(total + cuda.shfl_xor_sync(ALL_LANES, total, 8))
+            total = f32(total + cuda.shfl_xor_sync(ALL_LANES, total, 16))
+            if lane < 8:
+                store_shared_f32(u32(own + u32(4 * WIDTH * number + 4 * index)), total)
+
+
+def sums_done(row, column):
+    """Adds up what the four warps of a warpgroup have of each column, ascending, and writes it as one part of 64 rows:
+    a sum's parts one after the other."""
+    barrier = u32(group)  # 1 or 2: one for each warpgroup that multiplies
+    boards = u32(shared + u32(MOMENTS_AT) + u32((group - 1) * (4 * BOARD_BYTES)))
+    first = row - ((thread >> 5) & 3) * 16
+    named_barrier(barrier, u32(128))
+    for turn in unrolled(MOMENT_TURNS):
+        own = (thread & 127) + 128 * turn
+        if first < M and own < WIDTH and column + own < N:
+            for number in unrolled(LEFT_SUMS):
+                board = u32(boards + u32(4 * WIDTH * number) + u32(own * 4))
+                total = load_shared_f32(board)
+                for slab in unrolled(1, 4):
+                    total = f32(total + load_shared_f32(u32(board + u32(BOARD_BYTES * slab))))
+                part = number * MOMENT_PARTS + (first >> 6)
+                store_f32(u64(moments_out + u64((part * N + column + own) * 4)), total)
+    named_barrier(barrier, u32(128))
+
+
+def moments_done(row, column):
+    """Combines what the four warps of a warpgroup have of each column, and writes it as one part of 64 rows: means,
+    part after part, then squares. The warps that have results have as many."""
+    barrier = u32(group)  # 1 or 2: one for each warpgroup that multiplies
+    boards = u32(shared + u32(MOMENTS_AT) + u32((group - 1) * (4 * BOARD_BYTES)))
+    first = row - ((thread >> 5) & 3) * 16
+    slabs = min(4, (M - first) >> 4)
+    share = (
+        f32(0.25) if slabs == 4 else (f32(1 / 3) if slabs == 3 else (f32(0.5) if slabs == 2 else f32(1.0)))
+    )
+    named_barrier(barrier, u32(128))
+    for turn in unrolled(MOMENT_TURNS):
+        own = (thread & 127) + 128 * turn
+        if slabs > 0 and own < WIDTH and column + own < N:
+            means = registers(4, f32(0.0))
+            for slab in unrolled(4):
+                means[slab] = load_shared_f32(u32(boards + u32(BOARD_BYTES * slab) + u32(own * 4)))
+            total = means[0]
+            for slab in unrolled(1, 4):
+                total = f32(total + means[slab]) if slab < slabs else total
+            mean = f32(total * share)
+            squares = f32(0.0)
+            for slab in unrolled(4):
+                found = load_shared_f32(u32(boards + u32(BOARD_BYTES * slab + 4 * WIDTH) + u32(own * 4)))
+                distance = f32(means[slab] - mean)
+                added = f32(squares + cuda.fma(f32(distance * f32(16.0)), distance, found))
+                squares = added if slab < slabs else squares
+            to = u64(moments_out + u64(((first >> 6) * N + column + own) * 4))
+            store_f32(to, mean)
+            store_f32(u64(to + u64(MOMENT_PARTS * N * 4)), squares)
+    named_barrier(barrier, u32(128))
 
 
 def store_line(to, first, a, b, c, d):

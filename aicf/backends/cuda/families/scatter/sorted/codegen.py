@@ -12,8 +12,8 @@ from aicf.backends.cuda.codegen.scalar import combine_text
 from aicf.backends.cuda.codegen.vector_access import VectorAccess
 from aicf.backends.cuda.compiler.launches import KernelLaunch
 from aicf.backends.cuda.compiler.specializer import Snippet, constants_of
+from aicf.backends.cuda.families.loops.cells import packed
 from aicf.backends.cuda.families.loops.kernel import read_shapes
-from aicf.backends.cuda.families.loops.phases import packed
 from aicf.backends.cuda.families.records import Shape
 from aicf.backends.cuda.families.scatter import template as unsorted
 from aicf.backends.cuda.families.scatter.codegen import Constants, launched, named_row, two_entries
