@@ -53,8 +53,8 @@ WRONG: list[tuple[str, str]] = [
         "{stream: 2}",
         "stream: unknown field; did you mean 'streams' or 'streams_of'? legal: accuracy, activations, attention, "
         "bindings, conv, corrections, determinism, forbid, fusion, groups, inplace, keep, kernels, layouts, matmul, "
-        "max_bytes, max_programs, measurements, memory, method, new_shapes, ops, order, prepared_weights, ranges, "
-        "records, rest, rounding, saves, smoothing, streams, streams_of, tf32, to, version",
+        "max_bytes, max_programs, measurements, memory, method, new_shapes, ops, order, packed_activations, "
+        "prepared_weights, ranges, records, rest, rounding, saves, smoothing, streams, streams_of, tf32, to, version",
     ),
     ("{kernel: {streams: 2}}", "kernel.streams: unknown field; "),
     ("{execution: {kernels: {}}}", "execution.kernels: unknown field; legal: bindings, inplace, "),
