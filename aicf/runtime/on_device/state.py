@@ -76,13 +76,17 @@ class DeviceState(State):
 
     def _copy(self, other: State, parts: Sequence[StatePart]) -> None:
         """See `State`: on the device what both have there."""
-        if isinstance(other, DeviceState) and other._memory() is self._memory():
+        if isinstance(other, DeviceState) and self._is_beside(other):
             shared = self._on_device.keys() & other._on_device.keys()
             if there := [part for part in parts if part.name in shared]:
                 self._copy_on_device(other, there)
             parts = [part for part in parts if part.name not in shared]
         if parts:
             self._copy_on_host(other, parts)
+
+    def _is_beside(self, other: DeviceState) -> bool:
+        """Whether both are on one device; each executable has an object of its own for it."""
+        return self._memory().dlpack_device == other._memory().dlpack_device
 
     def _copy_on_host(self, other: State, parts: Sequence[StatePart]) -> None:
         names = {part.name for part in parts}
