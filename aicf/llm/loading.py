@@ -262,7 +262,21 @@ def weights_of(
         offered: Where other programs of the model have theirs from, so that none has a copy of its own; None reads the
             source.
 
-    Raises InvalidIR: one is missing or has another shape, or the source has more than the program uses.
+    Raises: as `checked_parameters`.
+    """
+    read = partial(_read, source) if offered is None else offered.read
+    return {
+        name: read(name, _ROWS if name in packed else info.element.name)
+        for name, info in checked_parameters(source, graph).items()
+    }
+
+
+def checked_parameters(source: Source, graph: Graph) -> dict[str, TensorInfo]:
+    """Shapes and types of a program's parameters, by name, all of which the source has.
+
+    Raises:
+        InvalidIR: one is missing or has another shape.
+        UnsupportedOp: the source has more than the program uses.
     """
     wanted = parameters_of(graph)
     for name, info in wanted.items():
@@ -277,8 +291,7 @@ def weights_of(
             f"it has a tensor '{unused[0]}'{more}, which {source.architecture} does not use; "
             "it is of another architecture"
         )
-    read = partial(_read, source) if offered is None else offered.read
-    return {name: read(name, _ROWS if name in packed else info.element.name) for name, info in wanted.items()}
+    return wanted
 
 
 def parameters_of(graph: Graph) -> dict[str, TensorInfo]:
