@@ -338,9 +338,7 @@ def _against_memory(merge: Merge) -> str | None:
     So no group of a training step's forward part takes in what the backward part computes of the same values. Sums of
     columns are next to nothing beside what they are sums of.
     """
-    between = next(
-        (op for op in merge.late if any(isinstance(inner, logical.MatmulOp) for inner in op.walk())), None
-    )
+    between = next((op for op in merge.late if any(isinstance(inner, Product) for inner in op.walk())), None)
     if between is None:
         return None
     held = {value for value in merge.second.results if value in merge.results}
