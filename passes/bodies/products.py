@@ -24,6 +24,9 @@ from aicf.passes.bodies.matching import computed_from
 Product: TypeAlias = logical.MatmulOp | logical.MatmulBlocksOp
 """What multiplies a left factor by a right one, which may be packed."""
 
+AnyProduct: TypeAlias = Product | logical.RoundedMatmulBlocksOp
+"""Those, and products that round their left factor, with which nothing is fused."""
+
 
 @dataclass(frozen=True)
 class Piece:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TypeAlias
 
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -14,14 +13,11 @@ from aicf.dialects import logical
 from aicf.dialects.logical import LogicalOp
 from aicf.dialects.types import element_of, tensor_info
 from aicf.passes.bodies.matching import without_casts
-from aicf.passes.bodies.products import Product
+from aicf.passes.bodies.products import AnyProduct
 from aicf.passes.support.identity import IdTable, merge_sources, name_after
 
 _MOST_READERS = 32
 """Ops after a product among which one that also reads another is looked for."""
-
-ProductOp: TypeAlias = Product | logical.RoundedMatmulBlocksOp
-"""A product that may have a weight; its left operand may be rounded on the way to the multiplier."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +37,7 @@ class Bias:
 class WeightedProduct:
     """``operand @ weight`` for a weight of one matrix, and its bias, if it has one."""
 
-    op: ProductOp
+    op: AnyProduct
     bias: Bias | None
 
     @property
@@ -96,7 +92,7 @@ class WeightedProduct:
 
 def product_of(op: Operation) -> WeightedProduct | None:
     """The product that an op is, with its bias; None if it is none with one matrix, or its sizes are not known."""
-    if not isinstance(op, ProductOp) or len(op.operands) != 2 or tensor_info(op.operands[1].type).rank != 2:
+    if not isinstance(op, AnyProduct) or len(op.operands) != 2 or tensor_info(op.operands[1].type).rank != 2:
         return None
     if not all(tensor_info(value.type).is_static for value in (*op.operands, op.results[0])):
         return None
@@ -223,7 +219,7 @@ class _Merging:
         return new
 
 
-def _with_weight(op: ProductOp, weight: SSAValue) -> LogicalOp:
+def _with_weight(op: AnyProduct, weight: SSAValue) -> LogicalOp:
     """The same product with another weight."""
     if isinstance(op, logical.MatmulOp):
         return op.of_operands(op.lhs, weight)
