@@ -228,7 +228,20 @@ def weights_of(source: Source, graph: Graph, packed: Container[str] = ()) -> dic
         graph: The program, as it was built.
         packed: Parameters that stay in blocks, which the source's file backs; the others are in the program's types.
 
-    Raises InvalidIR: one is missing or has another shape, or the source has more than the program uses.
+    Raises: as `checked_parameters`.
+    """
+    return {
+        name: source.rows(name) if name in packed else source.array(name, info.element.name)
+        for name, info in checked_parameters(source, graph).items()
+    }
+
+
+def checked_parameters(source: Source, graph: Graph) -> dict[str, TensorInfo]:
+    """Shapes and types of a program's parameters, by name, all of which the source has.
+
+    Raises:
+        InvalidIR: one is missing or has another shape.
+        UnsupportedOp: the source has more than the program uses.
     """
     wanted = parameters_of(graph)
     for name, info in wanted.items():
@@ -243,10 +256,7 @@ def weights_of(source: Source, graph: Graph, packed: Container[str] = ()) -> dic
             f"it has a tensor '{unused[0]}'{more}, which {source.architecture} does not use; "
             "it is of another architecture"
         )
-    return {
-        name: source.rows(name) if name in packed else source.array(name, info.element.name)
-        for name, info in wanted.items()
-    }
+    return wanted
 
 
 def parameters_of(graph: Graph) -> dict[str, TensorInfo]:
