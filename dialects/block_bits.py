@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 RUN = 16
 """Neighbouring elements whose codes lie in one way, in every scheme."""
+LEAST_MAGNITUDE = 2.0**-100
+"""The least that the step of activations of 8 bits follows from, which so is no subnormal number."""
 
 
 @dataclass(frozen=True)

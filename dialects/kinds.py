@@ -52,6 +52,9 @@ class Kind:
     becomes: str = ""
 
 
+PACKED_PRODUCTS = "matmul_blocks_fused"
+"""Products of packed weights with what is computed before and after them."""
+
 KINDS: dict[str, Kind] = {
     "add": Kind(0, scalar_program=True),
     "relu": Kind(1, scalar_program=True),
@@ -112,7 +115,7 @@ KINDS: dict[str, Kind] = {
     "cached_attention_step": Kind(52, needs_code=False, family="attention"),
     "conv_moments": Kind(53, is_windowed=True, family="conv"),
     "rounded_matmul_blocks": Kind(54, needs_code=False),
-    "matmul_blocks_fused": Kind(55),
+    PACKED_PRODUCTS: Kind(55),
 }
 """Append-only: a number, once given, never changes and is never used again."""
 

@@ -196,6 +196,10 @@ class DeviceBackend(Protocol):
         ...
 
 
+PACKED = "packed"
+"""In place of the element type of both operands of a product: the weight is packed in blocks of few bits."""
+
+
 @dataclass(frozen=True)
 class Peaks:
     """The most that a target can do in a microsecond, as its cost models assume it: the roof of a roofline.
@@ -204,7 +208,7 @@ class Peaks:
         memory: Speeds of memory by size, the smallest first: bytes that fit, and bytes a microsecond. The last one
             takes what does not fit elsewhere.
         products: Arithmetic operations a microsecond in products, by the element type of their operands; a multiply
-            and an add are two.
+            and an add are two. Those with packed weights, as `PACKED`, at the rate of the type that kernels multiply.
         operations: Those of all others.
     """
 

@@ -415,7 +415,7 @@ def _bindings(program: str, before: CapturePlan, after: CapturePlan) -> Iterator
 def _figures(plan: CapturePlan, instructions: Sequence[_Instruction]) -> Figures:
     return Figures(
         instructions=len(instructions),
-        bytes_moved=sum(moved_bytes(instruction.launch, plan) for instruction in instructions),
+        bytes_moved=sum(moved_bytes(each.node.kind, each.launch, plan) for each in instructions),
         arena_bytes=plan.arena_bytes,
         streams=len({instruction.launch.stream for instruction in instructions}),
         edges=sum(len(instruction.node.after) for instruction in instructions),

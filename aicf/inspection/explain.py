@@ -343,13 +343,19 @@ def _row(node: Node, launch: Launch, plan: CapturePlan, decisions: Sequence[Deci
         expected_us=float(expected) if isinstance(expected, int | float) else None,
         measured=selected is not None and "cold_us" in selected.cost,
         rejected=tuple(selected.against()) if selected else (),
-        bytes=moved_bytes(launch, plan),
+        bytes=moved_bytes(node.kind, launch, plan),
     )
 
 
-def moved_bytes(launch: Launch, plan: CapturePlan) -> int:
-    """Bytes of an instruction's operands and results, each once."""
-    return sum(_touched_bytes(operand, plan) for operand in (*launch.ins, *launch.outs))
+def moved_bytes(kind: str, launch: Launch, plan: CapturePlan) -> int:
+    """Bytes of the operands and results of an instruction of a kind, each once; of matrices that indices choose, one
+    for each index, and no more than there are."""
+    ins = [_touched_bytes(operand, plan) for operand in launch.ins]
+    if kind == "matmul_blocks" and len(ins) == 3:
+        _, matrices, indices = launch.ins
+        count = matrices.shape[0]
+        ins[1] = ins[1] * min(count, prod(indices.shape)) // max(count, 1)
+    return sum(ins) + sum(_touched_bytes(operand, plan) for operand in launch.outs)
 
 
 def _touched_bytes(operand: OperandRef, plan: CapturePlan) -> int:

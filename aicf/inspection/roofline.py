@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block
+from xdsl.ir import Block, Operation
 
-from aicf.backends.base import Peaks, RooflineBackend
+from aicf.backends.base import PACKED, Peaks, RooflineBackend
 from aicf.backends.registry import get_backend
 from aicf.dialects import logical
 from aicf.dialects.emit import ResolvedOp, symbols
+from aicf.dialects.traits import Unpacking
 from aicf.dialects.types import tensor_info
 from aicf.inspection.attribution import arithmetic
 from aicf.passes.bodies.workload import body_of
@@ -71,12 +72,19 @@ def rooflines(module: ModuleOp, bytes_moved: Mapping[str, int], peaks: Peaks) ->
 
 
 def operations_by_type(body: Block) -> Counter[str]:
-    """Scalar operations of a body: of products by the element type of their left operand, of the rest as `OTHER`."""
+    """Scalar operations of a body: of products by the element type of their left operand, or as `PACKED` where the
+    right one is packed, of the rest as `OTHER`."""
     done = Counter[str]()
     for op in body.ops:
-        is_product = isinstance(op, logical.MatmulOp | logical.ConvOp | logical.ConvTransposeOp)
-        done[tensor_info(op.operands[0].type).element.name if is_product else OTHER] += arithmetic(op)
+        done[_multiplied(op)] += arithmetic(op)
     return done
+
+
+def _multiplied(op: Operation) -> str:
+    """By what an op's operations are counted."""
+    if not op.has_trait(logical.Contraction):
+        return OTHER
+    return PACKED if op.has_trait(Unpacking) else tensor_info(op.operands[0].type).element.name
 
 
 def _arithmetic_us(done: Mapping[str, int], peaks: Peaks) -> float:

@@ -58,7 +58,8 @@ class PrecisionPolicy(Section):
         corrections: By the id of a product, for each output channel, a number that is added to the result: the mean of
             what rounding its operands takes away.
         packed_activations: What activations become in products with block-quantised weights: `f32`, as they are, or
-            `int8`, rounded to 8 bits with a step that 32 neighbours share.
+            `int8`, rounded to 8 bits with a step that 32 neighbours share (16 where a scheme's groups are 16); next to
+            weights of float codes and chosen matrices they stay f32.
         method: A request to calibration, how to get ranges; `none` where it is done or left open.
         keep: A request to calibration, `{metric: top1, loss: 0.5 %}`: how much may be lost, see `AccuracyGoal`.
         accuracy: What `aicf calibrate` measured. It decides nothing; the ledger repeats it.

@@ -8,7 +8,7 @@ import numpy as np
 from xdsl.ir import Operation
 
 from aicf.dialects import logical
-from aicf.dialects.block_bits import BLOCK_BITS
+from aicf.dialects.block_bits import BLOCK_BITS, LEAST_MAGNITUDE
 from aicf.dialects.block_schemes import BLOCK_SCHEMES
 from aicf.semantics.base import Array, Meaning
 from aicf.semantics.contraction import transposed
@@ -31,14 +31,10 @@ def _matmul_blocks(op: logical.MatmulBlocksOp, operands: Sequence[Array]) -> Arr
     return np.matmul(weights, x[..., None])[..., 0]
 
 
-LEAST = np.float32(2.0**-100)
-"""The largest magnitude that the step of elements below follows from."""
-
-
 def rounded(x: Array, together: int) -> Array:
     """x rounded to 8 bits, of its own type: each `together` neighbours to a step of their largest magnitude by 127."""
     parts = x.astype(np.float32).reshape(*x.shape[:-1], -1, together)
-    largest = np.maximum(np.abs(parts).max(-1, keepdims=True), LEAST)
+    largest = np.maximum(np.abs(parts).max(-1, keepdims=True), np.float32(LEAST_MAGNITUDE))
     with np.errstate(invalid="ignore"):  # what is not finite becomes NaN
         multiples = np.rint(parts * (np.float32(127) / largest)) * (largest / np.float32(127))
     return multiples.reshape(x.shape).astype(x.dtype)

@@ -1,4 +1,5 @@
 // RUN: aicf-opt %s -p 'aicf-inference{target="cuda:sm_90a"}' | filecheck %s
+// RUN: aicf-opt %s -p 'aicf-inference{target="cuda:sm_90a" policy="{\"groups\": [[\"q5\", \"q6\"]]}"}' | filecheck %s --check-prefix=GROUPS
 
 // The query and the new key of a step are turned by their position where attention reads them, and the four queries that
 // share a head of keys read it once: no instruction but attention, and those that make cosines and sines for all layers.
@@ -10,6 +11,9 @@
 // CHECK-NEXT: attrs {{.*}}rotation = "halves"
 // CHECK: kernel("cuda.cached_attention_step"
 // CHECK-NOT: emit.resolved
+
+// What a policy groups otherwise stays apart, and the ledger says so.
+// GROUPS: emit.decision "fuse-attention" ["attended", {{.*}} because "scores and probabilities stay on chip, and no head is moved; the new token's row is written on the way" rejected {"q2 + q3 + {{.*}} = "the policy's groups keep them in different instructions"}
 
 func.func @step(
     %q : tensor<1x256xf16> {logical.name = "q", logical.role = "input"},

@@ -175,6 +175,22 @@ func.func @far(
   func.return %z : tensor<8x8xf32>
 }
 
+// The product between may be one of a packed weight.
+// CHECK-LABEL: func.func @far_packed
+// CHECK: emit.group "near.packed" from ["near.packed"]
+// CHECK: emit.group "late.packed" from ["late.packed"]
+func.func @far_packed(
+    %x : tensor<8x32xf32> {logical.name = "x", logical.role = "input"},
+    %w : tensor<8x18xui8> {logical.name = "w", logical.role = "param"})
+    -> (tensor<8x8xf32> {logical.name = "y"}) {
+  %e = logical.exp %x {aicf.id = "near.packed", aicf.src = ["near.packed"]} : tensor<8x32xf32>
+  %p = logical.matmul_blocks %e, %w {scheme = "Q4_0", aicf.id = "packed.product", aicf.src = ["packed.product"]} : (tensor<8x32xf32>, tensor<8x18xui8>) -> tensor<8x8xf32>
+  %n = logical.neg %x {aicf.id = "late.packed", aicf.src = ["late.packed"]} : tensor<8x32xf32>
+  %y = logical.matmul %p, %n {aicf.id = "packed.last", aicf.src = ["packed.last"]} : (tensor<8x8xf32>, tensor<8x32xf32>) -> tensor<8x32xf32>
+  %z = logical.matmul_blocks %y, %w {scheme = "Q4_0", aicf.id = "packed.end", aicf.src = ["packed.end"]} : (tensor<8x32xf32>, tensor<8x18xui8>) -> tensor<8x8xf32>
+  func.return %z : tensor<8x8xf32>
+}
+
 // A part of a group that the policy lists is not called by its source: 'loss' is the other group's name.
 // NAMED-LABEL: func.func @named
 // NAMED: emit.group "both" from ["both", "loss"]

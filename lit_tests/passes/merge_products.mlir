@@ -3,6 +3,7 @@
 // RUN: aicf-opt %s -p 'set-target{target=reference},assign-ids,apply-policy{policy="{\"execution\": {\"prepared_weights\": false}}"},merge-products' | filecheck %s --check-prefix UNPREPARED
 // RUN: aicf-opt %s -p 'set-target{target=reference},assign-ids,apply-policy{policy="{\"groups\": [[\"k\"]]}"},merge-products' | filecheck %s --check-prefix LISTED
 // RUN: aicf-opt %s -p 'set-target{target=reference},assign-ids,apply-policy{policy="{\"kernels\": {\"q\": \"reference.body\", \"k\": \"reference.body\"}}"},merge-products' | filecheck %s --check-prefix PINNED
+// RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v4"},assign-ids,merge-products' | filecheck %s --check-prefix FUSES
 
 // CHECK: emit.decision "merge-products" ["q.merged", "q", "k", "v"] choice "one product for 3" because "weights side by side are one weight for every kernel, the operand is read once, and consumers read slices through strides" rejected {"one kernel for weights where they lie" = "it would need them all of one width"} cost {copied_bytes = 1024 : i64}
 // CHECK: emit.decision "merge-products" ["biased.q.merged", "biased.q", "biased.k"] choice "one product for 2"
@@ -18,6 +19,8 @@
 // LISTED-NEXT: emit.decision "merge-products" ["q.merged", "q", "v"]
 // PINNED: emit.decision "merge-products" ["q", "k"] choice "not merged" because "the policy gives the second one a kernel of its own"
 // PINNED-NEXT: emit.decision "merge-products" ["q.merged", "q", "v"]
+// FUSES: emit.decision "merge-products" ["block.up2"] choice "not merged" because "'block.active' reads it alone, and is fused with the product alone"
+// FUSES-NEXT: emit.decision "merge-products" ["block.q.merged", "block.q", "block.k", "block.v"] choice "one product for 3"
 
 // Weights of unequal widths lie side by side, and each reader gets its slice, which has an id of its own.
 // CHECK-LABEL: func.func @qkv
@@ -78,11 +81,13 @@ func.func @biased(
   func.return %heads, %keys : tensor<2x4x2x8xbf16>, tensor<2x4x1x8xbf16>
 }
 
-// Packed weights of one scheme are side by side whatever their widths: no kernel has several of them.
+// Packed weights of one scheme are side by side whatever their widths, where the target has no kernel of several of them.
 // CHECK-LABEL: func.func @packed
 // CHECK-NEXT: %packed.gate.weights = logical.concat %gate, %up {axis = 0
 // CHECK-NEXT: %packed.gate.merged = logical.matmul_blocks %x, %packed.gate.weights {scheme = "Q4_0"
 // CHECK-NOT: logical.matmul_blocks
+// FUSES-LABEL: func.func @packed
+// FUSES-NOT: logical.concat
 func.func @packed(
     %x : tensor<1x32xf32> {logical.name = "x", logical.role = "input"},
     %gate : tensor<8x18xui8> {logical.name = "gate", logical.role = "param"},
@@ -92,6 +97,69 @@ func.func @packed(
   %packed.up = logical.matmul_blocks %x, %up {scheme = "Q4_0"} : (tensor<1x32xf32>, tensor<8x18xui8>) -> tensor<1x8xf32>
   %y = logical.mul %packed.gate, %packed.up : tensor<1x8xf32>
   func.return %y : tensor<1x8xf32>
+}
+
+// Of a parallel block only queries, keys and values are one product, where the target fuses a gate with what it gates,
+// and an activation with the product that it alone reads.
+// FUSES-LABEL: func.func @block
+// FUSES: %block.q.merged = logical.matmul_blocks %x, %block.q.weights {scheme = "Q4_0"
+// FUSES-COUNT-3: logical.matmul_blocks %x
+// FUSES-NOT: logical.matmul_blocks
+// CHECK-LABEL: func.func @block
+// CHECK: %block.q.merged = logical.matmul_blocks %x, %block.q.weights {scheme = "Q4_0"
+// CHECK-NOT: logical.matmul_blocks
+func.func @block(
+    %x : tensor<1x32xf32> {logical.name = "x", logical.role = "input"},
+    %wq : tensor<16x18xui8> {logical.name = "wq", logical.role = "param"},
+    %wk : tensor<8x18xui8> {logical.name = "wk", logical.role = "param"},
+    %gate : tensor<24x18xui8> {logical.name = "gate", logical.role = "param"},
+    %up : tensor<24x18xui8> {logical.name = "up", logical.role = "param"})
+    -> (tensor<1x2x8xf32> {logical.name = "heads"}, tensor<1x1x8xf32> {logical.name = "keys"}, tensor<1x1x8xf32> {logical.name = "values"}, tensor<1x24xf32> {logical.name = "y"}, tensor<1x24xf32> {logical.name = "z"}) {
+  %block.q = logical.matmul_blocks %x, %wq {scheme = "Q4_0"} : (tensor<1x32xf32>, tensor<16x18xui8>) -> tensor<1x16xf32>
+  %heads = logical.reshape %block.q : tensor<1x16xf32> -> tensor<1x2x8xf32>
+  %block.k = logical.matmul_blocks %x, %wk {scheme = "Q4_0"} : (tensor<1x32xf32>, tensor<8x18xui8>) -> tensor<1x8xf32>
+  %keys = logical.reshape %block.k : tensor<1x8xf32> -> tensor<1x1x8xf32>
+  %block.v = logical.matmul_blocks %x, %wk {scheme = "Q4_0"} : (tensor<1x32xf32>, tensor<8x18xui8>) -> tensor<1x8xf32>
+  %values = logical.reshape %block.v : tensor<1x8xf32> -> tensor<1x1x8xf32>
+  %block.gate = logical.matmul_blocks %x, %gate {scheme = "Q4_0"} : (tensor<1x32xf32>, tensor<24x18xui8>) -> tensor<1x24xf32>
+  %block.silu = logical.silu %block.gate : tensor<1x24xf32>
+  %block.up = logical.matmul_blocks %x, %up {scheme = "Q4_0"} : (tensor<1x32xf32>, tensor<24x18xui8>) -> tensor<1x24xf32>
+  %y = logical.mul %block.silu, %block.up : tensor<1x24xf32>
+  %block.up2 = logical.matmul_blocks %x, %up {scheme = "Q4_0"} : (tensor<1x32xf32>, tensor<24x18xui8>) -> tensor<1x24xf32>
+  %block.active = logical.gelu %block.up2 : tensor<1x24xf32>
+  func.return %heads, %keys, %values, %y, %block.active : tensor<1x2x8xf32>, tensor<1x1x8xf32>, tensor<1x1x8xf32>, tensor<1x24xf32>, tensor<1x24xf32>
+}
+
+// Products of rounded activations are one, a gate with what it gates as well: no kernel fuses these.
+// FUSES-LABEL: func.func @rounded
+// FUSES: logical.rounded_matmul_blocks %x, %rounded.gate.weights {scheme = "Q4_0"
+// FUSES-NOT: logical.rounded_matmul_blocks
+func.func @rounded(
+    %x : tensor<1x32xf32> {logical.name = "x", logical.role = "input"},
+    %gate : tensor<8x18xui8> {logical.name = "gate", logical.role = "param"},
+    %up : tensor<8x18xui8> {logical.name = "up", logical.role = "param"})
+    -> (tensor<1x8xf32> {logical.name = "y"}) {
+  %rounded.gate = logical.rounded_matmul_blocks %x, %gate {scheme = "Q4_0"} : (tensor<1x32xf32>, tensor<8x18xui8>) -> tensor<1x8xf32>
+  %rounded.up = logical.rounded_matmul_blocks %x, %up {scheme = "Q4_0"} : (tensor<1x32xf32>, tensor<8x18xui8>) -> tensor<1x8xf32>
+  %y = logical.mul %rounded.gate, %rounded.up : tensor<1x8xf32>
+  func.return %y : tensor<1x8xf32>
+}
+
+// What has no role is no parameter, and products of sizes by name are left as they are.
+// CHECK-LABEL: func.func @unknown
+// CHECK-NOT: logical.concat
+func.func @unknown(
+    %x : tensor<?x8xf32, #logical.dims<["N", ""]>> {logical.name = "x", logical.role = "input"},
+    %a : tensor<8x16xf32> {logical.name = "a"},
+    %b : tensor<8x8xf32> {logical.name = "b", logical.role = "param"},
+    %c : tensor<8x4xf32> {logical.name = "c", logical.role = "param"})
+    -> (tensor<?x16xf32, #logical.dims<["N", ""]>> {logical.name = "ya"}, tensor<?x8xf32, #logical.dims<["N", ""]>> {logical.name = "yb"}, tensor<?x4xf32, #logical.dims<["N", ""]>> {logical.name = "yc"}) {
+  %unknown.a = logical.matmul %x, %a : (tensor<?x8xf32, #logical.dims<["N", ""]>>, tensor<8x16xf32>) -> tensor<?x16xf32, #logical.dims<["N", ""]>>
+  %unknown.b = logical.matmul %x, %b : (tensor<?x8xf32, #logical.dims<["N", ""]>>, tensor<8x8xf32>) -> tensor<?x8xf32, #logical.dims<["N", ""]>>
+  %yb = logical.neg %unknown.b : tensor<?x8xf32, #logical.dims<["N", ""]>>
+  %unknown.c = logical.matmul %x, %c : (tensor<?x8xf32, #logical.dims<["N", ""]>>, tensor<8x4xf32>) -> tensor<?x4xf32, #logical.dims<["N", ""]>>
+  %yc = logical.neg %unknown.c : tensor<?x4xf32, #logical.dims<["N", ""]>>
+  func.return %unknown.a, %yb, %yc : tensor<?x16xf32, #logical.dims<["N", ""]>>, tensor<?x8xf32, #logical.dims<["N", ""]>>, tensor<?x4xf32, #logical.dims<["N", ""]>>
 }
 
 // Each of these stays apart for a reason of its own; products of equal widths are for kernels of several weights.

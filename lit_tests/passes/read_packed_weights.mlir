@@ -30,9 +30,21 @@ func.func @chosen(%x : tensor<64x1xf32> {logical.role = "input"}, %i : tensor<1x
   func.return %y : tensor<1x2x9x1xf32>
 }
 
+// Where a matrix meets columns of several batches, there is no row for each index.
+// CHECK-LABEL: func.func @several
+// CHECK: logical.matmul %g, %x
+func.func @several(%x : tensor<3x2x64x1xf32> {logical.role = "input"}, %i : tensor<1x2xi64> {logical.role = "input"}, %p : tensor<5x9x40xui8> {logical.role = "param"}) -> tensor<3x2x9x1xf32> {
+  %e = logical.dequantize_blocks %p {scheme = "Q4_1"} : (tensor<5x9x40xui8>) -> tensor<5x9x64xf32>
+  %g = logical.gather %e, %i {axis = 0, aicf.id = "several.g", aicf.src = ["several.g"]} : (tensor<5x9x64xf32>, tensor<1x2xi64>) -> tensor<1x2x9x64xf32>
+  %y = logical.matmul %g, %x {aicf.id = "several.y", aicf.src = ["several.y"]} : (tensor<1x2x9x64xf32>, tensor<3x2x64x1xf32>) -> tensor<3x2x9x1xf32>
+  func.return %y : tensor<3x2x9x1xf32>
+}
+
 // Where the policy says so, activations are rounded to 8 bits; not next to codes that are floats.
 // INT8: emit.decision "read-packed-weights" ["w", "m"] choice "product of packed rows and activations of 8 bits" because "the policy says packed_activations"
 // INT8: because "the codes of E4M3_32 are floats, so activations stay f32"
+// INT8: emit.decision "read-packed-weights" ["w_2", "m_2"] choice "activations stay f32" because "the weight is widened: packed rows are for the transpose of one matrix on the right, and for matrices that indices choose, with a column each"
+// INT8-NOT: packed_activations has no effect
 // INT8: %m = logical.rounded_matmul_blocks %x, %p {scheme = "Q4_1"
 // INT8: logical.matmul_blocks %x, %p {scheme = "E4M3_32"
 

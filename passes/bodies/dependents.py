@@ -16,7 +16,11 @@ class Dependents:
         self._product: Operation | None = None
 
     def contraction_before(self, later: Operation) -> Operation | None:
-        """The first product among them before `later`, which is after the op of the last question."""
+        """The first product or convolution among them before `later`, which is after the op of the last question.
+
+        What `later` gives would be kept while that one runs, such as what a training step computes again for its
+        backward part.
+        """
         while self._product is None and self._next is not None and self._next is not later:
             op, self._next = self._next, self._next.next_op
             if any(operand in self._values for operand in op.operands):

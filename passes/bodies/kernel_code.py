@@ -141,9 +141,20 @@ def _products(block: Block) -> Products | None:
         raise NoCode("two products in one instruction")
     if isinstance(matmuls[0], logical.MatmulOp) and not is_contraction_of_arguments(matmuls[0]):
         raise NoCode("a product of a value that the same instruction computes")
+    if isinstance(matmuls[0], logical.MatmulBlocksOp) and (reason := _why_packed(matmuls[0])) is not None:
+        raise NoCode(reason)
     if any(op.has_trait(PrimitiveReduction) for op in block.ops):
         raise NoCode("a reduction after a product")
     raise NoCode("an op after a product has another shape than its result")
+
+
+def _why_packed(product: logical.MatmulBlocksOp) -> str | None:
+    """Why no code surrounds a product of packed weights; None if the reason is what follows it."""
+    if product.indices is not None:
+        return "an op next to a product of packed weights that indices choose"
+    if not isinstance(product.lhs, BlockArgument):
+        return "a product of packed weights with a value that the same instruction computes"
+    return None
 
 
 def _refuse_indexed_ops(block: Block) -> None:

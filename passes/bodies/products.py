@@ -17,11 +17,15 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from aicf.dialects import logical
 from aicf.dialects.emit_kernels import YieldOp
+from aicf.dialects.kinds import PACKED_PRODUCTS
 from aicf.dialects.types import tensor_info
 from aicf.passes.bodies.matching import computed_from
 
 Product: TypeAlias = logical.MatmulOp | logical.MatmulBlocksOp
 """What multiplies a left factor by a right one, which may be packed."""
+
+AnyProduct: TypeAlias = Product | logical.RoundedMatmulBlocksOp
+"""Those, and products that round their left factor, with which nothing is fused."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ class Products:
     def kind(self) -> str:
         """The kind of instruction that computes them."""
         if isinstance(self.matmuls[0], logical.MatmulBlocksOp):
-            return "matmul_blocks_fused"
+            return PACKED_PRODUCTS
         if self.reduces:
             return "gemm_norm"
         if len(self.matmuls) > 1 and len(self.results) > 1:
@@ -126,11 +130,13 @@ def _reduces(ops: Sequence[Operation]) -> bool:
 
 
 def are_alike(one: Product, other: Product) -> bool:
-    """Whether two products read the same left operand the same way, and have right ones and results of one type."""
+    """Whether two products read the same left operand the same way, with the same indices if they choose matrices, and
+    have right ones and results of one type."""
     return (
         type(one) is type(other)
         and one.lhs is other.lhs
         and one.properties == other.properties
+        and one.operands[2:] == other.operands[2:]
         and one.rhs.type == other.rhs.type
         and one.result.type == other.result.type
     )

@@ -16,8 +16,8 @@ from xdsl.ir import Block, Operation, OpResult, SSAValue
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.types import element_of, tensor_info
-from aicf.passes.bodies import products
 from aicf.passes.bodies.outlining import id_of, is_rematerializable, name_of, outline
+from aicf.passes.bodies.products import Product
 from aicf.passes.bodies.view_folding import reads_in_memory
 from aicf.passes.fusion.driver import Candidate, label
 from aicf.passes.fusion.forming import FusionContext
@@ -45,11 +45,11 @@ POINTWISE_ON_SUMS = "only elementwise ops of the product's shape can be its epil
 """What `pointwise_like` accepts, in words."""
 
 
-Product: TypeAlias = products.Product | logical.ConvOp
+Accumulation: TypeAlias = Product | logical.ConvOp
 """What sums products, and hands the sums to an epilogue."""
 
 
-def pointwise_like(matmul: Product) -> Accept:
+def pointwise_like(matmul: Accumulation) -> Accept:
     """Accepts the pointwise ops that can run on the accumulator of a product: those of its shape."""
     shape = tensor_info(matmul.result.type).shape
 

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from xdsl.ir import Operation, OpResult, SSAValue
 
 from aicf.dialects import logical
+from aicf.dialects.kinds import PACKED_PRODUCTS
 from aicf.dialects.types import tensor_info
 from aicf.passes.bodies.matching import computed_from
 from aicf.passes.bodies.outlining import Outline, outline
@@ -16,7 +17,7 @@ from aicf.passes.bodies.views import is_view
 from aicf.passes.fusion.driver import Candidate
 from aicf.passes.fusion.forming import OTHER_GROUPS, FusionContext
 
-KINDS = ("norm_gemm", "norm_gated", "matmul_blocks_fused")
+KINDS = ("norm_gemm", "norm_gated", PACKED_PRODUCTS)
 """Kinds of instructions with a prologue."""
 
 Rows = tuple[Operation, ...]

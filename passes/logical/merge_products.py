@@ -1,4 +1,4 @@
-"""`merge-products`: products of one operand with weights of unequal widths become one (queries, keys and values)."""
+"""`merge-products`: products of one operand become one: with weights of unequal widths, or packed (q, k and v)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from aicf.backends.registry import get_kernels
 from aicf.dialects import logical
 from aicf.dialects.emit import PREPARE, symbols
 from aicf.dialects.emit_types import TargetAttr
+from aicf.dialects.kinds import PACKED_PRODUCTS
 from aicf.dialects.types import byte_count, element_of
 from aicf.passes.bodies.dependents import Dependents
 from aicf.passes.bodies.matching import without_casts
@@ -22,7 +23,7 @@ from aicf.passes.bodies.outlining import id_of
 from aicf.passes.bodies.workload import TARGET_ATTR, updated_names
 from aicf.passes.logical.weighted_products import (
     WeightedProduct,
-    are_gated,
+    gated,
     merge_side_by_side,
     pointwise_reader,
     product_of,
@@ -32,8 +33,6 @@ from aicf.passes.support.interface import argument_entry, arguments_of, function
 from aicf.passes.support.ledger import record_decision
 from aicf.passes.support.policy import execution_of, policy_of, with_stems
 from aicf.passes.support.works_on import FUNCTIONS
-
-_PACKED = "matmul_blocks_fused"
 
 ROW_BYTES = 16
 """Kernels read rows in pieces that begin at multiples of it, so the slices of a result do."""
@@ -45,9 +44,13 @@ class MergeProductsPass(ModulePass):
 
     `@prepare` copies the weights once, so every kernel of products runs them, and consumers read the slices through
     strides. Weights are parameters that no program updates, or casts of such, or packed in blocks of one scheme; biases
-    are put side by side as well. Products with weights of equal widths are left to `fuse-gated` and `fuse-horizontal`,
-    whose kernels read such weights where they lie; of packed ones only a gate and what it gates, where the target has
-    a kernel for these.
+    are put side by side as well. Some products stay as they are for kernels that are better for them; packed ones only
+    where the target has kernels that fuse such products:
+
+    - all that read an operand, where none is packed and the weights have one shape: the kernels that `fuse-gated` and
+      `fuse-horizontal` choose read the weights where they lie;
+    - a product whose result a pointwise op reads alone, element by element: that becomes its epilogue;
+    - a gate and what it gates, with packed weights of one shape.
     """
 
     name = "merge-products"
@@ -111,7 +114,7 @@ class _Function:
     pinned: Collection[str] = field(init=False)
     """Names to which it gives kernels."""
     has_packed_kernels: bool = field(init=False)
-    """Whether the target has kernels of two products with packed weights."""
+    """Whether the target has kernels that fuse products of packed weights with others, and with pointwise ops."""
 
     def __post_init__(self) -> None:
         policy = policy_of(self.module)
@@ -119,11 +122,11 @@ class _Function:
         self.pinned = {*policy.kernels, *policy.records}
         target = self.module.attributes.get(TARGET_ATTR)
         kernels = get_kernels(target.backend.data).values() if isinstance(target, TargetAttr) else ()
-        self.has_packed_kernels = any(_PACKED in kernel.kinds for kernel in kernels)
+        self.has_packed_kernels = any(PACKED_PRODUCTS in kernel.kinds for kernel in kernels)
 
     def merge(self) -> None:
         """Merges what may be merged; the ledger has each decision."""
-        every = [found for found in self._of_one_operand() if not self._are_for_kernels(found)]
+        every = [found for found in self._of_one_operand() if len(found) > 1 and not _are_for_kernels(found)]
         if not every:
             return
         ids, off = IdTable(self.module), self._why_off()
@@ -132,7 +135,7 @@ class _Function:
                 self._keep(products, off)
                 continue
             for found in self._sets(products):
-                if len(found) > 1 and not self._are_for_kernels(found):
+                if len(found) > 1 and not _are_for_kernels(found):
                     self._merge(found, ids)
 
     def _why_off(self) -> str | None:
@@ -144,27 +147,24 @@ class _Function:
             )
         return None
 
-    def _are_for_kernels(self, products: Sequence[WeightedProduct]) -> bool:
-        """Whether kernels of several products read the weights where they lie."""
-        if isinstance(products[0].op, logical.MatmulBlocksOp):
-            return self.has_packed_kernels and are_gated(products)
-        return all(
-            isinstance(each.op, logical.MatmulOp) and each.weight.type == products[0].weight.type
-            for each in products
-        )
-
     def _of_one_operand(self) -> Iterator[Sequence[WeightedProduct]]:
-        """The products that do not read their operand alone, operand by operand."""
+        """The products that read an operand, operand by operand, without packed ones that are fused as gates."""
         by_operand: dict[SSAValue, list[WeightedProduct]] = {}
         fixed = {value for name, value in arguments_of(self.function).items() if self._is_fixed(name, value)}
         for op in self.function.body.block.ops:
             product = product_of(op)
             if product is not None and all(without_casts(value) in fixed for value in product.values):
                 by_operand.setdefault(product.operand, []).append(product)
-        yield from (products for products in by_operand.values() if len(products) > 1)
+        for products in by_operand.values():
+            gates = gated(product for product in products if self._fuses(product))
+            yield [product for product in products if product.op not in gates]
+
+    def _fuses(self, product: WeightedProduct) -> bool:
+        """Whether the product has a packed weight, and the target kernels that fuse such products."""
+        return self.has_packed_kernels and isinstance(product.op, logical.MatmulBlocksOp)
 
     def _is_fixed(self, name: str, value: BlockArgument) -> bool:
-        role = argument_entry(self.function, value.index)[logical.ROLE_ATTR]
+        role = argument_entry(self.function, value.index).get(logical.ROLE_ATTR)
         return name not in self.updated and role == StringAttr("param")
 
     def _sets(self, products: Sequence[WeightedProduct]) -> list[list[WeightedProduct]]:
@@ -189,7 +189,7 @@ class _Function:
             self._why_listed,
             _why_returned,
             _why_unaligned,
-            _why_fused_alone,
+            self._why_fused_alone,
         )
         return next((reason for check in checks if (reason := check(product)) is not None), None)
 
@@ -197,6 +197,12 @@ class _Function:
         if not set(self.listed).isdisjoint(with_stems(map(id_of, product.ops))):
             return "the policy lists it in its groups"
         return None
+
+    def _why_fused_alone(self, product: WeightedProduct) -> str | None:
+        fuses = isinstance(product.op, logical.MatmulOp) or self._fuses(product)
+        if not fuses or (reader := pointwise_reader(product)) is None:
+            return None
+        return f"'{id_of(reader)}' reads it alone, and is fused with the product alone"
 
     def _keep(self, products: Sequence[WeightedProduct], because: str) -> None:
         subjects = [id_of(product.op) for product in products]
@@ -218,6 +224,14 @@ class _Function:
         )
 
 
+def _are_for_kernels(products: Sequence[WeightedProduct]) -> bool:
+    """Whether kernels of several products read the weights where they lie."""
+    return all(
+        isinstance(each.op, logical.MatmulOp) and each.weight.type == products[0].weight.type
+        for each in products
+    )
+
+
 def _why_returned(product: WeightedProduct) -> str | None:
     if any(isinstance(use.operation, func.ReturnOp) for use in product.result.uses):
         return "the program returns its result, which has memory of its own"
@@ -232,10 +246,3 @@ def _why_unaligned(product: WeightedProduct) -> str | None:
         f"a row of its {product.width} outputs takes {row} bytes, and kernels read rows that begin at multiples of "
         f"{ROW_BYTES}"
     )
-
-
-def _why_fused_alone(product: WeightedProduct) -> str | None:
-    reader = pointwise_reader(product)
-    if reader is None:
-        return None
-    return f"'{id_of(reader)}' reads it alone, and is fused with the product alone"

@@ -42,6 +42,7 @@ from aicf.passes.support.policy import lowered_precision_of
 from aicf.passes.support.works_on import FUNCTIONS
 from aicf.policies.precision_policy import INT8
 
+STAYS = "activations stay f32"
 PACKED = "packed"
 """The name of a gather of packed rows, after the id of the op that it was."""
 
@@ -63,6 +64,8 @@ class ReadPackedWeightsPass(ModulePass):
                 weight := inner.operand.owner, DequantizeBlocksOp
             ):
                 _gather_packed(op, inner, weight)
+        if lowered_precision_of(op).packed_activations == INT8:
+            _record_widened(op)
 
 
 def _rows_of_blocks(matmul: MatmulOp) -> DequantizeBlocksOp | None:
@@ -101,8 +104,9 @@ def _chosen_blocks(matmul: MatmulOp) -> tuple[DequantizeBlocksOp, GatherOp] | No
     gather = weight.packed.owner
     if not isinstance(gather, GatherOp) or gather.axis.value.data != 0:
         return None
-    is_of_matrices = tensor_info(gather.operand.type).rank == 3 and matmul.info.rank == weight.info.rank
-    return (weight, gather) if is_of_matrices else None
+    is_of_matrices = tensor_info(gather.operand.type).rank == 3
+    has_row_for_each = matmul.info.sizes[:-2] == weight.info.sizes[:-2]
+    return (weight, gather) if is_of_matrices and has_row_for_each else None
 
 
 def _multiply_chosen(
@@ -140,6 +144,24 @@ def _gather_packed(module: ModuleOp, gather: GatherOp, weight: DequantizeBlocksO
     replacement = DequantizeBlocksOp(rows, weight.scheme.data)
     replace_with_op(rewriter, gather, replacement, weight)
     _record(module, weight, replacement, "gather of packed rows", "only the rows that are read are widened")
+
+
+def _record_widened(module: ModuleOp) -> None:
+    """Notes the products that stay f32 because they read a widened weight, and that all do if no product is rounded."""
+    rounded = False
+    for op in module.walk():
+        rounded |= isinstance(op, RoundedMatmulBlocksOp)
+        weights = [value.owner for value in op.operands if isinstance(value.owner, DequantizeBlocksOp)]
+        if isinstance(op, MatmulOp) and weights:
+            because = (
+                "the weight is widened: packed rows are for the transpose of one matrix on the right, and for matrices "
+                "that indices choose, with a column each"
+            )
+            subjects = [name for each in (weights[0], op) if (name := op_id(each)) is not None]
+            record_decision(module, ReadPackedWeightsPass.name, subjects, STAYS, because)
+    if not rounded:
+        because = "packed_activations has no effect: no product contracts rows of a weight in blocks of whole numbers"
+        record_decision(module, ReadPackedWeightsPass.name, ["module"], STAYS, because)
 
 
 def _record(module: ModuleOp, weight: Operation, reader: Operation, choice: str, because: str) -> None:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from aicf.dialects import logical
 from aicf.dialects.logical import LogicalOp
 from aicf.dialects.types import element_of, tensor_info
 from aicf.passes.bodies.matching import without_casts
+from aicf.passes.bodies.products import AnyProduct
 from aicf.passes.support.identity import IdTable, merge_sources, name_after
 
 _MOST_READERS = 32
 """Ops after a product among which one that also reads another is looked for."""
-
-ProductOp = logical.MatmulOp | logical.MatmulBlocksOp
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class Bias:
 class WeightedProduct:
     """``operand @ weight`` for a weight of one matrix, and its bias, if it has one."""
 
-    op: ProductOp
+    op: AnyProduct
     bias: Bias | None
 
     @property
@@ -92,8 +91,10 @@ class WeightedProduct:
 
 
 def product_of(op: Operation) -> WeightedProduct | None:
-    """The product that an op is, with its bias; None if it is none with one matrix."""
-    if not isinstance(op, ProductOp) or len(op.operands) != 2 or tensor_info(op.operands[1].type).rank != 2:
+    """The product that an op is, with its bias; None if it is none with one matrix, or its sizes are not known."""
+    if not isinstance(op, AnyProduct) or len(op.operands) != 2 or tensor_info(op.operands[1].type).rank != 2:
+        return None
+    if not all(tensor_info(value.type).is_static for value in (*op.operands, op.results[0])):
         return None
     return WeightedProduct(op, _bias_of(op.results[0]))
 
@@ -116,37 +117,36 @@ def _bias_of(product: SSAValue) -> Bias | None:
 def pointwise_reader(product: WeightedProduct) -> Operation | None:
     """An op that a kernel could apply to the product alone, on its accumulators; None if there is none.
 
-    Casts are passed over, which consumers of a slice do as well. Nothing is fused with products of packed weights.
+    Casts are passed over, which consumers of a slice do as well.
     """
-    if not isinstance(product.op, logical.MatmulOp):
-        return None
-    shape, values = tensor_info(product.result.type).shape, [product.result]
+    sizes, values = tensor_info(product.result.type).sizes, [product.result]
     for value in values:
         for use in value.uses:
             reader = use.operation
             if isinstance(reader, logical.CastOp):
                 values.append(reader.result)
-            elif reader.has_trait(logical.Elementwise) and tensor_info(reader.results[0].type).shape == shape:
+            elif reader.has_trait(logical.Elementwise) and tensor_info(reader.results[0].type).sizes == sizes:
                 return reader
     return None
 
 
-def are_gated(products: Sequence[WeightedProduct]) -> bool:
-    """Whether these are two products with weights of one shape, and pointwise ops read both: ``act(gate) * up``."""
-    if len(products) != 2 or products[0].weight.type != products[1].weight.type:
-        return False
-    one, other = (_pointwise_readers(product.result) for product in products)
-    return not one.isdisjoint(other)
+def gated(products: Iterable[WeightedProduct]) -> set[Operation]:
+    """Those with weights of one shape that a pointwise op reads two of: ``act(gate) * up``."""
+    read: dict[tuple[Operation, Attribute], list[Operation]] = {}
+    for product in products:
+        for reader in _pointwise_readers(product.result):
+            read.setdefault((reader, product.weight.type), []).append(product.op)
+    return {op for met in read.values() if len(met) > 1 for op in met}
 
 
 def _pointwise_readers(result: SSAValue) -> set[Operation]:
     """The pointwise ops that read a value of their shape, directly or through others of them."""
-    shape, found = tensor_info(result.type).shape, dict[Operation, None]()
+    sizes, found = tensor_info(result.type).sizes, dict[Operation, None]()
     values = [result]
     for value in values:
         for reader in (use.operation for use in value.uses):
             is_near = (
-                reader.has_trait(logical.Elementwise) and tensor_info(reader.results[0].type).shape == shape
+                reader.has_trait(logical.Elementwise) and tensor_info(reader.results[0].type).sizes == sizes
             )
             if is_near and reader not in found and len(found) < _MOST_READERS:
                 found[reader] = None
@@ -219,11 +219,11 @@ class _Merging:
         return new
 
 
-def _with_weight(op: ProductOp, weight: SSAValue) -> LogicalOp:
+def _with_weight(op: AnyProduct, weight: SSAValue) -> LogicalOp:
     """The same product with another weight."""
-    if isinstance(op, logical.MatmulBlocksOp):
-        return logical.MatmulBlocksOp(op.operand, weight, op.scheme.data)
-    return op.of_operands(op.lhs, weight)
+    if isinstance(op, logical.MatmulOp):
+        return op.of_operands(op.lhs, weight)
+    return type(op)(op.operand, weight, op.scheme.data)
 
 
 def move_casts_before(value: SSAValue, later: Operation) -> None:

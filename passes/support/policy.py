@@ -68,9 +68,9 @@ def asks_for_precision(module: ModuleOp, wanted: PrecisionPolicy) -> bool:
         return False
     lowered = lowered_precision_of(module).bounds()
     if lowered and lowered != wanted.bounds():
+        how = f"to {lowered['to']}" if "to" in lowered else f"by {', '.join(lowered)}"
         raise PolicyError(
-            f"precision: the program is lowered to {lowered.get('to', 'other types')} already; give the model that it "
-            "was made from"
+            f"precision: the program is lowered {how} already; give the model that it was made from"
         )
     return not lowered
 

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr, i1
 
+from aicf.dialects import logical
 from aicf.passes.bodies.kinds import derive_kind
+from aicf.passes.bodies.products import are_alike
 from tests.passes.bodies import body
 
 M, ROW, COL = "tensor<4x6xf32>", "tensor<6xf32>", "tensor<4x1xf32>"
@@ -458,3 +460,16 @@ def test_kind(name: str) -> None:
     arguments, lines, kind, attrs = CASES[name]
     found_kind, found_attrs = derive_kind(body(arguments, *lines))
     assert (found_kind, json_values(found_attrs)) == (kind, attrs)
+
+
+def test_products_of_matrices_that_other_indices_choose_are_not_alike() -> None:
+    types = "(tensor<4x32xf32>, tensor<3x8x18xui8>, tensor<4xi64>) -> tensor<4x8xf32>"
+    block = body(
+        "%a : tensor<4x32xf32>, %w : tensor<3x8x18xui8>, %i : tensor<4xi64>, %j : tensor<4xi64>",
+        f'%p = logical.matmul_blocks %a, %w, %i {{scheme = "Q4_0"}} : {types}',
+        f'%q = logical.matmul_blocks %a, %w, %j {{scheme = "Q4_0"}} : {types}',
+        f'%r = logical.matmul_blocks %a, %w, %i {{scheme = "Q4_0"}} : {types}',
+        "emit.yield %r : tensor<4x8xf32>",
+    )
+    one, other, again = (op for op in block.ops if isinstance(op, logical.MatmulBlocksOp))
+    assert are_alike(one, again) and not are_alike(one, other)

@@ -238,6 +238,28 @@ def test_what_is_normed_after_a_product_is_computed_once() -> None:
             id="two_products",
         ),
         pytest.param(
+            "%a : tensor<4x32xf32>, %b : tensor<4x18xui8>",
+            [
+                "%1 = logical.relu %a : tensor<4x32xf32>",
+                '%2 = logical.matmul_blocks %1, %b {scheme = "Q4_0"} : (tensor<4x32xf32>, tensor<4x18xui8>) -> '
+                "tensor<4x4xf32>",
+                "emit.yield %2 : tensor<4x4xf32>",
+            ],
+            "a product of packed weights with a value that the same instruction computes",
+            id="packed_product_of_a_computed_value",
+        ),
+        pytest.param(
+            "%a : tensor<4x32xf32>, %b : tensor<3x4x18xui8>, %i : tensor<4xi64>",
+            [
+                '%1 = logical.matmul_blocks %a, %b, %i {scheme = "Q4_0"} : (tensor<4x32xf32>, tensor<3x4x18xui8>, '
+                "tensor<4xi64>) -> tensor<4x4xf32>",
+                "%2 = logical.relu %1 : tensor<4x4xf32>",
+                "emit.yield %2 : tensor<4x4xf32>",
+            ],
+            "an op next to a product of packed weights that indices choose",
+            id="chosen_packed_matrices",
+        ),
+        pytest.param(
             "%x : tensor<2xf32>",
             [
                 "%c = logical.constant dense<[1.0, 2.0]> : tensor<2xf32>",

@@ -278,6 +278,12 @@ def test_smoothing_needs_a_weight_that_adds_up_all_channels():
         aicf.compile(g, {"w": np.ones((4, 1, 3, 3), np.float32)}, "reference", policy=policy)
 
 
+def test_what_a_program_is_lowered_by_is_named():
+    exe = compiled({"packed_activations": "int8"})
+    with pytest.raises(PolicyError, match="precision: the program is lowered by packed_activations already"):
+        aicf.compile(exe.ir("lowered"), WEIGHTS, policy={"to": "f16"})
+
+
 def test_nothing_is_lowered_where_nothing_would_follow():
     with pytest.raises(PolicyError, match="precision: a training step computes as it is written"):
         aicf.train_step(two(), "mse", aicf.optimizers.SGD(0.1), target="reference", policy={"to": "bf16"})

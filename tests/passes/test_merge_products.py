@@ -28,7 +28,11 @@ ROWS = (1, 5)
 def projections(*, biases: bool = False, scheme: str | None = None) -> aicf.Graph:
     """Queries, keys and values of grouped heads; each is scaled by head, so that none of them is returned as it is."""
     graph = aicf.Graph("projections")
-    x = graph.input("x", ("T", WIDTH))
+    add_projections(graph, graph.input("x", ("T", WIDTH)), biases=biases, scheme=scheme)
+    return graph
+
+
+def add_projections(graph: aicf.Graph, x: aicf.Value, *, biases: bool = False, scheme: str | None) -> None:
     for name, heads in HEADS.items():
         outputs = heads * HEAD
         if scheme is None:
@@ -40,7 +44,6 @@ def projections(*, biases: bool = False, scheme: str | None = None) -> aicf.Grap
         product = graph.linear(x, weight, bias, name=name)
         by_head = graph.reshape(product, ("T", heads, HEAD))
         graph.output(by_head * graph.param(f"{name}.scale", (heads, 1)), f"{name}_y")
-    return graph
 
 
 def packed_shape(rows: int, scheme: str) -> tuple[int, int]:
@@ -126,3 +129,39 @@ def test_a_kernel_for_one_of_them_keeps_it_apart() -> None:
     }
     assert kernels["key@T=5"] == "cpu.gemm_portable"
     assert len(kernels) == 2, "queries and values are one product, keys another"
+
+
+@pytest.mark.parametrize("activation", ["gate", "gelu"])
+def test_a_parallel_block_keeps_its_activation(activation: str) -> None:
+    """Queries, keys and values are one product; the activation is in one instruction with what it activates."""
+    graph = aicf.Graph("block")
+    x = graph.input("x", ("T", WIDTH))
+    add_projections(graph, x, scheme="Q4_0")
+    products = [
+        graph.linear(
+            x,
+            graph.dequantize_blocks(graph.param(f"{name}.weight", packed_shape(96, "Q4_0"), "u8"), "Q4_0"),
+            name=name,
+        )
+        for name in ("gate", "up")[: 2 if activation == "gate" else 1]
+    ]
+    hidden = graph.silu(products[0]) * products[1] if activation == "gate" else graph.gelu(products[0])
+    graph.output(hidden, "hidden")
+    module = graph.module()
+    run(AicfInferencePass("cpu:x86-64-v4", dims="T=1").passes(), make_context(), module)
+    (found,) = kinds(module)
+    assert found["matmul_blocks"] == 1 and found["matmul_blocks_fused"] == 1
+    assert found.total() == 2 + len(HEADS), "each head is scaled by an instruction of its own"
+
+
+def test_products_of_rounded_activations_have_the_bits_that_they_have_apart() -> None:
+    given, _ = random_weights(biases=False, scheme="Q4_1")
+    x, found = RNG.standard_normal((5, WIDTH), dtype=np.float32), []
+    for horizontal in (True, False):
+        policy = {"packed_activations": "int8", "fusion": {"horizontal": horizontal}}
+        model = aicf.compile(projections(scheme="Q4_1"), given, "cpu", dims="T=5", policy=policy)
+        (own,) = kinds(parse_module(model.ir("emit")))
+        assert own["rounded_matmul_blocks"] == (1 if horizontal else len(HEADS))
+        found.append(model.run({"x": x}))
+    for name, result in found[0].items():
+        np.testing.assert_array_equal(result, found[1][name])

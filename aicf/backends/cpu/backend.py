@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from xdsl.dialects.builtin import ModuleOp
 
-from aicf.backends.base import CodeUnit, Peaks
+from aicf.backends.base import PACKED, CodeUnit, Peaks
 from aicf.backends.common.kernel import AnyKernel, kernels_below
 from aicf.backends.common.user_kernel import UserKernel
 from aicf.backends.cpu.families.custom.kernel import CpuUserKernel
@@ -73,6 +73,7 @@ class CpuBackend:
         products = {dtype: each * level.lanes(dtype) for dtype in ELEMENT_BYTES}
         if "avx512vnni" in level.features:
             products |= dict.fromkeys(("i8", "u8"), 4 * products["i32"])
+        products[PACKED] = products["i8"]
         if "avx512bf16" in level.features:
             products["bf16"] *= 2
         memory = (L2_BYTES * threads, L2_BYTES_PER_CYCLE * cycles), (0, L3_BYTES_PER_CYCLE * cycles)

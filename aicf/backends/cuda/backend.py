@@ -9,7 +9,7 @@ from typing import cast
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, ModuleOp
 from xdsl.ir import Attribute
 
-from aicf.backends.base import CodeUnit, Peaks
+from aicf.backends.base import PACKED, CodeUnit, Peaks
 from aicf.backends.common.kernel import AnyKernel, kernels_below
 from aicf.backends.common.user_kernel import UserKernel
 from aicf.backends.cuda.families.custom.kernel import CudaUserKernel
@@ -95,7 +95,7 @@ class CudaBackend:
         halves = own.tensor_tflops * 1e6
         takes_float8 = own.multiplies_float8 or own.has_wgmma
         products = {
-            **dict.fromkeys(HALVES, halves),
+            **dict.fromkeys((*HALVES, PACKED), halves),
             **dict.fromkeys(("i8", "u8"), 2 * halves),
             **dict.fromkeys(FLOAT8, 2 * halves if takes_float8 else halves),
         }

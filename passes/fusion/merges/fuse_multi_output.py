@@ -21,7 +21,7 @@ from aicf.dialects.emit_updates import is_update
 from aicf.dialects.kinds import EPILOGUES
 from aicf.dialects.types import byte_count, tensor_info
 from aicf.passes.bodies.outlining import id_of, name_of
-from aicf.passes.bodies.products import Product
+from aicf.passes.bodies.products import AnyProduct
 from aicf.passes.bodies.workload import target_of, workload_of
 from aicf.passes.fusion.candidates import MEMBER_LIMIT, REFUSAL_LIMIT
 from aicf.passes.fusion.forming import FusionContext, fusion_contexts, refusal
@@ -339,7 +339,7 @@ def _against_memory(merge: Merge) -> str | None:
     columns are next to nothing beside what they are sums of.
     """
     between = next(
-        (op for op in merge.late if any(isinstance(inner, logical.MatmulOp) for inner in op.walk())), None
+        (op for op in merge.late if any(isinstance(inner, AnyProduct) for inner in op.walk())), None
     )
     if between is None:
         return None
@@ -442,7 +442,7 @@ def _points_of(group: GroupOp) -> int:
         return 0
     if work.code is None or is_update(work.code):
         return 0
-    if any(isinstance(op, Product) for op in work.body.ops):
+    if any(isinstance(op, AnyProduct) for op in work.body.ops):
         return 0
     return prod((*work.code.parallel_sizes, *work.code.reduce_sizes))
 

@@ -13,6 +13,7 @@ from aicf.dialects.types import tensor, tensor_info
 from aicf.passes.bodies.attention import Attention, NoAttention, attention_ending_in
 from aicf.passes.bodies.matching import is_iota_like
 from aicf.passes.bodies.outlining import Outline, id_of, outline
+from aicf.passes.bodies.rotation import Rotation
 from aicf.passes.fusion.attention.batches import chains_after, split_batches
 from aicf.passes.fusion.attention.mask_sums import join, two_masks
 from aicf.passes.fusion.attention.members import members, why_in_memory
@@ -130,7 +131,8 @@ class FuseAttentionPass(FusionPattern[_Match]):
         because = "scores and probabilities stay on chip, and no head is moved"
         if len(plan.results) > 1:
             because += "; the new token's row is written on the way"
-        if any(isinstance(op, logical.FlipOp) for op in plan.members):
+        turned = {op for turn in _turns(match.attention) for op in turn.ops}
+        if turned and turned.issubset(plan.members):
             because += ", and it and the query are turned by their position"
         return Decision(f"one kernel for {len(plan.members)} ops", because)
 
@@ -182,11 +184,20 @@ def _steps(match: _Match, context: FusionContext, kinds: Sequence[str]) -> Itera
     if because is not None:
         yield Candidate(label(written), None, obstacle=because)
         return
-    if (turns := rotations(attention, writes)) is not None and kinds == _STEPS[_CACHED]:
-        turning = [op for turn in turns for op in (*turn.ops, *turn.views)]
-        if context.may_be_one((*(op for turn in turns for op in turn.ops), *written, *members)):
+    if kinds == _STEPS[_CACHED] and (turns := _turns(attention)):
+        turned = [op for turn in turns for op in turn.ops]
+        if context.may_be_one((*turned, *written, *members)):
+            turning = [op for turn in turns for op in (*turn.ops, *turn.views)]
             yield from _steps_of(match, context, kinds, writes, turning)
+        else:
+            yield Candidate(label([*turned, *written]), None, obstacle=OTHER_GROUPS)
     yield from _steps_of(match, context, kinds, writes, ())
+
+
+def _turns(attention: Attention) -> Sequence[Rotation]:
+    """What turns the queries and the new key of a step; empty if it is no step, or either is given."""
+    writes = row_writes(attention)
+    return () if writes is None else rotations(attention, writes) or ()
 
 
 def _steps_of(

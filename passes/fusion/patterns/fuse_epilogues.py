@@ -12,7 +12,7 @@ from aicf.dialects.emit import GroupOp
 from aicf.passes.bodies.matching import only_reader
 from aicf.passes.bodies.outlining import Outline, id_of, outline
 from aicf.passes.bodies.views import is_rearrangement, view_after
-from aicf.passes.fusion.candidates import POINTWISE_ON_SUMS, FusionCandidates, Product, pointwise_like
+from aicf.passes.fusion.candidates import POINTWISE_ON_SUMS, Accumulation, FusionCandidates, pointwise_like
 from aicf.passes.fusion.driver import Candidate, Decision, FusionPattern, label
 from aicf.passes.fusion.forming import OTHER_GROUPS, FusionContext, form_group
 from aicf.passes.support.policy import without_bucket
@@ -22,7 +22,7 @@ from aicf.passes.support.policy import without_bucket
 class _Match:
     """A product, and the ops that could be its epilogue."""
 
-    product: Product
+    product: Accumulation
     cluster: FusionCandidates
 
 
@@ -42,7 +42,7 @@ class FuseEpiloguesPass(FusionPattern[_Match]):
 
     def matches(self, context: FusionContext) -> Iterator[_Match]:
         for product in list(context.function.body.block.ops):
-            if isinstance(product, Product):
+            if isinstance(product, Accumulation):
                 cluster = FusionCandidates([product], context)
                 if context.policy.fusion.epilogue:
                     cluster.grow(pointwise_like(product), POINTWISE_ON_SUMS)
@@ -59,7 +59,7 @@ class FuseEpiloguesPass(FusionPattern[_Match]):
         if copy is None or not self._form_with_copy(match.product, copy, context):
             super().form(match, [plan], tried, context)
 
-    def _form_with_copy(self, product: Product, copy: GroupOp, context: FusionContext) -> bool:
+    def _form_with_copy(self, product: Accumulation, copy: GroupOp, context: FusionContext) -> bool:
         """Makes the product and `copy` one group if a kernel writes the result with the strides that it has then."""
         moves = _moves_in_function(product, copy)
         members = (product, *moves)
@@ -95,7 +95,7 @@ class FuseEpiloguesPass(FusionPattern[_Match]):
         )
 
 
-def _copy_after(matmul: Product, context: FusionContext) -> GroupOp | None:
+def _copy_after(matmul: Accumulation, context: FusionContext) -> GroupOp | None:
     """The instruction that only moves whole rows of a product, and is all that reads it."""
     reader = only_reader(matmul.result) if isinstance(matmul, logical.MatmulOp) else None
     if not context.policy.fusion.epilogue or not isinstance(reader, GroupOp):
@@ -110,7 +110,7 @@ def _copy_after(matmul: Product, context: FusionContext) -> GroupOp | None:
     return reader if view is not None and view.strides[-1] == 1 else None
 
 
-def _moves_in_function(matmul: Product, copy: GroupOp) -> list[Operation]:
+def _moves_in_function(matmul: Accumulation, copy: GroupOp) -> list[Operation]:
     """Clones the ops of `copy` into the function, after the product."""
     block = matmul.parent
     assert block is not None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
+from aicf.dialects.kinds import PACKED_PRODUCTS
 from aicf.passes.bodies.outlining import Outline, id_of, outline
 from aicf.passes.bodies.products import Product, are_alike
 from aicf.passes.fusion.candidates import MEMBER_LIMIT, POINTWISE_ON_SUMS, FusionCandidates, pointwise_like
@@ -15,9 +16,6 @@ from aicf.passes.fusion.forming import FusionContext, left_behind
 from aicf.passes.fusion.row_programs import candidate_after_rows, outline_after_rows, row_programs
 
 Pair = tuple[Product, Product]
-
-_PACKED = "matmul_blocks_fused"
-"""Products of packed weights, with a row program before them or not."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class FuseGatedPass(FusionPattern[_Match]):
     stage = "after_views"
     benefit = 60
     switch = "gated"
-    kinds = ("gemm_gated", "norm_gated", _PACKED)
+    kinds = ("gemm_gated", "norm_gated", PACKED_PRODUCTS)
 
     def matches(self, context: FusionContext) -> Iterator[_Match]:
         reaches: dict[Product, _Reach] = {}
@@ -64,7 +62,9 @@ class FuseGatedPass(FusionPattern[_Match]):
                     loss = left_behind(match.cuts[0], plan.members)
                     yield candidate_after_rows(label(plan.members), plan, context, loss)
             plan = outline(cut, context.group_id(cut))
-            yield Candidate(label(cut), plan, ("gemm_gated", _PACKED), left_behind(match.cuts[0], cut))
+            yield Candidate(
+                label(cut), plan, ("gemm_gated", PACKED_PRODUCTS), left_behind(match.cuts[0], cut)
+            )
 
     def decision(self, match: _Match, plan: Outline, tried: Mapping[str, str]) -> Decision:
         because = "the left operand is read once, and only what is made of both products is written"

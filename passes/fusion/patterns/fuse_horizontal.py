@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from xdsl.ir import Operation, SSAValue
 
 from aicf.dialects import logical
+from aicf.passes.bodies.dependents import Dependents
 from aicf.passes.bodies.outlining import Outline, id_of, outline
 from aicf.passes.bodies.products import are_alike
 from aicf.passes.fusion.candidates import POINTWISE_ON_SUMS, FusionCandidates, pointwise_like
@@ -66,54 +67,31 @@ class FuseHorizontalPass(FusionPattern[Products]):
         noted."""
         sets: list[list[logical.MatmulOp]] = []
         by_left: dict[SSAValue, list[list[logical.MatmulOp]]] = {}
-        dependences: dict[logical.MatmulOp, _Dependences] = {}
+        dependences: dict[logical.MatmulOp, Dependents] = {}
         for op in context.function.body.block.ops:
             if not isinstance(op, logical.MatmulOp):
                 continue
             known = by_left.setdefault(op.lhs, [])
             alike = [products for products in known if are_alike(products[0], op)]
-            near = [products for products in alike if dependences[products[0]].product_before(op) is None]
+            near = [products for products in alike if dependences[products[0]].contraction_before(op) is None]
             if near:
                 products = near[0]
             else:
                 if known:
-                    between = dependences[alike[0][0]].product_before(op) if alike else None
+                    between = dependences[alike[0][0]].contraction_before(op) if alike else None
                     because = _why_apart(op, between)
                     subjects = [id_of(known[0][0]), id_of(op)]
                     self.record(context, subjects, Decision("not fused", because))
                 products = list[logical.MatmulOp]()
                 known.append(products)
                 sets.append(products)
-                dependences[op] = _Dependences(op)
+                dependences[op] = Dependents(op)
             if context.may_be_one([*products[:1], op]) and all(op.rhs is not other.rhs for other in products):
                 products.append(op)
         return sets
 
 
 _FEEDS_ITSELF = "one of them reads the result of another, directly or through other ops"
-
-
-class _Dependences:
-    """The direct and indirect users of a product; each question follows them further in text order."""
-
-    def __init__(self, first: logical.MatmulOp) -> None:
-        self._values: set[SSAValue] = {first.result}
-        self._next: Operation | None = first.next_op
-        self._product: logical.MatmulOp | None = None
-
-    def product_before(self, second: logical.MatmulOp) -> logical.MatmulOp | None:
-        """The first product among them before `second`, which is after the one of the last question.
-
-        The result of `second` would be kept while that product runs, such as what a training step computes again for
-        its backward part.
-        """
-        while self._product is None and self._next is not None and self._next is not second:
-            op, self._next = self._next, self._next.next_op
-            if any(operand in self._values for operand in op.operands):
-                if isinstance(op, logical.MatmulOp):
-                    self._product = op
-                self._values.update(op.results)
-        return self._product
 
 
 def _why_apart(second: Operation, between: Operation | None) -> str:

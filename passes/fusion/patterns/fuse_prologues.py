@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import Operation, OpResult, SSAValue
 
+from aicf.dialects.kinds import PACKED_PRODUCTS
 from aicf.passes.bodies.outlining import Outline, id_of, name_of
 from aicf.passes.bodies.products import Product, reads_columns
 from aicf.passes.fusion.candidates import POINTWISE_ON_SUMS, FusionCandidates, pointwise_like
@@ -43,7 +44,7 @@ class FuseProloguesPass(FusionPattern[_Match]):
     stage = "after_views"
     benefit = 40
     switch = "prologue"
-    kinds = ("norm_gemm", "matmul_blocks_fused")
+    kinds = ("norm_gemm", PACKED_PRODUCTS)
 
     def matches(self, context: FusionContext) -> Iterator[_Match]:
         products = [op for op in context.function.body.block.ops if isinstance(op, Product)]

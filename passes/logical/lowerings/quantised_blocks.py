@@ -9,7 +9,7 @@ from math import prod
 from xdsl.ir import SSAValue
 
 from aicf.dialects import logical
-from aicf.dialects.block_bits import BLOCK_BITS, RUN, Bits, BlockBits, Factor
+from aicf.dialects.block_bits import BLOCK_BITS, LEAST_MAGNITUDE, RUN, Bits, BlockBits, Factor
 from aicf.dialects.block_schemes import BLOCK_SCHEMES
 from aicf.dialects.types import element_named, tensor, tensor_info
 from aicf.passes.logical.lowerings.base import Formulas, Lowering
@@ -138,7 +138,7 @@ def _rounded_matmul_blocks(lower: Lowering, op: logical.RoundedMatmulBlocksOp) -
     dims = tuple(range(len(groups)))
     parts = lower.reshape(x, (*groups, together), "parts")
     largest = lower.add(logical.ReduceMaxOp(lower.apply(logical.AbsOp, parts), [len(groups)]), "largest")
-    largest = lower.apply(logical.MaxOp, largest, 2.0**-100, name="largest")
+    largest = lower.apply(logical.MaxOp, largest, LEAST_MAGNITUDE, name="largest")
     inverse = lower.apply(logical.DivOp, lower.splat(127.0, largest, "steps"), largest, name="inverse")
     step = lower.apply(logical.DivOp, largest, 127.0, name="step")
     wide = [lower.broadcast(each, dims, (*groups, together), "wide") for each in (inverse, step)]

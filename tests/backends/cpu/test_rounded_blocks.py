@@ -166,3 +166,13 @@ def test_floats_stay_as_they_are() -> None:
     model = compiled((name,), dims={"M": 2})
     assert "cpu.matmul_blocks" in kernels_of(model)
     assert f"the codes of {name} are floats, so activations stay f32" in model.ir("emit")
+
+
+def test_the_ledger_says_where_no_product_is_rounded() -> None:
+    (found,) = (
+        each
+        for each in compiled(["E4M3_32"], "reference", dims="M=1").decisions
+        if each.subjects == ("module",) and each.made_by == "read-packed-weights"
+    )
+    assert found.choice == "activations stay f32"
+    assert found.because.startswith("packed_activations has no effect")

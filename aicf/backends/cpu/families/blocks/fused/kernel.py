@@ -27,6 +27,7 @@ from aicf.backends.cpu.families.legality import (
 )
 from aicf.backends.cpu.families.records import loop_record, loop_spec, rounding_record
 from aicf.dialects.emit_types import TargetAttr
+from aicf.dialects.kinds import PACKED_PRODUCTS
 
 _CODEC = RecordCodec(BlocksSchedule)
 
@@ -36,7 +37,7 @@ class FusedBlocksKernel(PackedBlocksKernel[FusedSchedule]):
     become results before they leave registers."""
 
     id = "cpu.matmul_blocks_fused"
-    kinds = frozenset({"matmul_blocks_fused"})
+    kinds = frozenset({PACKED_PRODUCTS})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
         """See `Kernel`: weights in one piece, rows of one batch element, and one result."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from aicf.backends.cpu.codegen.ir_builder import F32, I8, I32, Emitter, Value, ir
 from aicf.backends.cpu.families.blocks.addresses import row_address
 from aicf.backends.cpu.families.blocks.problem import BlocksProblem
@@ -21,11 +23,11 @@ from aicf.backends.cpu.families.blocks.rounded.schedule import (
     record_bytes,
     row_bytes,
 )
-from aicf.dialects.block_bits import RUN
+from aicf.dialects.block_bits import LEAST_MAGNITUDE, RUN
 
 _ABSOLUTE, _INFINITY, _NAN = 0x7FFFFFFF, 0x7F800000, 0x7FC00000
-_LEAST = 27 << 23
-"""Bits of 2^-100, the least magnitude that a step follows from."""
+_LEAST = int(np.float32(LEAST_MAGNITUDE).view(np.uint32))
+"""Its bits."""
 _STEPS = 127.0
 
 
