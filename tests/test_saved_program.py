@@ -18,11 +18,12 @@ from aicf.comparison.diff import Comparison, Difference, compare
 from aicf.compilation.record import EMIT, NATIVE
 from aicf.compilation.saved_program import SavedProgram
 from aicf.compilation.sources import read_model
-from aicf.dialects.emit import find_ledger
+from aicf.dialects.emit import ResolvedOp, find_ledger
 from aicf.errors import PolicyError
 from aicf.frontends.text import make_context, parse_module
 from aicf.inspection.explain import WIDTH
-from aicf.passes.emit.read_decisions import decisions_of, members_by_instruction
+from aicf.passes.emit.raise_emit import RaiseEmitPass
+from aicf.passes.emit.read_decisions import Pins, decisions_of, members_by_instruction
 from aicf.passes.pipelines.aicf_inference import AicfInferencePass, run
 from aicf.policies.execution_policy import ExecutionPolicy
 from aicf.policies.kernel_policy import Fusion, KernelPolicy
@@ -31,6 +32,7 @@ from aicf.runtime.plan_from_ir import read_module
 from aicf.saving import artifact
 from aicf.tools.aicf_cli import main
 from tests.backends.cuda.recorded_models import bert_layer, library_calls
+from tests.gpu.batch_norms import Normed, normed, passed_back
 from tests.gpu.programs import encoder
 from tests.support.fused_graphs import FAMILIES, fused_program
 from tests.support.random_graphs import random_program
@@ -126,6 +128,34 @@ def test_masks_that_layers_share_make_the_round_trip(target: str, size: int) -> 
     run(AicfInferencePass(target).passes(), make_context(), first)
     run(AicfInferencePass(target, decisions_of(first).to_line()).passes(), make_context(), again)
     assert stripped(again) == stripped(first)
+
+
+MOMENTS = KernelPolicy(kernels={"conv_moments": "cuda.conv_wgmma_moments"})
+
+
+@pytest.mark.parametrize("build", [normed, passed_back])
+def test_moments_that_a_convolution_takes_make_the_round_trip(
+    build: Callable[[Normed, str], aicf.Graph],
+) -> None:
+    """With copies of what the norm keeps, which no op of the model is; the norm is listed without what moved."""
+    target, model = "cuda:sm_90a", build(Normed(32, 64, 256, (56, 56), 1), "bf16").module()
+    first, again, grouped = (model.clone() for _ in range(3))
+    run(AicfInferencePass(target, Policy(MOMENTS).to_line()).passes(), make_context(), first)
+    assert "cast0.conv" in members_by_instruction(first)[_instruction(first, "conv_moments")]
+    run(AicfInferencePass(target, decisions_of(first).to_line()).passes(), make_context(), again)
+    assert stripped(again) == stripped(first)
+    assert decisions_of(again) == decisions_of(first)
+    groups = decisions_of(first, Pins(kernels=False, records=False)).to_line()
+    run(AicfInferencePass(target, groups).passes(), make_context(), grouped)
+    assert set(members_by_instruction(grouped).values()) == set(members_by_instruction(first).values())
+    RaiseEmitPass().apply(make_context(), again)
+    run(AicfInferencePass(start="lowered").passes(), make_context(), again)
+    assert stripped(again) == stripped(first)
+
+
+def _instruction(module: ModuleOp, kind: str) -> ResolvedOp:
+    (found,) = (op for op in members_by_instruction(module) if op.kind.data == kind)
+    return found
 
 
 def test_a_policy_may_cut_a_norm_where_no_pass_would() -> None:
