@@ -126,7 +126,8 @@ class FusionContext:
         is_named = self.function.sym_name.data != PREPARE and self._is_named(members)
         src = sources_of(members) if is_named else []
         name = src[0] + own[own.find("@") :] if src and "@" in own and "@" not in src[0] else None
-        wanted = own if own in self.policy.kernels else name or (src[0] if src else own)
+        is_key = own in self.policy.kernels or own in self.policy.layouts
+        wanted = own if is_key else name or (src[0] if src else own)
         numbered = (derived_id(own, str(number)) for number in count(1))
         return next(id_ for id_ in chain((wanted, own), numbered) if id_ in free or id_ not in self.used)
 

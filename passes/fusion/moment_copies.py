@@ -4,6 +4,7 @@ Where `fuse-moments` moves the statistics of a norm to a convolution, ops that t
 both groups: `cast0` in that of the norm, its copy `cast0.conv` in that of `conv`. A policy that lists the groups of
 such a program names these copies, which the model does not have. They are made before groups are formed. What the
 policy lists with the convolution then forms a group apart from the rest of the norm, and `fuse-moments` moves it all.
+So are the copies of casts among these that `sink-casts` gave other groups, which else would be apart from their reader.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def moment_ids(module: ModuleOp, ids: Sequence[str]) -> Iterator[str]:
 
 
 def copy_listed(policy: KernelPolicy, function: func.FuncOp, known: Collection[str]) -> None:
-    """Gives convolutions the copies that `policy` lists with them.
+    """Gives convolutions the copies that `policy` lists with them, and others those of casts that these took.
 
     Args:
         known: The ids in the module, with and without buckets: what is there is not made again.
@@ -38,10 +39,19 @@ def copy_listed(policy: KernelPolicy, function: func.FuncOp, known: Collection[s
     if not any(missing):
         return
     for op in list(function.body.block.ops):
-        if isinstance(op, logical.ConvOp) and (id_ := op_id(op)) is not None:
-            for ids, copies in zip(policy.groups, missing, strict=True):
-                if copies and _names(ids, id_):
-                    _Copying(op, id_, ids, copies).run()
+        if not isinstance(op, logical.ConvOp) or (id_ := op_id(op)) is None:
+            continue
+        taken = next((ids for ids in policy.groups if _names(ids, id_)), ())
+        for ids, copies in zip(policy.groups, missing, strict=True):
+            if ids is taken:
+                _Copying(op, [id_], ids, copies).run()
+            elif sunk := {copy for copy in copies if any(map(copy.startswith, map(_start, taken)))}:
+                _Copying(op, ids, ids, sunk).run()
+
+
+def _start(id_: str) -> str:
+    """How the ids of all copies of an op begin."""
+    return f"{without_bucket(id_)}."
 
 
 def _names(ids: Collection[str], id_: str) -> bool:
@@ -50,22 +60,27 @@ def _names(ids: Collection[str], id_: str) -> bool:
 
 
 class _Copying:
-    """Copies for what the policy lists with one convolution.
+    """Copies for one group that a policy lists.
 
     Args:
-        convolution, name: The op and its id.
-        ids: What is listed with it.
+        convolution: What stands before all that reads them.
+        readers: Ids after which copies are called.
+        ids: What is listed.
         copies: Those of `ids` that no op has.
     """
 
     def __init__(
-        self, convolution: logical.ConvOp, name: str, ids: Collection[str], copies: Collection[str]
+        self,
+        convolution: logical.ConvOp,
+        readers: Sequence[str],
+        ids: Collection[str],
+        copies: Collection[str],
     ) -> None:
-        self.convolution, self.name, self.ids, self.copies = convolution, name, ids, copies
+        self.convolution, self.readers, self.ids, self.copies = convolution, readers, ids, copies
         self.own: dict[SSAValue, SSAValue] = {}
 
     def run(self) -> None:
-        """Lets all that is listed after the convolution read copies where they are listed too."""
+        """Lets all that is listed and after the convolution read copies where they are listed too."""
         op = self.convolution.next_op
         while op is not None:
             if _names(self.ids, op_id(op) or ""):
@@ -80,7 +95,8 @@ class _Copying:
 
     def _copied(self, value: OpResult) -> SSAValue:
         op = value.op
-        own = copied_id(op_id(op) or "", self.name)
+        names = [copied_id(op_id(op) or "", reader) for reader in self.readers]
+        own = next((name for name in names if _names(self.copies, name)), names[0])
         is_listed = op_id(op) is not None and _names(self.copies, own)
         if not is_listed and not is_rematerializable(op):
             return value
