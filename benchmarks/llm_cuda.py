@@ -96,13 +96,19 @@ def _timed_us(run: Callable[[], None]) -> float:
 def main(
     shape: Annotated[str, typer.Argument(help="1B or 8B.")],
     context: Annotated[int, typer.Option(help="Positions of the cache.")] = 256,
-    prompt: Annotated[int, typer.Option(help="Tokens of the prompt.")] = 32,
-    tokens: Annotated[int, typer.Option(help="Tokens of the answer.")] = 128,
-    rounds: Annotated[int, typer.Option(help="Timed rounds.")] = 9,
+    prompt: Annotated[int, typer.Option(min=1, help="Tokens of the prompt.")] = 32,
+    tokens: Annotated[int, typer.Option(min=1, help="Tokens of the answer.")] = 128,
+    rounds: Annotated[int, typer.Option(min=1, help="Timed rounds.")] = 9,
     target: Annotated[str, typer.Option(help="Of the programs.")] = "cuda",
     output: Annotated[Path | None, typer.Option(help="Result as JSON.")] = None,
 ) -> None:
     """Prints what a token and a prompt take, as JSON."""
+    if shape not in SHAPES:
+        raise typer.BadParameter(f"shape is {shape}; there are {', '.join(SHAPES)}")
+    if prompt + tokens > context:
+        raise typer.BadParameter(
+            f"{prompt} + {tokens} tokens are more than the {context} positions of the cache"
+        )
     family = Llama(Shapes({**COMMON, **SHAPES[shape]}))
     graph = family.decoder("llama", context, "bf16")
     weights = {**_weights(family, graph), **family.states(context, "bf16")}

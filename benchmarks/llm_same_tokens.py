@@ -65,8 +65,12 @@ def one_process(model: Path, tokens: int, threads: int) -> Found:
 
 def main(
     model: Annotated[Path, typer.Argument(help="a GGUF file or a folder")],
-    tokens: Annotated[int, typer.Option(help="that each process makes")] = 10_000,
-    processes: Annotated[int, typer.Option(help="for each number of threads, one after the other")] = 3,
+    tokens: Annotated[
+        int, typer.Option(min=LENGTH + 1, help="that each process makes, in two texts or more")
+    ] = 10_000,
+    processes: Annotated[
+        int, typer.Option(min=1, help="for each number of threads, one after the other")
+    ] = 3,
     threads: Annotated[
         list[int] | None, typer.Option(help="may be given several times [default: 1 2]")
     ] = None,
@@ -100,7 +104,7 @@ def _in_process(model: Path, tokens: int, threads: int) -> dict[str, int | str]:
         sys.exit(done.stderr)
     found = json.loads(done.stdout.splitlines()[-1])
     sizes = found.pop("resident")
-    half = max(1, len(sizes) // 2)
+    half = len(sizes) // 2
     growth = max(0, max(sizes[half:]) - max(sizes[:half]))
     return {**found, "texts": len(sizes), "resident_bytes": max(sizes), "growth_bytes": growth}
 

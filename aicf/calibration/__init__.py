@@ -1,4 +1,4 @@
-"""Calibration: from a model and sample inputs to a policy that lowers its precision, with what that costs.
+"""Calibration: a policy that lowers a model's precision, from sample inputs, and what that costs.
 
 `calibrate` does it: `samples` reads the inputs, `observe_products` and `observe_rounding` are passes that add what is
 to be seen to the results of a program, `ranges`, `histograms` and `smoothing` turn that into numbers of a policy,

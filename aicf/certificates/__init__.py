@@ -1,4 +1,4 @@
-"""Certificates: that a program gave the same bits in every run, in several processes, and where that was.
+"""Certificates: that a program gave the same bits in every run and process, and where.
 
 `certificate` is what a file has, `environment` where it was made. `verifying` starts a process for each series of runs;
 `repeating` is what that process does.

@@ -1,1 +1,1 @@
-"""Comparisons: one model through several engines, in time, error and memory; two compiled programs by decisions."""
+"""Comparisons: a model through several engines, and two compiled programs by their decisions."""

@@ -1,1 +1,1 @@
-"""From a model and options to a compiled one: sources, the passes of the pipeline, and the code generator."""
+"""From a model and options to a compiled one, to its file and back."""

@@ -1,1 +1,1 @@
-"""Compiled programs looked at: what was decided and why, what differs, what it costs, what ran when."""
+"""Compiled programs looked at: what was decided and why, what it costs, what ran when."""

@@ -1,4 +1,4 @@
-"""Ops and kernels of your own: `aicf.custom_op` says what an op computes, `aicf.kernel` what runs one.
+"""Ops and kernels of your own: `aicf.custom_op` defines an op, `aicf.kernel` what runs one.
 
 A package calls both as it is imported. One that is installed names its module under the entry point group
 `aicf.kernels`, and is then found by every compile; else import it before.

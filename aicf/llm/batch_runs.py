@@ -48,7 +48,6 @@ class BatchRuns:
     """
 
     def __init__(self, executable: CompiledModel, sequences: int) -> None:
-        self.is_device = executable.native.memory == "device"
         self._executable, self._step = executable, executable.attach(T=sequences)
         self._sizes = {name: size // sequences for name, size in state_sizes(executable).items()}
         self._feeds = {name: np.repeat(feed, sequences) for name, feed in Sampling().feeds().items()}
@@ -56,6 +55,11 @@ class BatchRuns:
         self._texts: dict[int, Text] = {}
         self._lengths = np.zeros(sequences, np.int64)
         self._queued, self._ahead = 0, 1
+
+    @property
+    def is_device(self) -> bool:
+        """Whether runs are queued while the caller uses the tokens of those before."""
+        return self._executable.native.memory == "device"
 
     def put(self, slot: int, text: Text, runs: TextRuns) -> None:
         """Takes over a text whose prompt was read, with the token that follows it."""

@@ -66,7 +66,8 @@ def load_or_compile(
     if cache_dir is None:
         return compiled()
     files = CacheFolder(path_from(cache_dir, ArtifactError, "cache_dir"))
-    key = _key({**made_of, "target": target_text(target, threads), "threads": threads})
+    has_arrays = shared is None
+    key = _key({**made_of, "target": target_text(target, threads), "threads": threads, "arrays": has_arrays})
     if (found := _loaded(files, key, weights, shared)) is not None:
         return found
     with files.alone(
@@ -77,7 +78,7 @@ def load_or_compile(
         if (found := _loaded(files, key, weights, shared, tells=True)) is not None:
             return found
         executable = compiled()
-        _save(files, key, executable, with_arrays=shared is None)
+        _save(files, key, executable, with_arrays=has_arrays)
         return executable
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -41,6 +43,8 @@ PREFILL = 64
 """Tokens of a prompt that one run takes."""
 ELEMENTS = ("f32", "bf16", "f16")
 """Types that a model computes in."""
+_ROWS = "u8"
+"""The type of matrices that stay in blocks."""
 
 
 def load(
@@ -68,9 +72,9 @@ def load(
         policy: Of the programs, see `aicf.compile`. `{"determinism": "batch_invariant"}` makes the tokens of a text
             independent of the texts that share its batch, and of how many they are; `{"packed_activations": "int8"}`
             rounds activations to 8 bits next to weights in blocks.
-        dtype: Of weights, of what layers pass on, and of the cache: `f32`, `bf16` or `f16`. None is `f32` on a CPU and
-            for a model whose matrices are stored in blocks, else `bf16`. Sums, norms, softmaxes, rotations and logits
-            are f32 in each; matrices stay in blocks with `f32` alone.
+        dtype: Of weights, of what layers pass on, and of the cache: `f32`, `bf16` or `f16`. None is `bf16` on a
+            GPU for a model whose matrices are not stored in blocks, else `f32`. Sums, norms, softmaxes, rotations and
+            logits are f32 in each; matrices stay in blocks with `f32` alone.
 
     Raises:
         ArtifactError: the folder of compiled models cannot be made or used.
@@ -105,31 +109,48 @@ def _loaded(
     first = capacity if first_context is None else first_context
     if not is_whole(first, least=1) or first > capacity:
         raise InputMismatch(f"first_context is {first}; the cache may begin with 1 to {capacity:,} positions")
+    capacity, first = int(capacity), int(first)
     prefill = min(family.prefill or PREFILL, first)
     element = type_of(family.source, target) if dtype is None else dtype
-    programs = programs_of(family, path.stem, capacity, prefill, target, threads, cache_dir, policy, element)
+    options = ProgramOptions(capacity, prefill, target, threads, cache_dir, policy, element)
+    programs = programs_of(family, path.stem, options)
     executable = programs.of(Sizes(first))
     return LanguageModel(executable, tokenizer, capacity, prefill, template, named_tokens, programs)
 
 
-def programs_of(
-    family: Decoder,
-    name: str,
-    context: int,
-    prefill: int,
-    target: str,
-    threads: int,
-    cache_dir: str | Path | None,
-    policy: Policy | None,
-    element: str = "f32",
-) -> Programs:
-    """What makes the programs of a model: out of the folder of compiled models, or by compiling them. For the arguments
-    see `load`."""
-    source, text = family.source, ""
-    if policy is not None:
+@dataclass(frozen=True)
+class ProgramOptions:
+    """What the programs of a model are made for, whatever the size of the cache.
+
+    Args:
+        context: Positions that the cache may grow to.
+        prefill: Tokens of a prompt that one run takes.
+        target, threads, cache_dir, policy: As of `load`.
+        element: Type of weights, of what layers pass on, and of the cache.
+    """
+
+    context: int
+    prefill: int
+    target: str = "cpu"
+    threads: int = 1
+    cache_dir: str | Path | None = None
+    policy: Policy | None = None
+    element: str = "f32"
+
+
+def programs_of(family: Decoder, name: str, options: ProgramOptions) -> Programs:
+    """What makes the programs of a model: out of the folder of compiled models, or by compiling them.
+
+    Args:
+        family: Builds them.
+        name: Of the programs.
+        options: What they are made for.
+    """
+    source, text, element, target = family.source, "", options.element, options.target
+    if options.policy is not None:
         from aicf.compilation.sources import policy_text
 
-        text = policy_text(policy)
+        text = policy_text(options.policy)
 
     def compiled(sizes: Sizes, shared: SharedWeights | None) -> CompiledModel:
         from aicf.compilation.compiling import compile_source
@@ -140,33 +161,38 @@ def programs_of(
         from aicf.llm.packed_weights import keep_packed, reads_blocks
 
         packed = source.packed() if element == "f32" and reads_blocks(target) else {}
-        graph = family.decoder(name, sizes.capacity, element, context=context, is_batch=sizes.sequences > 0)
+        graph = family.decoder(
+            name, sizes.capacity, element, context=options.context, is_batch=sizes.sequences > 0
+        )
         module = graph.module()
         keep_packed(module, packed)
         states = family.states(sizes.capacity, element)
         if sizes.sequences:
             states = batch_states(states, sizes.sequences)
-        weights = {**weights_of(source, graph, packed), **states}
-        dims = dims_text({"T": [sizes.sequences] if sizes.sequences else sorted({1, prefill})})
-        options = Options(target, text, dims, threads)
-        return compile_source(read_model(module, make_context()), weights, options, shared or ModelWeights())
+        weights = {**weights_of(source, graph, packed, offered), **states}
+        dims = dims_text({"T": [sizes.sequences] if sizes.sequences else sorted({1, options.prefill})})
+        asked = Options(target, text, dims, options.threads)
+        return compile_source(read_model(module, make_context()), weights, asked, shared or ModelWeights())
 
-    def array(name: str, dtype: str | None) -> Array:
-        return source.rows(name) if dtype == "u8" else source.array(name, dtype or element)
-
-    offered = DeferredWeights(source.names(), array)
+    offered = DeferredWeights(source.names(), lambda name, dtype: _read(source, name, dtype or element))
 
     def made(sizes: Sizes, shared: SharedWeights | None) -> CompiledModel:
         made_of = {
             "files": source.identity(),
-            "context": context,
-            "prefill": prefill,
+            "context": options.context,
+            "prefill": options.prefill,
             "policy": text,
             "dtype": element,
             "sizes": [sizes.capacity, sizes.sequences],
         }
         return load_or_compile(
-            cache_dir, made_of, target, threads, offered, lambda: compiled(sizes, shared), shared
+            options.cache_dir,
+            made_of,
+            target,
+            options.threads,
+            offered,
+            lambda: compiled(sizes, shared),
+            shared,
         )
 
     return Programs(made, is_device=target.partition(":")[0] == "cuda")
@@ -220,15 +246,37 @@ def _opened(path: Path) -> OpenedModel:
     return OpenedModel(family(source), gguf_tokenizer(file), gguf_template(file), gguf_tokens(file))
 
 
-def weights_of(source: Source, graph: Graph, packed: Container[str] = ()) -> dict[str, Array]:
+def _read(source: Source, name: str, dtype: str) -> Array:
+    return source.rows(name) if dtype == _ROWS else source.array(name, dtype)
+
+
+def weights_of(
+    source: Source, graph: Graph, packed: Container[str] = (), offered: DeferredWeights | None = None
+) -> dict[str, Array]:
     """The arrays of a program's parameters.
 
     Args:
         source: That has them.
         graph: The program, as it was built.
         packed: Parameters that stay in blocks, which the source's file backs; the others are in the program's types.
+        offered: Where other programs of the model have theirs from, so that none has a copy of its own; None reads the
+            source.
 
-    Raises InvalidIR: one is missing or has another shape, or the source has more than the program uses.
+    Raises: as `checked_parameters`.
+    """
+    read = partial(_read, source) if offered is None else offered.read
+    return {
+        name: read(name, _ROWS if name in packed else info.element.name)
+        for name, info in checked_parameters(source, graph).items()
+    }
+
+
+def checked_parameters(source: Source, graph: Graph) -> dict[str, TensorInfo]:
+    """Shapes and types of a program's parameters, by name, all of which the source has.
+
+    Raises:
+        InvalidIR: one is missing or has another shape.
+        UnsupportedOp: the source has more than the program uses.
     """
     wanted = parameters_of(graph)
     for name, info in wanted.items():
@@ -243,10 +291,7 @@ def weights_of(source: Source, graph: Graph, packed: Container[str] = ()) -> dic
             f"it has a tensor '{unused[0]}'{more}, which {source.architecture} does not use; "
             "it is of another architecture"
         )
-    return {
-        name: source.rows(name) if name in packed else source.array(name, info.element.name)
-        for name, info in wanted.items()
-    }
+    return wanted
 
 
 def parameters_of(graph: Graph) -> dict[str, TensorInfo]:

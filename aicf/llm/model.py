@@ -108,10 +108,11 @@ class LanguageModel:
         """
         if isinstance(prompts, str):
             raise InputMismatch("the prompts are one text; give a list of texts, or use generate")
+        if not isinstance(prompts, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputMismatch(f"the prompts are {quoted(prompts)}; give a list of texts or dictionaries")
         common = {"max_tokens": max_tokens, "stop": stop, **settings}
         requests = [Request(self, number, prompt, common) for number, prompt in enumerate(prompts)]
-        tokens = self.tokens_batch([request.text for request in requests], batch=batch)
-        return pieces(requests, tokens)
+        return pieces(requests, self._begin([request.text for request in requests], batch))
 
     def chat(
         self, system: str | None = None, *, template: ChatTemplate | None = None, **settings: Any
@@ -146,22 +147,20 @@ class LanguageModel:
         self, prompt: Sequence[int], *, max_tokens: int = 128, sampling: Sampling = _GREEDY
     ) -> Iterator[int]:
         """As `generate`, of token ids; a token that ends a text is not among them."""
-        self.check(prompt, max_tokens)
-        return self._alone(self._tokens(prompt, sampling, max_tokens)) if max_tokens else iter(())
+        most = self.checked(prompt, max_tokens)
+        return self._alone(self._tokens(prompt, sampling, most)) if most else iter(())
 
     def tokens_batch(
         self, texts: Sequence[Text], *, batch: int = MOST_SEQUENCES
     ) -> Iterator[tuple[Text, int]]:
         """As `generate_batch`, of token ids: pairs of a text and a token of it."""
-        if not is_whole(batch, least=1) or batch > MOST_SEQUENCES:
-            raise InputMismatch(f"batch is {quoted(batch)}; it is a whole number, 1 to {MOST_SEQUENCES}")
         for text in texts:
-            self.check(text.prompt, text.most)
-        return self._alone(self._batches([text for text in texts if text.most], int(batch)))
+            text.most = self.checked(text.prompt, text.most)
+        return self._begin(texts, batch)
 
     def logits(self, tokens: Sequence[int]) -> Array:
         """f32[vocabulary]: what may follow these tokens. What the cache has of them already is not computed again."""
-        self.check(tokens, 0)
+        self.checked(tokens, 0)
         self._begun += 1
         return np.array(self.runs.read(tokens)[LOGITS])
 
@@ -178,11 +177,10 @@ class LanguageModel:
         weights = memory.get("weights", 0) + memory.get("derived", 0)
         return Stats(runs.prompt, runs.reused, runs.answer, weights, memory.get("state", 0), work)
 
-    def check(self, prompt: Sequence[Any], max_tokens: object) -> None:
-        """Raises InputMismatch if a prompt, or what may follow it, is not possible."""
+    def checked(self, prompt: Sequence[Any], max_tokens: Any) -> int:
+        """`max_tokens` as Python's int. Raises InputMismatch if a prompt, or what may follow it, is not possible."""
         if not is_whole(max_tokens, least=0):
             raise InputMismatch(f"max_tokens is {quoted(max_tokens)}; it is a whole number, 0 or more")
-        assert isinstance(max_tokens, int)
         if not len(prompt):
             raise InputMismatch("the prompt is empty; give at least one token")
         for token in prompt:
@@ -195,6 +193,13 @@ class LanguageModel:
                 f"the prompt has {len(prompt):,} tokens and {max_tokens:,} may follow; the cache has {self.capacity:,} "
                 "positions; ask for fewer tokens, or load the model with a larger context"
             )
+        return int(max_tokens)
+
+    def _begin(self, texts: Sequence[Text], batch: int) -> Iterator[tuple[Text, int]]:
+        """The tokens of texts that were checked."""
+        if not is_whole(batch, least=1) or batch > MOST_SEQUENCES:
+            raise InputMismatch(f"batch is {quoted(batch)}; it is a whole number, 1 to {MOST_SEQUENCES}")
+        return self._alone(self._batches([text for text in texts if text.most], int(batch)))
 
     def _alone(self, made: Iterator[T]) -> Iterator[T]:
         """What is made as long as nobody begins another text."""
@@ -226,7 +231,9 @@ class LanguageModel:
                 yield from batch_tokens(part, self.runs, self._programs, self.tokenizer.ends)
                 continue
             (text,) = part
+            text.is_over = False
             for token in self._tokens(text.prompt, text.sampling, text.most):
                 yield text, token
                 if text.is_over:
                     break
+            text.is_over = True

@@ -66,6 +66,10 @@ class Programs:
                 shared.keep(self._made[sizes])
         return self._made[sizes]
 
+    def drop(self, sizes: Sizes) -> None:
+        """Forgets the programs of some sizes, whose cache is gone with the last user of them."""
+        self._made.pop(sizes, None)
+
     def _weights(self) -> ModelWeights:
         """What the programs so far have of the weights."""
         if self._shared is None:

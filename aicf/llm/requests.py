@@ -42,8 +42,7 @@ class Request:
             settings = {**common, **own}
             tokens = model.tokenizer.encode(settings.pop("prompt"))
             most, self._filter = settings.pop("max_tokens"), StopFilter(stop_strings(settings.pop("stop")))
-            model.check(tokens, most)
-            self.text = Text(tokens, most, sampling_of(settings))
+            self.text = Text(tokens, model.checked(tokens, most), sampling_of(settings))
         except InputMismatch as error:
             raise InputMismatch(f"prompt {number}: {error.message}") from None
         self._decoder = StreamDecoder(model.tokenizer)

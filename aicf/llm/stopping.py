@@ -8,7 +8,10 @@ from aicf.errors import InputMismatch, quoted
 
 
 def stop_strings(stop: str | Sequence[str]) -> tuple[str, ...]:
-    """One or several stop strings as a tuple. Raises InputMismatch if one is empty or no text."""
+    """One or several stop strings as a tuple. Raises InputMismatch if one is empty or no text, or if it is neither a
+    text nor a sequence."""
+    if not isinstance(stop, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputMismatch(f"stop is {quoted(stop)}; give a text or a list of texts, () for none")
     strings = (stop,) if isinstance(stop, str) else tuple(stop)
     for each in strings:
         if not isinstance(each, str) or not each:  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -125,17 +125,26 @@ class TextRuns:
             return
         assert self._programs is not None and positions <= self.capacity
         before, sizes = self.step(1), state_sizes(self.executable)
-        self.held = min(bucket_of(positions, 2 * self.held), self.capacity)
-        self.executable, self._steps = self._programs.of(Sizes(self.held)), {}
-        self.step(1).take_state(before, [StatePart(name, 0, 0, size) for name, size in sizes.items()])
+        held = min(bucket_of(positions, 2 * self.held), self.capacity)
+        executable = self._programs.of(Sizes(held))
+        step = self._attached(executable, 1)
+        step.take_state(before, [StatePart(name, 0, 0, size) for name, size in sizes.items()])
+        step.synchronize()
+        former = self.held
+        # All at once, last: what fails before leaves the smaller cache in use.
+        self.executable, self._steps, self.held = executable, {1: step}, held
+        self._programs.drop(Sizes(former))
 
     def step(self, size: int) -> GraphExec:
         """The program for so many tokens."""
         if size not in self._steps:
-            step = self._steps[size] = self.executable.attach(T=size)
-            step.fill(self._sampling.feeds())
-            step.fill({TOKENS: np.zeros(size, np.int64)})
+            self._steps[size] = self._attached(self.executable, size)
         return self._steps[size]
+
+    def _attached(self, executable: CompiledModel, size: int) -> GraphExec:
+        step = executable.attach(T=size)
+        step.fill({**self._sampling.feeds(), TOKENS: np.zeros(size, np.int64)})
+        return step
 
 
 def state_sizes(executable: CompiledModel) -> dict[str, int]:

@@ -1,1 +1,1 @@
-"""Small things that every part of AICF may use: they import nothing of it but each other and its errors."""
+"""Small things that every part of AICF may use; they import none of it but its errors."""

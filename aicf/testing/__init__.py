@@ -1,4 +1,4 @@
-"""Tests for kernels of your own: `check_kernel` holds one to its meaning, and finds what it should not do."""
+"""Tests for kernels of your own: `check_kernel` holds one to its meaning."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Passes that join ops into groups, each of which one kernel runs."""
+"""Passes that join ops into groups, one kernel each."""

@@ -1,1 +1,1 @@
-"""Passes over logical IR: ids, policy, target, canonical forms, constants, symbolic sizes."""
+"""Passes over logical IR: ids, policy, constants, symbolic sizes."""

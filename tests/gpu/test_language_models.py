@@ -11,11 +11,12 @@ import pytest
 
 import aicf
 from aicf.frontends.gguf.reader import parsed
-from aicf.llm import LanguageModel, Sampling
+from aicf.llm import LanguageModel, Sampling, Text
 from aicf.llm.draw import CUDA
 from aicf.llm.draw.meaning import draw
 from aicf.llm.families.llama import Llama
-from aicf.llm.loading import weights_of
+from aicf.llm.loading import ProgramOptions, programs_of, weights_of
+from aicf.llm.programs import Sizes
 from aicf.llm.sources.gguf import GgufSource
 from aicf.runtime.tensors import numpy_dtype
 from aicf.testing import check_kernel
@@ -75,6 +76,21 @@ def test_tokens_are_those_of_float64(model: LanguageModel, small: SmallLlama, ch
         assert token == expected(small, known, sampling)
         known.append(token)
     assert len(known) == CAPACITY
+
+
+def test_a_cache_that_grows_and_a_batch(small: SmallLlama) -> None:
+    """What the smaller cache holds is copied on the device, and so are the rows of prompts to their places."""
+    family = Llama(GgufSource(parsed(small.file(), Path("small.gguf"))))
+    programs = programs_of(family, "small", ProgramOptions(CAPACITY, 8, "cuda"))
+    model = LanguageModel(programs.of(Sizes(24)), letters(), CAPACITY, 8, programs=programs)
+    prompt = RNG.integers(0, 80, 19).tolist()
+    assert list(model.tokens(prompt, max_tokens=40)) == small.greedy(prompt, 40)
+    assert model.runs.held == CAPACITY
+    texts = [Text(RNG.integers(0, 80, length).tolist(), 9, Sampling()) for length in (3, 12, 20)]
+    made: dict[Text, list[int]] = {text: [] for text in texts}
+    for text, token in model.tokens_batch(texts):
+        made[text].append(token)
+    assert list(made.values()) == [small.greedy([*text.prompt], 9) for text in texts]
 
 
 def test_packed_weights() -> None:

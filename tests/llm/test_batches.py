@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +14,14 @@ import pytest
 
 from aicf.errors import InputMismatch
 from aicf.frontends.gguf.reader import read_gguf
-from aicf.llm import LanguageModel, Sampling
-from aicf.llm.batch_runs import Text
+from aicf.llm import LanguageModel, Sampling, Text
+from aicf.llm.batch_runs import BatchRuns
 from aicf.llm.families.llama import Llama
-from aicf.llm.loading import programs_of
-from aicf.llm.programs import Sizes, batch_sizes
+from aicf.llm.loading import ProgramOptions, programs_of
+from aicf.llm.programs import Programs, Sizes, batch_sizes
 from aicf.llm.sources.gguf import GgufSource
 from aicf.llm.text_runs import TextRuns
+from tests.frontends.gguf.writer import Stored
 from tests.llm.letters import letters
 from tests.llm.small_llama import SmallLlama, small_llama
 
@@ -32,10 +36,17 @@ def small() -> SmallLlama:
 
 
 def model_of(
-    path: Path, policy: Mapping[str, str], *, first: int = CONTEXT, cache: Path | None = None
+    path: Path,
+    policy: Mapping[str, str],
+    *,
+    target: str = "cpu",
+    first: int = CONTEXT,
+    cache: Path | None = None,
 ) -> LanguageModel:
     family = Llama(GgufSource(read_gguf(path)))
-    programs = programs_of(family, "small", CONTEXT, PREFILL, "cpu", 1, cache, policy)
+    programs = programs_of(
+        family, "small", ProgramOptions(CONTEXT, PREFILL, target, cache_dir=cache, policy=policy)
+    )
     return LanguageModel(programs.of(Sizes(first)), letters(), CONTEXT, PREFILL, programs=programs)
 
 
@@ -146,6 +157,50 @@ def test_a_cache_grows_while_a_text_is_made(
     assert runs == [1] and free.runs.reused == len(longer) - 1
 
 
+@pytest.fixture(scope="module")
+def halves(small: SmallLlama, tmp_path_factory: pytest.TempPathFactory) -> tuple[SmallLlama, LanguageModel]:
+    """A model whose file is in f16 and whose cache grows, in f32."""
+    stored = {name: array.astype(np.float16) for name, array in small.weights.items()}
+    tensors = {
+        name: Stored(tuple(reversed(array.shape)), 1, array.tobytes()) for name, array in stored.items()
+    }
+    path = tmp_path_factory.mktemp("halves") / "small.gguf"
+    path.write_bytes(small.file(tensors))
+    rounded = replace(small, weights={name: array.astype(np.float32) for name, array in stored.items()})
+    return rounded, model_of(path, {}, target="reference", first=24)
+
+
+def test_converted_weights_are_there_once(halves: tuple[SmallLlama, LanguageModel]) -> None:
+    """Programs in f32 cannot read those of a file in f16 where they lie."""
+    small, model = halves
+    first, grown = (model._programs.of(Sizes(capacity)) for capacity in (24, CONTEXT))
+    assert first is not grown
+    for name in small.weights:
+        assert np.shares_memory(first.weights[name], grown.weights[name]), name
+
+
+def test_a_cache_that_fails_to_grow_stays_as_it_was(
+    halves: tuple[SmallLlama, LanguageModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next text makes it grow all the same, and the former programs are gone then, with their cache."""
+    small, model = halves
+    tokens = RNG.integers(0, 80, 30).tolist()
+    with monkeypatch.context() as patched:
+        patched.setattr(Programs, "of", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model.logits(tokens)
+    assert model.runs.held == 24
+    former = weakref.ref(model.executable)
+    np.testing.assert_allclose(model.logits(tokens), small.logits(tokens), rtol=1e-4, atol=1e-4)
+    assert model.runs.held == CONTEXT
+    gc.collect()
+    assert former() is None
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_weights_are_there_once(model: LanguageModel) -> None:
     """What programs of other sizes read of the weights is the same memory, packed ahead or not."""
     first, batch = model.executable, model._programs.of(Sizes(CONTEXT, 4))
@@ -204,10 +259,51 @@ def test_a_prompt_that_begins_as_the_one_before_runs_the_rest(model: LanguageMod
 def test_runs_of_a_batch_that_are_queued_ahead(model: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """As for a device: texts end while runs for them are queued."""
     texts = texts_of(4)
-    alone = one_at_a_time(model, texts)
-    monkeypatch.setattr(model.runs, "is_device", True)
-    monkeypatch.setattr("aicf.llm.batch_runs.BatchRuns.is_device", True, raising=False)
+    texts[0].most = 28  # for which several runs are queued at once
+    alone, queued, queue = one_at_a_time(model, texts), list[int](), BatchRuns._queue
+
+    def counted(runs: BatchRuns) -> None:
+        queue(runs)
+        queued.append(runs._queued)
+
+    monkeypatch.setattr(BatchRuns, "is_device", True)
+    monkeypatch.setattr(BatchRuns, "_queue", counted)
     assert made_in_batches(model, texts, 4) == alone
+    assert queued[:4] == [1, 2, 4, 8]
+
+
+def test_a_text_may_be_asked_for_again(model: LanguageModel) -> None:
+    """Alone as well, after it was over in a batch or alone."""
+    texts = texts_of(2)
+    texts[0].most = 7
+    alone = one_at_a_time(model, texts)
+    for text in texts:
+        text.is_over = True
+    assert made_in_batches(model, texts, 2) == alone
+    for text in texts:
+        text.is_over = True
+    assert made_in_batches(model, texts, 1) == alone
+    assert all(text.is_over for text in texts)
+
+
+def test_what_waits_comes_when_its_text_ends(model: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of texts one at a time: the end of the first does not wait for that of the second."""
+    whole = list(model.tokens(model.tokenizer.encode("Once"), max_tokens=6))
+    at = next(at for at in range(1, 6) if whole[at] not in whole[:at])
+    monkeypatch.setattr(model, "tokenizer", letters(whole[at]))
+    said = model.tokenizer.decode(whole[:at])
+    asked = [{"prompt": "Once", "stop": said[-1] + "never"}, {"prompt": "hello"}]
+    numbers = [number for number, _ in model.generate_batch(asked, batch=1, max_tokens=9)]
+    assert 0 in numbers[:-1] and numbers[-1] == 1
+
+
+def test_numbers_of_numpy_are_numbers(model: LanguageModel) -> None:
+    prompt, most = RNG.integers(0, 80, 5).tolist(), np.int64(3)
+    expected = list(model.tokens(prompt, max_tokens=3))
+    assert list(model.tokens(prompt, max_tokens=most)) == expected
+    for count in (1, 2):
+        texts = [Text(prompt, most, Sampling()) for _ in range(count)]
+        assert made_in_batches(model, texts, 2) == [expected] * count
 
 
 @pytest.mark.parametrize(
@@ -229,6 +325,14 @@ def test_runs_of_a_batch_that_are_queued_ahead(model: LanguageModel, monkeypatch
             "prompt 1: the prompt has 40 tokens and 9 may follow; the cache has 48",
         ),
         ("hello", {}, "the prompts are one text; give a list of texts, or use generate"),
+        (
+            {"prompt": "hello"},
+            {},
+            "the prompts are {'prompt': 'hello'}; give a list of texts or dictionaries",
+        ),
+        (None, {}, "the prompts are None; give a list"),
+        ([{"prompt": "b", "stop": None}], {}, "prompt 0: stop is None; give a text or a list of texts"),
+        (["a"], {"stop": 5}, "prompt 0: stop is 5; give a text or a list of texts"),
         (["a"], {"batch": 0}, "batch is 0; it is a whole number, 1 to 32"),
         (["a"], {"batch": 33}, "batch is 33; it is a whole number, 1 to 32"),
         (["a"], {"batch": True}, "batch is True"),

@@ -22,6 +22,7 @@ from aicf.compilation.compiled import CompiledModel
 from aicf.dialects.custom_ops import ENTRY_POINTS
 from aicf.errors import ArtifactError, PolicyError
 from aicf.frontends.gguf.reader import read_gguf
+from aicf.inference.packing import ModelWeights
 from aicf.llm.cache import KERNEL_PACKAGES, load_or_compile
 from aicf.llm.families.llama import Llama
 from aicf.llm.loading import weights_of
@@ -133,6 +134,23 @@ def test_a_damaged_entry_is_found(
     (message,) = caplog.messages
     assert message.startswith("the cached model cannot be used and is compiled again: ")
     assert "\n" not in message and path.name in message
+
+
+def test_programs_that_share_weights_are_another_entry(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has no arrays, which a model needs that begins with this size, and is no damage."""
+    ready, weights = opened(folder / "cache", folder / "small.gguf")
+    made_of = {"a cache that grew": True}
+
+    def found(shared: ModelWeights | None) -> CompiledModel:
+        return load_or_compile(folder / "cache", made_of, "cpu", 1, weights, lambda: ready.executable, shared)
+
+    shared = ModelWeights()
+    shared.keep(ready.executable)
+    assert found(shared) is ready.executable is found(None)
+    assert found(shared) is not ready.executable is not found(None)
+    assert not caplog.messages
 
 
 def test_a_damaged_entry_is_made_anew(folder: Path) -> None:

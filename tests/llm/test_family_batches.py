@@ -11,7 +11,7 @@ import pytest
 
 from aicf.llm import LanguageModel, Sampling, Text
 from aicf.llm.families import family_of_model_type
-from aicf.llm.loading import programs_of
+from aicf.llm.loading import ProgramOptions, programs_of
 from aicf.llm.programs import Sizes
 from aicf.llm.sources.folder import FolderSource, model_type
 from aicf.llm.tokenizer import Tokenizer
@@ -33,7 +33,7 @@ def test_greedy_tokens_of_a_batch_are_those_of_transformers(name: str, tmp_path:
     kind = family_of_model_type(model_type(tmp_path), str(tmp_path))
     family = kind(FolderSource(tmp_path, kind.NAMES))
     prefill = min(PREFILL, family.prefill or PREFILL)
-    programs = programs_of(family, "small", CONTEXT, prefill, "reference", 1, None, None)
+    programs = programs_of(family, "small", ProgramOptions(CONTEXT, prefill, "reference"))
     no_end = cast(Tokenizer, SimpleNamespace(ends=()))
     model = LanguageModel(programs.of(Sizes(FIRST)), no_end, CONTEXT, prefill, programs=programs)
     texts = [Text(RNG.integers(0, VOCABULARY, length).tolist(), 6, Sampling()) for length in (9, 10, 14)]

@@ -64,6 +64,23 @@ def test_every_element_is_what_its_method_says(kind: Kind, tmp_path: Path) -> No
         source.rows("output_norm.weight")
 
 
+BESIDE: Mapping[str, tuple[str, Stored]] = {
+    "awq-bias": ("awq-32", {"bias": np.zeros(ROWS, np.float16)}),
+    "int4-input": ("int4-group", {"input_scale": np.ones(1, np.float32)}),
+    "int4-order": ("int4-group", {"weight_g_idx": np.arange(COLUMNS, dtype=np.int32) // 32}),
+    "int8-order": ("int8-row", {"weight_g_idx": np.zeros(COLUMNS, np.int32)}),
+    "fp8-order": ("fp8-row", {"weight_g_idx": np.zeros(COLUMNS, np.int32)}),
+}
+"""Tensors that say nothing new of a module."""
+
+
+@pytest.mark.parametrize("case", BESIDE)
+def test_what_belongs_to_a_matrix_is_not_foreign(case: str, tmp_path: Path) -> None:
+    name, beside = BESIDE[case]
+    source = source_of(tmp_path, KINDS[name].settings, named(KINDS[name].stored(RNG, ROWS, COLUMNS) | beside))
+    assert source.unused([OURS]) == []
+
+
 @pytest.mark.parametrize("name", ["awq-128", "fp8-small-tiles"])
 def test_products_with_weights_as_they_are_laid_out(name: str, tmp_path: Path) -> None:
     kind = KINDS[name]
@@ -250,6 +267,23 @@ REFUSED: Mapping[str, tuple[str, Edit, type[AicfError], str]] = {
         ),
         UnsupportedOp,
         "has rows of 256 columns in groups of 8; what is read: multiples of 32",
+    ),
+    "gptq-rows": (
+        "gptq-32",
+        lambda settings, stored: stored.update(
+            {name: stored[name][:, :size] for name, size in (("qweight", 12), ("qzeros", 1), ("scales", 12))}
+        ),
+        InvalidIR,
+        f"'{MODULE}' has 12 rows; zero points of 4 bits are stored for multiples of 8",
+    ),
+    "int8-order": (
+        "int8-row",
+        lambda settings, stored: (
+            of_weights(strategy="group", group_size=512)(settings, stored),
+            stored.update(weight_g_idx=np.zeros(COLUMNS, np.int32)),
+        ),
+        InvalidIR,
+        "rows of 256 columns, which are no whole groups of 512",
     ),
     "fp8-scales": ("fp8-rows", without("weight_scale"), InvalidIR, "it has no tensor '.*weight_scale'"),
     "fp8-shape": ("fp8-rows", cut("weight_scale"), InvalidIR, r"has shape \[63, 1\]; .* ask for \[64, 1\]"),

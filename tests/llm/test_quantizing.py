@@ -11,14 +11,20 @@ import pytest
 from typer.testing import CliRunner
 
 from aicf.dialects.block_schemes import SCHEMES
-from aicf.errors import AicfError, InputMismatch
+from aicf.errors import AicfError, InputMismatch, InvalidIR, UnsupportedOp
 from aicf.frontends.gguf.reader import read_gguf
+from aicf.llm.quantizing import original
 from aicf.llm.quantizing.encoding import encode
+from aicf.llm.quantizing.original import Original
 from aicf.llm.quantizing.quantize import quantize
+from aicf.llm.quantizing.recipe import ASKED_FOR, check_keep
 from aicf.tools.aicf_cli import app
+from aicf.tools.cli.quantize_command import BlockScheme
 from tests.frontends.gguf.writer import Stored
 from tests.llm.letters import ALPHABET
 from tests.llm.small_llama import SmallLlama, small_llama
+
+pytest.importorskip("tokenizers")
 
 RNG = np.random.default_rng(311)
 MATRIX = "blk.1.ffn_down.weight"
@@ -122,6 +128,9 @@ WRONG = {
     "scheme": ({"scheme": "Q2_K"}, "scheme: there is no scheme 'Q2_K'; those that are written: Q4_0, "),
     "kept scheme": ({"keep": {"*": "Q3"}}, "keep: there is no scheme 'Q3'"),
     "pattern": ({"keep": {"blk.7.*": "F16"}}, "keep: no matrix is called 'blk.7.*'"),
+    "last": ({"keep": {"zzz": "F16"}}, "keep: no matrix is called 'zzz'; the last one is 'output.weight'"),
+    "window": ({"window": 8}, "window and threads are for the text"),
+    "threads": ({"threads": 2}, "window and threads are for the text"),
 }
 
 
@@ -132,6 +141,41 @@ def test_what_is_wrong_is_told(case: str, model: Path, tmp_path: Path) -> None:
     with pytest.raises(InputMismatch, match=message.replace("*", r"\*")):
         quantize(model, output, **{"scheme": "Q4_0", **wrong})
     assert not output.exists()
+
+
+def test_a_pattern_where_there_are_no_matrices() -> None:
+    with pytest.raises(InputMismatch, match="no matrix is called 'a'; the model has no matrices"):
+        check_keep({"a": "F16"}, [])
+
+
+def test_a_file_that_would_not_load(small: SmallLlama, tmp_path: Path) -> None:
+    """A tensor is missing, as in a part of a model; or nothing uses it."""
+    path, output = tmp_path / "wrong.gguf", tmp_path / "q.gguf"
+    left = {name: array for name, array in small.weights.items() if name != MATRIX}
+    path.write_bytes(replace(small, weights=left).file(**FIELDS, **{"split.count": 2}))
+    with pytest.raises(InvalidIR, match=f"it has no tensor '{MATRIX}'"):
+        quantize(path, output, "Q4_0")
+    foreign = small.weights | {"blk.0.attn_sinks.weight": np.ones(4, np.float32)}
+    path.write_bytes(replace(small, weights=foreign).file(**FIELDS))
+    with pytest.raises(
+        UnsupportedOp, match="it has a tensor 'blk.0.attn_sinks.weight', which llama does not"
+    ):
+        quantize(path, output, "Q4_0")
+    assert not output.exists()
+
+
+def test_a_tensor_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(original, "_PIECE", 24)
+    numbers, reads = RNG.standard_normal((10, 8)).astype(np.float32), 0
+
+    def read() -> np.ndarray:
+        nonlocal reads
+        reads += 1
+        return numbers.view(np.uint8)
+
+    pieces = list(Original("a", (2, 5, 8), SCHEMES["F32"], read).pieces())
+    assert [len(piece) for piece in pieces] == [3, 3, 3, 1] and reads == 1
+    np.testing.assert_array_equal(np.concatenate(pieces), numbers)
 
 
 @pytest.mark.parametrize("element", [np.nan, np.inf, 1e6])
@@ -170,6 +214,10 @@ def test_the_command(model: Path, tmp_path: Path) -> None:
     assert read_gguf(output).tensor(MATRIX).scheme.name == "Q5_0"
 
 
+def test_the_command_names_all_schemes() -> None:
+    assert tuple(each.value for each in BlockScheme) == ASKED_FOR
+
+
 @pytest.mark.parametrize("option", [["--keep", "Q8_0"], ["--keep", "=Q8_0"], ["--text", "missing.txt"]])
 def test_options_that_are_wrong(option: list[str], model: Path, tmp_path: Path) -> None:
     with pytest.raises(InputMismatch, match=r"write such as 'output.weight=Q8_0'|cannot read it"):
@@ -193,7 +241,6 @@ def test_a_file_is_read_by_the_package_gguf(model: Path, tmp_path: Path) -> None
 @pytest.mark.peers
 def test_a_text_before_and_after(tmp_path: Path) -> None:
     """Perplexities of the numbers of both files, in float64."""
-    pytest.importorskip("tokenizers")
     small, text, output = small_llama(RNG, layers=1, is_tied=True), "a text in windows", tmp_path / "q.gguf"
     (tmp_path / "small.gguf").write_bytes(small.file(**FIELDS))
     found = quantize(tmp_path / "small.gguf", output, "Q4_0", text=text, window=6).prediction

@@ -76,7 +76,7 @@ def chat_command(
     dtype: Annotated[
         str | None,
         typer.Option(
-            help="f32, bf16 or f16; by default f32 on a CPU and for weights in blocks, else bf16.",
+            help="f32, bf16 or f16; by default bf16 on a GPU for weights that are not in blocks, else f32.",
             show_default=False,
         ),
     ] = None,

@@ -1,1 +1,1 @@
-"""The documentation as a site: `python -m aicf.tools.site OUTPUT`, made by Sphinx from the pages of the repository."""
+"""The documentation as a site, made by Sphinx: `python -m aicf.tools.site OUTPUT`."""

@@ -1,1 +1,1 @@
-"""What engines outside of AICF share: how a model is read, plans by sizes, sessions, bindings, the folder of plans."""
+"""What engines outside of AICF share: reading a model, plans by sizes, sessions, bindings."""

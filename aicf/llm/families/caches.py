@@ -1,7 +1,5 @@
 """How attention meets the cache of keys and values: of one text, whose new tokens follow each other, or of a batch,
-which has one new token of each of its sequences.
-
-A cache in blocks that a table names would be a third class here: no family sees how a cache lies in memory.
+which has one new token of each of its sequences. No family sees how a cache lies in memory.
 """
 
 from __future__ import annotations

@@ -97,7 +97,8 @@ class Step:
         return Step(graph, new.tokens, new.rows, context, BatchCache(graph, capacity, new), new)
 
     def last(self, x: Value) -> Value:
-        """[1, width]: the row of x[T, width] of the last new token; of a batch all of x."""
+        """[1, width]: the row of x[T, width] of the last new token; of a batch x itself, where
+        idle sequences have the first row of it."""
         return self.new.last(x)
 
     def once(self, name: str, make: Callable[[], T]) -> T:

@@ -3,7 +3,8 @@
 Su et al., RoFormer, 2021. Chen et al., Extending Context Window by Positional Interpolation, 2023 (linear). Peng et
 al., YaRN, 2023. Ding et al., LongRoPE, 2024. The Llama 3 Herd of Models, 2024.
 
-Parameters are named as `rope_parameters` of Hugging Face's configurations.
+Parameters are named as `rope_parameters` of Hugging Face's configurations. Files of llama.cpp have more: `width`,
+`divisors`, and `attn_factor`, by which YaRN's own magnitude is multiplied, where `attention_factor` replaces it.
 """
 
 from __future__ import annotations
@@ -112,14 +113,17 @@ def _yarn(base: Array, stated: Mapping[str, Any]) -> tuple[Array, float]:
 
 
 def _yarn_magnitude(stated: Mapping[str, Any]) -> float:
-    def growth(scale: float) -> float:
-        return 1.0 if stated["factor"] <= 1 else 0.1 * scale * math.log(stated["factor"]) + 1.0
-
+    factor = stated["factor"]
     if "attention_factor" in stated:
         return float(stated["attention_factor"])
     if stated.get("mscale") and stated.get("mscale_all_dim"):
-        return growth(stated["mscale"]) / growth(stated["mscale_all_dim"])
-    return growth(1.0)
+        return yarn_growth(factor, stated["mscale"]) / yarn_growth(factor, stated["mscale_all_dim"])
+    return yarn_growth(factor) * stated.get("attn_factor", 1.0)
+
+
+def yarn_growth(factor: float, scale: float = 1.0) -> float:
+    """What YaRN multiplies cosines and sines by where a model does not say: by how far it stretches positions."""
+    return 1.0 if factor <= 1 else 0.1 * scale * math.log(factor) + 1.0
 
 
 def _longrope(base: Array, stated: Mapping[str, Any]) -> tuple[Array, float]:

@@ -5,7 +5,7 @@ What the file says is read back before anything is written: a setting that it ca
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import prod
 from pathlib import Path
 
@@ -14,41 +14,41 @@ import numpy as np
 from aicf.dialects.block_schemes import SCHEMES, Array
 from aicf.frontends.gguf.reader import GgufFile, GgufTensor
 from aicf.frontends.gguf.writer import field
-from aicf.llm.chat_template import folder_template
-from aicf.llm.families import family_of_architecture, family_of_model_type, rope
+from aicf.llm.families import family_of_architecture, rope
 from aicf.llm.families.decoder import Decoder
+from aicf.llm.loading import OpenedModel
 from aicf.llm.quantizing.folder_settings import Stated, rope_tensors, settings_of, values_of
 from aicf.llm.quantizing.folder_vocabulary import vocabulary_fields
 from aicf.llm.quantizing.original import Original, OriginalModel
-from aicf.llm.sources.folder import FolderSource, model_type
 from aicf.llm.sources.gguf import GgufSource
 
 _TURNED = ("attn_q", "attn_k")
-_NOT_SETTINGS = ("source", "is_tied")
+_NOT_SETTINGS = ("source",)
 
 
-def open_folder(path: Path) -> OriginalModel:
-    """Opens a folder.
+def folder_as_file(opened: OpenedModel, used: Iterable[str]) -> OriginalModel:
+    """A folder as the file that is written of it.
+
+    Args:
+        opened: The model of the folder.
+        used: Names of the parameters of its program, which the file gets. A folder may have more: a head that is tied,
+            or biases of zeros where layers have none.
 
     Raises:
-        InvalidIR: a file is missing or damaged, or a setting does not fit.
-        UnsupportedOp: an architecture, a setting or a tokenizer that is read, and that no GGUF file can express.
+        InvalidIR: a setting does not fit.
+        UnsupportedOp: a setting or a tokenizer that is read, and that no GGUF file can express.
     """
-    family = family_of_model_type(model_type(path), str(path))
-    source = FolderSource(path, family.NAMES)
-    model = family(source)
-    architecture = family.ARCHITECTURES[0]
-    more = rope_tensors(source, model.head_width)
-    stated = settings_of(model, architecture)
-    names = [name for name in source.names() if name != "output.weight" or not model.is_tied]
-    described = _described(path, stated, {name: source.shape(name) for name in names}, more)
-    _check(model, family_of_architecture(architecture, str(path))(GgufSource(described)))
-    stated |= vocabulary_fields(path, model.vocabulary)
-    if (template := folder_template(path)) is not None:
-        stated["tokenizer.chat_template"] = "s", template.text
+    model, source = opened.family, opened.family.source
+    path, architecture = source.path, model.ARCHITECTURES[0]
+    stated, more = settings_of(model, architecture), rope_tensors(model)
+    described = _described(path, stated, {name: source.shape(name) for name in used}, more)
+    read_back = GgufSource(described)
+    _check(model, family_of_architecture(architecture, str(path))(read_back))
+    stated |= vocabulary_fields(path, opened.tokenizer, model.vocabulary)
+    if opened.template is not None:
+        stated["tokenizer.chat_template"] = "s", opened.template.text
     fields = [field(name, code, value) for name, (code, value) in stated.items()]
-    turns = GgufSource(described).rotates_neighbours
-    tensors = [_tensor(model, name, turns) for name in names]
+    tensors = [_tensor(model, name, read_back.rotates_neighbours) for name in used]
     return OriginalModel(fields, [*tensors, *(_given(name, array) for name, array in more.items())])
 
 
@@ -100,11 +100,11 @@ def _tensor(model: Decoder, name: str, turns: bool) -> Original:
     part = name.split(".")[-2]
     heads = model.heads if part == "attn_q" else model.kv_heads
 
-    def read(start: int, end: int) -> Array:
+    def read() -> Array:
         array = source.array(name)
         if turns and part in _TURNED:
             array = _neighbours(array, heads)
-        return array.reshape(-1, shape[-1])[start:end]
+        return _rows(array)
 
     return Original(name, shape, SCHEMES["F32"], read)
 
@@ -115,4 +115,9 @@ def _neighbours(array: Array, heads: int) -> Array:
 
 
 def _given(name: str, array: Array) -> Original:
-    return Original(name, array.shape, SCHEMES["F32"], lambda start, end: array.reshape(1, -1)[start:end])
+    return Original(name, array.shape, SCHEMES["F32"], lambda: _rows(array))
+
+
+def _rows(array: Array) -> Array:
+    """The bytes of f32[..., columns]: u8[rows, bytes of a row]."""
+    return np.ascontiguousarray(array).reshape(-1, array.shape[-1]).view(np.uint8)

@@ -1,10 +1,9 @@
-"""What is known of a model that is quantised: fields of a GGUF file, and tensors that are read a piece at a time."""
+"""What is known of a model that is quantised: fields of a GGUF file, and tensors that are read one at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import prod
 from typing import NamedTuple
 
 from aicf.dialects.block_schemes import Array, Scheme
@@ -24,22 +23,23 @@ class Original:
         name: In a GGUF file.
         shape: Row-major.
         scheme: How its numbers are stored; that of f32 for what a folder has.
-        read: Rows from one to another, all dims but the last counted as one, f32[rows, columns].
-        stored: All of its bytes, u8, as its scheme has them; None if they are not such.
+        read: Its rows as the scheme has them, all dims but the last counted as one: u8[rows, bytes of a row].
     """
 
     name: str
     shape: tuple[int, ...]
     scheme: Scheme
-    read: Callable[[int, int], Array]
-    stored: Callable[[], Array] | None = None
+    read: Callable[[], Array]
+
+    def stored(self) -> Iterator[Array]:
+        """u8[rows, bytes of a row], all rows in turns; they are read once."""
+        rows, step = self.read(), max(1, _PIECE // self.shape[-1])
+        for start in range(0, len(rows), step):
+            yield rows[start : start + step]
 
     def pieces(self) -> Iterator[Array]:
         """f32[rows, columns], all rows in turns."""
-        rows, columns = prod(self.shape[:-1]), self.shape[-1]
-        step = max(1, _PIECE // columns)
-        for start in range(0, rows, step):
-            yield self.read(start, min(start + step, rows))
+        return map(self.scheme.rows, self.stored())
 
 
 class OriginalModel(NamedTuple):

@@ -44,22 +44,27 @@ def quantize(
     """Writes a model as a GGUF file with weights in blocks.
 
     Each block gets the factors with the least squared error that a search finds, see `fitting`. The same model gives
-    the same bytes. Tensors are read, rounded and written piece by piece.
+    the same bytes. Tensors are read one at a time, and rounded and written piece by piece.
 
     Args:
         model: A GGUF file, or a Hugging Face folder.
         output: The file to write.
         scheme: Of matrices: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K or Q6_K.
         keep: Other schemes by patterns of tensor names, F16 and F32 among them: `{"blk.*.ffn_down.weight": "Q6_K"}`.
-        text: Whose perplexity is measured before and after.
+        text: Whose perplexity is measured before and after; `window` and `threads` are for it.
         window: See `perplexity`.
         threads: That the programs which measure it run on.
 
     Raises:
         ArtifactError: the file cannot be written.
-        InputMismatch: there is no such scheme, no tensor that a pattern fits, or the text is too short.
-        InvalidIR, UnsupportedOp: as of `aicf.llm.load`.
+        InputMismatch: there is no such scheme, no tensor that a pattern fits, the text is too short, or there is none
+            for what is stated of it.
+        InvalidIR, UnsupportedOp: as of `aicf.llm.load`; or a folder has what no file can say.
     """
+    if text is None and (window is not None or threads != 1):
+        raise InputMismatch(
+            "window and threads are for the text whose perplexity is measured; state a text, or leave them out"
+        )
     source = path_from(model, InputMismatch, "the model's path")
     target = path_from(output, InputMismatch, "the path of the output")
     check_scheme(scheme, ASKED_FOR, "scheme")
@@ -123,8 +128,8 @@ class _Work:
 
     def _pieces(self, original: Original, choice: Choice) -> Iterator[Array]:
         """The bytes of a tensor: those that are there, if its scheme stays, else each piece rounded and measured."""
-        if original.stored is not None and original.scheme == choice.scheme:
-            yield original.stored()
+        if original.scheme == choice.scheme:
+            yield from original.stored()
             return
         off = Difference()
         for numbers in original.pieces():

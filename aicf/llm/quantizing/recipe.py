@@ -1,7 +1,7 @@
 """Which scheme each tensor of a model gets.
 
 As llama.cpp does it: matrices get the scheme that was asked for, the embedding and the output, in which errors weigh
-most, one of more bits; vectors, learned positions and routers of experts stay f32.
+most, one of more bits; vectors, learned positions and routers of experts keep the scheme that they have.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def check_keep(keep: Mapping[str, str], originals: Sequence[Original]) -> None:
         check_scheme(name, ENCODED, "keep")
         matrices = [each.name for each in originals if _is_matrix(each)]
         if not any(fnmatchcase(each, pattern) for each in matrices):
-            near = did_you_mean(pattern, matrices)
+            last = f"the last one is '{matrices[-1]}'" if matrices else "the model has no matrices"
             raise InputMismatch(
-                f"keep: no matrix is called '{pattern}'; {near or f'the last one is {matrices[-1:]}'}"
+                f"keep: no matrix is called '{pattern}'; {did_you_mean(pattern, matrices) or last}"
             )
 
 

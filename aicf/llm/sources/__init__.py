@@ -1,1 +1,1 @@
-"""Where a language model comes from: a GGUF file or a Hugging Face folder, behind one interface."""
+"""A model's GGUF file or Hugging Face folder, behind one interface."""

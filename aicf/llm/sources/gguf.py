@@ -50,15 +50,15 @@ class GgufSource(Source):
         base = self.setting("rope.freq_base_swa") or _LOCAL_BASES.get(self.architecture)
         if local and base is not None:
             return {"rope_theta": base}
-        width = self.setting("rope.dimension_count")
+        width, kind = self.setting("rope.dimension_count"), self.setting("rope.scaling.type") or "default"
         found: dict[str, Any] = {
             "rope_theta": self.number("rope.freq_base", 10000.0),
-            "rope_type": self.setting("rope.scaling.type") or "default",
+            "rope_type": kind,
             "factor": self.number("rope.scaling.factor", 1.0),
             "original_max_position_embeddings": self.size(
                 "rope.scaling.original_context_length", self.size("context_length")
             ),
-            "attention_factor": self.setting("rope.scaling.attn_factor"),
+            "attn_factor" if kind == "yarn" else "attention_factor": self.setting("rope.scaling.attn_factor"),
         }
         if width is not None:
             found["width"] = self.size("rope.dimension_count")

@@ -1,1 +1,1 @@
-"""Programs that run on a device: its memory, streams and arrays, and how what was captured is replayed."""
+"""Programs that run on a device: memory, streams, arrays, replay."""

@@ -75,12 +75,27 @@ class DeviceState(State):
             self._upload(values)
 
     def _copy(self, other: State, parts: Sequence[StatePart]) -> None:
-        """See `State`: on the device, if both are there."""
-        if not isinstance(other, DeviceState) or other._memory() is not self._memory():
-            self._download({part.name for part in parts} & self._on_device.keys())
-            super()._copy(other, parts)
-            self._upload({part.name for part in parts})
-            return
+        """See `State`: on the device what both have there."""
+        if isinstance(other, DeviceState) and self._is_beside(other):
+            shared = self._on_device.keys() & other._on_device.keys()
+            if there := [part for part in parts if part.name in shared]:
+                self._copy_on_device(other, there)
+            parts = [part for part in parts if part.name not in shared]
+        if parts:
+            self._copy_on_host(other, parts)
+
+    def _is_beside(self, other: DeviceState) -> bool:
+        """Whether both are on one device; each executable has an object of its own for it."""
+        return self._memory().dlpack_device == other._memory().dlpack_device
+
+    def _copy_on_host(self, other: State, parts: Sequence[StatePart]) -> None:
+        names = {part.name for part in parts}
+        self._download(names & self._on_device.keys())
+        super()._copy(other, parts)
+        self._upload(names)
+
+    def _copy_on_device(self, other: DeviceState, parts: Sequence[StatePart]) -> None:
+        """Queues copies after the runs of both that are queued, and before those that come."""
         (mine, theirs), memory = (self.resident(), other.resident()), self._memory()
         memory.follow(mine.queue.handle, theirs.queue.handle)
         for part in parts:

@@ -1,1 +1,1 @@
-"""Programs that run in this process's memory: where arena, weights and state lie, and how they are replayed."""
+"""Programs that run in this process's memory, and their replay."""

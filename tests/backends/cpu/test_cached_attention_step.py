@@ -112,3 +112,20 @@ def test_keys_that_are_no_state_are_copied() -> None:
         np.testing.assert_array_equal(found[f"new_{name}"], array)
     expected = attended(feeds["query"], wanted["keys"], wanted["values"], 40)
     np.testing.assert_allclose(found["y"], expected, atol=3e-6)
+
+
+def test_batch_elements_that_share_keys_do_not_write_them() -> None:
+    """One thread would copy the old row over the new one that another reads, so the row is written before."""
+    graph = aicf.Graph("shared")
+    query, position = graph.input("query", (5, 2, SIZE)), graph.input("position", (1,), "i64")
+    caches = []
+    for name in ("keys", "values"):
+        row, old = graph.input(name[:-1], (1, 1, SIZE)), graph.input(name, (CAPACITY, 1, SIZE))
+        written = graph.scatter(old, position, row, mode="set", name=f"{name}.written")
+        graph.output(written, f"new_{name}")
+        caches.append(graph.transpose(written, (1, 0, 2)))
+    at = graph.reshape(position, ())
+    graph.output(graph.attention(query, *caches, position=at, causal=True, name="mixed"), "y")
+    model = aicf.compile(graph, {}, "cpu", threads=2)
+    assert "cached_attention_step" not in kinds(model)
+    assert "batch elements share keys or values" in model.ir("emit")

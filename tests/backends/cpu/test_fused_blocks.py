@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import pytest
+from xdsl.ir import Operation, SSAValue
 
 import aicf
 from aicf.compilation.compiled import CompiledModel
 from aicf.dialects.block_schemes import BLOCK_SCHEMES
-from aicf.dialects.emit import PREPARE
+from aicf.dialects.emit import PREPARE, ResolvedOp, SlotOp
 from aicf.errors import AicfError
 from aicf.frontends.text import make_context, parse_module
 from aicf.passes.emit.read_decisions import decisions_of
@@ -117,30 +118,53 @@ def test_policies_keep_the_parts_apart() -> None:
     np.testing.assert_allclose(model(x), wanted, rtol=2e-5, atol=2e-5 * np.abs(wanted).max())
 
 
-def test_rows_without_a_norm_and_a_result_over_the_residual() -> None:
-    """The residual of a value that is not multiplied may be overwritten; that of x itself may not."""
-    given, wide = weights_of("Q5_1")
-    graph = aicf.Graph("down")
-    x, other = graph.input("x", ("T", HIDDEN)), graph.input("other", ("T", WIDTH))
-    weight = graph.dequantize_blocks(graph.param("down", packed_shape("down", "Q5_1"), "u8"), "Q5_1")
-    residual = graph.relu(other, name="kept")
-    total = graph.add(graph.linear(x, weight), residual, name="total")
-    graph.output(graph.tanh(total), "y")
-    graph.output(graph.reduce_sum(residual, [1]), "sum")
-    model = aicf.compile(graph, {"down": given["down"]}, "cpu", dims="T=70", threads=2)
-    a, b = (RNG.standard_normal((70, size)).astype(np.float32) for size in (HIDDEN, WIDTH))
-    found = model.run({"x": a, "other": b})
-    wanted = np.tanh(a.astype(np.float64) @ wide["down"].T + np.maximum(b, 0))
-    np.testing.assert_allclose(found["y"], wanted, atol=1e-3)
+@pytest.mark.parametrize("of_x", [False, True])
+def test_rows_without_a_norm_and_a_result_over_the_residual(of_x: bool) -> None:
+    """The residual of a value that is not multiplied may be overwritten; that of x itself may not: each thread reads
+    all of it."""
+    packed = random_rows(RNG, BLOCK_SCHEMES["Q5_1"], WIDTH, WIDTH)
+    graph = aicf.Graph("square")
+    given, other = graph.input("x", ("T", WIDTH)), graph.input("other", ("T", WIDTH))
+    # Prefix sums are instructions of their own, whose results are in the arena.
+    x, kept = graph.cumsum(given, 1, name="kept.x"), graph.cumsum(other, 1, name="kept.other")
+    weight = graph.dequantize_blocks(graph.param("square", packed.shape, "u8"), "Q5_1")
+    total = graph.add(graph.linear(x, weight), x if of_x else kept, name="total")
+    graph.output(graph.cumsum(total, 1), "y")
+    graph.output(graph.reduce_sum(other, [1]), "sum")
+    model = aicf.compile(graph, {"square": packed}, "cpu", dims="T=70", threads=2)
+    (product,) = (op for op in parse_module(model.ir("emit")).walk() if is_product(op))
+    read, written = (slot_of(each) for each in (product.ins[-1], product.outs[0]))
+    assert (written == read) is not of_x
+    a, b = (RNG.standard_normal((70, WIDTH)).astype(np.float32) for _ in range(2))
+    wide, (rows, added) = widened(BLOCK_SCHEMES["Q5_1"], packed), np.cumsum([a, b], 2, np.float64)
+    wanted = np.cumsum(rows @ wide.T + (rows if of_x else added), 1)
+    found = model.run({"x": a, "other": b})["y"]
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4 * np.abs(wanted).max())
 
 
-def test_a_record_of_several_threads_for_its_rows_is_refused() -> None:
+def is_product(op: Operation) -> TypeGuard[ResolvedOp]:
+    return isinstance(op, ResolvedOp) and op.kind.data == "matmul_blocks_fused"
+
+
+def slot_of(buffer: SSAValue) -> int:
+    """Where it starts in the arena."""
+    assert isinstance(buffer.owner, SlotOp)
+    return buffer.owner.offset.value.data
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "message"),
+    [
+        ("threads = 1", "threads = 2", "cannot run it as its record says"),
+        ('"pairs", lanes = 16', '"pairs", lanes = 8', "its 'lanes' is 8, legal: 16"),
+    ],
+)
+def test_records_that_were_edited_are_refused(own: str, other: str, message: str) -> None:
+    """Several threads for the rows that each thread makes, and vectors of another level."""
     given, _ = weights_of("Q4_1")
-    model = aicf.compile(mlp("Q4_1"), given, "cpu:x86-64-v4", dims="T=5")
-    text = model.ir("emit")
-    assert "rows = {" in text
-    start = text.index("rows = {")
-    edited = text[:start] + text[start:].replace("threads = 1", "threads = 2", 1)
-    with pytest.raises(AicfError, match="cannot run it as its record says"):
+    text = aicf.compile(mlp("Q4_1"), given, "cpu:x86-64-v4", dims="T=5").ir("emit")
+    start = text.index("rows = {") if own.startswith("threads") else 0
+    edited = text[:start] + text[start:].replace(own, other, 1 if start else -1)
+    with pytest.raises(AicfError, match=message):
         module = parse_module(edited)
         run(AicfInferencePass("cpu:x86-64-v4").passes()[-3:-2], make_context(), module)

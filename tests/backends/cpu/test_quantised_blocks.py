@@ -204,6 +204,7 @@ def test_a_policy_of_precision_leaves_packed_weights_alone() -> None:
 RECORD = {
     "arithmetic": ('"digits"', '"bytes"', "'arithmetic' is bytes, legal: digits, pairs, f32"),
     "tile_rows": ("tile_rows = 4 : i64", "tile_rows = 9 : i64", "'tile_rows' is 9, legal: 1 to 6"),
+    "lanes": ('"digits", lanes = 16', '"digits", lanes = 8', "'lanes' is 8, legal: 16"),
 }
 
 

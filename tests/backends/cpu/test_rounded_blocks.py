@@ -13,7 +13,9 @@ from aicf.backends.cpu.target import host_level
 from aicf.compilation.compiled import CompiledModel
 from aicf.dialects.block_bits import BLOCK_BITS
 from aicf.dialects.block_schemes import BLOCK_SCHEMES
+from aicf.errors import AicfError
 from aicf.frontends.builder import Graph
+from aicf.frontends.text import parse_module
 from tests.backends.cpu.test_quantised_blocks import kernels_of
 from tests.support.blocks import random_rows, widened
 
@@ -118,14 +120,24 @@ def test_threads_share_panels() -> None:
 
 
 def test_edges_of_x(every_scheme: CompiledModel) -> None:
-    """Zeros, numbers that count as none, and what is not finite, which reaches all results of its row alone."""
+    """Zeros, numbers that count as none, and what is not finite, which reaches all results of its row alone, alone or
+    beside numbers."""
     x = np.zeros((5, COLUMNS), np.float32)
-    x[1, 7], x[2], x[3, 40], x[4, 3] = 1e30, 1e-37, np.inf, np.nan
+    x[4] = random_x(1)
+    x[1, 7], x[2], x[3, 40], x[4, 3:90:17] = 1e30, 1e-37, np.inf, np.nan
     found = every_scheme.run({"x": x})
     for name in WHOLE:
         y = found[f"y.{name}"]
         assert not y[0].any() and not y[2].any() and np.isnan(y[3:]).all()
         np.testing.assert_allclose(y[1], WIDE[name][:, 7] * 1e30, rtol=1e-6)
+
+
+def test_a_record_for_other_vectors_is_told(every_scheme: CompiledModel) -> None:
+    lanes, text = host_level().lanes("f32"), every_scheme.ir("emit")
+    other = 8 if lanes == 16 else 16
+    edited = text.replace(f'"bitwise", lanes = {lanes}', f'"bitwise", lanes = {other}')
+    with pytest.raises(AicfError, match=f"'lanes' is {other}, legal: {lanes}"):
+        aicf.compile(parse_module(edited), PACKED)
 
 
 @pytest.mark.parametrize("target", ["cpu", "reference"])

@@ -40,6 +40,7 @@ def _names(maps: Mapping[int, TensorMap], memory: Memory, here: Here) -> Mapping
     return {
         **attention_simulator.names(memory, here),
         **products,
+        **wgmma_simulator.REGISTERS,
         **dict.fromkeys(("wgmma_commit", "fence_async_proxy", "fence_barrier_init"), lambda: None),
         "store_matrix_x4": lambda address, *values: wgmma_simulator.store_matrices(here, address, *values),
         **wgmma_simulator.copies(maps, memory, here),

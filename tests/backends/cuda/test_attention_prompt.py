@@ -22,12 +22,13 @@ from aicf.backends.cuda.families.attention.tensor.kernel import CachedAttentionK
 from aicf.backends.cuda.families.attention.tensor.schedule import AttentionSpec
 from aicf.backends.cuda.families.attention.wgmma import codegen as wgmma_code
 from aicf.backends.cuda.families.attention.wgmma import template as wgmma
-from aicf.backends.cuda.families.attention.wgmma.kernel import CachedWgmmaKernel
+from aicf.backends.cuda.families.attention.wgmma.kernel import CachedWgmmaKernel, Spec
 from aicf.dialects.emit_types import TargetAttr
+from tests.backends.cuda import halves_simulator
 from tests.backends.cuda.attention_simulator import run_attention
 from tests.backends.cuda.gemm_launches import launch_of
 from tests.backends.cuda.sass import SPILLS, instructions, starting
-from tests.backends.cuda.simulator import run_cluster
+from tests.backends.cuda.simulator import Memory, run_cluster
 
 Array = np.ndarray
 TARGET = TargetAttr("cuda", "sm_90a", {})
@@ -94,13 +95,36 @@ def test_tokens_see_what_comes_before_them(dtype: str, spec: AttentionSpec, posi
         caches[:, -(-(position + 16) // spec.block_n) * spec.block_n :] = np.nan
     ins = [q, *caches, np.array([position], np.int64)]
     found = run_attention(launched(given, spec), ins, np.empty(q.shape, DTYPES[dtype]))
+    error = 3e-3 if dtype == "f16" else 3e-2
+    np.testing.assert_allclose(found.astype(np.float64), attended(q, caches, position), atol=error)
+
+
+def attended(q: Array, caches: Array, position: int) -> Array:
+    """In float64: each token [row, head, element] sees the keys up to its own, the first one up to `position`."""
+    rows = len(q)
     k, v = (each[: position + rows].astype(np.float64) for each in caches)
     scores = np.einsum("ihd,nd->hin", q.astype(np.float64), k) * SCALE
     hidden = np.arange(position + rows) > np.arange(rows)[:, None] + position
     weights = np.exp(np.where(hidden, -np.inf, scores - scores.max(-1, keepdims=True)))
-    exact = np.einsum("hin,nd->ihd", weights / weights.sum(-1, keepdims=True), v)
-    error = 3e-3 if dtype == "f16" else 3e-2
-    np.testing.assert_allclose(found.astype(np.float64), exact, atol=error)
+    return np.einsum("hin,nd->ihd", weights / weights.sum(-1, keepdims=True), v)
+
+
+def test_warpgroups_see_what_comes_before_them() -> None:
+    """Values of `cuda.cached_attention_wgmma` on simulated warpgroups; tiles after the last token are NaN."""
+    rows, capacity, size, position, random = 5, 200, 64, 60, np.random.default_rng(3)
+    given = work(rows, capacity, size)
+    q = random.standard_normal((rows, SHARED, size)).astype(np.float16)
+    caches = random.standard_normal((2, capacity, size)).astype(np.float16)
+    caches[:, 128:] = np.nan
+    ins = [q, *caches, np.array([position], np.int64)]
+    memory = Memory([*(each.nbytes for each in ins), q.nbytes])
+    for base, each in enumerate(ins):
+        memory.fill(base, each)
+    record = WGMMA.record_of(given, TARGET, Spec(groups=1, block_n=64, stages=2, turns=0))
+    halves_simulator.run(wgmma_code.emit(launch_of(given, WGMMA.id, record)), memory)
+    assert memory.written[-1].all()
+    found = memory.buffers[-1].view(np.float16).reshape(q.shape)
+    np.testing.assert_allclose(found.astype(np.float64), attended(q, caches, position), atol=3e-3)
 
 
 @pytest.mark.parametrize("positions", [(0, 700), (-5, 3), (1 << 40, -(1 << 40))])

@@ -12,6 +12,7 @@ import pytest
 from xdsl.dialects.builtin import BoolAttr, FloatAttr, IntegerAttr, StringAttr, f64, i64
 from xdsl.ir import Attribute, Block
 
+from aicf.backends.common.record import read_integer, read_text
 from aicf.backends.common.workload import OperandInfo, Workload
 from aicf.backends.cuda.compiler.launches import KernelLaunch
 from aicf.backends.cuda.compiler.toolchain import compile_kernels
@@ -73,10 +74,12 @@ def work(
     return Workload("step", "cached_attention_step", attrs, operands, (result, state, state), Block(), None)
 
 
-def launched(given: Workload, spec: Spec) -> KernelLaunch:
-    """The launch of a variant that writes into its state."""
+def launched(given: Workload, spec: Spec, in_place: bool = True) -> KernelLaunch:
+    """The launch of a variant."""
     made = launch_of(given, KERNEL.id, KERNEL.record_of(given, TARGET, spec))
-    (one,) = emit(replace(made, outs=(made.outs[0], made.ins[1], made.ins[2])))
+    if in_place:
+        made = replace(made, outs=(made.outs[0], made.ins[1], made.ins[2]))
+    (one,) = emit(made)
     assert isinstance(one, KernelLaunch)
     return one
 
@@ -110,34 +113,72 @@ def test_what_is_turned_and_written(
     rotation: str, dtype: str, shared: int, spec: Spec, capacity: int, position: int, window: int
 ) -> None:
     """Keys and values that are not seen are NaN; the new row and nothing else is stored."""
-    heads, size, random = 2, 32, np.random.default_rng(position)
-    given = work(rotation, capacity, heads, shared, size, dtype, window)
+    given = work(rotation, capacity, 2, shared, 32, dtype, window)
     assert group_of(problem_of(given)) == shared
-    type_ = DTYPES[dtype]
+    check_step(given, spec, position)
+
+
+@pytest.mark.parametrize(
+    ("shared", "group", "spec", "in_place", "window"),
+    [
+        (10, 5, Spec(1, 2), True, 0),
+        (10, 5, Spec(2, 2), False, 0),
+        (3, 3, Spec(1, 2), False, 9),
+        (11, 1, Spec(4, 2), True, 0),
+    ],
+)
+def test_one_cluster_of_those_that_share_keys_writes(
+    shared: int, group: int, spec: Spec, in_place: bool, window: int
+) -> None:
+    """More heads than a cluster takes, or a number that no cluster divides, and a new state that lies elsewhere."""
+    given = work("halves", 40, 1, shared, window=window)
+    assert group_of(problem_of(given)) == group
+    check_step(given, spec, 33, in_place)
+
+
+def test_heads_that_share_old_keys_alone_each_write_their_row() -> None:
+    """Of an old state that is one for all heads, the new ones are different."""
+    given = work("halves", 20, heads=4, shared=1)
+    query, old, _, *rest = given.operands
+    one_for_all = replace(old, strides=(0, old.shape[-1], 1))
+    given = replace(given, operands=(query, one_for_all, one_for_all, *rest))
+    assert problem_of(given).sharing == 1
+    check_step(given, Spec(1, 2), 13, in_place=False)
+
+
+def check_step(given: Workload, spec: Spec, position: int, in_place: bool = True) -> None:
+    """Runs a step on random operands: keys and values that it does not see are NaN."""
+    rotation, window = read_text(given.attrs, "rotation"), read_integer(given.attrs, "window")
+    (heads, shared, _, size), (_, capacity, _) = given.results[0].shape, given.results[1].shape
+    type_, random = DTYPES[given.results[0].dtype], np.random.default_rng(position)
     q, k, v = (random.standard_normal((heads, count, size)).astype(type_) for count in (shared, 1, 1))
-    caches = random.standard_normal((2, capacity, heads, size)).astype(type_)
+    stored_heads = heads if given.operands[1].strides[0] else 1
+    caches = random.standard_normal((2, capacity, stored_heads, size)).astype(type_)
     first = max(0, position + 1 - window) if window else 0
     caches[:, position:] = caches[:, :first] = np.nan
     angles = random.uniform(-3, 3, size // 2)
     number = np.array([position], np.int64)
     factors = factors_of(angles, rotation)
     ins = [q, *caches, number, k, v, *factors, *factors, number]
-    memory = Memory([*(each.nbytes for each in ins), q.nbytes, *(each.nbytes for each in caches)])
+    new = np.zeros((capacity, heads, size), type_)
+    memory = Memory([*(each.nbytes for each in ins), q.nbytes, new.nbytes, new.nbytes])
     for base, each in enumerate(ins):
         memory.fill(base, each)
-    run([launched(given, spec)], memory, names)
-    written = [memory.buffers[base].view(type_).reshape(caches[0].shape) for base in (1, 2)]
+    run([launched(given, spec, in_place)], memory, names)
+    bases = (1, 2) if in_place else (len(ins) + 1, len(ins) + 2)
+    written = [memory.buffers[base].view(type_).reshape(new.shape) for base in bases]
     new_key = turned(k[:, 0].astype(np.float64), angles, rotation)
     np.testing.assert_allclose(written[0][position].astype(np.float64), new_key, rtol=2**-7, atol=2**-7)
     np.testing.assert_array_equal(written[1][position], v[:, 0])
     for found, before in zip(written, caches, strict=True):
-        np.testing.assert_array_equal(np.delete(found, position, 0), np.delete(before, position, 0))
+        kept = np.broadcast_to(np.delete(before, position, 0), (capacity - 1, heads, size))
+        np.testing.assert_array_equal(np.delete(found, position, 0), kept)
     seen_k, seen_v = (each[first : position + 1].astype(np.float64).transpose(1, 0, 2) for each in written)
     scores = np.einsum("hgd,hnd->hgn", turned(q.astype(np.float64), angles, rotation), seen_k) * SCALE
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     exact = np.einsum("hgn,hnd->hgd", weights / weights.sum(-1, keepdims=True), seen_v)
     found = memory.buffers[len(ins)].view(type_).reshape(q.shape).astype(np.float64)
-    np.testing.assert_allclose(found, exact, atol=3e-3 if dtype == "f16" else 3e-2)
+    np.testing.assert_allclose(found, exact, atol=3e-3 if type_ is np.float16 else 3e-2)
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,12 @@ SMALL = Normed(batch=1, channels=64, outputs=72, size=(9, 16), taps=1)
             8.0,
             {"tile_m": 64, "tile_n": 256},
         ),
+        (
+            replace(SMALL, size=(11, 16)),
+            "bf16",
+            8.0,
+            {"tile_m": 64, "tile_n": 64},
+        ),  # three warps of the last part
     ],
 )
 def test_values(made: Normed, dtype: str, mean: float, spec: dict[str, int]) -> None:
@@ -86,15 +92,13 @@ def test_values(made: Normed, dtype: str, mean: float, spec: dict[str, int]) -> 
     x, w = x.astype(TYPES[dtype]), w.astype(TYPES[dtype])
     scale = random.standard_normal(made.outputs).astype(np.float32)
     found = _run(work, spec, [x, w, scale])
-    full = next(each for each in found if each.size > made.outputs)
-    means, factors, *deviations = (each.reshape(-1) for each in found if each is not full)
-    wide = full.astype(np.float64)
+    wide = found["conv"].astype(np.float64)
     exact, variance = wide.mean((0, 2, 3)), wide.var((0, 2, 3))
     inverse = 1 / np.sqrt(variance + 1e-5)
+    means = found["reduce_mean0"].reshape(-1)
     np.testing.assert_allclose(means, exact, rtol=1e-6, atol=1e-6 * np.sqrt(variance).max())
-    wanted = {"factor": inverse * scale, "deviation": inverse}
-    for got in (factors, *deviations):
-        assert any(np.allclose(got, each, rtol=3e-6, atol=0) for each in wanted.values())
+    np.testing.assert_allclose(found["rsqrt0"].reshape(-1), inverse, rtol=3e-6)
+    np.testing.assert_allclose(found["mul1"], inverse * scale, rtol=3e-6)
     product = _convolved(x, w, made)
     np.testing.assert_allclose(wide, product, rtol=2.0**-8, atol=2e-2)
 
@@ -115,30 +119,21 @@ def test_sums(made: Normed, spec: dict[str, int]) -> None:
         for info in work.operands
     ]
     found = _run(work, spec, arrays)
-    full = next(each for each in found if each.size > made.outputs)
-    x, w = arrays[:2]
-    (mean,) = (array.reshape(-1) for array in arrays if array.size == made.outputs)
-    wide = full.astype(np.float64)
-    several = [array for array in arrays[2:] if array.shape == full.shape]
-    assert any(_is_gradient(wide, _convolved(x, w, made), given) for given in several)
+    x, w, given, read, mean = arrays
+    wide = found["select0"].astype(np.float64)
+    product = np.where(given.astype(np.float64) > 0, _convolved(x, w, made), 0)
+    np.testing.assert_allclose(wide, product, rtol=2.0**-8, atol=2e-2)
     pixels = made.batch * made.size[0] * made.size[1]
-    sums = [wide.sum((0, 2, 3))]
-    sums += [
-        (wide * (read.astype(np.float64) - mean.reshape(1, -1, 1, 1))).sum((0, 2, 3)) for read in several
-    ]
-    wanted = [each for total in sums for each in (total, total / pixels)]
-    for got in (each.reshape(-1) for each in found if each is not full):
-        assert any(np.allclose(got, each, rtol=1e-5, atol=1e-4) for each in wanted)
+    shift = wide.sum((0, 2, 3))
+    scale = (wide * (read.astype(np.float64) - mean.reshape(1, -1, 1, 1))).sum((0, 2, 3))
+    wanted = {"reduce_sum0": shift, "mul1": shift / pixels, "reduce_sum1": scale, "mul2": scale / pixels}
+    for name, each in wanted.items():
+        np.testing.assert_allclose(found[name].reshape(-1), each, rtol=1e-5, atol=1e-4)
     assert len(found) == 5
 
 
-def _is_gradient(found: np.ndarray, product: np.ndarray, given: np.ndarray) -> bool:
-    wanted = np.where(given.astype(np.float64) > 0, product, 0)
-    return bool(np.allclose(found, wanted, rtol=2.0**-8, atol=2e-2))
-
-
-def _run(work: Workload, spec: dict[str, int], arrays: list[np.ndarray]) -> list[np.ndarray]:
-    """The results of simulated launches, by one block that does all tiles."""
+def _run(work: Workload, spec: dict[str, int], arrays: list[np.ndarray]) -> dict[str, np.ndarray]:
+    """The results of simulated launches by the ops of the body that give them, by one block that does all tiles."""
     assert KERNEL.legal(work, TARGET) is None
     variant = {"stages": 2, "cluster_m": 1, "cluster_n": 1, "blocks_per_sm": 1, **spec}
     schedule = replace(KERNEL.schedule(work, TARGET), **variant)
@@ -151,10 +146,13 @@ def _run(work: Workload, spec: dict[str, int], arrays: list[np.ndarray]) -> list
     for number, (array, info) in enumerate(zip(arrays, work.operands, strict=True)):
         memory.fill(number, _lying(array, info.strides))
     wgmma_simulator.run(emit(launch_of(work, KERNEL.id, record)), memory)
-    return [
+    seen = [
         _seen(memory, number, info.shape, info.strides, TYPES.get(info.dtype, np.float32))
         for number, info in enumerate(work.results, len(work.operands))
     ]
+    assert work.body.last_op is not None
+    names = [str(value.owner.attributes["aicf.id"].data) for value in work.body.last_op.operands]
+    return dict(zip(names, seen, strict=True))
 
 
 def _lying(values: np.ndarray, strides: tuple[int, ...]) -> np.ndarray:
@@ -176,6 +174,15 @@ def _convolved(x: np.ndarray, w: np.ndarray, made: Normed) -> np.ndarray:
     padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (low, low), (low, low)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (made.taps, made.taps), (2, 3))
     return np.einsum("nchwij,ocij->nohw", windows, w.astype(np.float64), optimize=True)
+
+
+def test_the_order_of_sums_is_told() -> None:
+    """Moments and sums come together in orders of their own."""
+    moments, sums = (
+        str(KERNEL.record(work_of(SMALL, "bf16", build), TARGET)["combination_order"])
+        for build in (normed, passed_back)
+    )
+    assert "4 pixels of a thread in pairs" in moments and "4 pixels of a thread ascending" in sums
 
 
 def test_refusals() -> None:

@@ -92,3 +92,9 @@ def test_what_it_refuses() -> None:
     assert "in one piece" in (KERNEL.legal(apart, TARGET) or "")
     narrow = replace(work, results=(replace(wide, strides=(66, 1)),))
     assert "16 bytes" in (KERNEL.legal(narrow, TARGET) or "")
+
+
+def test_blocks_of_odd_bytes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two bytes are loaded at once, which then are at odd addresses in every second block."""
+    monkeypatch.setitem(BLOCK_SCHEMES, "Q4_0", replace(BLOCK_SCHEMES["Q4_0"], nbytes=19))
+    assert KERNEL.legal(work_of("Q4_0", (4,), 64), TARGET) == "blocks of Q4_0 have 19 bytes, an odd number"

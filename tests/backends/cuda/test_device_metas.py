@@ -14,6 +14,7 @@ from aicf.compilation.compiled import CompiledModel
 from aicf.errors import CaptureError
 from aicf.runtime import Executable
 from aicf.runtime.on_device.memory import PinnedRows
+from aicf.runtime.state import StatePart
 from tests.backends.cuda.device_programs import device_executable
 from tests.backends.cuda.fake_driver import FakeDriver
 from tests.support.meta_programs import (
@@ -55,6 +56,19 @@ def totals(n: int) -> np.float32:
     for step in range(1, n + 1):
         total += np.float32(0.25) * np.float32(scalars(step)["cosine"])
     return total
+
+
+def test_another_state_is_taken_with_its_metas(gpu: FakeDriver, counting: CompiledModel) -> None:
+    """Those that only the host has are copied there; runs go on from both."""
+    one, other = (on_device(gpu, counting).bind() for _ in range(2))
+    for bound, times in ((one, 4), (other, 1)):
+        bound.fill({"x": np.float32(0.25)})
+        bound.replay(times)
+    other.take_state(one, [StatePart("total", 0, 0, 1), StatePart("step", 0, 0, 1)])
+    assert (other.state["total"], other.state["step"]) == (totals(4), 4)
+    other.replay(3)
+    assert (other.state["total"], other.state["step"]) == (totals(7), 7)
+    assert (one.state["total"], one.state["step"]) == (totals(4), 4)
 
 
 def test_queued_replays_have_values_of_their_own(

@@ -41,13 +41,15 @@ HOW: dict[str, Callable[[aicf.CompiledModel, FakeDriver], Executable]] = {
 
 @pytest.mark.parametrize("how", HOW)
 def test_a_larger_state_takes_rows(how: str, gpu: FakeDriver) -> None:
-    """After the runs that are queued before, and before those that come after."""
+    """After the runs that are queued before, and before those that come after; on a device without the host."""
     small, large = (HOW[how](model, gpu) for model in (SMALL, LARGE))
     before = small.state()["state"], large.state()["state"]
     source, target = small.attach(), large.attach()
     source.replay(3)
     target.replay()
+    gpu.calls.clear()
     target.take_state(source, [StatePart("state", 0, 2 * WIDTH, 2 * WIDTH), StatePart("state", 4, 1, 1)])
+    assert len(gpu.named("copy")) == 2 * (how == "device") and not gpu.named("synchronize")
     source.replay(4)
     target.replay(2)
     expected = before[1] + np.float32(1)

@@ -271,6 +271,7 @@ def test_what_it_refuses() -> None:
     assert "16 bytes" in (KERNEL.legal(odd, TARGET) or "")
     chosen = replace(work, operands=(x, weight, operand("temp", (4,), "i64")))
     assert "an index chooses" in (KERNEL.legal(chosen, TARGET) or "")
+    assert "131073 blocks, more than 65535" in (KERNEL.legal(work_of("Q4_0", 4194305, 32, 64), TARGET) or "")
     apart = replace(work, operands=(x, replace(weight, strides=(72, 1))))
     assert "in one piece" in (KERNEL.legal(apart, TARGET) or "")
 

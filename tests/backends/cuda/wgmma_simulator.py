@@ -27,6 +27,11 @@ Array = NDArray[Any]
 _HALVES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
 _LINE = 128
 """Bytes of a line in shared memory, whose units of 16 bytes are permuted within 8 lines."""
+REGISTERS = {
+    **{f"fewer_registers_{count}": lambda: None for count in (24, 40)},
+    **{f"more_registers_{count}": lambda: None for count in (160, 216, 232, 240)},
+}
+"""What gives registers of a warpgroup to others."""
 
 
 @dataclass
@@ -82,8 +87,7 @@ def _names(maps: Mapping[int, TensorMap], memory: Memory, here: Here) -> Mapping
     return {
         **integer_simulator.names(memory, here),
         **dict.fromkeys(nothing, lambda: None),
-        **{f"fewer_registers_{count}": lambda: None for count in (24, 40)},
-        **{f"more_registers_{count}": lambda: None for count in (160, 216, 232, 240)},
+        **REGISTERS,
         **products,
         **halves,
         **{f"wgmma_result_{n}{sums}": lambda sums: sums for n in sizes for sums in ("", "_i32")},

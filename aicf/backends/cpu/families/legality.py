@@ -57,6 +57,13 @@ def read_threads(record: Record, target: TargetAttr) -> int:
     return read_entry(record, "threads", legal_threads(target))
 
 
+def lanes_reason(lanes: int, level: CpuLevel) -> str | None:
+    """Why vectors of so many elements of 4 bytes are not those of a level; None if they are. Its instructions by name
+    are for its own vectors alone."""
+    legal = level.lanes("f32")
+    return None if lanes == legal else f"its {illegal('lanes', lanes, legal)}"
+
+
 def level_of(target: TargetAttr) -> CpuLevel:
     """The instruction-set level of a target."""
     return level_named(target.arch.data)

@@ -51,6 +51,11 @@ def launch_in(
     return KernelLaunch(code, arguments, shape.grid, shape.block, shape.cluster, shape.shared_bytes)
 
 
+def lie_alike(one: BufferRef, other: BufferRef) -> bool:
+    """Whether each element of two buffers of one shape is the same element of memory."""
+    return (one.base, one.offset, one.strides) == (other.base, other.offset, other.strides)
+
+
 def address_of(ref: BufferRef) -> Address:
     """The address of an operand."""
     return Address(ref.base, ref.offset)

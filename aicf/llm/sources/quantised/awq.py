@@ -40,7 +40,7 @@ class Awq(Method):
         return PackedMatrix(
             (rows, columns),
             layout.scheme,
-            module.stored("qweight", "qzeros", "scales"),
+            module.stored("qweight", "qzeros", "scales", *module.empty_bias()),
             lambda: layout.rows(_ordered(weight).T, scales.T, _ordered(zeros).T),
         )
 

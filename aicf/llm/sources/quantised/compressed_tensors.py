@@ -13,7 +13,7 @@ import numpy as np
 
 from aicf.llm.sources.quantised.blocks import unpacked
 from aicf.llm.sources.quantised.method import FLOATS, Method, Module, PackedMatrix, Settings
-from aicf.llm.sources.quantised.whole import E4M3, Tile, float_matrix, integer_matrix, tile_of
+from aicf.llm.sources.quantised.whole import ACTIVATIONS, E4M3, Tile, float_matrix, integer_matrix, tile_of
 from aicf.runtime.tensors import Array
 
 _SCALE, _ZERO, _PACKED, _SHAPE, _ORDER = (
@@ -59,10 +59,10 @@ class CompressedTensors(Method):
         if module.has(_PACKED):
             return self._packed(module)
         columns = module.tensor("weight", (E4M3, "int8"), (None, None)).shape[1]
-        module.check_order(_ORDER, columns, columns // (self._tile[1] or columns))
+        module.check_order(_ORDER, columns, self._tile[1])
         if self._type == "float":
-            return float_matrix(module, _SCALE, self._tile)
-        return integer_matrix(module, _SCALE, _ZERO, self._tile)
+            return float_matrix(module, _SCALE, self._tile, _ORDER)
+        return integer_matrix(module, _SCALE, _ZERO, self._tile, _ORDER)
 
     def _packed(self, module: Module) -> PackedMatrix:
         bits, tile = self._bits, self._tile
@@ -71,12 +71,12 @@ class CompressedTensors(Method):
         groups = module.groups(columns, tile[1])
         scales = module.grid(_SCALE, FLOATS, (1 if tile[0] is None else rows, groups))
         zeros = self._zeros(module, scales)
-        module.check_order(_ORDER, columns, groups)
+        module.check_order(_ORDER, columns, tile[1])
         layout = module.layout(f"u{bits}", columns // groups, columns)
         return PackedMatrix(
             (rows, columns),
             layout.scheme,
-            module.stored(_PACKED, _SHAPE, _SCALE, _ZERO, _ORDER),
+            module.stored(_PACKED, _SHAPE, _SCALE, _ZERO, _ORDER, *ACTIVATIONS),
             lambda: layout.rows(unpacked(words, bits)[:, :columns], scales, zeros),
         )
 

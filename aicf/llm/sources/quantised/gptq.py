@@ -39,22 +39,20 @@ class Gptq(Method):
         weight = module.tensor("qweight", ("int32",), (None, None))
         columns, rows = weight.shape[0] * per_word, weight.shape[1]
         groups = module.groups(columns, self._group)
+        if rows % per_word:
+            raise module.error(
+                f"'{module.name}' has {rows} rows; zero points of {bits} bits are stored for multiples of {per_word}"
+            )
         zeros = module.tensor("qzeros", ("int32",), (groups, rows // per_word))
         scales = module.tensor("scales", FLOATS, (groups, rows))
-        module.check_order("g_idx", columns, groups)
+        module.check_order("g_idx", columns, self._group)
         layout = module.layout(f"u{bits}", columns // groups, columns)
         return PackedMatrix(
             (rows, columns),
             layout.scheme,
-            module.stored("qweight", "qzeros", "scales", "g_idx", *_empty_bias(module)),
+            module.stored("qweight", "qzeros", "scales", "g_idx", *module.empty_bias()),
             lambda: layout.rows(unpacked(weight.T, bits), scales.T, self._zeros(zeros).T),
         )
 
     def _zeros(self, words: Array) -> Array:
         return unpacked(words, self._bits) + np.uint8(self._less) & np.uint8((1 << self._bits) - 1)
-
-
-def _empty_bias(module: Module) -> tuple[str, ...]:
-    """AutoGPTQ adds a bias of zeros to modules that have none."""
-    bias = module.tensors.get(f"{module.name}.bias")
-    return () if bias is None or bias.any() else ("bias",)

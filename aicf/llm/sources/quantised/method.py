@@ -133,10 +133,16 @@ class Module:
             )
         return columns // group
 
-    def check_order(self, kind: str, columns: int, groups: int) -> None:
-        """Raises UnsupportedOp if the groups of columns, where they are stored, are not one after the other."""
+    def check_order(self, kind: str, columns: int, group: int | None) -> None:
+        """Checks that the groups of columns, where they are stored, are one after the other.
+
+        Raises:
+            InvalidIR: groups do not make up a row.
+            UnsupportedOp: they are in another order.
+        """
         if not self.has(kind):
             return
+        groups = self.groups(columns, group)
         stored = self.tensor(kind, ("int32", "int64"), (columns,))
         if not np.array_equal(stored, np.arange(columns) // (columns // groups)):
             raise UnsupportedOp(
@@ -144,6 +150,11 @@ class Module:
                 "weight",
                 location=self.location,
             )
+
+    def empty_bias(self) -> tuple[str, ...]:
+        """The kind of a bias of zeros, which AutoGPTQ and AutoAWQ add to modules that have none; nothing for others."""
+        bias = self.tensors.get(f"{self.name}.bias")
+        return () if bias is None or bias.any() else ("bias",)
 
     def stored(self, *kinds: str) -> tuple[str, ...]:
         """Names of those tensors that are there."""

@@ -31,13 +31,14 @@ def by_row(grid: Array, tile: Tile, rows: int) -> Array:
     return grid if tile[0] is None else np.repeat(grid, tile[0], axis=0)[:rows]
 
 
-def float_matrix(module: Module, scale: str, tile: Tile) -> PackedMatrix:
+def float_matrix(module: Module, scale: str, tile: Tile, *order: str) -> PackedMatrix:
     """The matrix of ``scale * weight`` for a weight of f8E4M3FN.
 
     Args:
         module: Its tensors.
         scale: The name of its scales.
         tile: That shares one.
+        order: The name of the groups of columns, which are checked before, where a method stores them.
     """
     weight = module.tensor("weight", (E4M3,), (None, None))
     rows, columns = weight.shape
@@ -46,18 +47,19 @@ def float_matrix(module: Module, scale: str, tile: Tile) -> PackedMatrix:
     return PackedMatrix(
         (rows, columns),
         layout.scheme,
-        module.stored("weight", scale, *ACTIVATIONS),
+        module.stored("weight", scale, *order, *ACTIVATIONS),
         lambda: layout.rows(weight.view(np.uint8), by_row(scales, tile, rows)),
     )
 
 
-def integer_matrix(module: Module, scale: str, zero: str, tile: Tile) -> PackedMatrix:
+def integer_matrix(module: Module, scale: str, zero: str, tile: Tile, *order: str) -> PackedMatrix:
     """The matrix of ``scale * (weight - zero)`` for a weight of i8; there may be no zero points.
 
     Args:
         module: Its tensors.
         scale, zero: The names of its scales and zero points.
         tile: That shares them.
+        order: As of `float_matrix`.
     """
     weight = module.tensor("weight", ("int8",), (None, None))
     rows, columns = weight.shape
@@ -68,7 +70,7 @@ def integer_matrix(module: Module, scale: str, zero: str, tile: Tile) -> PackedM
     return PackedMatrix(
         (rows, columns),
         layout.scheme,
-        module.stored("weight", scale, zero, *ACTIVATIONS),
+        module.stored("weight", scale, zero, *order, *ACTIVATIONS),
         lambda: layout.rows(
             weight.view(np.uint8) ^ SIGN,
             by_row(scales, tile, rows),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from xdsl.dialects.builtin import ArrayAttr, StringAttr, UnitAttr
 from xdsl.ir import Attribute
 
+from aicf.backends.common.packed_weights import block_weight_reason
 from aicf.backends.common.record import RecordCodec, integer, read_text
 from aicf.backends.common.workload import Workload
-from aicf.backends.cpu.families.blocks.pack.kernel import pack_record, panels
+from aicf.backends.cpu.families.blocks.pack.kernel import PackedBlocksKernel, panels
 from aicf.backends.cpu.families.blocks.problem import BlocksProblem, PanelLayout, problem_of
 from aicf.backends.cpu.families.blocks.schedule import (
     BlocksSchedule,
@@ -16,12 +17,11 @@ from aicf.backends.cpu.families.blocks.schedule import (
     schedule_reason,
     thread_bytes,
 )
-from aicf.backends.cpu.families.cpu_kernel import CpuKernel
 from aicf.backends.cpu.families.legality import level_of, strided, threads_of, threads_reason
-from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
+from aicf.dialects.emit_types import TargetAttr
 
 
-class MatmulBlocksKernel(CpuKernel[BlocksSchedule]):
+class MatmulBlocksKernel(PackedBlocksKernel[BlocksSchedule]):
     """Panels of packed rows against rows of x that are prepared once.
 
     On x86 an element of x is three signed bytes (or, without avx512vnni, one and 16 bits) and an exponent that a part
@@ -37,12 +37,7 @@ class MatmulBlocksKernel(CpuKernel[BlocksSchedule]):
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
         """See `Kernel`: a weight in one piece, which no program overwrites."""
-        weight = work.operands[1]
-        if not weight.is_weight and weight.layout is None:
-            return "the packed weight is no parameter, so its blocks cannot be laid out ahead"
-        *_, rows, row_bytes = weight.shape
-        in_one_piece = (rows * row_bytes, row_bytes, 1)[-len(weight.shape) :]
-        return None if weight.strides == in_one_piece else "the packed weight is not in one piece"
+        return block_weight_reason(work.operands[1])
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
         return cost_us(_problem(work), self.schedule(work, target))
@@ -69,10 +64,6 @@ class MatmulBlocksKernel(CpuKernel[BlocksSchedule]):
     def fixed_order(self, work: Workload, target: TargetAttr) -> str:
         """See `Kernel`: parts in order, whatever the tile."""
         return self.schedule(work, target).combination_order
-
-    def prepare(self, work: Workload, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
-        """See `Kernel`: the record of `cpu.pack_blocks`."""
-        return pack_record()
 
 
 def _problem(work: Workload) -> BlocksProblem:

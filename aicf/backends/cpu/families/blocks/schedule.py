@@ -9,6 +9,7 @@ from aicf.backends.common.record import Entry, OneOf, Whole
 from aicf.backends.cpu.families.blocks.problem import BlocksProblem, PanelLayout
 from aicf.backends.cpu.families.gemm.schedule import MEETING_CYCLES, NOMINAL_GHZ
 from aicf.backends.cpu.families.gemm.units import DOT_LANES, QUADS_FEATURE
+from aicf.backends.cpu.families.legality import lanes_reason
 from aicf.backends.cpu.target import CpuLevel
 
 SCALE_AT, SUM_AT, OFFSETS_AT, ELEMENTS_AT = 0, 4, 8, 32
@@ -125,6 +126,8 @@ def cost_us(problem: BlocksProblem, schedule: BlocksSchedule) -> float:
 
 def schedule_reason(problem: BlocksProblem, schedule: BlocksSchedule, level: CpuLevel) -> str | None:
     """Why a level cannot carry out a schedule; None if it can."""
+    if (reason := lanes_reason(schedule.lanes, level)) is not None:
+        return reason
     if schedule.exact and problem.bits.floats is not None:
         return f"its 'arithmetic' is {schedule.arithmetic}, of whole numbers, and {problem.scheme} has floats"
     if schedule.arithmetic == "digits" and QUADS_FEATURE not in level.features:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from aicf.backends.base import Launch
 from aicf.backends.common.loop_nest import LoopNest, one_row
+from aicf.backends.common.packed_weights import unexpected_layout
 from aicf.backends.common.record import read_integer, read_part, read_text
 from aicf.backends.cpu.codegen.call import Call, require_workspace, strided
 from aicf.backends.cpu.codegen.ir_builder import Emitter
@@ -61,10 +62,7 @@ def _check_layouts(launch: Launch, spec: GemmSpec, rights: Sequence[int]) -> Non
         if (spec.b_source == "packed") != (layout is not None) or (
             layout is not None and _panels(layout, launch.ins[index].dtype) != _asked_for(spec)
         ):
-            raise PlanError(
-                f"instruction '{launch.name}': the layout of operand {index} is not the one its kernel record asks "
-                "for: run lower-to-emit again"
-            )
+            raise unexpected_layout(launch, index)
 
 
 def _panels(layout: LayoutAttr, dtype: str) -> tuple[object, ...]:

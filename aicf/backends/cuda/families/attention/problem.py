@@ -211,7 +211,7 @@ def cached_reason(work: Workload, problem: AttentionProblem) -> str | None:
     return None
 
 
-def cached_entries(work: Workload) -> dict[str, Attribute]:
+def _cached_entries(work: Workload) -> dict[str, Attribute]:
     """What the record of an attention over a cache has besides."""
     return {name: work.attrs[name] for name in ("position", "window", "softcap")}
 
@@ -243,6 +243,7 @@ def common_record(work: Workload, arch: GpuArch, shape: Shape, order: str) -> di
         **start_entries(arch),
         "fixed_addresses": integers(()),
         "rounding": StringAttr("fused"),
+        **(_cached_entries(work) if work.kind == CACHED else {}),
     }
 
 

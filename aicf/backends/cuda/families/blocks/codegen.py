@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from aicf.backends.base import Launch
+from aicf.backends.common.packed_weights import unexpected_layout
 from aicf.backends.common.record import read_integer, read_text
 from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in
@@ -15,7 +16,6 @@ from aicf.backends.cuda.families.blocks.layout import CHUNK, PANEL_ROWS, TileLay
 from aicf.backends.cuda.families.blocks.reading import row_text
 from aicf.backends.cuda.families.blocks.schedule import BlocksProblem, BlocksSchedule, pieces_of, tile_bytes
 from aicf.backends.cuda.families.records import is_programmatic, read_shape
-from aicf.errors import PlanError
 
 _STREAMS = {1: "stream_u32", 2: "stream_u32x2", 4: "stream_u32x4"}
 
@@ -26,10 +26,7 @@ def emit(launch: Launch) -> list[KernelLaunch]:
     scheme = read_text(launch.record, "scheme")
     problem = BlocksProblem(scheme, prod(x.shape[:-1]), result.shape[-1], x.shape[-1])
     if weight.layout != tiles_layout(scheme, weight.shape):
-        raise PlanError(
-            f"instruction '{launch.name}': the layout of operand 1 is not the one its kernel record asks for: run "
-            "lower-to-emit again"
-        )
+        raise unexpected_layout(launch, 1)
     schedule = read_schedule(launch.record)
     constants: dict[str, Constant | Snippet] = {
         **_sizes(problem, schedule),

@@ -10,6 +10,7 @@ from math import prod
 from xdsl.dialects.builtin import ArrayAttr, StringAttr, UnitAttr
 from xdsl.ir import Attribute
 
+from aicf.backends.common.packed_weights import block_weight_reason
 from aicf.backends.common.record import Record, RecordCodec, integer, read_text
 from aicf.backends.common.workload import OperandInfo, Workload
 from aicf.backends.cuda.families.blocks.layout import has_tiles, tiles_layout
@@ -58,7 +59,8 @@ class MatmulBlocksKernel(CudaKernel[BlocksSchedule]):
         x, weight, *indices = work.operands
         if indices:
             return "each row of x has a matrix of its own, which an index chooses"
-        return _weight_reason(weight) or _x_reason(x)
+        reason = _weight_reason(weight) or _x_reason(x)
+        return reason or self.schedule_reason(work, target, self.schedule(work, target))
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
         return cost_us(problem_of(work), self.schedule(work, target), arch_named(target.arch.data))
@@ -126,11 +128,9 @@ def _early(work: Workload, target: TargetAttr) -> tuple[int, ...]:
 
 
 def _weight_reason(weight: OperandInfo) -> str | None:
-    if not weight.is_weight and weight.layout is None:
-        return "the packed weight is no parameter, so its blocks cannot be laid out ahead"
-    if weight.strides != (weight.shape[1], 1) or weight.offset % 2:
-        return "the packed weight is not in one piece, or starts at an odd byte"
-    return None
+    if (reason := block_weight_reason(weight)) is not None:
+        return reason
+    return "the packed weight starts at an odd byte" if weight.offset % 2 else None
 
 
 def _x_reason(x: OperandInfo) -> str | None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import lcm
 
 from xdsl.dialects.builtin import StringAttr
@@ -144,7 +145,7 @@ class TileLayout:
         """Of a row of a tile."""
         return self.columns // self.bits.part
 
-    @property
+    @cached_property
     def high_bits(self) -> int:
         """Bits that a code has room for above the lower four: 0, 1, 2 or 4."""
         return next(room for room in (0, 1, 2, 4) if self.bits.code_bits - _LOW_BITS <= room)
@@ -194,7 +195,7 @@ class TileLayout:
         """What a code of 1 is as a half."""
         return 2.0**-8 if self.bits.floats is not None else 2.0**-24
 
-    @property
+    @cached_property
     def floats(self) -> list[Float]:
         """All floats, in the order of their words."""
         found: list[Float] = []
@@ -209,7 +210,7 @@ class TileLayout:
         """The float of a factor of a part."""
         return max((each for each in self.floats if each.factor == factor and each.part <= part), key=_part)
 
-    @property
+    @cached_property
     def numbers(self) -> list[Number]:
         """All numbers of parts, in the order of their bytes."""
         last = self.floats[-1]
@@ -223,13 +224,13 @@ class TileLayout:
         ]
         return [Number(*key, first + index // 4, index % 4) for index, key in enumerate(kept)]
 
-    @property
+    @cached_property
     def words(self) -> int:
         """Words that a lane reads of a tile."""
         last = self.floats[-1]
         return last.word + last.words + -(-len(self.numbers) // 4)
 
-    @property
+    @cached_property
     def pieces(self) -> list[Piece]:
         """What lanes load, in order."""
         byte, found = 0, list[Piece]()
@@ -241,7 +242,7 @@ class TileLayout:
                 byte += 4 * count * (8 if is_shared else 32)
         return found
 
-    @property
+    @cached_property
     def tile_bytes(self) -> int:
         """Bytes of a tile."""
         last = self.pieces[-1]
@@ -277,13 +278,17 @@ def _loads(start: int, stop: int) -> Iterator[tuple[int, int]]:
 
 def has_tiles(scheme: str) -> str | None:
     """Why the weights of a scheme have no tiles; None if they have."""
-    bits, nbytes = BLOCK_BITS.get(scheme), BLOCK_SCHEMES[scheme].nbytes
-    if bits is None:
-        return f"codes of {scheme} are no fields of bits"
+    bits = BLOCK_BITS[scheme]
     if bits.floats not in (None, "f8E4M3FN"):
         return f"codes of {scheme} are {bits.floats}, tiles take f8E4M3FN and whole numbers"
     if bits.part % RUN or not _LOW_BITS <= bits.code_bits <= _MOST_BITS:
         return f"{scheme} has parts of {bits.part} codes of {bits.code_bits} bits; tiles take 4 to 8 bits, in sixteens"
+    return odd_reason(scheme)
+
+
+def odd_reason(scheme: str) -> str | None:
+    """Why no two bytes of a block can be loaded at once; None if they can."""
+    nbytes = BLOCK_SCHEMES[scheme].nbytes
     return f"blocks of {scheme} have {nbytes} bytes, an odd number" if nbytes % 2 else None
 
 

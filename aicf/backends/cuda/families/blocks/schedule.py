@@ -14,6 +14,8 @@ from aicf.backends.cuda.target import GpuArch
 MOST_TILE_ROWS = 32
 """Rows of x that share the codes in registers: more need more sums than there are registers."""
 _MOST_WARPS = 16
+_MOST_GRID_Y = 65535
+"""Blocks of rows of x: what CUDA has for a grid along y."""
 _LONG_K = 4096
 """Columns from which on all warps of a block share K: such a weight has few rows, and blocks, for its bytes."""
 _COLUMN_BYTES = 4
@@ -159,6 +161,8 @@ def tile_bytes(layout: TileLayout, rows: int) -> int:
 
 def schedule_reason(schedule: BlocksSchedule, problem: BlocksProblem, arch: GpuArch) -> str | None:
     """Why a schedule cannot be carried out; None if it can."""
+    if (blocks := schedule.row_blocks(problem)) > _MOST_GRID_Y:
+        return f"{problem.m} rows of x, {schedule.tile_rows} to a block, take {blocks} blocks, more than {_MOST_GRID_Y}"
     if schedule.parts * schedule.groups > _MOST_WARPS:
         return f"{schedule.groups} panels of {schedule.parts} warps each are more than {_MOST_WARPS} warps"
     room = arch.shared_bytes - _STATIC_BYTES

@@ -7,7 +7,7 @@ from math import prod
 from aicf.backends.base import BufferRef, Launch
 from aicf.backends.common.record import Whole, read_integer, read_list
 from aicf.backends.cuda.codegen.scalar import address_text, load_text, store_text
-from aicf.backends.cuda.compiler.launches import KernelLaunch
+from aicf.backends.cuda.compiler.launches import KernelLaunch, lie_alike
 from aicf.backends.cuda.compiler.specializer import Snippet
 from aicf.backends.cuda.families.loops.kernel import read_shapes
 from aicf.backends.cuda.families.scatter.codegen import launched, target_text
@@ -20,7 +20,7 @@ def emit(launch: Launch) -> list[KernelLaunch]:
     (rows, index, old), (result,) = (launch.ins[number] for number in numbers), launch.outs
     copy, write = read_shapes(launch.record)
     launches: list[KernelLaunch] = []
-    if (old.base, old.offset, old.strides) != (result.base, result.offset, result.strides):
+    if not lie_alike(old, result):
         constants = {"COUNT": prod(old.shape), "MOVE": _copied(old, result)}
         launches.append(launched(launch, copy, template.copy, {"old": old, "result": result}, constants))
     axis = read_integer(launch.record, "axis")

@@ -119,6 +119,8 @@ def _step_reason(work: Workload, level: CpuLevel) -> str | None:
     problem, most = _problem(work), BLOCK_VECTORS * level.lanes(ACCUMULATORS[work.operands[0].dtype])
     if problem.rows > most:
         return f"{problem.rows} queries share keys, of which a thread writes a row for {most}"
+    if problem.shares_state:
+        return "batch elements share keys or values, which several threads would write: write the row apart"
     return None
 
 

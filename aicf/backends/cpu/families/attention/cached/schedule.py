@@ -105,6 +105,12 @@ class CachedProblem:
         return self.past is not None or self.position is not None
 
     @property
+    def shares_state(self) -> bool:
+        """Whether several batch elements have the same keys or the same values."""
+        steps = zip(self.batch, self.k.batch, self.v.batch, strict=True)
+        return any(size > 1 and 0 in (of_keys, of_values) for size, of_keys, of_values in steps)
+
+    @property
     def copies_tiles(self) -> bool:
         """Whether every tile of keys and values is copied to workspace first, as multiplications cannot read it."""
         return self.element != self.dtype or self.v.column != 1

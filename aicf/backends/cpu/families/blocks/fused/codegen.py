@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from aicf.backends.base import Launch
 from aicf.backends.common.loop_nest import one_row
+from aicf.backends.common.packed_weights import unexpected_layout
 from aicf.backends.common.record import RecordCodec, read_part
 from aicf.backends.cpu.codegen.call import Call, require_workspace, strided, threads_given
 from aicf.backends.cpu.codegen.ir_builder import Emitter
@@ -50,10 +51,7 @@ def _check_layouts(launch: Launch, problem: FusedProblem, schedule: BlocksSchedu
     for index in problem.rights:
         weight = launch.ins[index]
         if weight.layout != panels(PanelLayout(problem.product.scheme, schedule.lanes), weight.shape):
-            raise PlanError(
-                f"instruction '{launch.name}': the layout of operand {index} is not the one its kernel record asks "
-                "for: run lower-to-emit again"
-            )
+            raise unexpected_layout(launch, index)
 
 
 def _rows(launch: Launch, call: Call, problem: FusedProblem) -> RowProgram | None:

@@ -9,14 +9,14 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr, UnitAtt
 from xdsl.ir import Attribute
 
 from aicf.backends.common.loop_nest import has_even_rows, one_row
-from aicf.backends.common.record import OneOf, Record, RecordCodec, illegal, integer, read_part
+from aicf.backends.common.packed_weights import block_weight_reason
+from aicf.backends.common.record import Record, RecordCodec, illegal, integer, read_part
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.blocks.fused.problem import FusedProblem, read_fused
 from aicf.backends.cpu.families.blocks.fused.schedule import FusedSchedule, choose, fused_bytes, fused_us
-from aicf.backends.cpu.families.blocks.pack.kernel import pack_record, panels
+from aicf.backends.cpu.families.blocks.pack.kernel import PackedBlocksKernel, panels
 from aicf.backends.cpu.families.blocks.problem import PanelLayout
-from aicf.backends.cpu.families.blocks.schedule import BlocksSchedule
-from aicf.backends.cpu.families.cpu_kernel import CpuKernel
+from aicf.backends.cpu.families.blocks.schedule import BlocksSchedule, schedule_reason
 from aicf.backends.cpu.families.legality import (
     code_reason,
     level_of,
@@ -26,12 +26,12 @@ from aicf.backends.cpu.families.legality import (
     threads_reason,
 )
 from aicf.backends.cpu.families.records import loop_record, loop_spec, rounding_record
-from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
+from aicf.dialects.emit_types import TargetAttr
 
 _CODEC = RecordCodec(BlocksSchedule)
 
 
-class FusedBlocksKernel(CpuKernel[FusedSchedule]):
+class FusedBlocksKernel(PackedBlocksKernel[FusedSchedule]):
     """As `cpu.matmul_blocks`, of one weight or two of one shape: each thread makes the rows that it prepares, and sums
     become results before they leave registers."""
 
@@ -50,7 +50,8 @@ class FusedBlocksKernel(CpuKernel[FusedSchedule]):
             if code is not None and (reason := code_reason(code)) is not None:
                 return reason
         problem = _problem(work)
-        return _weights_reason(work, problem) or _rows_reason(problem)
+        reasons = (block_weight_reason(work.operands[index]) for index in problem.rights)
+        return next(filter(None, reasons), None) or _rows_reason(problem)
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
         assert work.code is not None, "legal work has an epilogue, which may do nothing"
@@ -91,11 +92,9 @@ class FusedBlocksKernel(CpuKernel[FusedSchedule]):
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: FusedSchedule) -> str | None:
         if schedule.rows is not None and schedule.rows.threads != 1:
             return f"in its 'rows', its {illegal('threads', schedule.rows.threads, 1)}"
-        found = schedule.product.arithmetic
-        legal = OneOf(tuple(dict.fromkeys((self.schedule(work, target).product.arithmetic, "f32"))))
-        if not legal.holds(found):
-            return f"its {illegal('arithmetic', found, legal)}"
-        return threads_reason(schedule.product.threads, target)
+        product, level = schedule.product, level_of(target)
+        reason = schedule_reason(_problem(work).product, product, level)
+        return reason or threads_reason(product.threads, target)
 
     def fixed_order(self, work: Workload, target: TargetAttr) -> str:
         """See `Kernel`: parts in order, whatever the tile; the row program keeps the order of its own loops."""
@@ -105,25 +104,11 @@ class FusedBlocksKernel(CpuKernel[FusedSchedule]):
             return order
         return f"{order}; rows {schedule.rows.combination_order(one_row(rows).nest)}"
 
-    def prepare(self, work: Workload, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
-        """See `Kernel`: the record of `cpu.pack_blocks`."""
-        return pack_record()
-
 
 def _problem(work: Workload) -> FusedProblem:
     assert work.code is not None
     operands = [strided(operand) for operand in work.operands]
     return read_fused(operands, strided(work.results[0]), work.attrs, work.code, work.prologue)
-
-
-def _weights_reason(work: Workload, problem: FusedProblem) -> str | None:
-    for index in problem.rights:
-        weight = work.operands[index]
-        if not weight.is_weight and weight.layout is None:
-            return "the packed weight is no parameter, so its blocks cannot be laid out ahead"
-        if weight.strides != (weight.shape[1], 1):
-            return "the packed weight is not in one piece"
-    return None
 
 
 def _rows_reason(problem: FusedProblem) -> str | None:

@@ -8,7 +8,7 @@ from math import prod
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
-from aicf.backends.common.kernel import UndecidedKernel
+from aicf.backends.common.kernel import Schedule, UndecidedKernel
 from aicf.backends.common.record import OneOf, illegal, integer, read_entry, read_integer
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.blocks.problem import PanelLayout
@@ -79,6 +79,14 @@ def pack_record() -> KernelAttr:
         "determinism": StringAttr(PackBlocksKernel.determinism),
     }
     return KernelAttr(PackBlocksKernel.id, own | {"threads": integer(1)})
+
+
+class PackedBlocksKernel(CpuKernel[Schedule]):
+    """A kernel whose packed weights lie in panels."""
+
+    def prepare(self, work: Workload, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
+        """See `Kernel`: the record of `cpu.pack_blocks`."""
+        return pack_record()
 
 
 KERNELS = (PackBlocksKernel(),)

@@ -62,7 +62,8 @@ class RoundedActivations:
         known, zero = em.splat(is_finite, RUN), em.const("f32", RUN, 0.0)
         total = em.const("i32", RUN, 0)
         for number, run in enumerate(runs):
-            rounded = em.intrinsic("rint", b.fmul(b.select(known, run, zero), wide))
+            # Where a NaN is the largest, `wide` is NaN, too, and to convert a product with it is undefined.
+            rounded = em.intrinsic("rint", b.select(known, b.fmul(run, wide), zero))
             multiples = b.fptosi(rounded, em.type("i32", RUN))
             at = em.address(out, ELEMENTS_AT + RUN * number, "u8")
             em.store(b.trunc(multiples, ir.VectorType(I8, RUN)), at, "u8", RUN)

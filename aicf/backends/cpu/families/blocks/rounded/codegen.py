@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aicf.backends.base import Launch
+from aicf.backends.common.packed_weights import unexpected_layout
 from aicf.backends.common.record import RecordCodec, read_text
 from aicf.backends.cpu.codegen.call import Call, require_workspace, strided, threads_given
 from aicf.backends.cpu.codegen.ir_builder import Emitter
@@ -11,7 +12,6 @@ from aicf.backends.cpu.families.blocks.problem import BlocksProblem, PanelLayout
 from aicf.backends.cpu.families.blocks.rounded.schedule import RoundedSchedule, thread_bytes
 from aicf.backends.cpu.families.blocks.rounded.template import RoundedProduct
 from aicf.backends.cpu.families.blocks.template import BlocksPointers
-from aicf.errors import PlanError
 
 
 def emit(em: Emitter, launch: Launch, call: Call) -> None:
@@ -20,10 +20,7 @@ def emit(em: Emitter, launch: Launch, call: Call) -> None:
     problem = BlocksProblem(read_text(launch.record, "scheme"), strided(x), strided(launch.outs[0]))
     schedule = RecordCodec(RoundedSchedule).read(launch.record)
     if weight.layout != panels(PanelLayout(problem.scheme, schedule.lanes), weight.shape):
-        raise PlanError(
-            f"instruction '{launch.name}': the layout of operand 1 is not the one its kernel record asks for: run "
-            "lower-to-emit again"
-        )
+        raise unexpected_layout(launch, 1)
     own_bytes = thread_bytes(problem, schedule)
     require_workspace(launch, call, schedule.threads * own_bytes)
     workspace = em.part_of(call.ws[0], call.tid, schedule.threads, own_bytes)

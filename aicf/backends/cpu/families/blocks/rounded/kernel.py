@@ -5,9 +5,10 @@ from __future__ import annotations
 from xdsl.dialects.builtin import ArrayAttr, StringAttr, UnitAttr
 from xdsl.ir import Attribute
 
+from aicf.backends.common.packed_weights import block_weight_reason
 from aicf.backends.common.record import RecordCodec, integer, read_text
 from aicf.backends.common.workload import Workload
-from aicf.backends.cpu.families.blocks.pack.kernel import pack_record, panels
+from aicf.backends.cpu.families.blocks.pack.kernel import PackedBlocksKernel, panels
 from aicf.backends.cpu.families.blocks.problem import BlocksProblem, PanelLayout
 from aicf.backends.cpu.families.blocks.rounded.schedule import (
     RoundedSchedule,
@@ -15,13 +16,12 @@ from aicf.backends.cpu.families.blocks.rounded.schedule import (
     cost_us,
     thread_bytes,
 )
-from aicf.backends.cpu.families.cpu_kernel import CpuKernel
-from aicf.backends.cpu.families.legality import level_of, strided, threads_of, threads_reason
+from aicf.backends.cpu.families.legality import lanes_reason, level_of, strided, threads_of, threads_reason
 from aicf.dialects.block_bits import BLOCK_BITS
-from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
+from aicf.dialects.emit_types import TargetAttr
 
 
-class RoundedMatmulBlocksKernel(CpuKernel[RoundedSchedule]):
+class RoundedMatmulBlocksKernel(PackedBlocksKernel[RoundedSchedule]):
     """Panels of packed rows against rows of x of which each element becomes a signed byte.
 
     Four products of bytes are added by one instruction with avx512vnni, and by two elsewhere on x86-64. Sums within
@@ -39,9 +39,7 @@ class RoundedMatmulBlocksKernel(CpuKernel[RoundedSchedule]):
             return f"{level_of(target).name} has no products of bytes"
         if BLOCK_BITS[scheme].floats is not None:
             return f"the codes of {scheme} are floats"
-        if not weight.is_weight and weight.layout is None:
-            return "the packed weight is no parameter, so its blocks cannot be laid out ahead"
-        return None if weight.strides == (weight.shape[1], 1) else "the packed weight is not in one piece"
+        return block_weight_reason(weight)
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
         return cost_us(_problem(work), self.schedule(work, target), level_of(target))
@@ -63,15 +61,11 @@ class RoundedMatmulBlocksKernel(CpuKernel[RoundedSchedule]):
         }
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: RoundedSchedule) -> str | None:
-        return threads_reason(schedule.threads, target)
+        return lanes_reason(schedule.lanes, level_of(target)) or threads_reason(schedule.threads, target)
 
     def fixed_order(self, work: Workload, target: TargetAttr) -> str:
         """See `Kernel`: parts in order, whatever the tile."""
         return self.schedule(work, target).combination_order
-
-    def prepare(self, work: Workload, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
-        """See `Kernel`: the record of `cpu.pack_blocks`."""
-        return pack_record()
 
 
 def _problem(work: Workload) -> BlocksProblem:

@@ -8,7 +8,7 @@ from math import log2
 from aicf.backends.base import BufferRef, Launch
 from aicf.backends.cuda.codegen.scalar import address_text, load_text
 from aicf.backends.cuda.compiler.code import KernelCode
-from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in
+from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in, lie_alike
 from aicf.backends.cuda.compiler.specializer import Constant, Snippet, part, stage
 from aicf.backends.cuda.families.attention.codegen import LOADS, problem_constants
 from aicf.backends.cuda.families.attention.decode import template as templates
@@ -88,8 +88,8 @@ def _write_constants(launch: Launch, problem: StepProblem) -> Constants:
         return {"WRITES": False, "COPIES_K": False, "COPIES_V": False}
     return {
         "WRITES": True,
-        "COPIES_K": not _is_one_element(launch.ins[1], launch.outs[1]),
-        "COPIES_V": not _is_one_element(launch.ins[2], launch.outs[2]),
+        "COPIES_K": not lie_alike(launch.ins[1], launch.outs[1]),
+        "COPIES_V": not lie_alike(launch.ins[2], launch.outs[2]),
         "ROW": _row(writes, problem.attention.n),
         "NEW_K_BATCH": _batch(writes.row_k),
         "NEW_V_BATCH": _batch(writes.row_v),
@@ -133,10 +133,6 @@ def _strides_of(factors: Factors) -> tuple[tuple[int, ...], int, int]:
     """In bytes, batch dimensions innermost first."""
     size = ELEMENT_BYTES[factors.dtype]
     return tuple(size * each for each in reversed(factors.batch)), size * factors.half, size * factors.pair
-
-
-def _is_one_element(one: BufferRef, other: BufferRef) -> bool:
-    return (one.base, one.offset, one.strides) == (other.base, other.offset, other.strides)
 
 
 def _batch(rows: Rows) -> tuple[int, ...]:

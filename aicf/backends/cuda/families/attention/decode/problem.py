@@ -113,9 +113,11 @@ class StepProblem:
     @property
     def sharing(self) -> int:
         """Queries that share keys and values: along the last batch dims, if these are the same along them and so is all
-        else that follows from no query."""
-        attention, filled, turns = self.attention, self.filled, self.turns
+        else that follows from no query. One of them writes the new row, so the new keys and values count, too."""
+        attention, writes, filled, turns = self.attention, self.writes, self.filled, self.turns
         strides = [attention.k.batch, attention.v.batch]
+        if writes is not None:
+            strides += [each.batch for each in (writes.keys, writes.values, writes.row_k, writes.row_v)]
         strides += [] if filled is None else [filled.position[0]]
         strides += [] if turns is None else [each.batch for each in turns.query]
         dim = len(attention.batch)

@@ -18,7 +18,6 @@ from aicf.backends.cuda.families.attention.problem import (
     HALVES,
     KIND,
     AttentionProblem,
-    cached_entries,
     cached_reason,
     common_reason,
     common_record,
@@ -65,9 +64,12 @@ class TensorAttention(CudaKernel[Spec]):
     # What follows
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`: f16 and bf16, on the architectures and operands that the subclass takes."""
+        """See `Kernel`: f16 and bf16, on the architectures and operands that the subclass takes; over a cache without a
+        window, a cap or a mask."""
         problem, arch = problem_of(work), arch_named(target.arch.data)
         if (reason := self.arch_reason(arch) or common_reason(work, problem)) is not None:
+            return reason
+        if work.kind == CACHED and (reason := cached_reason(work, problem)) is not None:
             return reason
         if problem.dtype not in HALVES:
             return f"tensor cores multiply f16 and bf16 here, not {problem.dtype}: use cuda.attention_simt or cast"
@@ -134,18 +136,12 @@ class AttentionKernel(TensorAttention[AttentionSpec]):
 
 
 class CachedAttentionKernel(AttentionKernel):
-    """The same over a cache, as for a part of a prompt: tiles of keys that no query of a block sees, by a position that
-    is an operand, are not loaded."""
+    """The same over a cache, as for a part of a prompt: tiles of keys after the first that no query of a block sees, by
+    a position that is an operand, are not loaded."""
 
     id = "cuda.cached_attention"
     version = 1
     kinds = frozenset({CACHED})
-
-    def operands_reason(self, work: Workload, problem: AttentionProblem) -> str | None:
-        return cached_reason(work, problem) or super().operands_reason(work, problem)
-
-    def record_of(self, work: Workload, target: TargetAttr, schedule: AttentionSpec) -> dict[str, Attribute]:
-        return super().record_of(work, target, schedule) | cached_entries(work)
 
 
 KERNELS = (AttentionKernel(), CachedAttentionKernel())

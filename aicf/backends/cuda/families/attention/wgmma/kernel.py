@@ -16,8 +16,6 @@ from aicf.backends.cuda.families.attention.problem import (
     CACHED,
     AttentionProblem,
     bulk_copy_reason,
-    cached_entries,
-    cached_reason,
     common_record,
     mask_clocks,
     problem_of,
@@ -253,18 +251,12 @@ def _shape_reason(problem: AttentionProblem, scale: float, fixed: bool) -> str |
 
 
 class CachedWgmmaKernel(WgmmaAttentionKernel):
-    """The same over a cache, as for a part of a prompt: tiles of keys that no query of a unit sees, by a position that
-    is an operand, are not copied."""
+    """The same over a cache, as for a part of a prompt: tiles of keys after the first that no query of a unit sees, by
+    a position that is an operand, are not copied."""
 
     id = "cuda.cached_attention_wgmma"
     version = 1
     kinds = frozenset({CACHED})
-
-    def operands_reason(self, work: Workload, problem: AttentionProblem) -> str | None:
-        return cached_reason(work, problem) or super().operands_reason(work, problem)
-
-    def record_of(self, work: Workload, target: TargetAttr, schedule: Spec) -> dict[str, Attribute]:
-        return super().record_of(work, target, schedule) | cached_entries(work)
 
 
 KERNELS = (WgmmaAttentionKernel(), CachedWgmmaKernel())

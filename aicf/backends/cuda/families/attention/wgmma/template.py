@@ -298,8 +298,9 @@ def add_pair(column, s):
 
 
 def hide(tile, row):
-    """Scores of keys past the last, and of those that come after the query, become -inf. Without a mask every query
-    sees the first key, so that a row's maximum is a number from the first tile on."""
+    """Scores of keys past the last, and of those that come after the query, become -inf. Without a mask, and unless a
+    position in memory is negative, every query sees the first key: a row's maximum is a number from the first tile
+    on."""
     if CAUSAL or N % BLOCK_N != 0:
         seen = i32(N - 1)
         if CAUSAL:

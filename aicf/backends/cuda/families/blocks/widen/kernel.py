@@ -10,10 +10,10 @@ from xdsl.ir import Attribute
 from aicf.backends.common.kernel import UndecidedKernel
 from aicf.backends.common.record import read_text
 from aicf.backends.common.workload import OperandInfo, Workload
+from aicf.backends.cuda.families.blocks.layout import odd_reason
 from aicf.backends.cuda.families.loops.kernel import operand_reason
 from aicf.backends.cuda.families.records import CudaKernel, Shape, start_entries
 from aicf.backends.cuda.target import arch_named
-from aicf.dialects.block_bits import BLOCK_BITS
 from aicf.dialects.block_schemes import BLOCK_SCHEMES
 from aicf.dialects.emit_types import TargetAttr
 
@@ -34,10 +34,8 @@ class DequantizeBlocksKernel(UndecidedKernel, CudaKernel[None]):
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
         """See `Kernel`: blocks at even addresses, elements of the result in sixteens of bytes."""
         packed, result = work.operands[0], work.results[0]
-        if (reason := operand_reason(work)) is not None:
+        if (reason := operand_reason(work) or odd_reason(read_text(work.attrs, "scheme"))) is not None:
             return reason
-        if read_text(work.attrs, "scheme") not in BLOCK_BITS:
-            return f"codes of {read_text(work.attrs, 'scheme')} are no fields of bits"
         if not _starts_at_multiples(packed, 2):
             return "the packed rows are not in one piece, or start at odd bytes"
         if not _starts_at_multiples(result, 4):

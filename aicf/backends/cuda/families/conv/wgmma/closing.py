@@ -1,4 +1,4 @@
-"""The launch after a convolution that combines the parts of its moments: the last one of columns that come in parts."""
+"""The launch after a convolution that combines the parts of statistics: the last one of columns that come in parts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aicf.backends.common.kernel import EARLY_READS, TRIGGERS
 from aicf.backends.cuda.compiler.launches import KernelLaunch
 from aicf.backends.cuda.compiler.specializer import Snippet
 from aicf.backends.cuda.families.conv.wgmma.moments import Statistics, closing_nest, closing_spec
-from aicf.backends.cuda.families.gemm.wgmma.schedule import MOMENT_ROWS
+from aicf.backends.cuda.families.gemm.wgmma.schedule import STATISTICS_ROWS
 from aicf.backends.cuda.families.loops.cells import packed
 from aicf.backends.cuda.families.loops.codegen import closing_launch
 from aicf.backends.cuda.families.loops.kernel import spec_record
@@ -21,10 +21,10 @@ from aicf.backends.cuda.families.loops.welford import MomentCode
 
 
 class LeftMomentCode(MomentCode):
-    """Columns whose parts are `MOMENT_ROWS` elements each, and have their means as they are."""
+    """Columns whose parts are `STATISTICS_ROWS` elements each, and have their means as they are."""
 
     def part_rows(self) -> int:
-        return MOMENT_ROWS
+        return STATISTICS_ROWS
 
     def from_first(self, phase: int) -> Snippet:
         found = super().from_first(phase)
@@ -33,13 +33,13 @@ class LeftMomentCode(MomentCode):
         return Snippet(found.params, (), packed(["f32(0.0)"] * self.columns))
 
 
-def combine_moments(
+def combine_statistics(
     launch: Launch, parts: Statistics, stored: BufferRef, others: Sequence[BufferRef]
 ) -> KernelLaunch:
-    """The second launch of an instruction that takes moments.
+    """The second launch of an instruction that takes statistics of channels.
 
     Args:
-        stored: The result whose moments these are.
+        stored: The result whose statistics these are.
         others: Operands and results of each channel.
     """
     nest = closing_nest(parts.closing, stored, others)

@@ -13,7 +13,7 @@ from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launc
 from aicf.backends.cuda.compiler.specializer import Snippet
 from aicf.backends.cuda.families.conv.parts import point_of
 from aicf.backends.cuda.families.conv.problem import FIRST_EXTRA, WEIGHT, ConvProblem, X
-from aicf.backends.cuda.families.conv.wgmma.closing import combine_moments
+from aicf.backends.cuda.families.conv.wgmma.closing import combine_statistics
 from aicf.backends.cuda.families.conv.wgmma.kernel import (
     MOMENTS,
     as_matrix,
@@ -45,7 +45,7 @@ _ACROSS = 64
 
 
 def emit(launch: Launch) -> Sequence[KernelLaunch]:
-    """The launch of an instruction, and if it takes moments the one that combines their parts."""
+    """The launch of an instruction, and if it takes statistics the one that combines their parts."""
     if launch.kind != MOMENTS:
         problem, task = task_of_launch(launch)
         return [_convolve(launch, problem, task)]
@@ -63,7 +63,7 @@ def emit(launch: Launch) -> Sequence[KernelLaunch]:
     point = None if parts.summed is None else _line_point(product, parts.summed, problem)
     return [
         _convolve(product, problem, task, beside, launch.ws, point),
-        combine_moments(launch, parts, stored, [*launch.ins[FIRST_EXTRA:], *others]),
+        combine_statistics(launch, parts, stored, [*launch.ins[FIRST_EXTRA:], *others]),
     ]
 
 

@@ -41,9 +41,9 @@ from aicf.backends.cuda.families.conv.wgmma.moments import (
     closing_nest,
     closing_spec,
     closing_us,
-    moments_bytes,
     order_text,
     pixels_reason,
+    statistics_bytes,
     statistics_of,
 )
 from aicf.backends.cuda.families.conv.windows import padded_dims
@@ -65,7 +65,7 @@ from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 
 MOMENTS = "conv_moments"
-"""The kind of convolutions beside which moments are taken."""
+"""The kind of convolutions beside which statistics of channels are taken, moments or sums."""
 _WHOLE_BYTES = 16
 """Bulk tensor copies need strides of whole ones."""
 _CORNER_BITS, _ELEMENT_BITS = 16, 16
@@ -146,7 +146,7 @@ def with_statistics(
 
 
 def statistics_of_launch(launch: Launch) -> Statistics:
-    """The scalar program of an instruction that takes moments. Raises PlanError if it does not."""
+    """The scalar program of an instruction that takes statistics. Raises PlanError if it does not."""
     parts = "it has none" if launch.code is None else statistics_of(launch.code)
     if isinstance(parts, str):
         raise misplaced(launch)
@@ -194,8 +194,9 @@ class ConvWgmmaIntegerKernel(ConvWgmmaKernel):
 
 
 class ConvWgmmaMomentsKernel(ConvWgmmaKernel):
-    """Convolutions of channels-last f16 or bf16 beside which the statistics of a batch norm are taken: the mean of each
-    channel, and the squares around it, of what a block stores. See `moments.py`."""
+    """Convolutions of channels-last f16 or bf16 beside which statistics of each channel are taken of what a block
+    stores: the mean and the squares around it, for a batch norm, or up to three sums, for its gradient. See
+    `moments.py`."""
 
     id = "cuda.conv_wgmma_moments"
     kinds = frozenset({MOMENTS})
@@ -210,7 +211,7 @@ class ConvWgmmaMomentsKernel(ConvWgmmaKernel):
             return reason
         task = self.task(work)
         if task.store(False) != "packed":
-            return "moments are taken of results that are stored as lines of 16 bytes"
+            return "statistics are taken of results that are stored as lines of 16 bytes"
         return pixels_reason(task.problem.m) or task_reason(task, arch_named(target.arch.data))
 
     def task(self, work: Workload) -> Task:
@@ -230,11 +231,11 @@ class ConvWgmmaMomentsKernel(ConvWgmmaKernel):
     def record_of(self, work: Workload, target: TargetAttr, schedule: Spec) -> dict[str, Attribute]:
         nest = _closing_nest(work)
         spec = closing_spec(nest)
-        order = f"{combination_order(schedule)}; {order_text(nest)}"
+        order = f"{combination_order(schedule)}; {order_text(_statistics(work), nest)}"
         return {
             **super().record_of(work, target, schedule),
             "combination_order": StringAttr(order),
-            "workspace_bytes": integer(moments_bytes(nest)),
+            "workspace_bytes": integer(statistics_bytes(nest)),
             "sum_grid": integers(spec.grids(nest)[-1]),
             "sum_block": integers((spec.threads, 1, 1)),
         }
@@ -248,7 +249,7 @@ def _statistics(work: Workload) -> Statistics:
 
 
 def _convolution(work: Workload, parts: Statistics) -> Workload:
-    """The convolution of a work that takes moments, too, as a work of its own."""
+    """The convolution of a work that takes statistics, too, as a work of its own."""
     extras = (work.operands[FIRST_EXTRA - 1 + number] for number in parts.reads)
     operands, results = (*work.operands[:FIRST_EXTRA], *extras), (work.results[parts.stored],)
     return replace(work, kind="conv", code=parts.epilogue, operands=operands, results=results)
@@ -260,7 +261,7 @@ def _problem_of(work: Workload) -> ConvProblem:
 
 
 def _closing_nest(work: Workload) -> LoopNest:
-    """The second launch of a work that takes moments."""
+    """The second launch of a work that takes statistics."""
     parts = _statistics(work)
     others = [result for number, result in enumerate(work.results) if number != parts.stored]
     return closing_nest(parts.closing, work.results[parts.stored], [*work.operands[FIRST_EXTRA:], *others])

@@ -1,8 +1,9 @@
-"""Convolutions beside which a batch norm's statistics are taken: their scalar program apart, and the second launch.
+"""Convolutions beside which statistics of channels are taken: their scalar program apart, and the second launch.
 
-Of what a block has in shared memory before it stores it, each warpgroup takes the mean of every channel and the squares
-around it, one *part* of `MOMENT_ROWS` pixels. A second launch combines the parts and computes what follows for a
-channel: variance, reciprocal deviation, factor. So what is normalised is not read once more for its statistics.
+Of what a block has in shared memory before it stores it, each warpgroup takes one *part* of `STATISTICS_ROWS` pixels:
+of every channel either the moments, which are the mean and the squares around it, as a batch norm needs them, or up to
+three sums, as its gradient does. A second launch combines the parts and computes what follows for a channel, such as
+variance, reciprocal deviation and factor. So what was stored is not read once more for its statistics.
 Imports no code generator.
 """
 
@@ -19,7 +20,7 @@ from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
 from aicf.backends.base import BufferRef
 from aicf.backends.common.loop_nest import LoopNest, nest_of
 from aicf.backends.common.workload import OperandInfo
-from aicf.backends.cuda.families.gemm.wgmma.schedule import MOMENT_ROWS, SLAB_ROWS
+from aicf.backends.cuda.families.gemm.wgmma.schedule import SLAB_ROWS, STATISTICS_ROWS
 from aicf.backends.cuda.families.loops.costs import last_launch_us
 from aicf.backends.cuda.families.loops.moments import moments_of
 from aicf.backends.cuda.families.loops.phase_pairs import are_same, reductions_of
@@ -191,8 +192,12 @@ def _takes_sums(closing: KernelOp) -> bool:
 def pixels_reason(pixels: int) -> str | None:
     """Why so many pixels do not come in parts of whole rows of a warp, None if they do."""
     if pixels % SLAB_ROWS:
-        return f"moments are taken of {SLAB_ROWS} pixels at a time, it has {pixels}"
-    return None if pixels > MOMENT_ROWS else f"its {pixels} pixels are one part, which needs no second launch"
+        return f"statistics are taken of {SLAB_ROWS} pixels at a time, it has {pixels}"
+    return (
+        None
+        if pixels > STATISTICS_ROWS
+        else f"its {pixels} pixels are one part, which needs no second launch"
+    )
 
 
 # The launch that closes
@@ -210,13 +215,13 @@ def closing_nest(
 
 def closing_spec(nest: LoopNest) -> GeneratedSpec:
     """Few channels to a block and many threads to a channel, for there are many parts."""
-    parts = ceil(nest.reduce_size / MOMENT_ROWS)
+    parts = ceil(nest.reduce_size / STATISTICS_ROWS)
     lanes = min(_LANES, max(4, 1 << (parts - 1).bit_length()))
     strategy = "columns" if moments_of(nest.kernel) is None else "online_columns"
     return GeneratedSpec(strategy, 1, lanes * _CHANNELS, lanes, 1, parts)
 
 
-def moments_bytes(nest: LoopNest) -> int:
+def statistics_bytes(nest: LoopNest) -> int:
     """Workspace for the parts: what each leaves of every channel."""
     return partial_bytes(nest, closing_spec(nest))
 
@@ -226,10 +231,13 @@ def closing_us(nest: LoopNest, arch: GpuArch) -> float:
     return last_launch_us(nest, closing_spec(nest), arch)
 
 
-def order_text(nest: LoopNest) -> str:
-    """How the moments of a channel come together, for the record."""
+def order_text(parts: Statistics, nest: LoopNest) -> str:
+    """How the statistics of a channel come together, for the record."""
     spec = closing_spec(nest)
+    own, warps = (
+        ("in pairs", "means and squares of 4 warps") if parts.summed is None else ("ascending", "4 warps")
+    )
     return (
-        f"channels: {SLAB_ROWS} pixels by butterflies, 4 warps ascending, then {spec.splits} parts strided over "
-        f"{spec.lanes} threads, those as columns are"
+        f"channels: 4 pixels of a thread {own}, 4 threads by butterflies, {warps} ascending, then {spec.splits} parts "
+        f"strided over {spec.lanes} threads, those as columns are"
     )

@@ -35,7 +35,7 @@ from aicf.backends.cuda.families.gemm.wgmma.rows import Held, meetings, row_snip
 from aicf.backends.cuda.families.gemm.wgmma.schedule import (
     CHUNK_BYTES,
     LINE_BYTES,
-    MOMENT_ROWS,
+    STATISTICS_ROWS,
     Spec,
     Task,
     Tensor,
@@ -126,7 +126,7 @@ def _names(task: Task, spec: Spec) -> dict[str, str]:
         ]
     parameters += [f"out{output}" for output in range(1, len(task.outputs))]
     parameters += ["sums_out"] if task.summed is not None else []
-    parameters += ["moments_out"] if task.left else []
+    parameters += ["statistics_out"] if task.left else []
     layout = f"_{int(not task.a.along_k)}{int(not task.b.along_k)}"
     fewer, more = registers(spec) or (0, 0)
     sums = task.problem.sums
@@ -189,9 +189,9 @@ def _constants(task: Task, spec: Spec, clusters: int) -> dict[str, Constant | Sn
         "MOMENTS": task.moments,
         "LEFT_SUMS": task.column_sums,
         "BOARD_BYTES": 4 * task.left * width,
-        "MOMENTS_AT": spec.ring_bytes + spec.line_bytes(task) + spec.totals_bytes(task),
-        "MOMENT_PARTS": ceil(m / MOMENT_ROWS),
-        "MOMENT_TURNS": ceil(width / 128),
+        "STATISTICS_AT": spec.ring_bytes + spec.line_bytes(task) + spec.totals_bytes(task),
+        "STATISTICS_PARTS": ceil(m / STATISTICS_ROWS),
+        "STATISTICS_TURNS": ceil(width / 128),
         "N": n,
         "PART_STEPS": part_steps,
         "PARTS_AT": spec.ring_bytes,

@@ -21,8 +21,8 @@ CHUNK_BYTES = 64 * K_BYTES
 LINE_BYTES = 2048
 """Shared memory in which a warp turns 16 rows x 64 columns of 16-bit results into whole lines."""
 
-MOMENT_ROWS = 64
-"""Rows of a part of the moments: those of a warpgroup."""
+STATISTICS_ROWS = 64
+"""Rows of a part of the statistics of columns, moments or sums: those of a warpgroup."""
 
 SLAB_ROWS = 16
 """Rows of a warp, all of which have results or none."""
@@ -70,7 +70,8 @@ class Task:
             lie side by side and have whole rows.
         a_elements: Elements of A in memory, of a convolution: its windows overlap. None for rows times K of them.
         summed: Which operand, `a` or `b`, is summed over K beside the product, and the type of the sums.
-        moments: Whether each `MOMENT_ROWS` rows of results leave the mean of every column, and the squares around it.
+        moments: Whether each `STATISTICS_ROWS` rows of results leave the mean of every column and the squares around
+            it.
         column_sums: How many sums of every column they leave, of what is computed of results and of `beside`.
         beside: Operands that these sums read, over the dims of an epilogue.
     """
@@ -90,7 +91,7 @@ class Task:
 
     @property
     def left(self) -> int:
-        """Numbers of f32 that a part of `MOMENT_ROWS` rows leaves for every column."""
+        """Numbers of f32 that a part of `STATISTICS_ROWS` rows leaves for every column."""
         return 2 if self.moments else self.column_sums
 
     @property
@@ -277,13 +278,13 @@ class Spec:
         """Shared memory through which the blocks of a row exchange its totals."""
         return task.row_totals * (self.tile_m // 2) * self.pair_bytes if self.cluster_n > 1 else 0
 
-    def moments_bytes(self, task: Task) -> int:
-        """Shared memory in which every warp leaves the means and squares of its rows."""
+    def statistics_bytes(self, task: Task) -> int:
+        """Shared memory in which every warp leaves the means and squares, or the sums, of its rows."""
         return self.consumers * 4 * 4 * task.left * self.width(task)
 
     def around_bytes(self, task: Task) -> int:
-        """Shared memory after the ring: lines, totals of rows, moments of columns."""
-        return self.line_bytes(task) + self.totals_bytes(task) + self.moments_bytes(task)
+        """Shared memory after the ring: lines, totals of rows, statistics of columns."""
+        return self.line_bytes(task) + self.totals_bytes(task) + self.statistics_bytes(task)
 
     def shared_bytes(self, task: Task) -> int:
         """Dynamic shared memory: alignment, ring, what is after it, barriers."""
@@ -520,7 +521,7 @@ at a time."""
 _SUM_US = 0.03
 """For every stage that is summed on the way: most of it is hidden, as shared memory and warps wait for tensor cores.
 Reckoned from what they do, not measured."""
-_MOMENTS_US = 0.5
+_STATISTICS_US = 0.5
 """Of 128 sums of every thread of a warpgroup, whose means and squares are taken: some 20 instructions for a vector of
 eight elements, and two butterflies for each column of it. Reckoned from what they do, not measured."""
 _BESIDE_US = 0.5
@@ -571,7 +572,7 @@ def _busy_us(spec: Spec, task: Task, arch: GpuArch) -> float:
     wave = spec.part_steps(task) * _step_us(spec, task, arch, together, min(blocks, slots))
     per_store, per_function = _EPILOGUE_US
     stores = 1 if task.row_totals else len(task.outputs)  # those of row programs are in `_SWEEP_US`
-    each = per_store * stores + per_function * task.functions + _MOMENTS_US * task.left / 2
+    each = per_store * stores + per_function * task.functions + _STATISTICS_US * task.left / 2
     epilogue = each * spec.sums / (128 * spec.split_k)
     wave += _SUM_US * spec.part_steps(task) * (task.summed is not None)
     wave += epilogue * (spec.consumers * together) ** _OVERLAP

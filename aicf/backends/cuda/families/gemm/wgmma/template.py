@@ -321,7 +321,7 @@ def slab_moments(words, column, lane):
     values = registers(8, f32(0.0))
     for part in unrolled(4):
         values[2 * part], values[2 * part + 1] = UNPACK_RESULT(words[part])
-    own = u32(shared + u32(MOMENTS_AT) + u32(((thread >> 5) - 4) * BOARD_BYTES + (column % WIDTH) * 4))
+    own = u32(shared + u32(STATISTICS_AT) + u32(((thread >> 5) - 4) * BOARD_BYTES + (column % WIDTH) * 4))
     for side in unrolled(2):
         total = f32(f32(values[side] + values[2 + side]) + f32(values[4 + side] + values[6 + side]))
         total = f32(total + cuda.shfl_xor_sync(ALL_LANES, total, 8))
@@ -357,7 +357,7 @@ def line_sums(get, matrix, row, column, lane):
 
 def slab_sums(totals, column, lane):
     """Sums of eight neighbouring columns over the 16 rows of a warp, of which a lane has every fourth."""
-    own = u32(shared + u32(MOMENTS_AT) + u32(((thread >> 5) - 4) * BOARD_BYTES + (column % WIDTH) * 4))
+    own = u32(shared + u32(STATISTICS_AT) + u32(((thread >> 5) - 4) * BOARD_BYTES + (column % WIDTH) * 4))
     for number in unrolled(LEFT_SUMS):
         for index in unrolled(8):
             total = totals[8 * number + index]
@@ -371,10 +371,10 @@ def sums_done(row, column):
     """Adds up what the four warps of a warpgroup have of each column, ascending, and writes it as one part of 64 rows:
     a sum's parts one after the other."""
     barrier = u32(group)  # 1 or 2: one for each warpgroup that multiplies
-    boards = u32(shared + u32(MOMENTS_AT) + u32((group - 1) * (4 * BOARD_BYTES)))
+    boards = u32(shared + u32(STATISTICS_AT) + u32((group - 1) * (4 * BOARD_BYTES)))
     first = row - ((thread >> 5) & 3) * 16
     named_barrier(barrier, u32(128))
-    for turn in unrolled(MOMENT_TURNS):
+    for turn in unrolled(STATISTICS_TURNS):
         own = (thread & 127) + 128 * turn
         if first < M and own < WIDTH and column + own < N:
             for number in unrolled(LEFT_SUMS):
@@ -382,8 +382,8 @@ def sums_done(row, column):
                 total = load_shared_f32(board)
                 for slab in unrolled(1, 4):
                     total = f32(total + load_shared_f32(u32(board + u32(BOARD_BYTES * slab))))
-                part = number * MOMENT_PARTS + (first >> 6)
-                store_f32(u64(moments_out + u64((part * N + column + own) * 4)), total)
+                part = number * STATISTICS_PARTS + (first >> 6)
+                store_f32(u64(statistics_out + u64((part * N + column + own) * 4)), total)
     named_barrier(barrier, u32(128))
 
 
@@ -391,14 +391,14 @@ def moments_done(row, column):
     """Combines what the four warps of a warpgroup have of each column, and writes it as one part of 64 rows: means,
     part after part, then squares. The warps that have results have as many."""
     barrier = u32(group)  # 1 or 2: one for each warpgroup that multiplies
-    boards = u32(shared + u32(MOMENTS_AT) + u32((group - 1) * (4 * BOARD_BYTES)))
+    boards = u32(shared + u32(STATISTICS_AT) + u32((group - 1) * (4 * BOARD_BYTES)))
     first = row - ((thread >> 5) & 3) * 16
     slabs = min(4, (M - first) >> 4)
     share = (
         f32(0.25) if slabs == 4 else (f32(1 / 3) if slabs == 3 else (f32(0.5) if slabs == 2 else f32(1.0)))
     )
     named_barrier(barrier, u32(128))
-    for turn in unrolled(MOMENT_TURNS):
+    for turn in unrolled(STATISTICS_TURNS):
         own = (thread & 127) + 128 * turn
         if slabs > 0 and own < WIDTH and column + own < N:
             means = registers(4, f32(0.0))
@@ -414,9 +414,9 @@ def moments_done(row, column):
                 distance = f32(means[slab] - mean)
                 added = f32(squares + cuda.fma(f32(distance * f32(16.0)), distance, found))
                 squares = added if slab < slabs else squares
-            to = u64(moments_out + u64(((first >> 6) * N + column + own) * 4))
+            to = u64(statistics_out + u64(((first >> 6) * N + column + own) * 4))
             store_f32(to, mean)
-            store_f32(u64(to + u64(MOMENT_PARTS * N * 4)), squares)
+            store_f32(u64(to + u64(STATISTICS_PARTS * N * 4)), squares)
     named_barrier(barrier, u32(128))
 
 

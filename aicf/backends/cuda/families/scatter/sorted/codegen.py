@@ -10,7 +10,7 @@ from aicf.backends.common.loop_nest import Access
 from aicf.backends.common.record import read_integer, read_text
 from aicf.backends.cuda.codegen.scalar import combine_text
 from aicf.backends.cuda.codegen.vector_access import VectorAccess
-from aicf.backends.cuda.compiler.launches import KernelLaunch
+from aicf.backends.cuda.compiler.launches import KernelLaunch, lie_alike
 from aicf.backends.cuda.compiler.specializer import Snippet, constants_of
 from aicf.backends.cuda.families.loops.cells import packed
 from aicf.backends.cuda.families.loops.kernel import read_shapes
@@ -101,7 +101,7 @@ def _combine_constants(launch: Launch, spec: SortSpec) -> Constants:
     operand, _, updates = launch.ins
     (result,) = launch.outs
     at, words = ("row", "column"), [f"words[{i}]" for i in range(_vector(operand, spec).words)]
-    in_place = (operand.base, operand.offset, operand.strides) == (result.base, result.offset, result.strides)
+    in_place = lie_alike(operand, result)
     return {
         **constants_of(spec),
         "VECTORS": spec.columns // spec.vector,
