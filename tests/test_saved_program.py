@@ -22,7 +22,8 @@ from aicf.dialects.emit import find_ledger
 from aicf.errors import PolicyError
 from aicf.frontends.text import make_context, parse_module
 from aicf.inspection.explain import WIDTH
-from aicf.passes.emit.read_decisions import decisions_of, members_by_instruction
+from aicf.passes.emit.raise_emit import RaiseEmitPass
+from aicf.passes.emit.read_decisions import Pins, decisions_of, members_by_instruction
 from aicf.passes.pipelines.aicf_inference import AicfInferencePass, run
 from aicf.policies.execution_policy import ExecutionPolicy
 from aicf.policies.kernel_policy import Fusion, KernelPolicy
@@ -31,6 +32,7 @@ from aicf.runtime.plan_from_ir import read_module
 from aicf.saving import artifact
 from aicf.tools.aicf_cli import main
 from tests.backends.cuda.recorded_models import bert_layer, library_calls
+from tests.gpu.batch_norms import Normed, normed, passed_back
 from tests.gpu.programs import encoder
 from tests.support.fused_graphs import FAMILIES, fused_program
 from tests.support.random_graphs import random_program
@@ -125,6 +127,48 @@ def test_masks_that_layers_share_make_the_round_trip(target: str, size: int) -> 
     first, again = two_steps(size), two_steps(size)
     run(AicfInferencePass(target).passes(), make_context(), first)
     run(AicfInferencePass(target, decisions_of(first).to_line()).passes(), make_context(), again)
+    assert stripped(again) == stripped(first)
+
+
+def added(made: Normed, dtype: str) -> aicf.Graph:
+    """A norm by the mean of squares and what is added to it: its end is apart from the statistics, and casts the
+    convolution's result for itself."""
+    g, around = aicf.Graph("added"), [made.taps // 2] * 2
+    x = g.transpose(g.input("x", (made.batch, *made.size, made.channels), dtype), (0, 3, 1, 2))
+    w = g.param("w", (made.outputs, made.channels, made.taps, made.taps), dtype)
+    wide = g.cast(g.conv(x, w, strides=[1, 1], low=around, high=around, name="conv"), "f32")
+    mean = g.reduce_mean(wide, [0, 2, 3], keepdims=True)
+    inverse = g.rsqrt(g.reduce_mean(wide * wide, [0, 2, 3], keepdims=True) - mean * mean + 1e-5)
+    other = g.transpose(g.input("other", (made.batch, *made.size, made.outputs), dtype), (0, 3, 1, 2))
+    y = g.relu(g.cast((wide - mean) * inverse, dtype) + other)
+    g.output(g.transpose(y, (0, 2, 3, 1)), "y")
+    g.output(inverse, "inverse")
+    return g
+
+
+MOMENTS = KernelPolicy(kernels={"conv_moments": "cuda.conv_wgmma_moments"})
+
+
+@pytest.mark.parametrize(
+    ("build", "copy"), [(normed, "cast0.conv"), (passed_back, "cast0.conv"), (added, "cast0.sub1")]
+)
+def test_moments_that_a_convolution_takes_make_the_round_trip(
+    build: Callable[[Normed, str], aicf.Graph], copy: str
+) -> None:
+    """With copies of what both groups need, which no op of the model is; the norm is listed without what moved."""
+    target, model = "cuda:sm_90a", build(Normed(32, 64, 256, (56, 56), 1), "bf16").module()
+    first, again, grouped = (model.clone() for _ in range(3))
+    run(AicfInferencePass(target, Policy(MOMENTS).to_line()).passes(), make_context(), first)
+    listed = members_by_instruction(first)
+    assert "conv_moments" in [op.kind.data for op in listed] and any(copy in ids for ids in listed.values())
+    run(AicfInferencePass(target, decisions_of(first).to_line()).passes(), make_context(), again)
+    assert stripped(again) == stripped(first)
+    assert decisions_of(again) == decisions_of(first)
+    groups = decisions_of(first, Pins(kernels=False, records=False)).to_line()
+    run(AicfInferencePass(target, groups).passes(), make_context(), grouped)
+    assert set(members_by_instruction(grouped).values()) == set(listed.values())
+    RaiseEmitPass().apply(make_context(), again)
+    run(AicfInferencePass(start="lowered").passes(), make_context(), again)
     assert stripped(again) == stripped(first)
 
 

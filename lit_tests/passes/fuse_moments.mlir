@@ -12,7 +12,7 @@
 // EMIT: emit.resolved "generated"
 // CHECK: emit.decision "fuse-moments" ["conv", "{{.*}}.sum", "{{.*}}.sum"] choice "taken by the convolution" because "what it stores is on the chip, and is read once less" cost {unfused_us = {{.*}}, fused_us = {{.*}}}
 // OFF-NOT: choice "taken by the convolution"
-// ROWS: emit.decision "fuse-moments" {{.*}} choice "not fused" because "cuda.conv_wgmma_moments: moments are taken of results that are stored as lines of 16 bytes"
+// ROWS: emit.decision "fuse-moments" {{.*}} choice "not fused" because "cuda.conv_wgmma_moments: statistics are taken of results that are stored as lines of 16 bytes"
 // LIBRARY: emit.decision "fuse-moments" {{.*}} choice "not fused" because "the policy prefers cudnn for convolutions, and that takes no moments"
 // NAMED: emit.decision "fuse-moments" {{.*}} choice "not fused" because "the policy gives a kernel or record to 'conv', which would be no instruction of its own: drop that entry"
 // OLDER: emit.decision "fuse-moments" {{.*}} choice "not fused" because "cuda.conv_wgmma_moments: warpgroup products and bulk tensor copies need sm_90a, the target is sm_80"

@@ -26,6 +26,7 @@ from aicf.passes.bodies.workload import (
     rename_group,
 )
 from aicf.passes.fusion.attention.position_masks import mask_ids
+from aicf.passes.fusion.moment_copies import copy_listed, moment_ids
 from aicf.passes.fusion.profitability import Profitability
 from aicf.passes.fusion.why_not_fusible import why_no_kind
 from aicf.passes.fusion.workload_templates import WorkTemplate
@@ -125,7 +126,8 @@ class FusionContext:
         is_named = self.function.sym_name.data != PREPARE and self._is_named(members)
         src = sources_of(members) if is_named else []
         name = src[0] + own[own.find("@") :] if src and "@" in own and "@" not in src[0] else None
-        wanted = own if own in self.policy.kernels else name or (src[0] if src else own)
+        is_key = own in self.policy.kernels or own in self.policy.layouts
+        wanted = own if is_key else name or (src[0] if src else own)
         numbered = (derived_id(own, str(number)) for number in count(1))
         return next(id_ for id_ in chain((wanted, own), numbered) if id_ in free or id_ not in self.used)
 
@@ -164,18 +166,22 @@ class FusionContext:
         """`may_join` of all of `ops`; `ids` are those of future copies."""
         return len({self._group_and_part(op, ids.get(op)) for op in ops}) <= 1
 
-    def why_not_fusible(self, ops: Iterable[Operation]) -> str:
+    def why_not_fusible(
+        self, ops: Iterable[Operation], ids: Mapping[Operation, str] = MappingProxyType({})
+    ) -> str:
         """Why `may_be_one` refuses."""
-        by_policy = len({self._pin(op) for op in ops}) > 1
+        by_policy = len({self._pin(op, ids.get(op)) for op in ops}) > 1
         return (
             OTHER_GROUPS
             if by_policy
             else "they are of different micro-batches, which run one after the other"
         )
 
-    def are_listed(self, ops: Iterable[Operation]) -> bool:
-        """Whether all of `ops` are in one of the policy's groups."""
-        pins = {self._pin(op) for op in ops}
+    def are_listed(
+        self, ops: Iterable[Operation], ids: Mapping[Operation, str] = MappingProxyType({})
+    ) -> bool:
+        """Whether all of `ops` are in one of the policy's groups; `ids` are those of future copies."""
+        pins = {self._pin(op, ids.get(op)) for op in ops}
         return len(pins) == 1 and None not in pins
 
     def profitability(self, plan: Outline) -> Profitability:
@@ -285,22 +291,27 @@ NO_GAIN = "fusing them is illegal or not predicted to be faster on this target"
 def fusion_contexts(
     module: ModuleOp, target: TargetAttr, *, grouped: bool = False
 ) -> Iterator[FusionContext]:
-    """One context per function with a body.
+    """One context per function with a body, which gets the copies that the policy lists beside convolutions.
 
     Args:
         grouped: All is in groups already: what only feeds them has lost its id, so those of a policy are not checked.
     """
     policy = policy_of(module)
+    functions = [op for op in module.body.block.ops if isinstance(op, func.FuncOp) and not op.is_declaration]
     if policy.groups and not grouped:
-        _check_groups(policy, module)
-    for op in list(module.body.block.ops):
-        if isinstance(op, func.FuncOp) and not op.is_declaration:
-            yield FusionContext(module, op, target, policy)
+        known = _check_groups(policy, module)
+        for function in functions:
+            copy_listed(policy, function, known)
+    for function in functions:
+        yield FusionContext(module, function, target, policy)
 
 
-def _check_groups(policy: KernelPolicy, module: ModuleOp) -> None:
-    """Raises PolicyError for ids in `groups` that no op has, nor a copy of one that a product may get for itself, nor
-    one of a cast that any group may, nor what a mask may."""
+def _check_groups(policy: KernelPolicy, module: ModuleOp) -> Collection[str]:
+    """The ids of the module's ops, with and without buckets.
+
+    Raises PolicyError for ids in `groups` that no op has, nor a copy of one that a product or a convolution may get for
+    itself, nor one of a cast that any group may, nor what a mask may.
+    """
     ids = [identity for op in module.walk() if (identity := op_id(op)) is not None]
     known, copies = with_stems(ids), dict[str, None]()
     if any(id_ not in known for group in policy.groups for id_ in group):
@@ -309,7 +320,9 @@ def _check_groups(policy: KernelPolicy, module: ModuleOp) -> None:
         copies = with_stems(copied_id(id_, product) for product in products for id_ in ids)
         copies |= with_stems(copied_id(cast, reader) for cast in casts for reader in ids)
         copies |= with_stems(mask_ids(module, ids))
+        copies |= with_stems(moment_ids(module, ids))
     policy.check_groups(known, copies)
+    return known
 
 
 def form_group(plan: Outline, context: FusionContext) -> GroupOp:

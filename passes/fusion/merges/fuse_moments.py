@@ -13,12 +13,14 @@ from xdsl.passes import ModulePass
 
 from aicf.backends.registry import get_kernels
 from aicf.dialects.emit import GroupOp
+from aicf.errors import PolicyError
 from aicf.passes.bodies.workload import target_of, workload_of
 from aicf.passes.fusion.forming import FusionContext, fusion_contexts
 from aicf.passes.fusion.merges.group_loops import NAMED, alone_us, is_loops, is_named
-from aicf.passes.fusion.merges.merge import members, window
+from aicf.passes.fusion.merges.merge import window
 from aicf.passes.fusion.merges.moments import Moments, moments_between
 from aicf.passes.fusion.profitability import SAME_TIME, Profitability, slower
+from aicf.passes.support.identity import position_of
 from aicf.passes.support.ledger import microseconds, record_decision
 from aicf.passes.support.policy import without_bucket
 from aicf.passes.support.works_on import GROUPS
@@ -37,6 +39,8 @@ class FuseMomentsPass(ModulePass):
     twice. The same holds of the sums that the gradient of a norm takes of what a convolution passes back to it. Runs
     when it is decided which values lie channels-last, for only then kernels take them. The two groups stay two, with
     less in the second, if a kernel takes them and both are predicted to take no longer.
+
+    Raises PolicyError for a convolution without moments to which the policy gives a kernel that takes some.
     """
 
     name = "fuse-moments"
@@ -60,22 +64,43 @@ def _fuse(convolution: GroupOp, context: FusionContext) -> None:
     """Moves the moments that the first norm takes of a convolution, or notes why they stay."""
     found = next(_norms(convolution), None)
     if found is None:
+        _check_unpinned(convolution, "no norm takes statistics of its result", context)
         return
-    choice, because = "not fused", _against(found, context)
-    figures: Mapping[str, Attribute] = {}
-    if because is None:
-        whole, rest = found.groups()
-        because, figures = _against_kernels(found, whole, rest, context)
-        if because is None:
-            found.replace(whole, rest)
-            choice, because = (
-                "taken by the convolution",
-                "what it stores is on the chip, and is read once less",
-            )
-        else:
-            _discard(rest, whole)
+    why_not, figures = _move(found, context)
+    if why_not is not None:
+        _check_unpinned(convolution, why_not, context)
+    choice = "taken by the convolution" if why_not is None else "not fused"
+    because = why_not or "what it stores is on the chip, and is read once less"
     subjects = [found.convolution_id, *found.reduction_ids]
     record_decision(context.module, FuseMomentsPass.name, subjects, choice, because, {}, figures)
+
+
+def _move(found: Moments, context: FusionContext) -> tuple[str | None, Mapping[str, Attribute]]:
+    """Moves moments to the convolution; why they stay if they do; and the times of both ways, where they were told."""
+    if (why_not := _against(found, context)) is not None:
+        return why_not, {}
+    whole, rest = found.groups()
+    why_not, figures = _against_kernels(found, whole, rest, context)
+    if why_not is None:
+        found.replace(whole, rest)
+    else:
+        _discard(rest, whole)
+    return why_not, figures
+
+
+def _check_unpinned(convolution: GroupOp, why: str, context: FusionContext) -> None:
+    """Raises PolicyError if the policy gives a convolution without moments a kernel that only runs some with them."""
+    id_, work, named = convolution.id.data, workload_of(convolution), context.policy.kernels
+    key = next((key for key in (id_, without_bucket(id_), work.work.kind) if key in named), None)
+    kernel = None if key is None else get_kernels(context.target.backend.data).get(named[key])
+    if kernel is None or _KIND not in kernel.kinds or work.work.kind in kernel.kinds:
+        return
+    legal = ", ".join(each.id for each in context.profitability_of(work).legal)
+    raise PolicyError(
+        f"kernels.{key}: '{kernel.id}' cannot run it: it takes moments, and '{id_}' has none to take: {why}; "
+        f"legal: {legal}",
+        location=position_of(convolution),
+    )
 
 
 def _discard(*groups: GroupOp | None) -> None:
@@ -102,9 +127,8 @@ def _against(found: Moments, context: FusionContext) -> str | None:
         return "fusion into several results is off by policy (fusion: multi_output, epilogue)"
     if policy.determinism == BATCH_INVARIANT:
         return "results may not depend on the batch (determinism), and the order of these sums does"
-    ops = [*members(found.convolution), *members(found.norm)]
-    if not context.may_be_one(ops):
-        return context.why_not_fusible(ops)
+    if not context.may_be_one(found.members, found.copies):
+        return context.why_not_fusible(found.members, found.copies)
     return None if _is_wanted(found, context) else _against_kernel_choice(found, context)
 
 
@@ -137,9 +161,9 @@ def _against_kernels(
 
 
 def _is_wanted(found: Moments, context: FusionContext) -> bool:
-    """Whether the policy lists both in one group, or names a kernel that takes moments for the convolution, or for all
-    that could."""
-    if context.are_listed([*members(found.convolution), *members(found.norm)]):
+    """Whether the policy lists the moments with the convolution, or names a kernel that takes them for the convolution,
+    or for all that could."""
+    if context.are_listed(found.members, found.copies):
         return True
     id_, kernels = found.convolution_id, get_kernels(context.target.backend.data)
     named = (context.policy.kernels.get(key) for key in (id_, without_bucket(id_), _KIND))

@@ -3,7 +3,7 @@ them. `fuse-moments` says when they move."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,7 +17,7 @@ from aicf.passes.bodies.convolutions import CHANNEL, reduces_channels
 from aicf.passes.bodies.outlining import argument_hint, id_of, is_rematerializable, sources_of
 from aicf.passes.bodies.view_folding import yielded
 from aicf.passes.fusion.merges.merge import members
-from aicf.passes.support.identity import copied_id, op_id, set_identity, sources
+from aicf.passes.support.identity import copied_id, set_identity, sources
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,33 @@ class Moments:
                 stack.extend(value.op.operands)
         return needed
 
+    @cached_property
+    def taken(self) -> dict[Operation, str | None]:
+        """The ops of the norm that the convolution's group gets, in text order, without what feeds them; with the id of
+        the copy where the norm keeps the op."""
+        needed = self._needed(self.given, stop=False)
+        kept = self._needed([v for v in yielded(self.norm.body.block) if v not in self.moved], stop=True)
+        return {
+            op: copied_id(id_of(op), self._name) if op.results[0] in kept - self.moved else None
+            for op in members(self.norm)
+            if op.results[0] in needed and op.results[0] != self.pixels
+        }
+
+    @cached_property
+    def members(self) -> list[Operation]:
+        """What the convolution's group has with the moments, without what feeds it."""
+        return [*members(self.convolution), *self.taken]
+
+    @cached_property
+    def copies(self) -> dict[Operation, str]:
+        """The ids of the copies among these."""
+        return {op: own for op, own in self.taken.items() if own is not None}
+
+    @property
+    def _name(self) -> str:
+        """The id of the convolution itself."""
+        return next(id_of(op) for op in members(self.convolution) if isinstance(op, logical.ConvOp))
+
     def groups(self) -> tuple[GroupOp, GroupOp | None]:
         """The convolution with the moments, and the norm without them, None if that has nothing left; in no block."""
         whole = self._whole()
@@ -83,66 +110,41 @@ class Moments:
     def _whole(self) -> GroupOp:
         """The convolution's body, then the ops of the norm that the moved values take."""
         body = self.convolution.body.block
-        block, inner = Block(arg_types=[arg.type for arg in body.args]), dict[SSAValue, SSAValue]()
-        for old, new in zip(body.args, block.args, strict=True):
-            inner[old], new.name_hint = new, old.name_hint
+        copy = _BodyCopy(
+            lambda value: self.norm.ins[value.index] if isinstance(value, BlockArgument) else None
+        )
+        for argument, value in zip(body.args, self.convolution.ins, strict=True):
+            copy.take(argument, value, argument.name_hint)
         for op in body.ops:
             if not isinstance(op, YieldOp):
-                _copy(op, block, inner)
-        inner[self.pixels] = inner[self.sums]
-        ins = list(self.convolution.ins)
-        needed = self._needed(self.given, stop=False)
-        for argument in self.norm.body.block.args:
-            if argument in needed and argument not in inner and not self._is_result(argument):
-                ins.append(self.norm.ins[argument.index])
-                inner[argument] = block.insert_arg(argument.type, len(block.args))
-                inner[argument].name_hint = argument_hint(ins[-1])
-        kept = self._needed([v for v in yielded(self.norm.body.block) if v not in self.moved], stop=True)
-        first = id_of(members(self.convolution)[0])
-        for op in self.norm.body.block.ops:
-            if needed.isdisjoint(op.results) or op.results[0] == self.pixels:
-                continue
-            copy = _copy(op, block, inner)
-            if op.results[0] in kept and op.results[0] not in self.moved and op_id(op) is not None:
-                set_identity(copy, copied_id(id_of(op), first), sources(op))
-        values = [inner[value] for value in (*yielded(body), *self.given)]
-        block.add_op(YieldOp(values))
-        return _group(self.convolution, ins, block)
+                copy.add(op)
+        copy.inner[self.pixels] = copy.inner[self.sums]
+        for op, own in self.taken.items():
+            added = copy.add(op)
+            if own is not None:
+                set_identity(added, own, sources(op))
+        return copy.group(self.convolution, [*yielded(body), *self.given])
 
     def _is_result(self, argument: BlockArgument) -> bool:
         return self.norm.ins[argument.index] is self.convolution.results[0]
 
     def _rest(self, whole: GroupOp) -> GroupOp | None:
         """The norm's body, which reads moved values."""
-        body = self.norm.body.block
-        left = [value for value in yielded(body) if value not in self.moved]
+        left = [value for value in yielded(self.norm.body.block) if value not in self.moved]
         if not left:
             return None
-        needed = self._needed(left, stop=True)
-        given = [value for value in self.given if value in needed]
         results = dict(zip(self.given, whole.results[1:], strict=True))
-        block, inner, ins = Block(), dict[SSAValue, SSAValue](), list[SSAValue]()
-        # What the result is made of in this body is needed too, up to the argument.
-        needed |= {value for value in self._source_of_pixels() if self.pixels in needed}
-        for value in (*(argument for argument in body.args if argument in needed), *given):
-            inner[value] = block.insert_arg(value.type, len(block.args))
-            if isinstance(value, BlockArgument):
-                ins.append(whole.results[0] if self._is_result(value) else self.norm.ins[value.index])
-            else:
-                ins.append(results[value])
-            inner[value].name_hint = value.name_hint
-        for op in body.ops:
-            if not needed.isdisjoint(op.results) and op.results[0] not in inner:
-                _copy(op, block, inner)
-        block.add_op(YieldOp([inner[value] for value in left]))
-        return _group(self.norm, ins, block)
 
-    def _source_of_pixels(self) -> list[SSAValue]:
-        value, found = self.pixels, list[SSAValue]()
-        while isinstance(value, OpResult):
-            found.append(value)
-            value = value.op.operands[0]
-        return [*found, value]
+        def given(value: SSAValue) -> SSAValue | None:
+            if not isinstance(value, BlockArgument):
+                return results.get(value)
+            return whole.results[0] if self._is_result(value) else self.norm.ins[value.index]
+
+        copy, needed = _BodyCopy(given), self._needed(left, stop=True)
+        for op in members(self.norm):
+            if op.results[0] in needed and op.results[0] not in results:
+                copy.add(op)
+        return copy.group(self.norm, left)
 
     def replace(self, whole: GroupOp, rest: GroupOp | None) -> None:
         """Puts the new groups where the old ones are."""
@@ -248,18 +250,54 @@ def _is_view_of(value: SSAValue) -> bool:
     return isinstance(value, OpResult) and is_rematerializable(value.op)
 
 
-def _copy(op: Operation, block: Block, inner: dict[SSAValue, SSAValue]) -> Operation:
-    copy = op.clone({operand: inner[operand] for operand in op.operands})
-    block.add_op(copy)
-    for old, new in zip(op.results, copy.results, strict=True):
-        inner[old], new.name_hint = new, old.name_hint
-    return copy
+class _BodyCopy:
+    """A body that grows by copies of ops of other bodies, in the order that `outline` would give it of these ops: what
+    feeds an op stands right before the first that reads it, and arguments come in the order in which they are read.
+
+    Args:
+        given: The value of the function that a value of the other bodies is; None if it is computed here.
+    """
+
+    def __init__(self, given: Callable[[SSAValue], SSAValue | None]) -> None:
+        self.given = given
+        self.block = Block()
+        self.ins: list[SSAValue] = []
+        self.inner: dict[SSAValue, SSAValue] = {}
+
+    def take(self, value: SSAValue, outer: SSAValue, hint: str | None) -> None:
+        """Adds an argument."""
+        self.ins.append(outer)
+        self.inner[value] = argument = self.block.insert_arg(value.type, len(self.block.args))
+        argument.name_hint = hint
+
+    def add(self, op: Operation) -> Operation:
+        """A copy of an op, after that of what feeds it."""
+        copy = op.clone({operand: self.value(operand) for operand in op.operands})
+        self.block.add_op(copy)
+        for old, new in zip(op.results, copy.results, strict=True):
+            self.inner[old], new.name_hint = new, old.name_hint
+        return copy
+
+    def value(self, value: SSAValue) -> SSAValue:
+        """The value in this body; what only feeds is copied for the first that reads it."""
+        if value not in self.inner and (outer := self.given(value)) is not None:
+            self.take(value, outer, argument_hint(outer) or value.name_hint)
+        elif value not in self.inner:
+            assert isinstance(value, OpResult)
+            self.add(value.op)
+        return self.inner[value]
+
+    def group(self, like: GroupOp, results: Sequence[SSAValue]) -> GroupOp:
+        """A group of this body that gives `results`, in the place of another one."""
+        self.block.add_op(YieldOp([self.value(value) for value in results]))
+        group = GroupOp(like.id.data, [], self.ins, Region(self.block), [value.type for value in results])
+        group.location = like.location
+        src = dict.fromkeys((*sources_of(members(group)), *_saved(like)))
+        group.properties["src"] = ArrayAttr(map(StringAttr, src))
+        return group
 
 
-def _group(like: GroupOp, ins: Sequence[SSAValue], block: Block) -> GroupOp:
-    """A group of that body in the place of another one."""
-    types = [value.type for value in yielded(block)]
-    group = GroupOp(like.id.data, [], ins, Region(block), types)
-    group.location = like.location
-    group.properties["src"] = ArrayAttr(map(StringAttr, sources_of(members(group))))
-    return group
+def _saved(group: GroupOp) -> list[str]:
+    """Sources of a group that none of its ops stands for: of transposes that its layout saves."""
+    own = sources_of(members(group))
+    return [source.data for source in group.src if source.data not in own]
