@@ -222,8 +222,8 @@ COMMANDS = {
         ["compile", str(MLP), "-o", "x", "--policy", '{"speed": 1}'],
         "speed: unknown field; legal: accuracy, activations, attention, bindings, conv, corrections, determinism, "
         "forbid, fusion, groups, inplace, keep, kernels, layouts, matmul, max_bytes, max_programs, measurements, "
-        "memory, method, new_shapes, ops, order, prepared_weights, ranges, records, rest, rounding, saves, "
-        "smoothing, streams, streams_of, tf32, to, version",
+        "memory, method, new_shapes, ops, order, packed_activations, prepared_weights, ranges, records, rest, "
+        "rounding, saves, smoothing, streams, streams_of, tf32, to, version",
     ),
     "unknown kernel": (
         ["compile", str(MLP), "-o", "x", "--dims", "N=1", "--policy", '{"kernels": {"fc1": "cpu.gem"}}'],

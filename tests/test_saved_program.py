@@ -98,7 +98,7 @@ def test_what_is_taken_out_gives_the_same_program(name: str) -> None:
 @pytest.mark.parametrize("target", ["cpu:x86-64-v4", "cuda:sm_90a"])
 def test_random_and_fused_programs_make_the_round_trip(target: str) -> None:
     modules = [random_program(seed, steps=12).module for seed in range(6)]
-    # Not yet of a rotation that no attention takes: the flip leads a merged group, and its policy forms it in text order.
+    # Not yet of rotations on their own: the flip leads a merged group, which a policy forms in text order.
     families = [family for family in FAMILIES if family != "turned_step"]
     modules += [fused_program(family, seed, "f32").module for seed, family in enumerate(families)]
     for module in modules:

@@ -12,9 +12,11 @@ from aicf.llm.loading import weights_of
 from aicf.llm.model import LanguageModel
 from tests.llm.letters import letters
 from tests.llm.small_models import VOCABULARY, logits_of, saved, small_model
-from tests.llm.test_families import opened
 
 pytest.importorskip("transformers")
+
+from tests.llm.test_families import opened
+
 pytestmark = pytest.mark.peers
 
 RNG = np.random.default_rng(311)

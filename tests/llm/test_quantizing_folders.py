@@ -23,10 +23,12 @@ from aicf.llm.quantizing.quantize import quantize
 from tests.llm.gguf_models import written
 from tests.llm.quantised_modules import KINDS, Stored
 from tests.llm.small_models import CONFIGS, VOCABULARY, logits_of, saved, small_model
-from tests.llm.test_families import scale_by_width
 
 tokenizers = pytest.importorskip("tokenizers")
 pytest.importorskip("transformers")
+
+from tests.llm.test_families import scale_by_width  # noqa: E402 - which is skipped where that is missing
+
 pytestmark = pytest.mark.peers
 
 WORDS = ["th", "in", "er", "an", "Th", "12", "lo", "é"]

@@ -163,14 +163,15 @@ def _turned_step(w: _Writer) -> set[str]:
     w.inputs["position"] = np.asarray(w.random.integers(0, capacity), np.int64)
     pairs, axis, neighbours = ((2, half), 2, False) if w.chance() else ((half, 2), 3, True)
     graph, element = w.graph, w.argument("x", 1).dtype
-    angles = graph.constant(w.random.uniform(-3, 3, half).astype(np.float32), (half,))
+    wide_type = "f64" if element == "f64" else "f32"
+    angles = graph.constant(w.random.uniform(-3, 3, half), (half,), wide_type)
     one = graph.reshape(angles, (1, 1, half, 1) if neighbours else (1, 1, 1, half))
     cosines, sines = (graph.broadcast_to(of(one), (1, 1, *pairs)) for of in (graph.cos, graph.sin))
     is_first = graph.eq(graph.iota((1, 1, *pairs), axis, "i32"), 0)
     sines = graph.where(is_first, graph.neg(sines), sines)
 
     def turned(x: Value, count: int) -> Value:
-        wide = graph.cast(graph.reshape(x, (1, count, *pairs)), "f32")
+        wide = graph.cast(graph.reshape(x, (1, count, *pairs)), wide_type)
         both = graph.mul(wide, cosines) + graph.mul(graph.flip(wide, (axis,)), sines)
         return graph.reshape(graph.cast(both, element), (1, count, 2 * half))
 

@@ -64,6 +64,7 @@ def attention_backward(q_map, k_map, v_map, g_map, queries, keys, values, mask):
     elif not FOLDED:
         for s in unrolled(SCORE):
             score[s] = score[s] * f32(SCALE)
+    past = i32(PAST)
     splice(HIDE, 0, row)
     splice(SOFTMAX)
     splice(PUT_WEIGHTS)
