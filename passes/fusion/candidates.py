@@ -274,7 +274,7 @@ def _is_narrowed_product(op: Operation, accept: Accept, context: FusionContext) 
         if value in seen or not isinstance(value, OpResult) or value.op not in context.position:
             continue
         seen.add(value)
-        if isinstance(value.op, Product):
+        if isinstance(value.op, Accumulation):
             return True
         if accept(value.op):
             stack.extend(value.op.operands)
