@@ -645,6 +645,7 @@ def _namespace(memory: Memory, here: Here) -> dict[str, Any]:
         "erf_absolute": lambda x: f32(math.erf(x)),
         "rcp_approx": _rcp_approx,
         "bits_to_f32": lambda word: np.uint32(word).view(f32),
+        "f32_to_bits": lambda number: INTEGERS["u32"](int(f32(number).view(np.uint32))),
         "max_nan": np.maximum,
         "min_nan": np.minimum,
         "ALL_LANES": 0xFFFFFFFF,

@@ -85,6 +85,7 @@ erf_absolute = value_asm(
 be off by 2^-22 of it: it is 1 where x is 0 and falls from there. The relative one is larger where x is small. NaN
 stays."""
 bits_to_f32 = value_asm("mov.b32 $0, $1;", ["f32"], ["u32"], effect=False)
+f32_to_bits = value_asm("mov.b32 $0, $1;", ["u32"], ["f32"], effect=False)
 larger = value_asm("max.f32 $0, $1, $2;", ["f32"], ["f32", "f32"], effect=False)
 """The larger of two numbers; of a number and a NaN, the number."""
 INFINITY, NEGATIVE_INFINITY = np.float32("inf"), np.float32("-inf")

@@ -2,56 +2,132 @@
 
 from __future__ import annotations
 
-from math import prod
+from dataclasses import dataclass
 
 from aicf.backends.base import Launch
 from aicf.backends.common.packed_weights import unexpected_layout
-from aicf.backends.common.record import read_integer, read_text
+from aicf.backends.common.record import read_integer
 from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in
 from aicf.backends.cuda.compiler.specializer import Constant, Snippet, part, stage
 from aicf.backends.cuda.families.blocks import template
 from aicf.backends.cuda.families.blocks.kernel import read_schedule
 from aicf.backends.cuda.families.blocks.layout import CHUNK, PANEL_ROWS, TileLayout, tiles_layout
+from aicf.backends.cuda.families.blocks.problem import BlocksProblem, Roles, read_problem, read_roles
 from aicf.backends.cuda.families.blocks.reading import row_text
-from aicf.backends.cuda.families.blocks.schedule import BlocksProblem, BlocksSchedule, pieces_of, tile_bytes
-from aicf.backends.cuda.families.records import is_programmatic, read_shape
+from aicf.backends.cuda.families.blocks.schedule import BlocksSchedule, pieces_of, tile_bytes
+from aicf.backends.cuda.families.gemm.gemv.epilogue import PointEpilogue
+from aicf.backends.cuda.families.gemm.gemv.prologue import Share, row_program
+from aicf.backends.cuda.families.records import is_programmatic, read_rounding, read_shape
+from aicf.backends.cuda.target import ELEMENT_BYTES
 
+_PARTS = (
+    template.split_chunk,
+    template.prepare_x,
+    template.prepare_rows,
+    template.multiply,
+    template.load_next,
+    template.halves,
+    template.factors,
+    template.load_extras,
+    template.finish_panels,
+)
 _STREAMS = {1: "stream_u32", 2: "stream_u32x2", 4: "stream_u32x4"}
 
 
 def emit(launch: Launch) -> list[KernelLaunch]:
     """The one launch of an instruction."""
-    (x, weight), (result,) = launch.ins, launch.outs
-    scheme = read_text(launch.record, "scheme")
-    problem = BlocksProblem(scheme, prod(x.shape[:-1]), result.shape[-1], x.shape[-1])
-    if weight.layout != tiles_layout(scheme, weight.shape):
-        raise unexpected_layout(launch, 1)
+    x, (result,) = launch.ins[0], launch.outs
+    roles = read_roles(launch.kind, launch.record, len(launch.ins))
+    has_rows = launch.prologue is not None
+    problem = read_problem(roles, launch.record, x, result, has_rows=has_rows)
+    for number in roles.weights:
+        if launch.ins[number].layout != tiles_layout(problem.scheme, launch.ins[number].shape):
+            raise unexpected_layout(launch, number)
     schedule = read_schedule(launch.record)
     constants: dict[str, Constant | Snippet] = {
         **_sizes(problem, schedule),
         **_words(problem.layout),
+        **_row_program(launch, problem, schedule, roles),
+        **_epilogue(launch, roles),
         "PROGRAMMATIC": is_programmatic(launch.record),
-        "EARLY": 1 in schedule.early,
-        "LOAD_X": _x_load(problem, schedule),
+        "EARLY": all(number in schedule.early for number in roles.weights),
+        "WEIGHT": Snippet(("product",), (), _weight_text(roles)),
+        "LOAD_X": _x_load(problem, schedule, x.dtype),
+        "X_BYTES": ELEMENT_BYTES[x.dtype],
         "X_ROW": Snippet(("row",), (), row_text(x.shape, x.strides, "row")),
-        "RESULT_ROW": Snippet(("row",), (), row_text(result.shape, result.strides, "row")),
-        "RESULT_STEP": result.strides[-1],
     }
-    for each in (
-        template.prepare_x,
-        template.multiply,
-        template.load_next,
-        template.halves,
-        template.factors,
-        template.finish_panels,
-    ):
+    for each in _PARTS:
         constants[each.__name__.upper()] = part(each)
+    names = ["x", *(f"in{i}" for i in range(1, len(launch.ins))), "out0"]
     source = stage(template.matmul_blocks, constants)
+    source = source.replace("(pointers)", f"({', '.join(names)})", 1)
     blocks = read_integer(launch.record, "blocks_per_sm")
-    code = KernelCode("matmul_blocks", source, ("ptr",) * 3, schedule.threads, blocks)
-    arguments = (address_of(x), address_of(weight), address_of(result))
+    code = KernelCode("matmul_blocks", source, ("ptr",) * len(names), schedule.threads(problem), blocks)
+    arguments = tuple(map(address_of, (*launch.ins, result)))
     return [launch_in(read_shape(launch.record), code, arguments)]
+
+
+def _weight_text(roles: Roles) -> str:
+    """The pointer of the weight of a product."""
+    first, *others = (f"in{number}" for number in roles.weights)
+    for number, name in enumerate(others, 1):
+        first = f"cuda.selp(product == i32({number}), {name}, {first})"
+    return first
+
+
+def _epilogue(launch: Launch, roles: Roles) -> dict[str, Constant | Snippet]:
+    """What becomes of the sums of an element."""
+    products, row_shape = len(roles.weights), launch.ins[0].shape[:-1]
+    made = PointEpilogue(launch, products, [roles.extras], row_shape, read_rounding(launch.record))
+    return {
+        "PRODUCTS": products,
+        "EXTRAS": len(made.late),
+        "LOAD_EXTRA": made.loads(made.late),
+        "FINISH": made.finish(),
+    }
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of x as `row_program` asks for them, one at a time."""
+
+    k: int
+    row_shape: tuple[int, ...]
+    prologue: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Threads:
+    """All threads of a block share a row."""
+
+    parts: int
+    early: tuple[int, ...]
+    groups: int = 1
+
+
+def _row_program(
+    launch: Launch, problem: BlocksProblem, schedule: BlocksSchedule, roles: Roles
+) -> dict[str, Constant | Snippet]:
+    """What is computed of a row of x: a thread has `row_rounds` times 8 of its elements, in two pieces."""
+    threads, rounds = schedule.threads(problem), schedule.row_rounds(problem)
+    is_tail = rounds * threads * 8 != problem.k
+    share = Share(1, 2 * rounds, 4, 8 * threads, (16, 8, 4, 2, 1), 1, is_tail, run=2, run_stride=16)
+    rows = _Rows(problem.k, launch.ins[0].shape[:-1], roles.rows)
+    warps = _Threads(schedule.warps(problem), schedule.early)
+    program = row_program(launch, rows, warps, share, read_rounding(launch.record))
+    return {
+        "IS_NORMED": problem.has_rows,
+        "ROW_ROUNDS": rounds,
+        "ROW_TAIL": rounds * threads != 4 * problem.row_tiles * problem.layout.chunks,
+        "K_TAIL": is_tail,
+        "EARLY_ROW_OPERANDS": Snippet((), program.early),
+        "LATE_ROW_OPERANDS": Snippet((), program.late),
+        "ROW_PROGRAM": Snippet((), program.body),
+        "TOTALS": max(4, -(-program.totals * schedule.warps(problem) // 4) * 4),
+        "GIVEN": program.given,
+        "GIVEN_WORDS": program.words,
+    }
 
 
 def _sizes(problem: BlocksProblem, schedule: BlocksSchedule) -> dict[str, Constant | Snippet]:
@@ -60,7 +136,8 @@ def _sizes(problem: BlocksProblem, schedule: BlocksSchedule) -> dict[str, Consta
     pieces = pieces_of(layout)
     factors = tiles * layout.chunks * rows * 2 * 2 * CHUNK
     items = 4 * tiles * layout.chunks * rows
-    rounds = -(-items // schedule.threads)
+    threads = schedule.threads(problem)
+    rounds = -(-items // threads)
     results = schedule.groups * rows * PANEL_ROWS
     return {
         "M": problem.m,
@@ -70,7 +147,7 @@ def _sizes(problem: BlocksProblem, schedule: BlocksSchedule) -> dict[str, Consta
         "ROW_GROUPS": schedule.row_groups,
         "PARTS": schedule.parts,
         "GROUPS": schedule.groups,
-        "THREADS": schedule.threads,
+        "THREADS": threads,
         "PANELS": problem.panels,
         "TILES": problem.row_tiles,
         "TILE_BYTES": layout.tile_bytes,
@@ -85,23 +162,31 @@ def _sizes(problem: BlocksProblem, schedule: BlocksSchedule) -> dict[str, Consta
         "RUNS": CHUNK // pieces // 16,
         "ROUNDS": rounds,
         "BATCH": min(rounds, 4),
+        "X_REGISTERS": 8 if problem.has_rows else 8 * min(rounds, 4),
         "ITEMS": items,
         "FACTORS_AT": factors,
         "SUMS_AT": tiles * tile_bytes(layout, rows),
-        "SUMS_BYTES": schedule.sums_bytes(),
+        "SUMS_BYTES": schedule.sums_bytes(problem),
         "PANEL_ROUNDS": schedule.rounds,
         "RESULTS": results,
-        "RESULT_ROUNDS": -(-results // schedule.threads),
+        "RESULT_ROUNDS": -(-results // threads),
         "WORDS": layout.words,
     }
 
 
-def _x_load(problem: BlocksProblem, schedule: BlocksSchedule) -> Snippet:
-    """16 bytes of x; zeros past its end, where a tile or a slice reaches past it."""
+def _x_load(problem: BlocksProblem, schedule: BlocksSchedule, dtype: str) -> Snippet:
+    """Four neighbouring elements of x as bits of f32; zeros past its end, where a tile or a slice reaches past it."""
     covered = schedule.slices(problem) * min(schedule.slice_tiles, problem.row_tiles) * problem.layout.columns
-    is_tail = covered != problem.k
-    text = "load_u32x4_or_zero(address, inside)" if is_tail else "load_u32x4(address)"
-    return Snippet(("address", "inside"), (), text)
+    if problem.has_rows:
+        covered = schedule.row_rounds(problem) * schedule.threads(problem) * 8
+    guard = ", inside" if covered != problem.k else ""
+    load = "load_u32x4" if dtype == "f32" else "load_u32x2"
+    loaded = f"{load}{'_or_zero' if guard else ''}(address{guard})"
+    if dtype == "f32":
+        return Snippet(("address", "inside"), (), loaded)
+    pairs = [f"f{number} = unpack_{dtype}({word})" for number, word in enumerate(("low", "high"))]
+    bits = ", ".join(f"f32_to_bits(f{pair}[{each}])" for pair in range(2) for each in range(2))
+    return Snippet(("address", "inside"), (f"low, high = {loaded}", *pairs), f"({bits})")
 
 
 def _words(layout: TileLayout) -> dict[str, Constant | Snippet]:

@@ -5,18 +5,17 @@ No code generator is imported here; `codegen.py` turns its record into code.
 
 from __future__ import annotations
 
-from math import prod
-
 from xdsl.dialects.builtin import ArrayAttr, StringAttr, UnitAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.common.packed_weights import block_weight_reason
 from aicf.backends.common.record import Record, RecordCodec, integer, read_text
 from aicf.backends.common.workload import OperandInfo, Workload
+from aicf.backends.cuda.families.blocks.fused import fused_reason
 from aicf.backends.cuda.families.blocks.layout import has_tiles, tiles_layout
 from aicf.backends.cuda.families.blocks.pack.kernel import pack_record
+from aicf.backends.cuda.families.blocks.problem import BlocksProblem, Roles, read_problem, read_roles
 from aicf.backends.cuda.families.blocks.schedule import (
-    BlocksProblem,
     BlocksSchedule,
     candidates,
     choose,
@@ -35,10 +34,13 @@ from aicf.backends.cuda.families.records import (
 )
 from aicf.backends.cuda.target import arch_named
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
+from aicf.dialects.kinds import PACKED_PRODUCTS
 
 _VECTOR = 4
 """Elements of x that are loaded at once."""
 _CODEC = RecordCodec(BlocksSchedule)
+_FUSED_ENTRIES = ("products", "prologue_operands")
+"""Entries of a record with others beside the product: which operands are whose."""
 
 
 class MatmulBlocksKernel(CudaKernel[BlocksSchedule]):
@@ -50,40 +52,45 @@ class MatmulBlocksKernel(CudaKernel[BlocksSchedule]):
     """
 
     id = "cuda.matmul_blocks"
-    kinds = frozenset({"matmul_blocks"})
+    kinds = frozenset({"matmul_blocks", PACKED_PRODUCTS})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
-        """See `Kernel`: a weight in one piece, which no program overwrites, and rows of x that vectors can read."""
-        if (reason := operand_reason(work) or has_tiles(read_text(work.attrs, "scheme"))) is not None:
+        """See `Kernel`: weights in one piece, which no program overwrites, and rows of x that vectors can read. What
+        comes before and after the product is taken along by few rows."""
+        reason = operand_reason(work) or has_tiles(read_text(work.attrs, "scheme"))
+        if reason is None:
+            reason = fused_reason(work) if work.kind == PACKED_PRODUCTS else _alone_reason(work)
+        if reason is not None:
             return reason
-        x, weight, *indices = work.operands
-        if indices:
-            return "each row of x has a matrix of its own, which an index chooses"
-        reason = _weight_reason(weight) or _x_reason(x)
+        weights = (work.operands[number] for number in roles_of(work).weights)
+        reason = next(filter(None, map(_weight_reason, weights)), None) or _x_reason(work.operands[0])
         return reason or self.schedule_reason(work, target, self.schedule(work, target))
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
         return cost_us(problem_of(work), self.schedule(work, target), arch_named(target.arch.data))
 
-    def unfused_us(self, work: Workload, target: TargetAttr) -> float:
+    def unfused_us(self, work: Workload, target: TargetAttr) -> float | None:
         """See `Kernel`: with many rows of x, a product with the widened weight may take less time."""
+        if work.kind == PACKED_PRODUCTS:
+            return None
         return widened_us(work, problem_of(work), arch_named(target.arch.data))
 
     def schedule(self, work: Workload, target: TargetAttr) -> BlocksSchedule:
         return choose(problem_of(work), arch_named(target.arch.data), _early(work, target))
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: BlocksSchedule) -> dict[str, Attribute]:
-        problem = problem_of(work)
-        shape = Shape(
-            schedule.grid(problem), (schedule.threads, 1, 1), shared_bytes=schedule.shared_bytes(problem)
-        )
+        problem, roles = problem_of(work), roles_of(work)
+        threads = (schedule.threads(problem), 1, 1)
+        shape = Shape(schedule.grid(problem), threads, shared_bytes=schedule.shared_bytes(problem))
+        tiles = tiles_layout(problem.scheme, work.operands[1].shape)
+        layouts = [tiles if number in roles.weights else UnitAttr() for number in range(len(work.operands))]
         return {
             **_CODEC.entries(schedule),
-            "scheme": work.attrs["scheme"],
+            **{key: work.attrs[key] for key in ("scheme", *_FUSED_ENTRIES) if key in work.attrs},
             **shape.entries(),
             "blocks_per_sm": integer(schedule.blocks_per_sm(problem)),
             "combination_order": StringAttr(schedule.order(problem)),
-            "layouts": ArrayAttr([UnitAttr(), tiles_layout(problem.scheme, work.operands[1].shape)]),
+            "layouts": ArrayAttr(layouts),
             "rounding": StringAttr(work.rounding),
             **start_entries(arch_named(target.arch.data), _early(work, target)),
         }
@@ -117,14 +124,29 @@ def read_schedule(record: Record) -> BlocksSchedule:
 def problem_of(work: Workload) -> BlocksProblem:
     """The product that an instruction is."""
     x, result = work.operands[0], work.results[0]
-    return BlocksProblem(read_text(work.attrs, "scheme"), prod(x.shape[:-1]), result.shape[-1], x.shape[-1])
+    return read_problem(roles_of(work), work.attrs, x, result, has_rows=work.prologue is not None)
+
+
+def roles_of(work: Workload) -> Roles:
+    """Which operands of an instruction are whose."""
+    return read_roles(work.kind, work.attrs, len(work.operands))
 
 
 def _early(work: Workload, target: TargetAttr) -> tuple[int, ...]:
-    """The weight, if nothing writes it while the program runs and kernels start early."""
+    """Where kernels start early: the weights, and what the row program reads beside x, if nothing writes them while the
+    program runs."""
     if not arch_named(target.arch.data).has_programmatic_launch:
         return ()
-    return (1,) if is_never_written(work.operands[1]) else ()
+    roles = roles_of(work)
+    return tuple(
+        number for number in (*roles.weights, *roles.rows) if is_never_written(work.operands[number])
+    )
+
+
+def _alone_reason(work: Workload) -> str | None:
+    if len(work.operands) > 2:
+        return "each row of x has a matrix of its own, which an index chooses"
+    return None
 
 
 def _weight_reason(weight: OperandInfo) -> str | None:

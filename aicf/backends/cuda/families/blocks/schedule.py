@@ -9,6 +9,7 @@ from typing import Annotated
 from aicf.backends.common.record import Entry, Whole
 from aicf.backends.common.workload import Workload
 from aicf.backends.cuda.families.blocks.layout import CHUNK, PANEL_ROWS, TileLayout
+from aicf.backends.cuda.families.blocks.problem import BlocksProblem
 from aicf.backends.cuda.target import GpuArch
 
 MOST_TILE_ROWS = 32
@@ -47,36 +48,10 @@ _DECODE_INSTRUCTIONS, _ROW_INSTRUCTIONS = 1.2, 0.2
 _F32_SHARE, _TF32_SHARE = 0.6, 0.25
 """What products of f32 reach of the arithmetic peak, and products of TF32 of that of halves."""
 _COPY_SHARE = 0.8
-
-
-@dataclass(frozen=True)
-class BlocksProblem:
-    """``x @ weight.T``: x f32[m, k], the weight n rows of k columns in blocks of a scheme, the result f32[m, n]."""
-
-    scheme: str
-    m: int
-    n: int
-    k: int
-
-    @property
-    def layout(self) -> TileLayout:
-        """How the weight lies."""
-        return TileLayout(self.scheme)
-
-    @property
-    def row_tiles(self) -> int:
-        """Tiles along K."""
-        return self.layout.row_tiles(self.k)
-
-    @property
-    def panels(self) -> int:
-        """Along N."""
-        return -(-self.n // PANEL_ROWS)
-
-    @property
-    def weight_bytes(self) -> int:
-        """Of all tiles."""
-        return self.panels * self.row_tiles * self.layout.tile_bytes
+_ROWS_US = 0.4
+"""Of the row program before the product."""
+_ROW_ORDER = "chains of a thread, lanes by exchange"
+"""How a row program combines the elements of a row."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +60,7 @@ class BlocksSchedule:
 
     Args:
         parts: Warps of a block that share a panel; each has every `parts`-th tile along K.
-        groups: Panels that a block takes side by side.
+        groups: Panels that a block takes side by side, of each weight.
         rounds: Panels that a warp takes one after the other, with the same x in shared memory.
         unroll: Tiles that a warp has under way.
         tile_rows: Rows of x that share the codes in registers.
@@ -101,16 +76,19 @@ class BlocksSchedule:
     slice_tiles: Annotated[int, Entry(Whole(1))]
     early: tuple[int, ...] = ()
 
-    @property
-    def threads(self) -> int:
+    def threads(self, problem: BlocksProblem) -> int:
         """Of a block."""
-        return 32 * self.parts * self.groups
+        return 32 * self.warps(problem)
+
+    def warps(self, problem: BlocksProblem) -> int:
+        """Of a block."""
+        return self.parts * self.groups * problem.products
 
     def blocks_per_sm(self, problem: BlocksProblem) -> int:
         """Blocks that fit on a multiprocessor by their registers: 128 of a thread, more where tiles have many words."""
         if problem.layout.words > _WIDE_WORDS and self.row_groups > 2:
             return 1
-        return max(1, 32 * _MOST_WARPS // self.threads)
+        return max(1, _MOST_WARPS // self.warps(problem))
 
     @property
     def row_groups(self) -> int:
@@ -133,20 +111,27 @@ class BlocksSchedule:
         """Rounds of `unroll` tiles of a warp in a slice."""
         return -(-min(self.slice_tiles, problem.row_tiles) // (self.parts * self.unroll))
 
-    def sums_bytes(self) -> int:
+    def sums_bytes(self, problem: BlocksProblem) -> int:
         """Shared memory of the sums of each warp, of one panel."""
-        return 4 * self.parts * self.groups * PANEL_ROWS * 4 * self.row_groups
+        return 4 * self.warps(problem) * PANEL_ROWS * 4 * self.row_groups
+
+    def row_rounds(self, problem: BlocksProblem) -> int:
+        """Quarters of chunks of a row that a thread has where the block computes the row."""
+        return -(-4 * problem.row_tiles * problem.layout.chunks // self.threads(problem))
 
     def shared_bytes(self, problem: BlocksProblem) -> int:
         """Dynamic shared memory of a block."""
         tiles = min(self.slice_tiles, problem.row_tiles)
-        return tiles * tile_bytes(problem.layout, self.tile_rows) + min(self.rounds, 2) * self.sums_bytes()
+        return tiles * tile_bytes(problem.layout, self.tile_rows) + min(self.rounds, 2) * self.sums_bytes(
+            problem
+        )
 
     def order(self, problem: BlocksProblem) -> str:
         """In which order the terms of a result are combined, whatever M and N."""
         part = min(problem.layout.bits.part, CHUNK)
         warps = "" if self.parts == 1 else f" of every {self.parts}th tile by one warp, then warps in order"
-        return f"parts of {part} by tensor cores, ascending in tiles of {problem.layout.columns}{warps}"
+        rows = f"; rows: {_ROW_ORDER}, {self.warps(problem)} warps in order" if problem.has_rows else ""
+        return f"parts of {part} by tensor cores, ascending in tiles of {problem.layout.columns}{warps}{rows}"
 
 
 def pieces_of(layout: TileLayout) -> int:
@@ -163,8 +148,9 @@ def schedule_reason(schedule: BlocksSchedule, problem: BlocksProblem, arch: GpuA
     """Why a schedule cannot be carried out; None if it can."""
     if (blocks := schedule.row_blocks(problem)) > _MOST_GRID_Y:
         return f"{problem.m} rows of x, {schedule.tile_rows} to a block, take {blocks} blocks, more than {_MOST_GRID_Y}"
-    if schedule.parts * schedule.groups > _MOST_WARPS:
-        return f"{schedule.groups} panels of {schedule.parts} warps each are more than {_MOST_WARPS} warps"
+    if schedule.warps(problem) > _MOST_WARPS:
+        panels = schedule.groups * problem.products
+        return f"{panels} panels of {schedule.parts} warps each are more than {_MOST_WARPS} warps"
     room = arch.shared_bytes - _STATIC_BYTES
     if (size := schedule.shared_bytes(problem)) > room:
         return f"its share of x takes {size} bytes of shared memory, a block has {room}"
@@ -172,6 +158,8 @@ def schedule_reason(schedule: BlocksSchedule, problem: BlocksProblem, arch: GpuA
         return f"'slice_tiles' is {schedule.slice_tiles}, no multiple of 'k_parts' times 'unroll'"
     if schedule.rounds > 1 and schedule.slices(problem) > 1:
         return "'panel_rounds' is more than 1, and not all of x is in shared memory"
+    if problem.has_rows and schedule.slices(problem) > 1:
+        return "what comes before the product takes whole rows, and shared memory has a slice of x"
     if schedule.tile_rows > _register_rows(problem, schedule.unroll):
         return f"{schedule.unroll} tiles and {schedule.tile_rows} rows of x do not fit into registers"
     return None
@@ -184,7 +172,7 @@ def choose(problem: BlocksProblem, arch: GpuArch, early: tuple[int, ...]) -> Blo
     rounds = -(-problem.row_tiles // parts)
     unroll = max(1, min(rounds, _LOADED_WORDS // problem.layout.words, _MOST_UNROLL))
     rows = _even_rows(problem.m, MOST_TILE_ROWS)
-    most = _MOST_SLICE_BYTES * (2 if 2 * parts > _MOST_WARPS else 1)
+    most = _MOST_SLICE_BYTES * (2 if 2 * parts * problem.products > _MOST_WARPS else 1)
     room = min(most, arch.shared_bytes - _STATIC_BYTES - _SUMS_BYTES)
     # Fewer loads under way before fewer rows: each block of rows reads the weight again.
     while unroll > 1 and (
@@ -194,7 +182,7 @@ def choose(problem: BlocksProblem, arch: GpuArch, early: tuple[int, ...]) -> Blo
     fitting = max(1, room // _least_bytes(problem, parts, unroll, 1))
     rows = _even_rows(problem.m, min(MOST_TILE_ROWS, fitting, _register_rows(problem, unroll)))
     slice_tiles = _slice_tiles(problem, parts, unroll, rows)
-    groups = min(max(1, _MOST_WARPS // 2 // parts), problem.panels)
+    groups = min(max(1, _MOST_WARPS // 2 // (parts * problem.products)), problem.panels)
     chosen = BlocksSchedule(parts, groups, 1, unroll, rows, slice_tiles, early)
     if chosen.slices(problem) > 1:
         return chosen
@@ -215,14 +203,15 @@ def _register_rows(problem: BlocksProblem, unroll: int) -> int:
 
 
 def _least_bytes(problem: BlocksProblem, parts: int, unroll: int, rows: int) -> int:
-    """Shared memory of the shortest slice of x: that of a round of all warps."""
-    return min(parts * unroll, problem.row_tiles) * tile_bytes(problem.layout, rows)
+    """Shared memory of the shortest slice of x: that of a round of all warps, or whole rows."""
+    tiles = problem.row_tiles if problem.has_rows else min(parts * unroll, problem.row_tiles)
+    return tiles * tile_bytes(problem.layout, rows)
 
 
 def _slice_tiles(problem: BlocksProblem, parts: int, unroll: int, rows: int) -> int:
     """Tiles of a slice of x: all, or as many rounds of all warps as fit."""
     fitting = _SLICE_BYTES // tile_bytes(problem.layout, rows)
-    if fitting >= problem.row_tiles:
+    if fitting >= problem.row_tiles or problem.has_rows:
         return problem.row_tiles
     return max(1, fitting // (parts * unroll)) * parts * unroll
 
@@ -230,6 +219,7 @@ def _slice_tiles(problem: BlocksProblem, parts: int, unroll: int, rows: int) -> 
 def k_parts(problem: BlocksProblem) -> int:
     """Warps that share K: no more rounds of tiles than with the most, by as few as that takes."""
     most = _MOST_WARPS if problem.k >= _LONG_K else _MOST_WARPS // 2
+    most = min(most, _MOST_WARPS // problem.products)
     rounds = -(-problem.row_tiles // most)
     return -(-problem.row_tiles // rounds)
 
@@ -253,9 +243,9 @@ def cost_us(problem: BlocksProblem, schedule: BlocksSchedule, arch: GpuArch) -> 
     memory = problem.weight_bytes / (_BANDWIDTH_SHARE * arch.bandwidth_gbs * 1e3)
     memory += again * problem.weight_bytes / (_L2_SHARE * arch.copy_l2_gbs * 1e3)
     for_each = _DECODE_INSTRUCTIONS + _ROW_INSTRUCTIONS * 4 * schedule.row_groups
-    issued = schedule.row_blocks(problem) * problem.n * problem.k * for_each
+    issued = schedule.row_blocks(problem) * problem.products * problem.n * problem.k * for_each
     instructions = issued / (arch.multiprocessors * _LANES * _CYCLES_PER_US * _ISSUE_SHARE)
-    return _LATENCY_US + max(memory, instructions)
+    return _LATENCY_US + max(memory, instructions) + (_ROWS_US if problem.has_rows else 0.0)
 
 
 def widened_us(work: Workload, problem: BlocksProblem, arch: GpuArch) -> float:

@@ -33,13 +33,15 @@ def halves(base: Any, chunk: Any) -> None:
     """The codes of a chunk of both rows of a lane as the left factors of two products, four registers each."""
     for half in unrolled(2):
         for i in unrolled(4):
-            a[2 * i + half] = u32(0)
+            codes[2 * i + half] = u32(0)
             for f in unrolled(FIELD_COUNT):
                 if FIELDS[chunk][half][i][f][1] >= 0:
                     field = u32(w[base + FIELDS[chunk][half][i][f][0]] >> u32(FIELDS[chunk][half][i][f][1]))
                 else:
                     field = u32(w[base + FIELDS[chunk][half][i][f][0]] << u32(-FIELDS[chunk][half][i][f][1]))
-                a[2 * i + half] = u32(a[2 * i + half] | u32(field & u32(FIELDS[chunk][half][i][f][2])))
+                codes[2 * i + half] = u32(
+                    codes[2 * i + half] | u32(field & u32(FIELDS[chunk][half][i][f][2]))
+                )
 
 
 def factors(base: Any, number: Any, each: Any) -> None:
@@ -77,10 +79,10 @@ def multiply(base: Any) -> None:
                 for run in unrolled(piece * RUNS, piece * RUNS + RUNS):
                     sums[0:4] = mma_f16(
                         (sums[0], sums[1], sums[2], sums[3]),
-                        a[4 * run],
-                        a[4 * run + 1],
-                        a[4 * run + 2],
-                        a[4 * run + 3],
+                        codes[4 * run],
+                        codes[4 * run + 1],
+                        codes[4 * run + 2],
+                        codes[4 * run + 3],
                         b[2 * run],
                         b[2 * run + 1],
                     )
@@ -97,14 +99,51 @@ def multiply(base: Any) -> None:
                         total[2 * n + half] += f32(MINIMUM_SIGN) * factor[2 + half] * of_x[1]
 
 
-def prepare_x() -> None:
-    """Puts a slice of x into shared memory: its elements as halves, in the order in which lanes multiply them, and of
-    each piece of a row the scale of its products, and its sum times CODE_UNIT.
+def split_chunk(base: Any, chunk: Any, row: Any, is_inside: Any) -> None:
+    """Puts a chunk of a row of x, of which this thread has the elements of its `quarter` as bits of f32 in `v` from
+    `base` on, into shared memory: as halves, in the order in which lanes multiply them, and of each piece the scale of
+    its products, and its sum times CODE_UNIT."""
+    high = registers(4, u32(0))
+    low = registers(4, u32(0))
+    for piece in unrolled(PIECES):
+        top = i32(0)
+        for e in unrolled(4 * RUNS * piece, 4 * RUNS * piece + 4 * RUNS):
+            top = max(top, i32(v[base + e] & u32(0x7FFFFFFF)))
+        for s in unrolled(2):
+            top = max(top, cuda.shfl_xor_sync(ALL_LANES, top, 1 << s))
+        # The largest element becomes 2^14 or more, and less than 2^15.
+        exponent = u32(max(i32(top >> i32(23)), i32(15)))
+        scale = bits_to_f32(u32(u32(u32(268) - exponent) << u32(23)))
+        unit = bits_to_f32(u32(u32(exponent - u32(14)) << u32(23)))
+        # The sum is that of the halves, so that an offset takes off just what it has added to each code.
+        added = f32(0.0)
+        for pair in unrolled(2 * RUNS * piece, 2 * RUNS * piece + 2 * RUNS):
+            first = bits_to_f32(v[base + 2 * pair]) * scale
+            second = bits_to_f32(v[base + 2 * pair + 1]) * scale
+            high[pair] = pack_f16(first, second)
+            kept = unpack_f16(high[pair])
+            low[pair] = pack_f16(first - kept[0], second - kept[1])
+            rest = unpack_f16(low[pair])
+            added += (kept[0] + rest[0]) + (kept[1] + rest[1])
+        for s in unrolled(2):
+            added += cuda.shfl_xor_sync(ALL_LANES, added, 1 << s)
+        if is_inside & (quarter == i32(0)):
+            store_shared_f32x2(
+                memory
+                + u32(FACTORS_AT)
+                + u32(((chunk * i32(PIECES) + i32(piece)) * i32(ROWS) + row) * i32(8)),
+                unit,
+                added * f32(CODE_UNIT) * unit,
+            )
+    target = memory + u32((chunk * i32(ROWS) + row) * i32(128) + quarter * i32(16))
+    if is_inside:
+        store_shared_u32x4(target, high[0], high[1], high[2], high[3])
+        store_shared_u32x4(target + u32(64), low[0], low[1], low[2], low[3])
 
-    Four threads take a chunk of a row. Each has the elements of one lane of the product, its `quarter`.
-    """
+
+def prepare_x() -> None:
+    """Puts a slice of x into shared memory. Four threads take a chunk of a row."""
     for batch in range(-(-ROUNDS // BATCH)):
-        v = registers(8 * BATCH, u32(0))
         for i in unrolled(BATCH):
             index = min((i32(batch) * i32(BATCH) + i32(i)) * i32(THREADS) + thread, i32(ITEMS - 4) + quarter)
             chunk = i32(index >> i32(2)) % i32(SLICE_TILES * CHUNKS)
@@ -115,51 +154,52 @@ def prepare_x() -> None:
                 place = column + i32(16 * run)
                 inside = cuda.selp(place < i32(K), i32(1), i32(0))
                 v[8 * i + 4 * run : 8 * i + 4 * run + 4] = splice(
-                    LOAD_X, x + u64((source + i64(place)) * i64(4)), inside
+                    LOAD_X, x + u64((source + i64(place)) * i64(X_BYTES)), inside
                 )
         for i in unrolled(BATCH):
             index = min((i32(batch) * i32(BATCH) + i32(i)) * i32(THREADS) + thread, i32(ITEMS - 4) + quarter)
             chunk = i32(index >> i32(2)) % i32(SLICE_TILES * CHUNKS)
             row = i32(i32(index >> i32(2)) // i32(SLICE_TILES * CHUNKS))
-            high = registers(4, u32(0))
-            low = registers(4, u32(0))
-            for piece in unrolled(PIECES):
-                top = i32(0)
-                for e in unrolled(4 * RUNS * piece, 4 * RUNS * piece + 4 * RUNS):
-                    top = max(top, i32(v[8 * i + e] & u32(0x7FFFFFFF)))
-                for s in unrolled(2):
-                    top = max(top, cuda.shfl_xor_sync(ALL_LANES, top, 1 << s))
-                # The largest element becomes 2^14 or more, and less than 2^15.
-                exponent = u32(max(i32(top >> i32(23)), i32(15)))
-                scale = bits_to_f32(u32(u32(u32(268) - exponent) << u32(23)))
-                unit = bits_to_f32(u32(u32(exponent - u32(14)) << u32(23)))
-                # The sum is that of the halves, so that an offset takes off just what it has added to each code.
-                added = f32(0.0)
-                for pair in unrolled(2 * RUNS * piece, 2 * RUNS * piece + 2 * RUNS):
-                    first = bits_to_f32(v[8 * i + 2 * pair]) * scale
-                    second = bits_to_f32(v[8 * i + 2 * pair + 1]) * scale
-                    high[pair] = pack_f16(first, second)
-                    kept = unpack_f16(high[pair])
-                    low[pair] = pack_f16(first - kept[0], second - kept[1])
-                    rest = unpack_f16(low[pair])
-                    added += (kept[0] + rest[0]) + (kept[1] + rest[1])
-                for s in unrolled(2):
-                    added += cuda.shfl_xor_sync(ALL_LANES, added, 1 << s)
-                if quarter == i32(0):
-                    store_shared_f32x2(
-                        memory
-                        + u32(FACTORS_AT)
-                        + u32(((chunk * i32(PIECES) + i32(piece)) * i32(ROWS) + row) * i32(8)),
-                        unit,
-                        added * f32(CODE_UNIT) * unit,
-                    )
-            target = memory + u32((chunk * i32(ROWS) + row) * i32(128) + quarter * i32(16))
-            store_shared_u32x4(target, high[0], high[1], high[2], high[3])
-            store_shared_u32x4(target + u32(64), low[0], low[1], low[2], low[3])
+            splice(SPLIT_CHUNK, 8 * i, chunk, row, True)
+
+
+def prepare_rows() -> None:
+    """Puts what the row program makes of all rows of this block into shared memory: one row after the other, all
+    threads of the block share it."""
+    for row in range(ROWS):
+        source = splice(X_ROW, min(first_row + i32(row), i32(M - 1)))
+        for j in unrolled(2 * ROW_ROUNDS):
+            place = k0 + i32(j // 2 * 8 * THREADS + j % 2 * 16)
+            v[0:4] = splice(LOAD_X, x + u64((source + i64(place)) * i64(X_BYTES)), inside[j])
+            for e in unrolled(4):
+                a[4 * j + e] = bits_to_f32(v[e])
+        splice(ROW_PROGRAM)
+        for i in unrolled(ROW_ROUNDS):
+            index = i32(i * THREADS) + thread
+            for e in unrolled(8):
+                v[e] = f32_to_bits(a[8 * i + e])
+            if ROW_TAIL:
+                splice(SPLIT_CHUNK, 0, i32(index >> i32(2)), i32(row), index < i32(4 * TILES * CHUNKS))
+            else:
+                splice(SPLIT_CHUNK, 0, i32(index >> i32(2)), i32(row), True)
+        if ROWS > 1:
+            # Totals of this row are read before those of the next one are written.
+            cuda.syncthreads()
+
+
+def load_extras(number: Any) -> None:
+    """What the epilogue reads beside the sums, for the results of this thread of a turn."""
+    for r in unrolled(RESULT_ROUNDS):
+        index = thread + i32(r * THREADS)
+        of_group = i32(i32(index >> i32(4)) // i32(ROWS))
+        panel = (i32(cuda.blockIdx.x) * i32(GROUPS) + of_group) * i32(PANEL_ROUNDS) + i32(number)
+        column = min(panel * i32(16) + (index & i32(15)), i32(N - 1))
+        m = min(first_row + i32(index >> i32(4)) % i32(ROWS), i32(M - 1))
+        extra[r * EXTRAS : (r + 1) * EXTRAS] = splice(LOAD_EXTRA, m, column)
 
 
 def finish_panels() -> None:
-    """Adds the sums of the warps that share a panel, in their order, and stores the results.
+    """Adds the sums of the warps that share a panel, in their order, and ends with the epilogue.
 
     Sums of one panel and of the next lie apart: a warp that is ahead waits for the others before it comes to the one
     after that.
@@ -181,21 +221,29 @@ def finish_panels() -> None:
         panel = (i32(cuda.blockIdx.x) * i32(GROUPS) + of_group) * i32(PANEL_ROUNDS) + i32(turn)
         column = panel * i32(16) + (index & i32(15))
         if (index < i32(RESULTS)) & (column < i32(N)) & (first_row + row < i32(M)):
-            value = f32(0.0)
-            for p in unrolled(PARTS):
-                value += load_shared_f32(
-                    sums_at
-                    + u32(((of_group * i32(PARTS) + i32(p)) * i32(4 * ROW_GROUPS) + row) * i32(64))
-                    + u32((index & i32(15)) * i32(4))
-                )
-            target = splice(RESULT_ROW, first_row + row)
-            element = target + i64(column) * i64(RESULT_STEP)
-            store_f32(result + u64(element * i64(4)), value * f32(1.0 / CODE_UNIT))
+            value = registers(PRODUCTS, f32(0.0))
+            for each in unrolled(PRODUCTS):
+                for p in unrolled(PARTS):
+                    value[each] += load_shared_f32(
+                        sums_at
+                        + u32(
+                            (
+                                ((of_group * i32(PRODUCTS) + i32(each)) * i32(PARTS) + i32(p))
+                                * i32(4 * ROW_GROUPS)
+                                + row
+                            )
+                            * i32(64)
+                        )
+                        + u32((index & i32(15)) * i32(4))
+                    )
+                value[each] = value[each] * f32(1.0 / CODE_UNIT)
+            splice(FINISH, first_row + row, column, r * EXTRAS, value[0:PRODUCTS])
 
 
-def matmul_blocks(x: object, weight: object, result: object):
-    """A warp has PANEL_ROUNDS panels of 16 rows of the weight, one after the other, or every `PARTS`-th tile of each,
-    and up to ROWS rows of x.
+def matmul_blocks(pointers: object):
+    """A warp has PANEL_ROUNDS panels of 16 rows of a weight, one after the other, or every `PARTS`-th tile of each,
+    and up to ROWS rows of x. Where PRODUCTS weights meet in a result, warps of the same block have the same panel of
+    each.
 
     Its first tiles are loaded before the wait. Lane ``4 g + t`` ends with the sums of rows g and g + 8 of the panel and
     of row ``t`` of each group of four of x; those of the warps that share a panel are added in their order.
@@ -207,12 +255,23 @@ def matmul_blocks(x: object, weight: object, result: object):
     quarter = thread & i32(3)
     shared = lane >> i32(2)
     warp = thread >> i32(5)
-    group = i32(warp // i32(PARTS))
-    part = i32(warp - group * i32(PARTS))
+    slot = i32(warp // i32(PARTS))
+    part = i32(warp - slot * i32(PARTS))
+    group = i32(slot // i32(PRODUCTS))
     first_row = i32(cuda.blockIdx.y) * i32(ROWS)
     first_panel = (i32(cuda.blockIdx.x) * i32(GROUPS) + group) * i32(PANEL_ROUNDS)
+    weight = splice(WEIGHT, slot - group * i32(PRODUCTS))
     panel_at = weight + u64(min(first_panel, i32(PANELS - 1))) * u64(TILES * TILE_BYTES)
     memory = shared_base(cuda.shared.array(0, u8))
+    if IS_NORMED:
+        totals = cuda.shared.array(TOTALS, f32)
+        k0 = i32(thread >> i32(2)) * i32(32) + quarter * i32(4)
+        inside = registers(2 * ROW_ROUNDS, i32(1))
+        if K_TAIL:
+            for j in unrolled(2 * ROW_ROUNDS):
+                inside[j] = cuda.selp(k0 + i32(j // 2 * 8 * THREADS + j % 2 * 16) < i32(K), i32(1), i32(0))
+        given = registers(GIVEN, f32(0.0))
+        words = registers(GIVEN_WORDS, u32(0))
 
     w = registers(UNROLL * WORDS, u32(0))
     tile = part
@@ -220,6 +279,8 @@ def matmul_blocks(x: object, weight: object, result: object):
         for j in unrolled(UNROLL):
             tile = part + i32(j * PARTS)
             splice(LOAD_NEXT, j * WORDS)
+    if IS_NORMED:
+        splice(EARLY_ROW_OPERANDS)
     if PROGRAMMATIC:
         wait_for_predecessors()
     if not EARLY:
@@ -233,14 +294,23 @@ def matmul_blocks(x: object, weight: object, result: object):
     for n in unrolled(ROW_GROUPS):
         x_column[n] = u32(min(shared + i32(8 * n), i32(2 * ROWS - 1)) * i32(64) + quarter * i32(16))
         x_row[n] = u32(min(quarter + i32(4 * n), i32(ROWS - 1)) * i32(8))
-    a = registers(8, u32(0))
+    codes = registers(8, u32(0))
     b = registers(4, u32(0))
     factor = registers(4, f32(0.0))
     sums = registers(4, f32(0.0))
     of_x = registers(2, f32(0.0))
     total = registers(2 * ROW_GROUPS, f32(0.0))
     first_tile = i32(0)
-    if SLICES == 1:
+    v = registers(X_REGISTERS, u32(0))
+    extra = registers(RESULT_ROUNDS * EXTRAS, f32(0.0))
+    if EXTRAS > 0:
+        splice(LOAD_EXTRAS, 0)
+    if IS_NORMED:
+        a = registers(8 * ROW_ROUNDS, f32(0.0))
+        splice(LATE_ROW_OPERANDS)
+        splice(PREPARE_ROWS)
+        cuda.syncthreads()
+    elif SLICES == 1:
         splice(PREPARE_X)
         cuda.syncthreads()
     for turn in range(PANEL_ROUNDS):
@@ -273,3 +343,5 @@ def matmul_blocks(x: object, weight: object, result: object):
                     if tile < i32(TILES):
                         splice(LOAD_TILE, panel_at + u64(tile) * u64(TILE_BYTES), j * WORDS)
         splice(FINISH_PANELS)
+        if EXTRAS > 0 and PANEL_ROUNDS > 1:
+            splice(LOAD_EXTRAS, turn + i32(1))

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 from aicf.backends.base import Launch
-from aicf.backends.common.loop_nest import Access, access_of
-from aicf.backends.cuda.codegen.scalar import address_text, element_text, load_text, point_snippet, store_text
 from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in
 from aicf.backends.cuda.compiler.specializer import Constant, Snippet, constants_of, part, stage
 from aicf.backends.cuda.families.gemm.gemv import template as templates
+from aicf.backends.cuda.families.gemm.gemv.epilogue import PointEpilogue, chosen_base
 from aicf.backends.cuda.families.gemm.gemv.kernel import read_spec
 from aicf.backends.cuda.families.gemm.gemv.prologue import UNPACK, row_program, share_of
 from aicf.backends.cuda.families.gemm.gemv.schedule import (
@@ -66,8 +62,9 @@ class _Text:
     def __init__(self, launch: Launch, problem: GemvProblem, spec: Spec):
         self.launch, self.problem, self.spec = launch, problem, spec
         self.rounding: Rounding = read_rounding(launch.record)
-        self.early_extras = [e for e in self._extras() if e.operand in spec.early]
-        self.late_extras = [e for e in self._extras() if e.operand not in spec.early]
+        self.epilogue = PointEpilogue(
+            launch, problem.products, problem.epilogue, problem.row_shape, self.rounding, spec.early
+        )
 
     def shared(self) -> dict[str, Constant | Snippet]:
         """What all templates name in capitals."""
@@ -86,16 +83,16 @@ class _Text:
             "CHUNKS": share.chunks,
             "K_TAIL": share.masked,
             "EARLY_WEIGHTS": all(weight in spec.early for weight in problem.weights),
-            "EXTRAS": len(self.early_extras) + len(self.late_extras),
-            "EARLY_EXTRAS": len(self.early_extras),
+            "EXTRAS": len(self.epilogue.early) + len(self.epilogue.late),
+            "EARLY_EXTRAS": len(self.epilogue.early),
             "WEIGHTS": Snippet((), (), self._weights()),
             "STREAM": _load("stream_u32x4", share.masked),
             "LOAD": _load("load_u32x4", share.masked),
             "UNPACK_W": UNPACK[problem.dtype],
             "UNPACK_X": UNPACK[problem.x_dtype],
-            "LOAD_EARLY_EXTRAS": self._loads(self.early_extras),
-            "LOAD_LATE_EXTRAS": self._loads(self.late_extras),
-            "FINISH": self._finish(),
+            "LOAD_EARLY_EXTRAS": self.epilogue.loads(self.epilogue.early),
+            "LOAD_LATE_EXTRAS": self.epilogue.loads(self.epilogue.late),
+            "FINISH": self.epilogue.finish(),
             "EARLY_ROW_OPERANDS": Snippet((), program.early),
             "LATE_ROW_OPERANDS": Snippet((), program.late),
             "ROW_PROGRAM": Snippet((), program.body),
@@ -158,84 +155,10 @@ class _Text:
         """The weights that this block reads, as a tuple."""
         if self.problem.gated:
             return f"({', '.join(f'in{w}' for w in self.problem.weights)},)"
-        return f"({_chosen([f'in{w}' for w in self.problem.weights])},)"
-
-    def _extras(self) -> list[_Extra]:
-        """What the epilogue reads beside the sums."""
-        code = self.launch.code
-        if code is None:
-            return []
-        found: list[_Extra] = []
-        for index in range(len(self.problem.epilogue[0])):
-            operands = [numbers[index] for numbers in self.problem.epilogue]
-            ref = self.launch.ins[operands[0]]
-            argument = self.problem.products + index
-            access = access_of(code.in_maps[argument], ref.strides, ref.dtype)
-            found.append(
-                _Extra(operands[0], argument, access, _chosen([f"in{number}" for number in operands]))
-            )
-        return found
-
-    def _loads(self, extras: Sequence[_Extra]) -> Snippet:
-        """Loads of one element each at row `m` and column `n`."""
-        indices = _indices(self.problem)
-        texts = [
-            load_text(e.access.dtype, address_text(e.base, element_text(e.access, indices), e.access.dtype))
-            for e in extras
-        ]
-        return Snippet(("m", "n"), (), f"({', '.join(texts)},)" if texts else "")
-
-    def _finish(self) -> Snippet:
-        """The epilogue of one result and its store; what it reads beside the sums is in `extra` from `first` on."""
-        lines: list[str] = []
-        value = "sums[0]"
-        code = self.launch.code
-        ref = self.launch.outs[0]
-        strides = ref.strides
-        access = Access(ref.dtype, 0, strides)
-        if code is not None:
-            point = point_snippet(code, len(code.in_maps), (), self.launch.outs[:1], self.rounding)
-            lines += [f"acc{i} = sums[{i}]" for i in range(self.problem.products)]
-            for index, extra in enumerate((*self.early_extras, *self.late_extras)):
-                lines.append(f"acc{extra.argument} = extra[first + {index}]")
-            lines += point.body
-            value = point.result
-            access = access_of(code.out_maps[0], strides, ref.dtype)
-        base = _chosen([f"out{o}" for o in range(len(self.launch.outs))])
-        element = element_text(access, _indices(self.problem))
-        lines.append(store_text(ref.dtype, address_text(base, element, ref.dtype), value))
-        return Snippet(("m", "n", "first", "sums"), tuple(lines))
-
-
-@dataclass(frozen=True)
-class _Extra:
-    """An epilogue operand: its number, its index among the program's arguments, where it lies."""
-
-    operand: int
-    argument: int
-    access: Access
-    base: str
+        return f"({chosen_base([f'in{w}' for w in self.problem.weights])},)"
 
 
 def _load(intrinsic: str, masked: bool) -> Snippet:
     """16 bytes at an address; with `masked`, zeros unless `inside`."""
     text = f"{intrinsic}_or_zero(address, inside)" if masked else f"{intrinsic}(address)"
     return Snippet(("address", "inside"), (), text)
-
-
-def _chosen(names: Sequence[str]) -> str:
-    """The pointer of the result that this block computes: block y."""
-    text = names[0]
-    for index, name in enumerate(names[1:], 1):
-        text = f"cuda.selp(cuda.blockIdx.y == {index}, {name}, {text})"
-    return text
-
-
-def _indices(problem: GemvProblem) -> list[str]:
-    """The indices of result element (m, n), one for each dim."""
-    texts: list[str] = []
-    inner = problem.m
-    for size in problem.row_shape:
-        inner //= size
-        texts.append("0" if size == 1 else "m" if size == problem.m else f"(m // {inner} % {size})")
-    return [*texts, "n"]

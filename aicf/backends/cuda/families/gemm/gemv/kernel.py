@@ -12,9 +12,9 @@ from typing import Any
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
-from aicf.backends.common.loop_nest import uncoded_reason
 from aicf.backends.common.record import OneOf, Record, RecordCodec, Whole, illegal, read_entry
 from aicf.backends.common.workload import Workload
+from aicf.backends.cuda.families.gemm.gemv.scalar_programs import epilogue_reason, prologue_reason
 from aicf.backends.cuda.families.gemm.gemv.schedule import (
     NORMED,
     ColumnsSpec,
@@ -39,10 +39,8 @@ from aicf.backends.cuda.families.records import (
     start_entries,
 )
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch, arch_named
-from aicf.dialects.emit_kernels import SCALAR_OPS, KernelOp, ReduceOp, StoreOp, YieldOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.kinds import EPILOGUES
-from aicf.dialects.types import element_of
 
 MOST_ROWS = 16
 """Activation rows above which tensor cores win."""
@@ -135,46 +133,17 @@ def _layout_reason(problem: GemvProblem, work: Workload) -> str | None:
     return None
 
 
-def _code_reason(code: KernelOp) -> str | None:
-    return uncoded_reason(code, "cuda", SCALAR_OPS, (YieldOp, StoreOp, ReduceOp))
-
-
 def _epilogue_reason(problem: GemvProblem, work: Workload) -> str | None:
     if work.code is None:
         without_epilogue = not problem.gated and not problem.epilogue[0] and work.kind not in EPILOGUES
         return None if without_epilogue else "what follows the product has no generated code"
-    if work.code.reduce_sizes or len(work.code.phases) != 1 or len(work.code.out_maps) != 1:
-        return "what follows the product is not one value for each element"
-    if prod(work.code.parallel_sizes) != problem.m * problem.n:
-        return "what follows the product has another shape"
-    for index in range(len(problem.epilogue[0])):
-        strides = {work.operands[numbers[index]].strides for numbers in problem.epilogue}
-        if len(strides) > 1:
-            return "operands of the products side by side lie differently"
-    return _code_reason(work.code)
+    return epilogue_reason(work, work.code, problem.m * problem.n, problem.epilogue)
 
 
 def _prologue_reason(work: Workload) -> str | None:
-    program = work.prologue
-    if program is None:
+    if work.prologue is None:
         return "the row program before the product has no generated code" if work.kind in NORMED else None
-    if (reason := _code_reason(program)) is not None:
-        return f"row program before the product: {reason}"
-    for phase in program.phases:
-        last = phase is program.phases[-1]
-        for op in phase.body.block.ops:
-            if isinstance(op, StoreOp) and not last:
-                return "row program before the product: it stores before its last phase"
-            kept = [v for v in op.operands if program.varies(v)] if isinstance(op, YieldOp) else []
-            if any(
-                element_of(v.type).name not in _REGISTER_FLOATS
-                for v in (*kept, *(op.operands if isinstance(op, ReduceOp) else ()))
-            ):
-                return "row program before the product: it reduces or keeps what is no f32, f16 or bf16"
-    return None
-
-
-_REGISTER_FLOATS = ("f32", "f16", "bf16")
+    return prologue_reason(work.prologue)
 
 
 class GemvKernel(CudaKernel[Spec]):

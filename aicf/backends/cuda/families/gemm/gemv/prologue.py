@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
+from typing import Protocol
 
 from xdsl.ir import BlockArgument, SSAValue
 
@@ -29,6 +30,44 @@ UNPACK = {
 
 _CHAINS = 4
 """Independent chains of a reduction of the row program: one add need not wait for the one before."""
+
+
+class RowsProblem(Protocol):
+    """What a product says of the rows that it multiplies, see `GemvProblem`."""
+
+    @property
+    def k(self) -> int:
+        """Elements of a row."""
+        ...
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """Sizes of the dims that make the rows."""
+        ...
+
+    @property
+    def prologue(self) -> tuple[int, ...]:
+        """Operand numbers of what the row program reads beside x."""
+        ...
+
+
+class RowsSchedule(Protocol):
+    """Which threads have a row."""
+
+    @property
+    def parts(self) -> int:
+        """Warps that share it."""
+        ...
+
+    @property
+    def groups(self) -> int:
+        """Sets of so many warps in a block, each with all rows."""
+        ...
+
+    @property
+    def early(self) -> tuple[int, ...]:
+        """Operands that are read before the wait."""
+        ...
 
 
 @dataclass
@@ -57,10 +96,11 @@ class Share:
         rows: Rows, held side by side.
         chunks: Pieces of a row, of `vector` elements each.
         vector: Elements of a piece.
-        stride: Elements between the pieces.
+        stride: Elements between the pieces, or between runs of them.
         exchange: Lane distances over which the lanes that share a row exchange.
         lines: Rows that the lanes of a warp hold in the same register.
         masked: Whether pieces may lie past the end of the row.
+        run, run_stride: Pieces of a run, and elements between these.
     """
 
     rows: int
@@ -70,11 +110,19 @@ class Share:
     exchange: tuple[int, ...]
     lines: int
     masked: bool
+    run: int = 1
+    run_stride: int = 0
 
     @property
     def elements(self) -> int:
         """Of one row."""
         return self.chunks * self.vector
+
+    def start(self, piece: str) -> str:
+        """Where a piece starts, in elements after the first one of the thread."""
+        if self.run == 1:
+            return f"{piece} * {self.stride}"
+        return f"({piece} // {self.run} * {self.stride} + {piece} % {self.run} * {self.run_stride})"
 
 
 def share_of(problem: GemvProblem, spec: Spec) -> Share:
@@ -88,7 +136,7 @@ def share_of(problem: GemvProblem, spec: Spec) -> Share:
 
 
 def row_program(
-    launch: Launch, problem: GemvProblem, spec: Spec, share: Share, rounding: Rounding
+    launch: Launch, problem: RowsProblem, spec: RowsSchedule, share: Share, rounding: Rounding
 ) -> RowProgram:
     """The prologue on registers: each thread has its share of every row in `a`, and leaves the result there."""
     if launch.prologue is None:
@@ -108,8 +156,8 @@ class _Writer:
         self,
         launch: Launch,
         kernel: KernelOp,
-        problem: GemvProblem,
-        spec: Spec,
+        problem: RowsProblem,
+        spec: RowsSchedule,
         share: Share,
         rounding: Rounding,
     ):
@@ -169,25 +217,25 @@ class _Writer:
         self, first: int, base: str, ref: BufferRef, start: int, step: int
     ) -> tuple[list[str], list[str]]:
         """Loads of the thread's elements, element 0 of the row at `start`; and what fills `given` from `first` on."""
-        size, vector = ELEMENT_BYTES[ref.dtype], self.problem.vector
+        size, vector = ELEMENT_BYTES[ref.dtype], self.share.vector
         if step == 0:
             return [f"given[{first}] = {load_text(ref.dtype, f'{base} + u64({start * size})')}"], []
         count = vector * size // 4
         if step == 1 and count % 4 == 0 and (ref.offset + start * size) % 16 == 0:
             return self._wide_loads(first, base, ref, start)
-        k = f"min(k0 + i32(e // {vector} * {self.share.stride} + e % {vector}), i32({self.problem.k - 1}))"
+        k = f"min(k0 + i32({self.share.start(f'(e // {vector})')} + e % {vector}), i32({self.problem.k - 1}))"
         address = f"{base} + u64({k}) * u64({step * size}) + u64({start * size})"
         line = f"    given[{first} + e] = {load_text(ref.dtype, address)}"
         return [f"for e in unrolled({self.elements}):", line], []
 
     def _wide_loads(self, first: int, base: str, ref: BufferRef, start: int) -> tuple[list[str], list[str]]:
-        size, vector = ELEMENT_BYTES[ref.dtype], self.problem.vector
+        size, vector = ELEMENT_BYTES[ref.dtype], self.share.vector
         count = vector * size // 4
         load, guard = ("load_u32x4_or_zero", ", inside[j]") if self.share.masked else ("load_u32x4", "")
         word = self.program.words
         self.program.words += self.share.chunks * count
         address = (
-            f"{base} + u64(k0) * u64({size}) + u64({start * size} + j * {self.share.stride * size} + c * 4)"
+            f"{base} + u64(k0) * u64({size}) + u64({start * size} + {self.share.start('j')} * {size} + c * 4)"
         )
         loads = [
             f"for j in unrolled({self.share.chunks}):",
@@ -273,7 +321,7 @@ class _Writer:
         """The value where the row has an element, else `outside`."""
         if not self.share.masked:
             return value
-        return f"cuda.selp(inside[e // {self.problem.vector}] != i32(0), {value}, {outside})"
+        return f"cuda.selp(inside[e // {self.share.vector}] != i32(0), {value}, {outside})"
 
     def _combine(self, sums: dict[ReduceOp, list[str]]) -> None:
         """The sums of all threads that share a row, in every one of them."""
@@ -288,15 +336,17 @@ class _Writer:
             return
         lines = self.share.lines
         writer, line = ("lane == i32(0)", "") if lines == 1 else ("(lane & i32(3)) == i32(0)", " + line")
+        # Where all warps share the rows, the template may call others a group.
+        group, warp = ("i32(0)", "warp") if groups == 1 else ("group", f"(group * i32({parts}) + part)")
         first = self.program.totals
         self.program.totals += len(ordered)
         self.body.append(f"if {writer}:")
         for slot, (_, name) in enumerate(ordered, first):
-            at = f"i32({slot * groups * parts * lines}) + (group * i32({parts}) + part) * i32({lines}){line}"
+            at = f"i32({slot * groups * parts * lines}) + {warp} * i32({lines}){line}"
             self.body.append(f"    totals[{at}] = {name}")
         self.body.append("cuda.syncthreads()")
         for slot, (op, name) in enumerate(ordered, first):
-            at = f"i32({slot * groups * parts * lines}) + group * i32({parts * lines}){line}"
+            at = f"i32({slot * groups * parts * lines}) + {group} * i32({parts * lines}){line}"
             value = f"totals[{at} + i32(s * {lines})]"
             self.body += [
                 f"{name} = totals[{at}]",
