@@ -1,7 +1,12 @@
-"""Language models on a GPU in the shapes of Llama, with random weights in bf16: the time of a token and of a prompt.
+"""Language models on a GPU in the shapes of Llama, with random weights: the time of a token and of a prompt.
 
-    python benchmarks/llm_cuda.py 1B [--context 256] [--prompt 32] [--tokens 128] [--output JSON]
+    python benchmarks/llm_cuda.py 1B [--context 256] [--prompt 32] [--tokens 128] [--weights bf16] [--output JSON]
+    python benchmarks/llm_cuda.py 1B --weights int4
     python benchmarks/llm_cuda.py 8B --context 4096 --prompt 2048
+    python benchmarks/llm_cuda.py 1B --weights fp8 --target cuda:sm_90a --compile-only
+
+Activations and the cache are bf16. Matrices are too, or they stay packed: `int4` is Q4_0, codes of 4 bits with a scale
+of f16 for each 32; `fp8` is f8E4M3FN with a scale of f32 for each 128, as a scale for each channel is stored.
 
 A token is one replay, which takes the token that the last one chose; the host waits for the last of them alone. What a
 token reads is its weights, and the cache up to the mean position. A prompt is one run of a program of its size. Times
@@ -18,6 +23,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
+import ml_dtypes
 import numpy as np
 import typer
 
@@ -25,8 +31,11 @@ ROOT = Path(__file__).parent.parent
 sys.path[0] = str(ROOT)
 
 import aicf  # noqa: E402
+from aicf.dialects.block_schemes import BLOCK_SCHEMES, Scheme  # noqa: E402
 from aicf.llm.families.llama import Llama  # noqa: E402
 from aicf.llm.loading import parameters_of  # noqa: E402
+from aicf.llm.packed_weights import keep_packed  # noqa: E402
+from aicf.llm.quantizing.encoding import ENCODED, encode  # noqa: E402
 from aicf.llm.sampling import Sampling  # noqa: E402
 from aicf.llm.sources.base import Source  # noqa: E402
 from aicf.llm.sources.folder import FolderSource  # noqa: E402
@@ -59,6 +68,8 @@ SHAPES: Mapping[str, Mapping[str, Any]] = {
         "tie_word_embeddings": False,
     },
 }
+PACKED: Mapping[str, str] = {"int4": "Q4_0", "fp8": "E4M3_128"}
+"""Schemes of packed matrices."""
 _DRAWN = 1 << 22
 """Numbers that are drawn; weights repeat them."""
 
@@ -77,14 +88,32 @@ class Shapes(FolderSource):
         return self._config["vocab_size"], self._config["hidden_size"]
 
 
-def _weights(family: Llama, graph: Any) -> dict[str, Array]:
-    """Random weights by which what layers pass on keeps its size."""
+def _weights(graph: Any, schemes: Mapping[str, Scheme]) -> dict[str, Array]:
+    """Random weights by which what layers pass on keeps its size; those of `schemes` packed."""
     drawn = np.random.default_rng(0).standard_normal(_DRAWN, np.float32)
     found: dict[str, Array] = {}
     for name, info in parameters_of(graph).items():
         scale = 1.0 if info.rank == 1 else info.shape[-1] ** -0.5
-        found[name] = np.resize((drawn * scale).astype(info.element.dtype), info.shape)
+        if name in schemes:
+            found[name] = _packed(schemes[name], info.shape, drawn * scale)
+        else:
+            found[name] = np.resize((drawn * scale).astype(info.element.dtype), info.shape)
     return found
+
+
+def _packed(scheme: Scheme, shape: tuple[int, ...], drawn: Array) -> Array:
+    """Rows of blocks of a matrix: u8[rows, bytes of a row]."""
+    rows, columns = shape
+    if scheme.name in ENCODED:
+        blocks = encode(scheme, drawn.reshape(-1, scheme.length))
+    else:
+        blocks = np.empty((drawn.size // scheme.length, scheme.nbytes), np.uint8)
+        blocks[:, :4] = np.frombuffer(
+            np.float32(1 / 64), np.uint8
+        )  # the largest number drawn is far from 448 / 64
+        codes = (drawn * 64).astype(ml_dtypes.float8_e4m3fn)
+        blocks[:, 4:] = codes.view(np.uint8).reshape(-1, scheme.length)
+    return np.resize(blocks, (rows, columns // scheme.length * scheme.nbytes))
 
 
 def _timed_us(run: Callable[[], None]) -> float:
@@ -99,7 +128,9 @@ def main(
     prompt: Annotated[int, typer.Option(min=1, help="Tokens of the prompt.")] = 32,
     tokens: Annotated[int, typer.Option(min=1, help="Tokens of the answer.")] = 128,
     rounds: Annotated[int, typer.Option(min=1, help="Timed rounds.")] = 9,
+    weights: Annotated[str, typer.Option(help="Of matrices: bf16, int4 or fp8.")] = "bf16",
     target: Annotated[str, typer.Option(help="Of the programs.")] = "cuda",
+    compile_only: Annotated[bool, typer.Option(help="Stop before the first launch.")] = False,
     output: Annotated[Path | None, typer.Option(help="Result as JSON.")] = None,
 ) -> None:
     """Prints what a token and a prompt take, as JSON."""
@@ -109,10 +140,18 @@ def main(
         raise typer.BadParameter(
             f"{prompt} + {tokens} tokens are more than the {context} positions of the cache"
         )
+    if weights != "bf16" and weights not in PACKED:
+        raise typer.BadParameter(f"weights are {weights}; there are bf16, {', '.join(PACKED)}")
     family = Llama(Shapes({**COMMON, **SHAPES[shape]}))
     graph = family.decoder("llama", context, "bf16")
-    weights = {**_weights(family, graph), **family.states(context, "bf16")}
-    executable = aicf.compile(graph, weights, target, dims={"T": sorted({1, prompt})})
+    matrices = [name for name, info in parameters_of(graph).items() if info.rank == 2]
+    schemes = dict.fromkeys(matrices, BLOCK_SCHEMES[PACKED[weights]]) if weights in PACKED else {}
+    given = {**_weights(graph, schemes), **family.states(context, "bf16")}
+    module = graph.module()
+    keep_packed(module, schemes)
+    executable = aicf.compile(module, given, target, dims={"T": sorted({1, prompt})})
+    if compile_only:
+        return
     ids = np.random.default_rng(1).integers(0, family.vocabulary, prompt)
 
     def step(size: int) -> GraphExec:
@@ -138,12 +177,13 @@ def main(
         times.append((prompt_time, _timed_us(answer) / tokens))
     # The first run of each goes instruction by instruction.
     prompt_us, token_us = (statistics.median(each) for each in zip(*times[1:], strict=True))
-    parameters = sum(each.nbytes for name, each in weights.items() if name.endswith("weight"))
-    embedding = 0 if family.is_tied else weights["token_embd.weight"].nbytes
+    parameters = sum(each.nbytes for name, each in given.items() if name.endswith("weight"))
+    embedding = 0 if family.is_tied else given["token_embd.weight"].nbytes
     position = 2 * family.layers * family.kv_heads * family.head_width * 2
     read_bytes = parameters - embedding + position * (prompt + tokens // 2)
     result = {
         "shape": shape,
+        "weights": weights,
         "context": context,
         "prompt": prompt,
         "tokens": tokens,

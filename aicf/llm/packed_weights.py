@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import BlockArgument
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.ir import Block, BlockArgument, Operation
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from aicf.backends.registry import get_kernels
-from aicf.dialects.block_schemes import Scheme
-from aicf.dialects.logical import DequantizeBlocksOp
+from aicf.backends.common.workload import OperandInfo, Workload
+from aicf.backends.registry import get_kernels, resolve_target
+from aicf.dialects.block_schemes import BLOCK_SCHEMES, Scheme
+from aicf.dialects.logical import CastOp, DequantizeBlocksOp
 from aicf.dialects.types import tensor, tensor_info
 from aicf.passes.support.interface import arguments_of, functions
 
@@ -18,14 +19,31 @@ _PRODUCT = "matmul_blocks"
 """The kind of instruction that reads packed weights."""
 
 
-def reads_blocks(target: str) -> bool:
-    """Whether a target has kernels for products with packed weights."""
+def reads_blocks(target: str, element: str = "f32") -> bool:
+    """Whether a target has kernels for products of rows of an element type with packed weights."""
     backend = target.partition(":")[0]
-    return any(_PRODUCT in kernel.kinds for kernel in get_kernels(backend).values())
+    named = resolve_target(target)
+    work = _work(element)
+    kernels = get_kernels(backend).values()
+    return any(_PRODUCT in each.kinds and each.legal(work, named) is None for each in kernels)
+
+
+def _work(element: str) -> Workload:
+    """A row times a matrix of blocks that every kernel of such products reads."""
+    scheme = BLOCK_SCHEMES["Q8_0"]
+    columns, rows = 8 * scheme.length, 64
+    sizes = {element: (1, columns), "u8": (rows, 8 * scheme.nbytes)}
+    operands = tuple(
+        OperandInfo(role, shape, dtype, (shape[1], 1))
+        for role, (dtype, shape) in zip(("temp", "param"), sizes.items(), strict=True)
+    )
+    result = OperandInfo("temp", (1, rows), element, (rows, 1))
+    return Workload("w", _PRODUCT, {"scheme": StringAttr(scheme.name)}, operands, (result,), Block(), None)
 
 
 def keep_packed(module: ModuleOp, schemes: Mapping[str, Scheme]) -> None:
-    """Makes parameters of f32[..., columns] ones of u8[..., bytes of a row], which are widened where they are read.
+    """Makes parameters of [..., columns] ones of u8[..., bytes of a row], which are widened where they are read, to
+    their type.
 
     Args:
         module: A program of the builder; it is changed.
@@ -44,8 +62,10 @@ def _pack(argument: BlockArgument, scheme: Scheme) -> None:
     packed = tensor((*rows, columns // scheme.length * scheme.nbytes), "u8")
     block, value = argument.block, Rewriter.replace_value_with_new_type(argument, packed)
     readers = list(value.uses)
-    widened = DequantizeBlocksOp(value, scheme.name)
-    widened.result.name_hint = value.name_hint
-    Rewriter.insert_op(widened, InsertPoint.at_start(block))
+    made: list[Operation] = [widened := DequantizeBlocksOp(value, scheme.name)]
+    if info.element.name != "f32":
+        made.append(CastOp(widened.result, info.element))
+    Rewriter.insert_op(made, InsertPoint.at_start(block))
+    made[-1].results[0].name_hint = value.name_hint
     for use in readers:
-        use.operation.operands[use.index] = widened.result
+        use.operation.operands[use.index] = made[-1].results[0]

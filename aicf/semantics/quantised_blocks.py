@@ -25,10 +25,13 @@ def _dequantize_blocks(op: logical.DequantizeBlocksOp, operands: Sequence[Array]
 
 def _matmul_blocks(op: logical.MatmulBlocksOp, operands: Sequence[Array]) -> Array:
     x, packed, *chosen = operands
+    wide = x if x.dtype == np.float64 else x.astype(np.float32)
     if not chosen:
-        return np.matmul(x, transposed(_widened(op.scheme.data, packed)).astype(x.dtype))
-    weights = _widened(op.scheme.data, packed[clamped(chosen[0], len(packed))]).astype(x.dtype)
-    return np.matmul(weights, x[..., None])[..., 0]
+        return np.matmul(wide, transposed(_widened(op.scheme.data, packed)).astype(wide.dtype)).astype(
+            x.dtype
+        )
+    weights = _widened(op.scheme.data, packed[clamped(chosen[0], len(packed))]).astype(wide.dtype)
+    return np.matmul(weights, wide[..., None])[..., 0].astype(x.dtype)
 
 
 def rounded(x: Array, together: int) -> Array:

@@ -21,6 +21,9 @@ from aicf.dialects.types import AnyTensor, TensorInfo, tensor, tensor_info
 
 __all__ = ["DequantizeBlocksOp", "MatmulBlocksOp", "RoundedMatmulBlocksOp"]
 
+_FACTORS = ("f32", "f16", "bf16")
+"""Types of what is multiplied with widened weights."""
+
 
 def _scheme(properties: Properties) -> Scheme:
     """Raises VerifyException: there is no such scheme."""
@@ -70,8 +73,8 @@ class DequantizeBlocksOp(LogicalOp):
 
 @irdl_op_definition
 class MatmulBlocksOp(LogicalOp):
-    """``x @ dequantize_blocks(packed).T``, widened on the way to the multiplier: x f32 ``[..., K]``, packed u8
-    ``[N, bytes of K elements]``, result f32 ``[..., N]``.
+    """``x @ dequantize_blocks(packed).T``, widened on the way to the multiplier: x ``[..., K]`` of f32, f16 or bf16,
+    packed u8 ``[N, bytes of K elements]``, result ``[..., N]`` of x's type, rounded from f32.
 
     With indices each row of x has a matrix of its own: indices ``[...]``, packed u8 ``[E, N, bytes of K elements]``. A
     negative index counts from the end; an index out of range is clamped.
@@ -99,8 +102,8 @@ class MatmulBlocksOp(LogicalOp):
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
-        """The sizes of x with the weight's rows for its last one."""
-        return _product(operands, properties)
+        """The sizes of x with the weight's rows for its last one, and its type."""
+        return _product(operands, properties, _FACTORS)
 
     def kind_alone(self) -> OwnKind | None:
         """`matmul_blocks`, with its scheme."""
@@ -129,18 +132,19 @@ class RoundedMatmulBlocksOp(LogicalOp):
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
         """The sizes of x with the weight's rows for its last one."""
-        return _product(operands, properties)
+        return _product(operands, properties, ("f32",))
 
     def kind_alone(self) -> OwnKind | None:
         """`rounded_matmul_blocks`, with its scheme."""
         return "rounded_matmul_blocks", {"scheme": self.scheme}
 
 
-def _product(operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
-    """The result of a product. Raises VerifyException if its operands do not fit."""
+def _product(operands: Sequence[Attribute], properties: Properties, factors: Sequence[str]) -> AnyTensor:
+    """The result of a product with x of one of the types `factors`. Raises VerifyException if its operands do not
+    fit."""
     x, packed, *chosen = (tensor_info(operand) for operand in operands)
-    if x.element.name != "f32" or x.rank < 2:
-        raise VerifyException(f"operand is {x}; it is f32[..., M, K]")
+    if x.element.name not in factors or x.rank < 2:
+        raise VerifyException(f"operand is {x}; it is {' or '.join(factors)}[..., M, K]")
     if chosen:
         _check_chosen(x, packed, indices_info(operands[2]))
     elif packed.rank != 2:
@@ -148,7 +152,7 @@ def _product(operands: Sequence[Attribute], properties: Properties) -> AnyTensor
     columns = _columns(packed, _scheme(properties))
     if x.sizes[-1] != columns:
         raise VerifyException(f"contracted sizes differ: operand K = {x.sizes[-1]}, packed K = {columns}")
-    return tensor([*x.sizes[:-1], packed.sizes[-2]], "f32")
+    return tensor([*x.sizes[:-1], packed.sizes[-2]], x.element)
 
 
 def _check_chosen(x: TensorInfo, packed: TensorInfo, indices: TensorInfo) -> None:

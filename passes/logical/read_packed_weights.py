@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint
@@ -20,6 +20,7 @@ from xdsl.rewriter import InsertPoint
 from aicf.dialects.block_bits import BLOCK_BITS
 from aicf.dialects.logical import (
     BroadcastOp,
+    CastOp,
     DequantizeBlocksOp,
     GatherOp,
     MatmulBlocksOp,
@@ -38,13 +39,15 @@ from aicf.passes.support.identity import (
     sources,
 )
 from aicf.passes.support.ledger import record_decision
-from aicf.passes.support.policy import lowered_precision_of
+from aicf.passes.support.policy import lowered_precision_of, policy_of
 from aicf.passes.support.works_on import FUNCTIONS
 from aicf.policies.precision_policy import INT8
 
 STAYS = "activations stay f32"
 PACKED = "packed"
 """The name of a gather of packed rows, after the id of the op that it was."""
+WIDENED = "widened"
+"""The name of what widens them where a cast follows."""
 
 
 @dataclass(frozen=True)
@@ -55,31 +58,42 @@ class ReadPackedWeightsPass(ModulePass):
     works_on = FUNCTIONS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        is_strict = policy_of(op).rounding == "strict"
         for inner in list(op.walk()):
-            if isinstance(inner, MatmulOp) and (weight := _rows_of_blocks(inner)) is not None:
+            if isinstance(inner, MatmulOp) and (weight := _rows_of_blocks(inner, is_strict)) is not None:
                 _multiply_blocks(op, inner, weight)
             elif isinstance(inner, MatmulOp) and (chosen := _chosen_blocks(inner)) is not None:
                 _multiply_chosen(op, inner, *chosen)
-            elif isinstance(inner, GatherOp) and isinstance(
-                weight := inner.operand.owner, DequantizeBlocksOp
-            ):
+            elif isinstance(inner, GatherOp) and (weight := _widened_blocks(inner.operand)) is not None:
                 _gather_packed(op, inner, weight)
         if lowered_precision_of(op).packed_activations == INT8:
             _record_widened(op)
 
 
-def _rows_of_blocks(matmul: MatmulOp) -> DequantizeBlocksOp | None:
-    """The weight of a product that contracts its columns, in which its blocks lie."""
-    weight = matmul.rhs.owner
+def _widened_blocks(value: SSAValue) -> DequantizeBlocksOp | None:
+    """What widens the blocks of a value, perhaps before a cast to a narrower type."""
+    if isinstance(value.owner, CastOp):
+        value = value.owner.operand
+    return value.owner if isinstance(value.owner, DequantizeBlocksOp) else None
+
+
+def _rows_of_blocks(matmul: MatmulOp, is_strict: bool) -> DequantizeBlocksOp | None:
+    """The weight of a product that contracts its columns, in which its blocks lie.
+
+    A narrow product would read the weight rounded to its type; in registers it need not be, unless rounding is strict.
+    """
+    weight = _widened_blocks(matmul.rhs)
     is_plain = matmul.transpose_b is not None and matmul.transpose_a is None
-    if not isinstance(weight, DequantizeBlocksOp) or not is_plain:
+    if weight is None or not is_plain or (is_strict and isinstance(matmul.rhs.owner, CastOp)):
         return None
     return weight if weight.info.rank == 2 else None
 
 
 def _multiply_blocks(module: ModuleOp, matmul: MatmulOp, weight: DequantizeBlocksOp) -> None:
     scheme, asked = weight.scheme.data, lowered_precision_of(module).packed_activations == INT8
-    is_rounded = asked and BLOCK_BITS[scheme].floats is None
+    is_rounded = (
+        asked and BLOCK_BITS[scheme].floats is None and tensor_info(matmul.lhs.type).element.name == "f32"
+    )
     made = (RoundedMatmulBlocksOp if is_rounded else MatmulBlocksOp)(matmul.lhs, weight.packed, scheme)
     replace_with_op(PatternRewriter(matmul), matmul, made, weight)
     because = "where the target has kernels for it, they widen blocks in registers, and read the fewest bytes"
@@ -90,7 +104,7 @@ def _multiply_blocks(module: ModuleOp, matmul: MatmulOp, weight: DequantizeBlock
             "the policy says packed_activations",
         )
     elif asked:
-        because = f"the codes of {scheme} are floats, so activations stay f32"
+        because = f"the codes of {scheme} are floats, so activations stay {tensor_info(matmul.lhs.type).element.name}"
     _record(module, weight, made, choice, because)
 
 
@@ -142,7 +156,15 @@ def _gather_packed(module: ModuleOp, gather: GatherOp, weight: DequantizeBlocksO
     rewriter = PatternRewriter(gather)
     rewriter.insert(rows, InsertPoint.before(gather))
     replacement = DequantizeBlocksOp(rows, weight.scheme.data)
-    replace_with_op(rewriter, gather, replacement, weight)
+    cast = gather.operand.owner
+    if isinstance(cast, CastOp):
+        own = None if own is None else IdTable(module).fresh(derived_id(own, WIDENED))
+        set_identity(replacement, own, (*sources(gather), *sources(weight)))
+        replacement.location = gather.location
+        rewriter.insert(replacement, InsertPoint.before(gather))
+        replace_with_op(rewriter, gather, CastOp(replacement.result, gather.info.element), cast)
+    else:
+        replace_with_op(rewriter, gather, replacement, weight)
     _record(module, weight, replacement, "gather of packed rows", "only the rows that are read are widened")
 
 

@@ -6,7 +6,8 @@ from itertools import accumulate
 from operator import mul
 
 from aicf.backends.base import Launch
-from aicf.backends.common.workload import OperandInfo
+from aicf.backends.common.workload import OperandInfo, Workload
+from aicf.dialects.types import element_of
 from aicf.errors import PlanError
 
 
@@ -17,6 +18,14 @@ def block_weight_reason(weight: OperandInfo) -> str | None:
         return "the packed weight is no parameter, so its blocks cannot be laid out ahead"
     in_one_piece = tuple(accumulate(weight.shape[:0:-1], mul, initial=1))[::-1]
     return None if weight.strides == in_one_piece else "the packed weight is not in one piece"
+
+
+def narrow_reason(work: Workload) -> str | None:
+    """Why a product with packed weights is none of f32; None if it is. What a row program makes has the type of the
+    sums, which the epilogue starts from."""
+    code = work.code
+    dtype = work.operands[0].dtype if code is None else element_of(code.body.block.args[0].type).name
+    return None if dtype == "f32" else f"it multiplies {dtype} with packed weights, and here only f32 is"
 
 
 def unexpected_layout(launch: Launch, operand: int) -> PlanError:

@@ -105,6 +105,7 @@ def _shared_names(memory: Memory, here: Here) -> dict[str, Any]:
         "load_shared_f32x4": load(numbers, 4),
         "load_shared_u32x4": load(_integers, 4),
         "load_u32x4_or_zero": load_or_zero,
+        "load_u32x2_or_zero": lambda address, there: memory.load(address, "u32", 2) if there else (0, 0),
         "copy_async16": copy,
         "copy_async16_or_zero": copy,
         "wait_copies_0": lambda: None,

@@ -63,7 +63,10 @@ def compiled(g: Graph, arch: str = "sm_90a") -> object:
 def test_placeholder():
     g = mlp("Q4_0", 2, 96, 64)
     m = compiled(g)
-    data = {"x": RNG.standard_normal((2, 96)).astype(np.float32), "scale": RNG.standard_normal(96).astype(np.float32)}
+    data = {
+        "x": RNG.standard_normal((2, 96)).astype(np.float32),
+        "scale": RNG.standard_normal(96).astype(np.float32),
+    }
     for n, r, c in (("gate", 64, 96), ("up", 64, 96), ("down", 96, 64)):
         data[n] = random_rows(RNG, BLOCK_SCHEMES["Q4_0"], r, c)
     wide = {n: widened(BLOCK_SCHEMES["Q4_0"], data[n]).astype(np.float64) for n in ("gate", "up", "down")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xdsl.dialects.builtin import ArrayAttr, StringAttr, UnitAttr
 from xdsl.ir import Attribute
 
-from aicf.backends.common.packed_weights import block_weight_reason
+from aicf.backends.common.packed_weights import block_weight_reason, narrow_reason
 from aicf.backends.common.record import RecordCodec, integer, read_text
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.blocks.pack.kernel import PackedBlocksKernel, panels
@@ -37,7 +37,7 @@ class MatmulBlocksKernel(PackedBlocksKernel[BlocksSchedule]):
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
         """See `Kernel`: a weight in one piece, which no program overwrites."""
-        return block_weight_reason(work.operands[1])
+        return narrow_reason(work) or block_weight_reason(work.operands[1])
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
         return cost_us(_problem(work), self.schedule(work, target))

@@ -88,6 +88,12 @@ def _load_or_zero(load: str, memory: bool) -> Intrinsic:
 load_u32x4_or_zero = _load_or_zero("ld.global.v4.u32", False)
 stream_u32x4_or_zero = _load_or_zero("ld.relaxed.gpu.global.L1::no_allocate.L2::256B.v4.u32", True)
 
+load_u32x2_or_zero = value_asm(
+    "{ .reg .pred p; .reg .b32 a,b; mov.b32 a,0; mov.b32 b,0; setp.ne.b32 p,$3,0; "
+    "@p ld.global.v2.u32 {a,b}, [$2]; mov.b32 $0,a; mov.b32 $1,b; }",
+    ["u32"] * 2,
+    ["u64", "i32"],
+)
 load_u8_or_zero = value_asm(
     "{ .reg .pred p; setp.ne.b32 p,$2,0; mov.b32 $0,0; @p ld.global.u8 $0, [$1]; }", ["u32"], ["u64", "i32"]
 )

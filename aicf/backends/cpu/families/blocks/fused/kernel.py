@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr, UnitAtt
 from xdsl.ir import Attribute
 
 from aicf.backends.common.loop_nest import has_even_rows, one_row
-from aicf.backends.common.packed_weights import block_weight_reason
+from aicf.backends.common.packed_weights import block_weight_reason, narrow_reason
 from aicf.backends.common.record import Record, RecordCodec, illegal, integer, read_part
 from aicf.backends.common.workload import Workload
 from aicf.backends.cpu.families.blocks.fused.problem import FusedProblem, read_fused
@@ -50,6 +50,8 @@ class FusedBlocksKernel(PackedBlocksKernel[FusedSchedule]):
         for code in (work.code, work.prologue):
             if code is not None and (reason := code_reason(code)) is not None:
                 return reason
+        if (reason := narrow_reason(work)) is not None:
+            return reason
         problem = _problem(work)
         reasons = (block_weight_reason(work.operands[index]) for index in problem.rights)
         return next(filter(None, reasons), None) or _rows_reason(problem)
