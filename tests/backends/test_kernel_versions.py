@@ -221,8 +221,8 @@ RECORDS: Mapping[str, tuple[int, str]] = {
     ),
     "cuda.matmul_blocks": (
         1,
-        f"{_LAUNCH} scheme k_parts panel_groups panel_rounds unroll tile_rows slice_tiles blocks_per_sm "
-        "combination_order",
+        f"{_LAUNCH} scheme products prologue_operands k_parts panel_groups panel_rounds unroll tile_rows slice_tiles "
+        "blocks_per_sm combination_order",
     ),
     "cuda.pack_blocks": (1, _LAUNCH),
     "cuda.dequantize_blocks": (1, f"{_LAUNCH} scheme"),

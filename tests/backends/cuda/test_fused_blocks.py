@@ -1,20 +1,25 @@
-"""Products with packed weights that take along what is before and after them, without a GPU: float64 on simulated
-threads, bits of a row, machine code, decisions and refusals."""
+"""Products with packed weights and what is before and after them in one kernel, without a GPU: float64 on simulated
+threads, bits of a row, machine code, and refusals."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
+import ml_dtypes
 import numpy as np
 import pytest
+from xdsl.dialects.builtin import ModuleOp
 
-import aicf
-from aicf.backends.cuda.compiler.build import emitter
-from aicf.backends.cuda.compiler.launches import KernelLaunch
+from aicf.backends.base import Launch
 from aicf.backends.cuda.compiler.toolchain import compile_kernels
-from aicf.backends.cuda.families.blocks.kernel import MatmulBlocksKernel
+from aicf.backends.cuda.families.blocks.codegen import emit
+from aicf.backends.cuda.families.blocks.kernel import MatmulBlocksKernel, read_schedule
+from aicf.backends.cuda.families.blocks.problem import BlocksProblem
+from aicf.backends.cuda.families.blocks.schedule import choose, schedule_reason
+from aicf.backends.cuda.target import ARCHES
 from aicf.dialects.block_schemes import BLOCK_SCHEMES
 from aicf.dialects.kinds import PACKED_PRODUCTS
 from aicf.frontends.builder import Graph, Value
@@ -26,54 +31,158 @@ from tests.backends.cuda.integer_simulator import simulated
 from tests.backends.cuda.sass import SPILLS, listing, names_of, starting
 from tests.support.blocks import random_rows, widened
 
-RNG = np.random.default_rng(22)
-KERNEL = MatmulBlocksKernel()
+RNG = np.random.default_rng(55)
 EPSILON = 1e-5
+UNITS = {"f32": 2.0**-23, "bf16": 2.0**-8}
+"""Of an element type in relation to a number."""
+DTYPES = {"f32": np.float32, "bf16": ml_dtypes.bfloat16}
 Array = np.ndarray
 
 
-def weight(g: Graph, name: str, scheme: str, rows: int, columns: int) -> Value:
-    """A packed matrix."""
-    stored = BLOCK_SCHEMES[scheme]
-    return g.dequantize_blocks(g.param(name, (rows, columns // stored.length * stored.nbytes), "u8"), scheme)
+def mlp(scheme: str, rows: int, columns: int, inner: int, dtype: str = "f32") -> ModuleOp:
+    """A norm, a gate and what it gates, then a product with a bias, to which x is added."""
+    g = Graph("mlp")
+    x = g.input("x", (rows, columns), dtype)
+    normed = g.rms_norm(x, g.param("scale", (columns,), dtype), epsilon=EPSILON)
+    gate, up = (_linear(g, name, scheme, normed, inner) for name in ("gate", "up"))
+    down = _linear(g, "down", scheme, g.silu(gate) * up, columns)
+    g.output(x + (down + g.param("bias", (columns,), dtype)), "y")
+    return g.module()
 
 
-def norm(g: Graph, x: Value) -> Value:
-    """RMSNorm with a scale."""
-    return g.rms_norm(x, g.param("scale", (x.shape[-1],)), epsilon=EPSILON)
+def _linear(g: Graph, name: str, scheme: str, x: Value, rows: int) -> Value:
+    stored, columns = BLOCK_SCHEMES[scheme], x.shape[-1]
+    assert isinstance(columns, int)
+    packed = g.param(name, (rows, columns // stored.length * stored.nbytes), "u8")
+    weight = g.dequantize_blocks(packed, scheme)
+    return g.linear(x, weight if x.dtype == "f32" else g.cast(weight, x.dtype))
 
 
-def mlp(scheme: str, rows: int, columns: int, inner: int) -> Graph:
-    """A norm, a gate and what it gates, then a product whose result joins x."""
-    g = aicf.Graph("mlp")
-    x = g.input("x", (rows, columns))
-    normed = norm(g, x)
-    gate = g.linear(normed, weight(g, "gate", scheme, inner, columns))
-    up = g.linear(normed, weight(g, "up", scheme, inner, columns))
-    g.output(x + g.linear(g.silu(gate) * up, weight(g, "down", scheme, columns, inner)), "y")
-    return g
+def arrays_of(scheme: str, rows: int, columns: int, inner: int, dtype: str = "f32") -> dict[str, Array]:
+    """Random operands."""
+    sizes = {"gate": (inner, columns), "up": (inner, columns), "down": (columns, inner)}
+    found = {name: random_rows(RNG, BLOCK_SCHEMES[scheme], *size) for name, size in sizes.items()}
+    for name, size in {"x": (rows, columns), "scale": (columns,), "bias": (columns,)}.items():
+        found[name] = RNG.standard_normal(size).astype(DTYPES[dtype])
+    return found
 
 
-def compiled(g: Graph, arch: str = "sm_90a") -> object:
-    module = g.module()
-    AicfInferencePass(f"cuda:{arch}").apply(make_context(), module)
+def in_float64(scheme: str, arrays: Mapping[str, Array]) -> tuple[Array, Array, Array]:
+    """The result of `mlp`, the sums of the magnitudes that its last product adds up, and of what these would be without
+    anything that cancels."""
+    wide = {
+        name: widened(BLOCK_SCHEMES[scheme], array) if array.dtype == np.uint8 else array.astype(np.float64)
+        for name, array in arrays.items()
+    }
+    x = wide["x"]
+    normed = x / np.sqrt((x * x).mean(-1, keepdims=True) + EPSILON) * wide["scale"]
+    gate = normed @ wide["gate"].T
+    hidden = gate * (1 + np.tanh(gate / 2)) / 2 * (normed @ wide["up"].T)
+    largest = np.abs(normed) @ np.abs(wide["gate"]).T * (np.abs(normed) @ np.abs(wide["up"]).T)
+    down = np.abs(wide["down"]).T
+    return x + (hidden @ wide["down"].T + wide["bias"]), np.abs(hidden) @ down, largest @ down
+
+
+def compiled(module: ModuleOp, target: str = "cuda:sm_90a", policy: str = "") -> ModuleOp:
+    AicfInferencePass(target, policy=policy).apply(make_context(), module)
     return module
 
 
-def test_placeholder():
-    g = mlp("Q4_0", 2, 96, 64)
-    m = compiled(g)
-    data = {
-        "x": RNG.standard_normal((2, 96)).astype(np.float32),
-        "scale": RNG.standard_normal(96).astype(np.float32),
-    }
-    for n, r, c in (("gate", 64, 96), ("up", 64, 96), ("down", 96, 64)):
-        data[n] = random_rows(RNG, BLOCK_SCHEMES["Q4_0"], r, c)
-    wide = {n: widened(BLOCK_SCHEMES["Q4_0"], data[n]).astype(np.float64) for n in ("gate", "up", "down")}
-    got = simulated(m, data, partial(simulator.run, more=attention_simulator.names))["y"]
-    x = data["x"].astype(np.float64)
-    h = x / np.sqrt((x * x).mean(-1, keepdims=True) + EPSILON) * data["scale"]
-    a = h @ wide["gate"].T
-    y = x + (a / (1 + np.exp(-a)) * (h @ wide["up"].T)) @ wide["down"].T
-    print(np.abs(got - y).max(), np.abs(y).max())
-    assert np.allclose(got, y, rtol=1e-4, atol=1e-4 * np.abs(y).max())
+def kinds_of(module: ModuleOp) -> list[str]:
+    """Kinds of the instructions that multiply packed weights, in text order."""
+    launches = [launch for unit in code_units(module) for launch in unit.launches]
+    return [launch.kind for launch in launches if launch.kernel == MatmulBlocksKernel.id]
+
+
+def run(module: ModuleOp, arrays: Mapping[str, Array]) -> Array:
+    return simulated(module, arrays, partial(simulator.run, more=attention_simulator.names))["y"]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "rows", "columns", "inner", "dtype"),
+    [
+        ("Q4_0", 1, 160, 96, "f32"),
+        ("Q4_1", 3, 96, 64, "f32"),
+        ("E4M3_128", 1, 128, 256, "bf16"),
+        ("Q8_0", 5, 96, 32, "bf16"),
+    ],
+)
+def test_a_gated_mlp(scheme: str, rows: int, columns: int, inner: int, dtype: str) -> None:
+    """Two kernels: a norm and a gate, a product and what follows. Panels and tiles reach past the last row and column,
+    rows past the last group of four, warps past the end of a row."""
+    module = compiled(mlp(scheme, rows, columns, inner, dtype))
+    assert kinds_of(module) == [PACKED_PRODUCTS] * 2
+    arrays = arrays_of(scheme, rows, columns, inner, dtype)
+    wanted, carried, largest = in_float64(scheme, arrays)
+    error = np.abs(run(module, arrays).astype(np.float64) - wanted)
+    assert (error <= 16 * UNITS["f32"] * largest + UNITS[dtype] * (np.abs(wanted) + carried)).all()
+
+
+def test_bits_of_a_row_do_not_depend_on_the_other_rows() -> None:
+    arrays = arrays_of("Q4_0", 4, 96, 64)
+    whole = run(compiled(mlp("Q4_0", 4, 96, 64)), arrays)
+    for rows in (slice(0, 1), slice(1, 3)):
+        count = rows.stop - rows.start
+        alone = run(compiled(mlp("Q4_0", count, 96, 64)), {**arrays, "x": arrays["x"][rows]})
+        np.testing.assert_array_equal(alone, whole[rows])
+
+
+def test_rounding_that_is_strict_keeps_the_rounded_weight() -> None:
+    """What a narrow product multiplies is then the weight in its type, which no packed product has."""
+    strict = compiled(mlp("Q8_0", 1, 64, 64, "bf16"), policy='{"rounding": "strict"}')
+    assert not kinds_of(strict) and '"cuda.dequantize_blocks"' in str(strict)
+
+
+# Machine code
+
+
+@cache
+def launches_of_a_model(scheme: str, rows: int = 1) -> dict[str, Launch]:
+    """Those of the MLP of a Llama 1B in bf16: its gate, and its product back."""
+    module = compiled(mlp(scheme, rows, 2048, 8192, "bf16"))
+    found = [
+        launch
+        for unit in code_units(module)
+        for launch in unit.launches
+        if launch.kernel == "cuda.matmul_blocks"
+    ]
+    return dict(zip(("gate", "down"), found, strict=True))
+
+
+@pytest.mark.parametrize(("scheme", "name"), [("Q4_0", "gate"), ("Q4_0", "down"), ("E4M3_128", "gate")])
+def test_machine_code(scheme: str, name: str) -> None:
+    """Nothing spills, codes are never converted by themselves, and before the wait each lane loads as many tiles as it
+    has registers for, beside the scale of the norm."""
+    launch = launches_of_a_model(scheme)[name]
+    (made,) = emit(launch)
+    cubin = compile_kernels([made.code], "sm_90a")[made.code.symbol]
+    lines = listing(cubin)
+    names = names_of(lines)
+    assert cubin.stack_bytes == 0 and not starting(names, SPILLS)
+    wait = next(number for number, line in enumerate(lines) if "ACQBULK" in line)
+    streamed = [number for number, line in enumerate(lines) if re.search(r"LDG\.E\.NA.*\.128", line)]
+    early = sum(number < wait for number in streamed)
+    schedule = read_schedule(launch.record)
+    assert early >= schedule.unroll and set(schedule.early) == {1, 2, 3} - (
+        {2, 3} if name == "down" else set()
+    )
+    assert not starting(names, ("I2F",))
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(("rows", "is_fused"), [(16, True), (17, False)])
+def test_rows_that_take_along_what_is_around(rows: int, is_fused: bool) -> None:
+    assert (PACKED_PRODUCTS in kinds_of(compiled(mlp("Q4_0", rows, 64, 64)))) == is_fused
+
+
+def test_schedules_that_cannot_be_carried_out() -> None:
+    """A row program reads all of a row, and two weights take twice the warps."""
+    problem, arch = BlocksProblem("Q4_0", 1, 64, 2048, products=2, has_rows=True), ARCHES["sm_90a"]
+    chosen = choose(problem, arch, ())
+    assert schedule_reason(chosen, problem, arch) is None
+    reason = schedule_reason(replace(chosen, slice_tiles=8, unroll=1), problem, arch)
+    assert "takes whole rows" in (reason or "")
+    reason = schedule_reason(replace(chosen, groups=2), problem, arch)
+    assert "4 panels of 8 warps each are more than 16 warps" in (reason or "")
