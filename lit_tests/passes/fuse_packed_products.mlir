@@ -1,5 +1,6 @@
 // RUN: aicf-opt %s -p 'aicf-inference{target="cpu:x86-64-v4"}' | filecheck %s
 // RUN: aicf-opt %s -p 'aicf-inference{target="cpu:x86-64-v4" policy="{\"fusion\": {\"gated\": false}}" until=fuse-elementwise}' | filecheck %s --check-prefix OFF
+// RUN: aicf-opt %s -p 'aicf-inference{target="cuda:sm_90a"}' | filecheck %s --check-prefix CUDA
 
 // Products with packed weights are fused as others are: the gate and what it gates with the norm before them, and a
 // product with the residual after it.
@@ -15,6 +16,10 @@
 // CHECK-NEXT: ins(%{{.*}}, %{{.*}}, %x : {{.*}}) outs(%y
 // CHECK-NEXT: attrs {scheme = "Q4_0", products = 1 : i64, prologue = false, prologue_operands = 0 : i64}
 // CHECK-NOT: emit.resolved
+// On a GPU as well, with up to 16 rows.
+// CUDA: kernel("cuda.matmul_blocks", {{.*}}products = 2 : i64, prologue_operands = 1 : i64{{.*}}early_reads = [1 : i64, 2 : i64, 3 : i64]
+// CUDA: kernel("cuda.matmul_blocks", {{.*}}products = 1 : i64, prologue_operands = 0 : i64
+// CUDA-NOT: kernel(
 // Without the gate each takes a copy of the norm along.
 // OFF: emit.decision "fuse-gated" ["gate", "up"] choice "not fused" because "gated fusion is off by policy (fusion.gated)"
 // OFF: emit.decision "fuse-prologues" ["gate", "rows.square"{{.*}}"hidden"] choice "one kernel for 12 ops"

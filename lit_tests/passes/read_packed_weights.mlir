@@ -1,5 +1,6 @@
 // RUN: aicf-opt %s -p read-packed-weights,logical-dce | filecheck %s
 // RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v4"},apply-policy{policy="{packed_activations: int8}"},assign-ids,lower-precision,read-packed-weights' | filecheck %s --check-prefix=INT8
+// RUN: aicf-opt %s -p 'set-target{target=reference},apply-policy{policy="{rounding: strict}"},read-packed-weights' | filecheck %s --check-prefix=STRICT
 
 // CHECK: emit.decision "read-packed-weights" ["w", "m"] choice "product of packed rows" because "where the target has kernels for it, they widen blocks in registers, and read the fewest bytes" rejected {"widened weight" = "all of it would be written and read again"}
 // CHECK: emit.decision "read-packed-weights" ["w", "e"] choice "gather of packed rows" because "only the rows that are read are widened"
@@ -64,4 +65,20 @@ func.func @widened(%x : tensor<2x9xf32> {logical.role = "input"}, %i : tensor<4x
   // CHECK-NEXT: %e = logical.gather %w, %i {axis = 1}
   %e = logical.gather %w, %i {axis = 1} : (tensor<9x64xf32>, tensor<4xi64>) -> tensor<9x4xf32>
   func.return %m, %e : tensor<2x64xf32>, tensor<9x4xf32>
+}
+
+// A narrow product reads the blocks too, and its weight is not rounded to the narrow type, unless rounding is strict.
+// CHECK-LABEL: func.func @narrow
+// STRICT-LABEL: func.func @narrow
+func.func @narrow(%x : tensor<2x64xbf16> {logical.role = "input"}, %i : tensor<4xi64> {logical.role = "input"}, %p : tensor<9x40xui8> {logical.role = "param"}) -> (tensor<2x9xbf16>, tensor<4x64xbf16>) {
+  %w = logical.dequantize_blocks %p {scheme = "Q4_1", aicf.id = "narrow.w", aicf.src = ["narrow.w"]} : (tensor<9x40xui8>) -> tensor<9x64xf32>
+  %c = logical.cast %w {aicf.id = "narrow.c", aicf.src = ["narrow.c"]} : tensor<9x64xf32> -> tensor<9x64xbf16>
+  // CHECK-NEXT: %m = logical.matmul_blocks %x, %p {scheme = "Q4_1", aicf.id = "narrow.m"{{.*}}} : (tensor<2x64xbf16>, tensor<9x40xui8>) -> tensor<2x9xbf16>
+  // STRICT: %m = logical.matmul %x, %c
+  %m = logical.matmul %x, %c {transpose_b, aicf.id = "narrow.m", aicf.src = ["narrow.m"]} : (tensor<2x64xbf16>, tensor<9x64xbf16>) -> tensor<2x9xbf16>
+  // CHECK-NEXT: %0 = logical.gather %p, %i
+  // CHECK-NEXT: %1 = logical.dequantize_blocks %0 {scheme = "Q4_1", aicf.id = "narrow.e.widened"
+  // CHECK-NEXT: %e = logical.cast %1 {aicf.id = "narrow.e"
+  %e = logical.gather %c, %i {axis = 0, aicf.id = "narrow.e", aicf.src = ["narrow.e"]} : (tensor<9x64xbf16>, tensor<4xi64>) -> tensor<4x64xbf16>
+  func.return %m, %e : tensor<2x9xbf16>, tensor<4x64xbf16>
 }

@@ -401,6 +401,7 @@ def _records() -> Iterator[tuple[str, Mapping[str, Attribute]]]:
         _with_packed_weight("int8windows-split"),
         _with_packed_weight("depthwise-mobile"),
         _with_packed_weight("blocks-Q4_0"),
+        _with_packed_weight("blocks-mlp-float"),
     ):
         for op in module.walk():
             if isinstance(op, ResolvedOp) and op.kernel is not None:

@@ -32,6 +32,8 @@ def _matmul(draw: Draw, dtype: str) -> OperandsAndAttrs:
     columns = packed.shape[1] // scheme.nbytes * scheme.length
     batch = draw(st.lists(st.integers(1, 2), max_size=1))
     x = values(draw, dtype, (*batch, draw(st.integers(1, 5)), columns), special=False)
+    if dtype == "f16":
+        x = x * x.dtype.type(2.0**-10)  # sums that f16 holds
     return [x, packed], {"scheme": name}
 
 
@@ -82,7 +84,7 @@ def _rounded_product(x: Array, packed: Array, scheme: str) -> Array:
 
 ROWS = (
     Row(logical.DequantizeBlocksOp, _dequantize, _widened, ("f32",)),
-    Row(logical.MatmulBlocksOp, _matmul, _product, ("f32",)),
-    Row(_chosen_op, _chosen, _product_of_chosen, ("f32",), name="matmul_blocks_chosen"),
+    Row(logical.MatmulBlocksOp, _matmul, _product, ("f32", "f16", "bf16")),
+    Row(_chosen_op, _chosen, _product_of_chosen, ("f32", "f16", "bf16"), name="matmul_blocks_chosen"),
     Row(logical.RoundedMatmulBlocksOp, _rounded, _rounded_product, ("f32",)),
 )
