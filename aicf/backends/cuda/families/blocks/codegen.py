@@ -12,7 +12,7 @@ from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launc
 from aicf.backends.cuda.compiler.specializer import Constant, Snippet, part, stage
 from aicf.backends.cuda.families.blocks import template
 from aicf.backends.cuda.families.blocks.kernel import read_schedule
-from aicf.backends.cuda.families.blocks.layout import CHUNK, PANEL_ROWS, TileLayout, tiles_layout
+from aicf.backends.cuda.families.blocks.layout import CHUNK, TileLayout, tiles_layout
 from aicf.backends.cuda.families.blocks.problem import BlocksProblem, Roles, read_problem, read_roles
 from aicf.backends.cuda.families.blocks.reading import row_text
 from aicf.backends.cuda.families.blocks.schedule import BlocksSchedule, pieces_of, tile_bytes
@@ -54,7 +54,9 @@ def emit(launch: Launch) -> list[KernelLaunch]:
         "EARLY": all(number in schedule.early for number in roles.weights),
         "WEIGHT": Snippet(("product",), (), _weight_text(roles)),
         "LOAD_X": _x_load(problem, schedule, x.dtype),
+        "X_BITS": _x_bits(x.dtype),
         "X_BYTES": ELEMENT_BYTES[x.dtype],
+        "X_WORDS": ELEMENT_BYTES[x.dtype],
         "X_ROW": Snippet(("row",), (), row_text(x.shape, x.strides, "row")),
     }
     for each in _PARTS:
@@ -138,7 +140,7 @@ def _sizes(problem: BlocksProblem, schedule: BlocksSchedule) -> dict[str, Consta
     items = 4 * tiles * layout.chunks * rows
     threads = schedule.threads(problem)
     rounds = -(-items // threads)
-    results = schedule.groups * rows * PANEL_ROWS
+    results, sums_at = schedule.results, tiles * tile_bytes(layout, rows)
     return {
         "M": problem.m,
         "N": problem.n,
@@ -162,10 +164,11 @@ def _sizes(problem: BlocksProblem, schedule: BlocksSchedule) -> dict[str, Consta
         "RUNS": CHUNK // pieces // 16,
         "ROUNDS": rounds,
         "BATCH": min(rounds, 4),
-        "X_REGISTERS": 8 if problem.has_rows else 8 * min(rounds, 4),
+        "X_ROUNDS": schedule.row_rounds(problem) if problem.has_rows else min(rounds, 4),
         "ITEMS": items,
         "FACTORS_AT": factors,
-        "SUMS_AT": tiles * tile_bytes(layout, rows),
+        "SUMS_AT": sums_at,
+        "EXTRAS_AT": sums_at + min(schedule.rounds, 2) * schedule.sums_bytes(problem),
         "SUMS_BYTES": schedule.sums_bytes(problem),
         "PANEL_ROUNDS": schedule.rounds,
         "RESULTS": results,
@@ -175,18 +178,23 @@ def _sizes(problem: BlocksProblem, schedule: BlocksSchedule) -> dict[str, Consta
 
 
 def _x_load(problem: BlocksProblem, schedule: BlocksSchedule, dtype: str) -> Snippet:
-    """Four neighbouring elements of x as bits of f32; zeros past its end, where a tile or a slice reaches past it."""
+    """Four neighbouring elements of x; zeros past its end, where a tile or a slice reaches past it."""
     covered = schedule.slices(problem) * min(schedule.slice_tiles, problem.row_tiles) * problem.layout.columns
     if problem.has_rows:
         covered = schedule.row_rounds(problem) * schedule.threads(problem) * 8
     guard = ", inside" if covered != problem.k else ""
-    load = "load_u32x4" if dtype == "f32" else "load_u32x2"
-    loaded = f"{load}{'_or_zero' if guard else ''}(address{guard})"
+    # Loads that stay together: else the compiler, short of registers, waits for one before it starts the next.
+    load = f"load_u32x{ELEMENT_BYTES[dtype]}_or_zero" if guard else f"stream_u32x{ELEMENT_BYTES[dtype]}"
+    return Snippet(("address", "inside"), (), f"{load}(address{guard})")
+
+
+def _x_bits(dtype: str) -> Snippet:
+    """Four elements of x, packed as they lie, as bits of f32."""
     if dtype == "f32":
-        return Snippet(("address", "inside"), (), loaded)
-    pairs = [f"f{number} = unpack_{dtype}({word})" for number, word in enumerate(("low", "high"))]
-    bits = ", ".join(f"f32_to_bits(f{pair}[{each}])" for pair in range(2) for each in range(2))
-    return Snippet(("address", "inside"), (f"low, high = {loaded}", *pairs), f"({bits})")
+        return Snippet(("words",), (), "words")
+    lines = ("low = words[0]", "high = words[1]", f"f = unpack_{dtype}(low)", f"g = unpack_{dtype}(high)")
+    bits = ", ".join(f"f32_to_bits({pair}[{each}])" for pair in "fg" for each in range(2))
+    return Snippet(("words",), lines, f"({bits})")
 
 
 def _words(layout: TileLayout) -> dict[str, Constant | Snippet]:

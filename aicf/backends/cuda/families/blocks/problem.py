@@ -24,6 +24,7 @@ class BlocksProblem:
         m, n, k: See above.
         products: Weights, whose sums meet in each element of the result.
         has_rows: Whether a row program makes x, which takes whole rows.
+        extras: Operands that the epilogue reads beside the sums.
     """
 
     scheme: str
@@ -32,6 +33,7 @@ class BlocksProblem:
     k: int
     products: int = 1
     has_rows: bool = False
+    extras: int = 0
 
     @property
     def layout(self) -> TileLayout:
@@ -86,5 +88,6 @@ def read_problem(
     roles: Roles, entries: Record, x: Operand, result: Operand, *, has_rows: bool
 ) -> BlocksProblem:
     """The product that an instruction is. Raises RecordError if the scheme is missing."""
-    scheme, rows, columns = read_text(entries, "scheme"), prod(x.shape[:-1]), result.shape[-1]
-    return BlocksProblem(scheme, rows, columns, x.shape[-1], len(roles.weights), has_rows)
+    scheme, m = read_text(entries, "scheme"), prod(x.shape[:-1])
+    products, extras = len(roles.weights), len(roles.extras)
+    return BlocksProblem(scheme, m, result.shape[-1], x.shape[-1], products, has_rows, extras)

@@ -35,6 +35,8 @@ _LOADED_WORDS, _MOST_UNROLL = 56, 4
 _ESTIMATED_REGISTERS, _WORD_REGISTERS, _GROUP_REGISTERS = 100, 2, 10
 """Of a thread, which has 128, by an estimate: for a word of the weight that is under way, and for each group of 4 rows
 of x."""
+_SMALL_WORDS = 24
+"""Words of the weight under way of which a thread needs no more than 64 registers, if x has few rows."""
 _WIDE_WORDS = 24
 """Of a tile: with more of them and three groups of rows, some of 128 registers would spill."""
 
@@ -85,10 +87,16 @@ class BlocksSchedule:
         return self.parts * self.groups * problem.products
 
     def blocks_per_sm(self, problem: BlocksProblem) -> int:
-        """Blocks that fit on a multiprocessor by their registers: 128 of a thread, more where tiles have many words."""
+        """Blocks that fit on a multiprocessor by their registers: 128 of a thread, more where tiles have many words; 64
+        of one whose words are few, which leaves room for blocks of the next kernel."""
         if problem.layout.words > _WIDE_WORDS and self.row_groups > 2:
             return 1
-        return max(1, _MOST_WARPS // self.warps(problem))
+        is_small = self.row_groups == 1 and self.unroll * problem.layout.words <= _SMALL_WORDS
+        return max(1, (2 if is_small else 1) * _MOST_WARPS // self.warps(problem))
+
+    def wave(self, problem: BlocksProblem) -> int:
+        """Blocks of a multiprocessor that panels are shared out to."""
+        return max(1, min(self.blocks_per_sm(problem), _MOST_WARPS // self.warps(problem)))
 
     @property
     def row_groups(self) -> int:
@@ -114,6 +122,11 @@ class BlocksSchedule:
     def sums_bytes(self, problem: BlocksProblem) -> int:
         """Shared memory of the sums of each warp, of one panel."""
         return 4 * self.warps(problem) * PANEL_ROWS * 4 * self.row_groups
+
+    @property
+    def results(self) -> int:
+        """Of a block, of one panel of each group."""
+        return self.groups * self.tile_rows * PANEL_ROWS
 
     def row_rounds(self, problem: BlocksProblem) -> int:
         """Quarters of chunks of a row that a thread has where the block computes the row."""
@@ -187,7 +200,7 @@ def choose(problem: BlocksProblem, arch: GpuArch, early: tuple[int, ...]) -> Blo
     if chosen.slices(problem) > 1:
         return chosen
     # As many blocks as run at once: what is prepared of x serves all panels of a block.
-    resident = chosen.blocks_per_sm(problem) * arch.multiprocessors // chosen.row_blocks(problem)
+    resident = chosen.wave(problem) * arch.multiprocessors // chosen.row_blocks(problem)
     return replace(chosen, rounds=-(-problem.panels // (groups * max(1, resident))))
 
 

@@ -99,16 +99,16 @@ def multiply(base: Any) -> None:
                         total[2 * n + half] += f32(MINIMUM_SIGN) * factor[2 + half] * of_x[1]
 
 
-def split_chunk(base: Any, chunk: Any, row: Any, is_inside: Any) -> None:
-    """Puts a chunk of a row of x, of which this thread has the elements of its `quarter` as bits of f32 in `v` from
-    `base` on, into shared memory: as halves, in the order in which lanes multiply them, and of each piece the scale of
+def split_chunk(chunk: Any, row: Any, is_inside: Any) -> None:
+    """Puts a chunk of a row of x, of which this thread has the elements of its `quarter` as bits of f32 in `v`, into
+    shared memory: as halves, in the order in which lanes multiply them, and of each piece the scale of
     its products, and its sum times CODE_UNIT."""
     high = registers(4, u32(0))
     low = registers(4, u32(0))
     for piece in unrolled(PIECES):
         top = i32(0)
         for e in unrolled(4 * RUNS * piece, 4 * RUNS * piece + 4 * RUNS):
-            top = max(top, i32(v[base + e] & u32(0x7FFFFFFF)))
+            top = max(top, i32(v[e] & u32(0x7FFFFFFF)))
         for s in unrolled(2):
             top = max(top, cuda.shfl_xor_sync(ALL_LANES, top, 1 << s))
         # The largest element becomes 2^14 or more, and less than 2^15.
@@ -118,8 +118,8 @@ def split_chunk(base: Any, chunk: Any, row: Any, is_inside: Any) -> None:
         # The sum is that of the halves, so that an offset takes off just what it has added to each code.
         added = f32(0.0)
         for pair in unrolled(2 * RUNS * piece, 2 * RUNS * piece + 2 * RUNS):
-            first = bits_to_f32(v[base + 2 * pair]) * scale
-            second = bits_to_f32(v[base + 2 * pair + 1]) * scale
+            first = bits_to_f32(v[2 * pair]) * scale
+            second = bits_to_f32(v[2 * pair + 1]) * scale
             high[pair] = pack_f16(first, second)
             kept = unpack_f16(high[pair])
             low[pair] = pack_f16(first - kept[0], second - kept[1])
@@ -153,14 +153,18 @@ def prepare_x() -> None:
             for run in unrolled(2):
                 place = column + i32(16 * run)
                 inside = cuda.selp(place < i32(K), i32(1), i32(0))
-                v[8 * i + 4 * run : 8 * i + 4 * run + 4] = splice(
+                raw[(2 * i + run) * X_WORDS : (2 * i + run + 1) * X_WORDS] = splice(
                     LOAD_X, x + u64((source + i64(place)) * i64(X_BYTES)), inside
                 )
         for i in unrolled(BATCH):
             index = min((i32(batch) * i32(BATCH) + i32(i)) * i32(THREADS) + thread, i32(ITEMS - 4) + quarter)
             chunk = i32(index >> i32(2)) % i32(SLICE_TILES * CHUNKS)
             row = i32(i32(index >> i32(2)) // i32(SLICE_TILES * CHUNKS))
-            splice(SPLIT_CHUNK, 8 * i, chunk, row, True)
+            for run in unrolled(2):
+                v[4 * run : 4 * run + 4] = splice(
+                    X_BITS, raw[(2 * i + run) * X_WORDS : (2 * i + run + 1) * X_WORDS]
+                )
+            splice(SPLIT_CHUNK, chunk, row, True)
 
 
 def prepare_rows() -> None:
@@ -170,7 +174,11 @@ def prepare_rows() -> None:
         source = splice(X_ROW, min(first_row + i32(row), i32(M - 1)))
         for j in unrolled(2 * ROW_ROUNDS):
             place = k0 + i32(j // 2 * 8 * THREADS + j % 2 * 16)
-            v[0:4] = splice(LOAD_X, x + u64((source + i64(place)) * i64(X_BYTES)), inside[j])
+            raw[j * X_WORDS : (j + 1) * X_WORDS] = splice(
+                LOAD_X, x + u64((source + i64(place)) * i64(X_BYTES)), inside[j]
+            )
+        for j in unrolled(2 * ROW_ROUNDS):
+            v[0:4] = splice(X_BITS, raw[j * X_WORDS : (j + 1) * X_WORDS])
             for e in unrolled(4):
                 a[4 * j + e] = bits_to_f32(v[e])
         splice(ROW_PROGRAM)
@@ -179,23 +187,29 @@ def prepare_rows() -> None:
             for e in unrolled(8):
                 v[e] = f32_to_bits(a[8 * i + e])
             if ROW_TAIL:
-                splice(SPLIT_CHUNK, 0, i32(index >> i32(2)), i32(row), index < i32(4 * TILES * CHUNKS))
+                splice(SPLIT_CHUNK, i32(index >> i32(2)), i32(row), index < i32(4 * TILES * CHUNKS))
             else:
-                splice(SPLIT_CHUNK, 0, i32(index >> i32(2)), i32(row), True)
+                splice(SPLIT_CHUNK, i32(index >> i32(2)), i32(row), True)
         if ROWS > 1:
             # Totals of this row are read before those of the next one are written.
             cuda.syncthreads()
 
 
 def load_extras(number: Any) -> None:
-    """What the epilogue reads beside the sums, for the results of this thread of a turn."""
+    """What the epilogue reads beside the sums, for the results of this thread of a turn. Shared memory holds it: this
+    thread has no registers to spare while it multiplies."""
     for r in unrolled(RESULT_ROUNDS):
         index = thread + i32(r * THREADS)
         of_group = i32(i32(index >> i32(4)) // i32(ROWS))
         panel = (i32(cuda.blockIdx.x) * i32(GROUPS) + of_group) * i32(PANEL_ROUNDS) + i32(number)
         column = min(panel * i32(16) + (index & i32(15)), i32(N - 1))
-        m = min(first_row + i32(index >> i32(4)) % i32(ROWS), i32(M - 1))
-        extra[r * EXTRAS : (r + 1) * EXTRAS] = splice(LOAD_EXTRA, m, column)
+        if index < i32(RESULTS):
+            loaded = registers(EXTRAS, f32(0.0))
+            loaded[0:EXTRAS] = splice(
+                LOAD_EXTRA, min(first_row + i32(index >> i32(4)) % i32(ROWS), i32(M - 1)), column
+            )
+            for e in unrolled(EXTRAS):
+                store_shared_f32(memory + u32(EXTRAS_AT + 4 * RESULTS * e) + u32(index) * u32(4), loaded[e])
 
 
 def finish_panels() -> None:
@@ -237,7 +251,9 @@ def finish_panels() -> None:
                         + u32((index & i32(15)) * i32(4))
                     )
                 value[each] = value[each] * f32(1.0 / CODE_UNIT)
-            splice(FINISH, first_row + row, column, r * EXTRAS, value[0:PRODUCTS])
+            for e in unrolled(EXTRAS):
+                extra[e] = load_shared_f32(memory + u32(EXTRAS_AT + 4 * RESULTS * e) + u32(index) * u32(4))
+            splice(FINISH, first_row + row, column, 0, value[0:PRODUCTS])
 
 
 def matmul_blocks(pointers: object):
@@ -301,8 +317,9 @@ def matmul_blocks(pointers: object):
     of_x = registers(2, f32(0.0))
     total = registers(2 * ROW_GROUPS, f32(0.0))
     first_tile = i32(0)
-    v = registers(X_REGISTERS, u32(0))
-    extra = registers(RESULT_ROUNDS * EXTRAS, f32(0.0))
+    raw = registers(2 * X_WORDS * X_ROUNDS, u32(0))
+    v = registers(8, u32(0))
+    extra = registers(EXTRAS, f32(0.0))
     if EXTRAS > 0:
         splice(LOAD_EXTRAS, 0)
     if IS_NORMED:
