@@ -220,9 +220,9 @@ RECORDS: Mapping[str, tuple[int, str]] = {
         f"{_LAUNCHES} strategy vector lanes threads unroll splits late blocks_per_sm may_alias combination_order",
     ),
     "cuda.matmul_blocks": (
-        1,
+        2,
         f"{_LAUNCH} scheme products prologue_operands k_parts panel_groups panel_rounds unroll tile_rows slice_tiles "
-        "blocks_per_sm combination_order",
+        "panels_ahead blocks_per_sm combination_order",
     ),
     "cuda.pack_blocks": (1, _LAUNCH),
     "cuda.dequantize_blocks": (1, f"{_LAUNCH} scheme"),

@@ -171,7 +171,7 @@ def test_bits_of_a_row_depend_on_nothing_else() -> None:
     chosen = KERNEL.schedule(work, TARGET)
     sliced = replace(chosen, tile_rows=2, unroll=1, slice_tiles=chosen.parts)
     assert sliced.slices(problem_of(work)) > 1 and sliced.row_blocks(problem_of(work)) == 3
-    turns = replace(chosen, groups=1, rounds=3, unroll=2)
+    turns = replace(chosen, groups=1, rounds=3, unroll=2, ahead=2)
     records = [KERNEL.record_of(work, TARGET, each) for each in (sliced, turns)]
     for record in records:
         np.testing.assert_array_equal(multiplied(work, tiles, x, record), wanted)

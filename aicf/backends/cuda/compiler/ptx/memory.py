@@ -48,6 +48,8 @@ stream_u32x2 = value_asm(
 )
 stream_u32 = value_asm("ld.relaxed.gpu.global.L1::no_allocate.u32 $0, [$1];", ["u32"], ["u64"], memory=True)
 """The same of fewer bytes."""
+prefetch_l2 = void_asm("cp.async.bulk.prefetch.L2.global [$0], $1;", ["u64", "u32"])
+"""Brings bytes into the second cache: the address and the number of them are multiples of 16. From Hopper on."""
 poll_u64 = value_asm("ld.relaxed.gpu.global.u64 $0, [$1];", ["u64"], ["u64"], memory=True)
 """A word that another block of the same launch may be writing."""
 publish_u64 = void_asm("st.relaxed.gpu.global.u64 [$0], $1;", ["u64", "u64"])

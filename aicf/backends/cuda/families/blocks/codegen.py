@@ -27,6 +27,7 @@ _PARTS = (
     template.prepare_rows,
     template.multiply,
     template.load_next,
+    template.fetch_ahead,
     template.halves,
     template.factors,
     template.load_extras,
@@ -157,6 +158,8 @@ def _sizes(problem: BlocksProblem, schedule: BlocksSchedule) -> dict[str, Consta
         "SLICE_TILES": tiles,
         "STEPS": schedule.steps(problem),
         "UNROLL": schedule.unroll,
+        "LOADED_TILES": min(schedule.parts * schedule.unroll, problem.row_tiles),
+        "AHEAD": schedule.ahead,
         "IS_EVEN": problem.row_tiles % (schedule.parts * schedule.unroll) == 0
         and problem.row_tiles % tiles == 0,
         "CHUNKS": layout.chunks,

@@ -52,6 +52,7 @@ class MatmulBlocksKernel(CudaKernel[BlocksSchedule]):
     """
 
     id = "cuda.matmul_blocks"
+    version = 2
     kinds = frozenset({"matmul_blocks", PACKED_PRODUCTS})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:

@@ -51,9 +51,14 @@ class BlocksProblem:
         return -(-self.n // PANEL_ROWS)
 
     @property
+    def panel_bytes(self) -> int:
+        """Of the tiles of a panel."""
+        return self.row_tiles * self.layout.tile_bytes
+
+    @property
     def weight_bytes(self) -> int:
         """Of all tiles of all weights."""
-        return self.products * self.panels * self.row_tiles * self.layout.tile_bytes
+        return self.products * self.panels * self.panel_bytes
 
 
 @dataclass(frozen=True)

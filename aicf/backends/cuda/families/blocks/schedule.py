@@ -30,6 +30,11 @@ _MOST_SLICE_BYTES = 104 << 10
 both."""
 _STATIC_BYTES, _SUMS_BYTES = 2 << 10, 32 << 10
 """Shared memory that is left to others, and that the sums of a block take at most."""
+_MOST_AHEAD, _AHEAD_BYTES = 32, 128 << 10
+"""Panels that a warp brings into the second cache ahead, one a lane, and the bytes that the warps of a multiprocessor
+bring there: less than half of the cache for all."""
+_MOST_PANEL_BYTES = 1 << 19
+"""Of a panel that is brought there with one instruction, whose operand has 16 bits for a count of 16 bytes."""
 _LOADED_WORDS, _MOST_UNROLL = 56, 4
 """Words of weights that a lane has under way, and tiles."""
 _ESTIMATED_REGISTERS, _WORD_REGISTERS, _GROUP_REGISTERS = 100, 2, 10
@@ -67,6 +72,7 @@ class BlocksSchedule:
         unroll: Tiles that a warp has under way.
         tile_rows: Rows of x that share the codes in registers.
         slice_tiles: Tiles along K whose columns of x are in shared memory at once.
+        ahead: Panels of a warp that are brought into the second cache before the wait for earlier kernels.
         early: Operands that are read before the wait for earlier kernels.
     """
 
@@ -76,6 +82,7 @@ class BlocksSchedule:
     unroll: Annotated[int, Entry(Whole(1, _MOST_UNROLL))]
     tile_rows: Annotated[int, Entry(Whole(1, MOST_TILE_ROWS))]
     slice_tiles: Annotated[int, Entry(Whole(1))]
+    ahead: Annotated[int, Entry(Whole(0, _MOST_AHEAD), "panels_ahead")] = 0
     early: tuple[int, ...] = ()
 
     def threads(self, problem: BlocksProblem) -> int:
@@ -173,6 +180,10 @@ def schedule_reason(schedule: BlocksSchedule, problem: BlocksProblem, arch: GpuA
         return "'panel_rounds' is more than 1, and not all of x is in shared memory"
     if problem.has_rows and schedule.slices(problem) > 1:
         return "what comes before the product takes whole rows, and shared memory has a slice of x"
+    if schedule.ahead and problem.panel_bytes > _MOST_PANEL_BYTES:
+        return f"'panels_ahead' is for panels of at most {_MOST_PANEL_BYTES} bytes, one has {problem.panel_bytes}"
+    if schedule.ahead and not (arch.has_programmatic_launch and schedule.early):
+        return "'panels_ahead' is for kernels that start early, and read their weights before the wait"
     if schedule.tile_rows > _register_rows(problem, schedule.unroll):
         return f"{schedule.unroll} tiles and {schedule.tile_rows} rows of x do not fit into registers"
     return None
@@ -196,12 +207,26 @@ def choose(problem: BlocksProblem, arch: GpuArch, early: tuple[int, ...]) -> Blo
     rows = _even_rows(problem.m, min(MOST_TILE_ROWS, fitting, _register_rows(problem, unroll)))
     slice_tiles = _slice_tiles(problem, parts, unroll, rows)
     groups = min(max(1, _MOST_WARPS // 2 // (parts * problem.products)), problem.panels)
-    chosen = BlocksSchedule(parts, groups, 1, unroll, rows, slice_tiles, early)
-    if chosen.slices(problem) > 1:
-        return chosen
-    # As many blocks as run at once: what is prepared of x serves all panels of a block.
-    resident = chosen.wave(problem) * arch.multiprocessors // chosen.row_blocks(problem)
-    return replace(chosen, rounds=-(-problem.panels // (groups * max(1, resident))))
+    chosen = BlocksSchedule(parts, groups, 1, unroll, rows, slice_tiles, early=early)
+    if chosen.slices(problem) == 1:
+        # As many blocks as run at once: what is prepared of x serves all panels of a block.
+        resident = chosen.wave(problem) * arch.multiprocessors // chosen.row_blocks(problem)
+        chosen = replace(chosen, rounds=-(-problem.panels // (groups * max(1, resident))))
+    return replace(chosen, ahead=_panels_ahead(problem, chosen, arch))
+
+
+def _panels_ahead(problem: BlocksProblem, schedule: BlocksSchedule, arch: GpuArch) -> int:
+    """Panels worth bringing into the second cache ahead, where that is possible: of weights that are read once."""
+    is_early = all(weight in schedule.early for weight in range(1, 1 + problem.products))
+    if not (is_early and arch.has_programmatic_launch) or schedule.row_blocks(problem) > 1:
+        return 0
+    if schedule.rounds == 1 and schedule.parts * schedule.unroll >= problem.row_tiles:
+        return 0
+    warps, panel_bytes = schedule.wave(problem) * schedule.groups * problem.products, problem.panel_bytes
+    if panel_bytes > _MOST_PANEL_BYTES:
+        return 0
+    fitting = _AHEAD_BYTES // (warps * panel_bytes)
+    return min(schedule.rounds, max(1, fitting), _MOST_AHEAD)
 
 
 def _even_rows(rows: int, most: int) -> int:
@@ -245,7 +270,7 @@ def candidates(problem: BlocksProblem, arch: GpuArch, early: tuple[int, ...]) ->
         for groups in (1, 2)
         for unroll in (1, 2, 4)
     ]
-    others += [replace(first, rounds=1), replace(first, rounds=2 * first.rounds)]
+    others += [replace(first, rounds=1), replace(first, rounds=2 * first.rounds), replace(first, ahead=0)]
     fitting = [each for each in others if schedule_reason(each, problem, arch) is None]
     return list(dict.fromkeys([first, *(each for each in fitting if each.groups <= problem.panels)]))
 

@@ -29,6 +29,17 @@ def load_next(base: Any) -> None:
             splice(LOAD_TILE, panel_at + u64(tile) * u64(TILE_BYTES), base)
 
 
+def fetch_ahead() -> None:
+    """Starts to bring AHEAD panels into the second cache, of the first one what no lane has loaded: memory is busy
+    while this kernel waits for others, and until it has prepared x."""
+    if (part == i32(0)) & (lane < i32(AHEAD)):
+        fetched = first_panel + lane
+        loaded = cuda.selp(lane == i32(0), i32(LOADED_TILES), i32(0))
+        if (fetched < i32(PANELS)) & (loaded < i32(TILES)):
+            start = weight + u64(fetched) * u64(TILES * TILE_BYTES) + u64(loaded) * u64(TILE_BYTES)
+            prefetch_l2(start, u32((i32(TILES) - loaded) * i32(TILE_BYTES)))
+
+
 def halves(base: Any, chunk: Any) -> None:
     """The codes of a chunk of both rows of a lane as the left factors of two products, four registers each."""
     for half in unrolled(2):
@@ -295,6 +306,8 @@ def matmul_blocks(pointers: object):
         for j in unrolled(UNROLL):
             tile = part + i32(j * PARTS)
             splice(LOAD_NEXT, j * WORDS)
+    if AHEAD > 0:
+        splice(FETCH_AHEAD)
     if IS_NORMED:
         splice(EARLY_ROW_OPERANDS)
     if PROGRAMMATIC:
