@@ -36,7 +36,7 @@ from aicf.backends.cuda.target import ELEMENT_BYTES
 Constants = dict[str, Constant | Snippet]
 _PARTS = {
     name.upper(): part(getattr(templates, name))
-    for name in ("keys_and_values", "new_row", "written", "hidden", "scored", "stored", "combined")
+    for name in ("keys_and_values", "new_row", "written", "scored", "stored", "combined")
 }
 """Of the template, by the names that it splices them in by."""
 
@@ -45,11 +45,10 @@ def emit(launch: Launch) -> Sequence[KernelLaunch]:
     """The one launch of the instruction. Raises RecordError if its record lacks an entry."""
     problem, spec = problem_of_launch(launch), read_spec(launch.record)
     operands = _operands(launch, problem)
-    written = _write_constants(launch, problem)
     constants = {
         **problem_constants(problem.attention, read_scale(launch.record), log2(2.718281828459045)),
-        **written,
-        **_filled_constants(problem, copies=bool(written["COPIES_K"] or written["COPIES_V"])),
+        **_write_constants(launch, problem),
+        **_filled_constants(problem),
         **_turning_constants(problem),
         **_method_constants(problem, spec),
         "PROGRAMMATIC": is_programmatic(launch.record),
@@ -101,21 +100,14 @@ def _write_constants(launch: Launch, problem: StepProblem) -> Constants:
     }
 
 
-def _filled_constants(problem: StepProblem, copies: bool) -> Constants:
-    """How many keys come before the query (i64), and how many it sees; `copies` says that rows are loaded, seen or not.
-
-    Waiting for a number and then for keys takes twice the latency of memory, so the first keys are loaded beside it.
-    With a window it says which these are.
-    """
+def _filled_constants(problem: StepProblem) -> Constants:
+    """How many keys come before the query (i64), and how many it sees."""
     filled = problem.filled
     if filled is None:
-        return {"FILLED": False, "AHEAD": False, "HIDES": False}
+        return {"FILLED": False}
     strides, dtype = filled.position
-    ahead = filled.window == 0
     return {
         "FILLED": True,
-        "AHEAD": ahead,
-        "HIDES": ahead or copies,
         "BEFORE_BATCH": tuple(stride * ELEMENT_BYTES[dtype] for stride in reversed(strides)),
         "LOAD_BEFORE": Snippet(("at",), (), f"i64({load_text(dtype, 'at')})"),
         "WINDOW": filled.window,

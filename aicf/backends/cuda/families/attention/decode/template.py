@@ -50,9 +50,6 @@ loaded."""
 BEFORE_BATCH = (0,)
 WINDOW = 0
 """Of those, how many are seen at most; 0 for all."""
-AHEAD, HIDES = False, False
-"""Whether the first keys and values are loaded while that number is, seen or not; and whether what is not seen may have
-been loaded."""
 ROTATES = ""
 """Which elements of queries and the new key are a pair: `halves`, i and i + D / 2; `neighbours`, 2 i and 2 i + 1."""
 OF_COSINES_Q = OF_SINES_Q = OF_COSINES_K = OF_SINES_K = ((0,), 0, 4)
@@ -83,19 +80,19 @@ COMBINERS = 1
 """Warps that combine a query, two elements a lane."""
 
 OFFSET = LOAD_MASK = LOAD_BEFORE = ROW = UNPACK = PACK = KEYS_AND_VALUES = Snippet((), ())
-ANGLES = EIGHT = NEW_ROW = WRITTEN = HIDDEN = SCORED = STORED = COMBINED = Snippet((), ())
+ANGLES = EIGHT = NEW_ROW = WRITTEN = SCORED = STORED = COMBINED = Snippet((), ())
 
 
-def keys_and_values(key: Any, bounded: Any) -> None:
-    """Starts the loads of this lane's share from `key` on; zeros past the last key, and if `bounded` for keys that are
-    not seen. Rows that are copied are loaded, seen or not."""
+def keys_and_values(key: Any) -> None:
+    """Starts the loads of this lane's share from `key` on; zeros past the last key. Rows that are copied are loaded,
+    seen or not."""
     at_k = u64(k + u64(key) * u64(K_ROW))
     at_v = u64(v + u64(key) * u64(V_ROW))
     for j in unrolled(LOADS):
-        if TAIL or bounded:
-            there = i32(1) if key + i32(j * LINES) < i32(N) else i32(0)
-            if bounded and not COPIES_K and not COPIES_V:
-                there = i32(1) if (key + i32(j * LINES) < end) & (key + i32(j * LINES) >= start) else i32(0)
+        if TAIL or FILLED or TURNS > 1:
+            there = i32(1) if (key + i32(j * LINES) < end) & (key + i32(j * LINES) >= start) else i32(0)
+            if COPIES_K or COPIES_V:
+                there = i32(1) if key + i32(j * LINES) < i32(N) else i32(0)
             kw[j * 4 : j * 4 + 4] = load_u32x4_or_zero(at_k + u64(j * LINES * K_ROW), there)
             vw[j * 4 : j * 4 + 4] = load_u32x4_or_zero(at_v + u64(j * LINES * V_ROW), there)
         else:
@@ -188,14 +185,10 @@ def written(key: Any) -> None:
             if inside & is_writer:
                 at_values = u64(values + u64(key + i32(j * LINES)) * u64(VALUES_ROW))
                 store_u32x4(at_values, *vw[j * 4 : j * 4 + 4])
-
-
-def hidden(key: Any) -> None:
-    """Zeros in place of values that were loaded and are not seen: they may be NaN, whatever their weight."""
-    for j in unrolled(LOADS):
-        seen = (key + i32(j * LINES) < end) & (key + i32(j * LINES) >= start)
-        for c in unrolled(4):
-            vw[j * 4 + c] = cuda.selp(seen, vw[j * 4 + c], u32(0))
+        if FILLED and (COPIES_K or COPIES_V):  # a value that is not seen may be NaN, whatever its weight
+            seen = (key + i32(j * LINES) < end) & (key + i32(j * LINES) >= start)
+            for c in unrolled(4):
+                vw[j * 4 + c] = cuda.selp(seen, vw[j * 4 + c], u32(0))
 
 
 def scored(key: Any, g: Any) -> None:
@@ -342,8 +335,6 @@ def attention_step(pointers: Any) -> None:
         cluster_arrive()
     if PROGRAMMATIC:
         wait_for_predecessors()
-    if AHEAD:
-        splice(KEYS_AND_VALUES, own, False)
     start, end = i32(0), i32(N)
     if FILLED:
         offset_before = splice(OFFSET, first, BATCH, BEFORE_BATCH)
@@ -356,8 +347,7 @@ def attention_step(pointers: Any) -> None:
     if TURNS > 1 and FILLED and not COPIES_K and not COPIES_V:
         begin = i32(start // i32(TURN))
         turns = i32(i32(end + i32(TURN - 1)) // i32(TURN))
-    if not AHEAD:
-        splice(KEYS_AND_VALUES, i32(begin * i32(TURN) + own), FILLED or TURNS > 1)
+    splice(KEYS_AND_VALUES, i32(begin * i32(TURN) + own))
     cosine = registers(8, f32(1.0))
     sine = registers(8, f32(0.0))
     if ROTATES:
@@ -384,8 +374,6 @@ def attention_step(pointers: Any) -> None:
     if TURNS == 1:
         if WRITES:
             splice(WRITTEN, own)
-        if HIDES:
-            splice(HIDDEN, own)
         for g in unrolled(GROUP):
             splice(SCORED, own, g)
     else:
@@ -393,11 +381,9 @@ def attention_step(pointers: Any) -> None:
             key = i32(i32(turn) * i32(TURN) + own)
             if WRITES:
                 splice(WRITTEN, key)
-            if HIDES:
-                splice(HIDDEN, key)
             for g in unrolled(GROUP):
                 splice(SCORED, key, g)
-            splice(KEYS_AND_VALUES, i32(key + i32(TURN)), True)
+            splice(KEYS_AND_VALUES, i32(key + i32(TURN)))
 
     if SPLITS > 1:
         cluster_wait()
