@@ -224,7 +224,7 @@ RECORDS: Mapping[str, tuple[int, str]] = {
         f"{_LAUNCH} scheme products prologue_operands k_parts panel_groups panel_rounds unroll tile_rows slice_tiles "
         "panels_ahead blocks_per_sm combination_order",
     ),
-    "cuda.pack_blocks": (1, _LAUNCH),
+    "cuda.pack_blocks": (2, _LAUNCH),
     "cuda.dequantize_blocks": (1, f"{_LAUNCH} scheme"),
     "cuda.copy": (1, f"axis parts {_EARLY}"),
     "cuda.concat": (1, f"axis parts {_EARLY}"),

@@ -7,7 +7,8 @@ lane reads is what it multiplies, so nothing is exchanged and no byte is read tw
 - Words of codes. Lane ``4 g + t`` has columns ``16 s + 4 t + 2 j + e`` (s, j, e each 0 or 1) of every chunk of 32 for
   rows g and g + 8. Bits ``4 i + 16 e`` on of a word, with ``i = 2 s + j``, are the low four bits of such a code: so a
   shift and a mask give the two halves of a register of the product. Bits above the lower four have words of their own,
-  in the same order. `fields` says it as a table.
+  in the same order. Codes that are floats stay whole: bits ``8 (i % 2) + 16 e`` on of word ``i // 2`` are one. `fields`
+  says it as a table.
 - Words of factors, which the four lanes of rows g and g + 8 share: floats as the scheme stores them, then the whole
   numbers of parts, a byte each.
 """
@@ -147,7 +148,9 @@ class TileLayout:
 
     @cached_property
     def high_bits(self) -> int:
-        """Bits that a code has room for above the lower four: 0, 1, 2 or 4."""
+        """Bits that a code has room for above the lower four, in words of their own: 0, 1, 2 or 4."""
+        if self.bits.floats is not None:
+            return 0
         return next(room for room in (0, 1, 2, 4) if self.bits.code_bits - _LOW_BITS <= room)
 
     @property
@@ -158,8 +161,8 @@ class TileLayout:
 
     @property
     def low_words(self) -> int:
-        """Words of a lane with low bits, one for each chunk and each of its two rows."""
-        return 2 * self.chunks
+        """Words of a lane with low bits, one for each chunk and each of its two rows; of whole floats two."""
+        return (4 if self.bits.floats is not None else 2) * self.chunks
 
     @property
     def high_words(self) -> int:
@@ -175,16 +178,16 @@ class TileLayout:
         """Of pair `i` of a chunk of row g (half 0) or g + 8: whole numbers are the lowest bits of halves, floats lie as
         halves have them, whose exponents have a bit more."""
         unit, low, high = 2 * chunk + half, 4 * pair, 0
+        if self.bits.floats is not None:
+            word, byte = float_place(unit, pair)
+            return [
+                Field(word, 8 * byte - 7, _twice(0b1111111 << 7)),
+                Field(word, 8 * byte - 8, _twice(1 << 15)),
+            ]
         if self.high_bits:
             place = unit % (4 // self.high_bits)
             high = self.high_bits * (4 * place + pair)
         high_word = self.low_words + unit * self.high_bits // 4
-        if self.bits.floats is not None:
-            return [
-                Field(unit, low - 7, _twice(0b1111 << 7)),
-                Field(high_word, high - 11, _twice(0b111 << 11)),
-                Field(high_word, high + 3 - 15, _twice(1 << 15)),
-            ]
         found = [Field(unit, low, _twice(0b1111))]
         if self.high_bits:
             found.append(Field(high_word, high - _LOW_BITS, _twice(((1 << self.high_bits) - 1) << _LOW_BITS)))
@@ -257,6 +260,12 @@ class TileLayout:
         """Bytes of a weight of rows of so many bytes."""
         columns = row_bytes // self.stored.nbytes * self.stored.length
         return -(-rows // PANEL_ROWS) * self.row_tiles(columns) * self.tile_bytes
+
+
+def float_place(unit: int, pair: int) -> tuple[int, int]:
+    """The word of a pair of whole floats of a chunk of a row, and the byte of the first one; the second is two after
+    it."""
+    return 2 * unit + pair // 2, pair % 2
 
 
 def _part(each: Float) -> int:

@@ -6,7 +6,7 @@ from aicf.backends.base import Launch
 from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in
 from aicf.backends.cuda.compiler.specializer import Constant, Snippet, stage
-from aicf.backends.cuda.families.blocks.layout import Float, Number, TileLayout, read_layout
+from aicf.backends.cuda.families.blocks.layout import Float, Number, TileLayout, float_place, read_layout
 from aicf.backends.cuda.families.blocks.pack import template
 from aicf.backends.cuda.families.blocks.pack.kernel import THREADS, tiles_of
 from aicf.backends.cuda.families.blocks.reading import codes_text, float_text, number_text
@@ -75,6 +75,11 @@ def _placed(layout: TileLayout, unit: int, first: int) -> list[str]:
     width = layout.high_bits
     for byte in range(4):
         pair, half = first + byte // 2, byte % 2
+        if layout.bits.floats is not None:
+            word, place = float_place(unit, pair)
+            code = f"u32(u32(codes >> u32({8 * byte})) & u32(255))"
+            lines.append(f"words[{word}] = u32(words[{word}] | u32({code} << u32({8 * place + 16 * half})))")
+            continue
         low = f"u32(u32(codes >> u32({8 * byte})) & u32(15))"
         lines.append(f"words[{unit}] = u32(words[{unit}] | u32({low} << u32({4 * pair + 16 * half})))")
         if width:

@@ -23,6 +23,7 @@ class PackBlocksKernel(UndecidedKernel, CudaKernel[None]):
     """Lays a weight out in tiles; only ever asked for through `Kernel.prepare`."""
 
     id = "cuda.pack_blocks"
+    version = 2
     kinds = frozenset({"pack"})
 
     def is_for(self, work: Workload) -> bool:

@@ -186,7 +186,7 @@ class _Writer:
     def _operand(self, argument: BlockArgument, number: int) -> None:
         """Loads what the program reads beside x: along K as wide as it lies, else one element.
 
-        16-byte loads stay packed in `words` until the phase that uses them, so that they cost few registers meanwhile.
+        Wide loads stay packed in `words` until the phase that uses them, so that they cost few registers meanwhile.
         """
         ref = self.launch.ins[number]
         access = access_of(self.kernel.in_maps[argument.index], ref.strides, ref.dtype)
@@ -221,7 +221,7 @@ class _Writer:
         if step == 0:
             return [f"given[{first}] = {load_text(ref.dtype, f'{base} + u64({start * size})')}"], []
         count = vector * size // 4
-        if step == 1 and count % 4 == 0 and (ref.offset + start * size) % 16 == 0:
+        if step == 1 and count % 2 == 0 and (ref.offset + start * size) % 16 == 0:
             return self._wide_loads(first, base, ref, start)
         k = f"min(k0 + i32({self.share.start(f'(e // {vector})')} + e % {vector}), i32({self.problem.k - 1}))"
         address = f"{base} + u64({k}) * u64({step * size}) + u64({start * size})"
@@ -231,7 +231,10 @@ class _Writer:
     def _wide_loads(self, first: int, base: str, ref: BufferRef, start: int) -> tuple[list[str], list[str]]:
         size, vector = ELEMENT_BYTES[ref.dtype], self.share.vector
         count = vector * size // 4
-        load, guard = ("load_u32x4_or_zero", ", inside[j]") if self.share.masked else ("load_u32x4", "")
+        width = 4 if count % 4 == 0 else 2
+        load, guard = f"load_u32x{width}", ""
+        if self.share.masked:
+            load, guard = f"{load}_or_zero", ", inside[j]"
         word = self.program.words
         self.program.words += self.share.chunks * count
         address = (
@@ -239,8 +242,8 @@ class _Writer:
         )
         loads = [
             f"for j in unrolled({self.share.chunks}):",
-            f"    for c in unrolled(0, {count}, 4):",
-            f"        words[{word} + j * {count} + c : {word + 4} + j * {count} + c] = {load}({address}{guard})",
+            f"    for c in unrolled(0, {count}, {width}):",
+            f"        words[{word} + j * {count} + c : {word + width} + j * {count} + c] = {load}({address}{guard})",
         ]
         at, each = f"{first} + i * {4 // size}", 4 // size
         values = UNPACK[ref.dtype].result.replace("word", f"words[{word} + i]")
