@@ -102,6 +102,15 @@ def test_packed_weights() -> None:
     assert list(model.tokens(tokens, max_tokens=5)) == blocks.greedy(tokens, 5)
 
 
+def test_packed_weights_of_a_model_in_bf16() -> None:
+    """Norms, gates and residuals are part of the products; the first run has several rows, those after it one."""
+    blocks, file = packed.stored_in_blocks(small_llama(RNG, layers=2, heads=4, kv_heads=2, head_width=64))
+    model = packed.compiled(blocks, file, "cuda", "bf16")
+    tokens = RNG.integers(0, 80, 11).tolist()
+    wanted = blocks.logits(tokens)
+    assert np.abs(model.logits(tokens) - wanted).max() < 0.1 * wanted.std()
+
+
 def test_a_text_that_is_left_early_changes_nothing(model: LanguageModel) -> None:
     """The device was ahead of the host when the first text was left."""
     whole = list(model.tokens([1, 2, 3], max_tokens=50))

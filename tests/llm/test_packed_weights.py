@@ -50,15 +50,16 @@ def stored_in_blocks(model: SmallLlama) -> tuple[SmallLlama, GgufFile]:
     return replace(model, weights={**model.weights, **widened}), parsed(data, Path("small.gguf"))
 
 
-def compiled(small: SmallLlama, file: GgufFile, target: str) -> LanguageModel:
-    """A model whose matrices stay in blocks."""
+def compiled(small: SmallLlama, file: GgufFile, target: str, element: str = "f32") -> LanguageModel:
+    """A model whose matrices stay in blocks, on a target that multiplies rows of `element` with them."""
+    assert reads_blocks(target, element)
     family = Llama(GgufSource(file))
     packed = family.source.packed()
     assert sorted(packed) == sorted(name for name, array in small.weights.items() if array.ndim == 2)
-    graph = family.decoder("small", CAPACITY)
+    graph = family.decoder("small", CAPACITY, element)
     module = graph.module()
     keep_packed(module, packed)
-    weights = weights_of(family.source, graph, packed) | family.states(CAPACITY)
+    weights = weights_of(family.source, graph, packed) | family.states(CAPACITY, element)
     found = aicf.compile(module, weights, target, dims=f"T=1,{PREFILL}")
     assert "of_blocks" in found.ir("emit") and "with the widened weight" not in found.ir("emit")
     return LanguageModel(found, NO_END, CAPACITY, PREFILL)
@@ -86,6 +87,28 @@ def test_parameters_become_rows_of_bytes() -> None:
     assert types == {"x": "2x64xf32", "w": "3x68xu8", "b": "3xf32"}
 
 
-@pytest.mark.parametrize(("target", "does"), [("cpu", True), ("cpu:x86-64-v3", True), ("cuda:sm_90a", True)])
-def test_which_targets_read_blocks(target: str, does: bool) -> None:
-    assert reads_blocks(target) == does
+def test_narrow_parameters_are_widened_to_their_type() -> None:
+    g = aicf.Graph("linear")
+    x, w = g.input("x", (2, 64), "bf16"), g.param("w", (3, 64), "bf16")
+    g.output(g.linear(x, w), "y")
+    module = g.module()
+    keep_packed(module, {"w": BLOCK_SCHEMES["Q8_0"]})
+    module.verify()
+    names = [op.name for op in module.walk()]
+    start = names.index("logical.dequantize_blocks")
+    assert names[start : start + 3] == ["logical.dequantize_blocks", "logical.cast", "logical.linear"]
+
+
+@pytest.mark.parametrize(
+    ("target", "element", "does"),
+    [
+        ("cpu", "f32", True),
+        ("cpu:x86-64-v3", "f32", True),
+        ("cpu", "bf16", False),
+        ("cuda:sm_90a", "f32", True),
+        ("cuda:sm_90a", "bf16", True),
+        ("cuda:sm_80", "f16", True),
+    ],
+)
+def test_which_targets_read_blocks(target: str, element: str, does: bool) -> None:
+    assert reads_blocks(target, element) == does
