@@ -17,6 +17,7 @@ from aicf.backends.base import Launch
 from aicf.backends.cuda.compiler.toolchain import compile_kernels
 from aicf.backends.cuda.families.blocks.codegen import emit
 from aicf.backends.cuda.families.blocks.kernel import MatmulBlocksKernel, read_schedule
+from aicf.backends.cuda.families.blocks.layout import TileLayout
 from aicf.backends.cuda.families.blocks.problem import BlocksProblem
 from aicf.backends.cuda.families.blocks.schedule import choose, schedule_reason
 from aicf.backends.cuda.target import ARCHES
@@ -167,6 +168,24 @@ def test_machine_code(scheme: str, name: str) -> None:
         {2, 3} if name == "down" else set()
     )
     assert not starting(names, ("I2F",))
+
+
+@pytest.mark.parametrize(("scheme", "most"), [("Q4_0", 3.0), ("E4M3_128", 3.5)])
+def test_instructions_of_a_turn(scheme: str, most: float) -> None:
+    """From one panel to the next a lane has so many for each weight, sums of all warps included. Memory leaves time for
+    5.4 of Q4_0 and 9.6 of f8E4M3FN, at 3 TB/s, and kernels reach about half of what can be issued."""
+    launch = launches_of_a_model(scheme)["gate"]
+    (made,) = emit(launch)
+    names = names_of(listing(compile_kernels([made.code], "sm_90a")[made.code.symbol]))
+    products = [number for number, name in enumerate(names) if name.startswith("HMMA")]
+    barriers = [number for number, name in enumerate(names) if name.startswith("BAR")]
+    start = max(number for number in barriers if number < products[0])
+    stop = min(number for number in barriers if number > products[-1])
+    schedule = read_schedule(launch.record)
+    assert schedule.parts * schedule.unroll * TileLayout(scheme).columns == 2048, (
+        "a turn is one round of tiles"
+    )
+    assert stop - start <= most * 16 * 2048 / (32 * schedule.parts)
 
 
 # Refusals

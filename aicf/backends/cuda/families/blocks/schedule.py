@@ -95,10 +95,11 @@ class BlocksSchedule:
 
     def blocks_per_sm(self, problem: BlocksProblem) -> int:
         """Blocks that fit on a multiprocessor by their registers: 128 of a thread, more where tiles have many words; 64
-        of one whose words are few, which leaves room for blocks of the next kernel."""
+        of one whose words are few and whose loops are even, which leaves room for blocks of the next kernel."""
         if problem.layout.words > _WIDE_WORDS and self.row_groups > 2:
             return 1
         is_small = self.row_groups == 1 and self.unroll * problem.layout.words <= _SMALL_WORDS
+        is_small = is_small and problem.row_tiles % (self.parts * self.unroll) == 0
         return max(1, (2 if is_small else 1) * _MOST_WARPS // self.warps(problem))
 
     def wave(self, problem: BlocksProblem) -> int:
