@@ -84,7 +84,9 @@ class TensorAttention(CudaKernel[Spec]):
         return None
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        return self.us(self.tiled(problem_of(work)), self.schedule(work, target), arch_named(target.arch.data))
+        return self.us(
+            self.tiled(problem_of(work)), self.schedule(work, target), arch_named(target.arch.data)
+        )
 
     def schedule(self, work: Workload, target: TargetAttr) -> Spec:
         """See `Kernel`: the spec that the prior prefers."""
@@ -98,9 +100,7 @@ class TensorAttention(CudaKernel[Spec]):
         return self.reason(self.tiled(problem_of(work)), schedule, arch_named(target.arch.data))
 
     def _ranked(self, work: Workload, target: TargetAttr) -> Sequence[Spec]:
-        return self.ranked(
-            self.tiled(problem_of(work)), arch_named(target.arch.data), work.batch_invariant
-        )
+        return self.ranked(self.tiled(problem_of(work)), arch_named(target.arch.data), work.batch_invariant)
 
 
 class AttentionKernel(TensorAttention[AttentionSpec]):

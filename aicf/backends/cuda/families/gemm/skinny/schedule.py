@@ -93,8 +93,7 @@ def legal_specs(problem: GemmProblem, arch: GpuArch, fixed: bool = False) -> Ite
             yield spec
 
 
-# Cost prior. Nothing of it is fitted: it follows from latencies and from what `cuda.gemv` measured; measurements replace
-# it.
+# Cost prior. Nothing of it is fitted: it follows from latencies and from what `cuda.gemv` reaches.
 
 _START_US, _END_US = 0.9, 0.3
 """Until the first product of a block, as of `cuda.gemm_mma`, and from its last one to the results."""

@@ -169,15 +169,13 @@ def gemm_skinny():
         wait_copies(AHEAD - 1)
         if slot == 0:
             cuda.syncthreads()
-            if AHEAD < LOOPS:
-                if tile + STAGES < LOOPS:
-                    splice(COPY_PANEL, panel + 1)
+            if AHEAD < LOOPS and tile + STAGES < LOOPS:
+                splice(COPY_PANEL, panel + 1)
         else:
             cuda.syncwarp()
-        if AHEAD < LOOPS:
-            if tile + AHEAD < LOOPS:
-                free = slot - 1 if slot > 0 else i32(STAGES - 1)
-                splice(COPY_WEIGHTS, u32(ring + free * WARP_STAGE_BYTES), i32(tile + AHEAD))
+        if AHEAD < LOOPS and tile + AHEAD < LOOPS:
+            free = slot - 1 if slot > 0 else i32(STAGES - 1)
+            splice(COPY_WEIGHTS, u32(ring + free * WARP_STAGE_BYTES), i32(tile + AHEAD))
         commit_copies()
         reading = u32(ring + slot * WARP_STAGE_BYTES)
         x_reading = u32(base + (panel & 1) * PANEL_BYTES + slot * (ROW_CHUNKS * 16))
