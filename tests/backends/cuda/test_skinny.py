@@ -83,9 +83,10 @@ SPECS = {
     2: SkinnySpec(8, 32, 64, 8),
     8: SkinnySpec(8, 16, 64, 2),
     13: SkinnySpec(16, 32, 128, 2),
+    16: SkinnySpec(16, 16, 256, 4),
     32: SkinnySpec(32, 64, 64, 4),
 }
-"""By the number of rows: one panel of x and several, rings that come around once and often."""
+"""By the number of rows: one panel of x and several, rings that come around once and often, and not at all."""
 
 
 @pytest.mark.parametrize("dtype", HALVES)

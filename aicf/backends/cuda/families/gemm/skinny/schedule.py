@@ -28,7 +28,7 @@ WARP_COLUMNS = 8
 SUM_PADDING = 8
 """Floats after each row of sums in shared memory, so that a warp's stores hit no bank twice."""
 
-_ROWS, _COLUMNS, _DEPTHS, _STAGES = (8, 16, 32), (16, 32, 64), (64, 128), (4, 8)
+_ROWS, _COLUMNS, _DEPTHS, _STAGES = (8, 16, 32), (16, 32, 64), (64, 128, 256), (4, 8)
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,8 @@ _START_US, _END_US = 0.9, 0.3
 _STREAMED_SHARE = 0.9
 """What streaming weights reaches of the memory's bandwidth, as for `cuda.gemv`: the first weights of the next kernel of
 a chain are under way while this one ends."""
-_MEMORY_US = 0.7
-"""From a copy's start to its end while memory is busy: so much has to be under way at a time."""
+_MEMORY_US = 1.5
+"""From a copy's start until the next one to its place starts, while memory is busy: so much has to be under way."""
 _STEP_US, _STAGE_US = 0.019, 0.03
 """Of a step of k, which waits for the step before (33 clocks), and of a stage beside its steps."""
 _BUSY_SHARE = 0.9
