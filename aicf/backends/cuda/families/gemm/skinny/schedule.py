@@ -137,8 +137,10 @@ def ranked_specs(
 
 
 def _rank(us: float, spec: SkinnySpec, problem: GemmProblem, arch: GpuArch) -> tuple[float, ...]:
-    """What orders specs: predicted time; of equals those that leave no multiprocessor idle, then those that read x less
-    often and in longer lines, then those that leave the next kernel more shared memory."""
+    """What orders specs: predicted time; of equals those that leave no multiprocessor idle and run all blocks at once,
+    then those that read x less often and weights in longer lines, then those that leave the next kernel more shared
+    memory."""
     blocks = spec.grid(problem)[0] * problem.products
-    is_idle = blocks < _BUSY_SHARE * arch.multiprocessors
-    return round(us, 2), is_idle, -spec.bn, -spec.bk, spec.shared_bytes(problem)
+    idle = blocks < _BUSY_SHARE * arch.multiprocessors
+    waits = blocks > blocks_per_sm(spec, problem, arch) * arch.multiprocessors
+    return round(us, 2), idle, waits, -spec.bn, -spec.bk, spec.shared_bytes(problem)
