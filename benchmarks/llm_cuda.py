@@ -21,6 +21,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import ml_dtypes
@@ -88,7 +89,7 @@ class Shapes(FolderSource):
         return self._config["vocab_size"], self._config["hidden_size"]
 
 
-def _weights(graph: Any, schemes: Mapping[str, Scheme]) -> dict[str, Array]:
+def random_weights(graph: Any, schemes: Mapping[str, Scheme] = MappingProxyType({})) -> dict[str, Array]:
     """Random weights by which what layers pass on keeps its size; those of `schemes` packed."""
     drawn = np.random.default_rng(0).standard_normal(_DRAWN, np.float32)
     found: dict[str, Array] = {}
@@ -146,7 +147,7 @@ def main(
     graph = family.decoder("llama", context, "bf16")
     matrices = [name for name, info in parameters_of(graph).items() if info.rank == 2]
     schemes = dict.fromkeys(matrices, BLOCK_SCHEMES[PACKED[weights]]) if weights in PACKED else {}
-    given = {**_weights(graph, schemes), **family.states(context, "bf16")}
+    given = {**random_weights(graph, schemes), **family.states(context, "bf16")}
     module = graph.module()
     keep_packed(module, schemes)
     executable = aicf.compile(module, given, target, dims={"T": sorted({1, prompt})})

@@ -98,9 +98,10 @@ class MatmulBlocksKernel(CudaKernel[BlocksSchedule]):
 
     def variants(self, work: Workload, target: TargetAttr) -> list[dict[str, Attribute]]:
         problem, arch = problem_of(work), arch_named(target.arch.data)
-        return [
-            self.record_of(work, target, each) for each in candidates(problem, arch, _early(work, target))
-        ]
+        first, *others = candidates(problem, arch, _early(work, target))
+        if work.batch_invariant:  # then all records have one order
+            others = [each for each in others if each.order(problem) == first.order(problem)]
+        return [self.record_of(work, target, each) for each in (first, *others)]
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> BlocksSchedule:
         return read_schedule(record)
