@@ -16,7 +16,7 @@
 // CHECK-NEXT: ins(%{{.*}}, %{{.*}}, %x : {{.*}}) outs(%y
 // CHECK-NEXT: attrs {scheme = "Q4_0", products = 1 : i64, prologue = false, prologue_operands = 0 : i64}
 // CHECK-NOT: emit.resolved
-// On a GPU as well, with up to 16 rows.
+// On a GPU as well.
 // CUDA: kernel("cuda.matmul_blocks", {{.*}}products = 2 : i64, prologue_operands = 1 : i64{{.*}}early_reads = [1 : i64, 2 : i64, 3 : i64]
 // CUDA: kernel("cuda.matmul_blocks", {{.*}}products = 1 : i64, prologue_operands = 0 : i64
 // CUDA-NOT: kernel(

@@ -10,9 +10,6 @@ from aicf.backends.cuda.families.blocks.problem import read_roles
 from aicf.backends.cuda.families.gemm.gemv.scalar_programs import epilogue_reason, prologue_reason
 from aicf.dialects.emit_kernels import KernelOp
 
-MOST_ROWS = 16
-"""Of x; with more the product takes most of the time, and what is around it may take kernels of its own. Where the
-batch may not show, any number takes it along."""
 _MOST_PRODUCTS = 2
 _TYPES = ("f32", "f16", "bf16")
 
@@ -25,8 +22,7 @@ def fused_reason(work: Workload) -> str | None:
     if work.code is None:
         return "what follows the product has no generated code"
     x, result = work.operands[0], work.results[0]
-    if (rows := prod(x.shape[:-1])) > MOST_ROWS and not work.batch_invariant:
-        return f"x has {rows} rows; at most {MOST_ROWS} take along what is before and after the product"
+    rows = prod(x.shape[:-1])
     roles = read_roles(work.kind, work.attrs, len(work.operands))
     if len(roles.weights) > _MOST_PRODUCTS:
         return f"{len(roles.weights)} weights meet in a result; a block reads at most {_MOST_PRODUCTS}"
@@ -44,9 +40,8 @@ def fused_reason(work: Workload) -> str | None:
 
 
 def _own_rows_reason(work: Workload, program: KernelOp, operands: tuple[int, ...]) -> str | None:
-    """Why the row program needs more than one set of operands for all rows."""
-    if prod(work.operands[0].shape[:-1]) == 1 and not work.batch_invariant:
-        return None
+    """Why the row program needs more than one set of operands for all rows; of one row as of many, so that the batch
+    does not decide."""
     for index, number in enumerate(operands, 1):
         operand = work.operands[number]
         if any(access_of(program.in_maps[index], operand.strides, operand.dtype).strides[:-1]):

@@ -16,7 +16,10 @@ from aicf.backends.cuda.families.blocks.layout import has_tiles, tiles_layout
 from aicf.backends.cuda.families.blocks.pack.kernel import pack_record
 from aicf.backends.cuda.families.blocks.problem import BlocksProblem, Roles, read_problem, read_roles
 from aicf.backends.cuda.families.blocks.schedule import (
+    FEW_ROWS,
+    MANY_ROWS,
     BlocksSchedule,
+    apart_us,
     candidates,
     choose,
     cost_us,
@@ -71,10 +74,15 @@ class MatmulBlocksKernel(CudaKernel[BlocksSchedule]):
         return cost_us(problem_of(work), self.schedule(work, target), arch_named(target.arch.data))
 
     def unfused_us(self, work: Workload, target: TargetAttr) -> float | None:
-        """See `Kernel`: with many rows of x, a product with the widened weight may take less time."""
-        if work.kind == PACKED_PRODUCTS:
+        """See `Kernel`: with many rows of x, a product with the widened weight may take less time. Few rows always take
+        along what is before and after the product, and so do all where the batch may not show. Many rows never do: they
+        may be multiplied with the widened weight."""
+        problem, arch = problem_of(work), arch_named(target.arch.data)
+        if work.kind != PACKED_PRODUCTS:
+            return widened_us(work, problem, arch)
+        if problem.m <= FEW_ROWS or work.batch_invariant:
             return None
-        return widened_us(work, problem_of(work), arch_named(target.arch.data))
+        return apart_us(problem, arch) if problem.m <= MANY_ROWS else 0.0
 
     def schedule(self, work: Workload, target: TargetAttr) -> BlocksSchedule:
         return choose(problem_of(work), arch_named(target.arch.data), _early(work, target))

@@ -54,6 +54,8 @@ _DECODE_INSTRUCTIONS, _ROW_INSTRUCTIONS = 1.2, 0.2
 """Of a lane for each weight: to load and to decode it, and for each row of x."""
 _F32_SHARE, _TF32_SHARE = 0.6, 0.25
 """What products of f32 reach of the arithmetic peak, and products of TF32 of that of halves."""
+FEW_ROWS, MANY_ROWS = 16, 64
+"""Rows of x that always take along what is before and after the product, and the most that may."""
 _COPY_SHARE = 0.8
 _ROWS_US = 0.4
 """Of the row program before the product."""
@@ -285,6 +287,13 @@ def cost_us(problem: BlocksProblem, schedule: BlocksSchedule, arch: GpuArch) -> 
     issued = schedule.row_blocks(problem) * problem.products * problem.n * problem.k * for_each
     instructions = issued / (arch.multiprocessors * _LANES * _CYCLES_PER_US * _ISSUE_SHARE)
     return _LATENCY_US + max(memory, instructions) + (_ROWS_US if problem.has_rows else 0.0)
+
+
+def apart_us(problem: BlocksProblem, arch: GpuArch) -> float:
+    """Predicted microseconds of the products, and of what is before and after them as kernels of their own."""
+    product = replace(problem, products=1, has_rows=False, extras=0)
+    alone = cost_us(product, choose(product, arch, ()), arch)
+    return problem.products * alone + (1 + problem.has_rows) * _LAUNCH_US
 
 
 def widened_us(work: Workload, problem: BlocksProblem, arch: GpuArch) -> float:
