@@ -82,7 +82,9 @@ def files_of_this_repository() -> list[Path]:
     for path in filter(Path.is_file, paths):
         by_ending[path.suffix].append(path)
     draw = random.Random(0)
-    found = [path for each in by_ending.values() for path in draw.sample(each, min(len(each), OF_EACH_ENDING))]
+    found = [
+        path for each in by_ending.values() for path in draw.sample(each, min(len(each), OF_EACH_ENDING))
+    ]
     draw.shuffle(found)
     return found[: len(found) // BATCH * BATCH]  # another number of files takes a program of its own
 
