@@ -146,6 +146,7 @@ class KernelText:
         return choices[self._random.integers(0, len(choices))]
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("seed", range(8))
 def test_random_kernels_have_the_bytes_of_numbas(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = KernelText(seed).lines
