@@ -26,9 +26,7 @@ def _split_bias(lower: Lowering, op: logical.ConvOp) -> SSAValue | None:
     """The convolution without its bias, and the addition of it."""
     if op.bias is None:
         return None
-    sums = lower.add(op.of_operands(op.operand, op.weight, None), "sums")
-    bias = lower.broadcast(op.bias, [1], op.info.sizes, "bias.broadcast")
-    return lower.add(logical.AddOp(sums, bias), "bias")
+    return _with_bias(lower, lower.add(op.of_operands(op.operand, op.weight, None), "sums"), op.bias)
 
 
 def _by_formula_or_whole(lower: Lowering, op: logical.ConvTransposeOp) -> SSAValue | None:
@@ -43,7 +41,7 @@ def _by_formula_or_whole(lower: Lowering, op: logical.ConvTransposeOp) -> SSAVal
         return FORMULAS[logical.ConvTransposeOp](lower, op)
     if op.bias is None:
         return None
-    sums = logical.ConvTransposeOp(
+    alone = logical.ConvTransposeOp(
         op.operand,
         op.weight,
         strides=strides,
@@ -51,8 +49,13 @@ def _by_formula_or_whole(lower: Lowering, op: logical.ConvTransposeOp) -> SSAVal
         high=int_values(op.high),
         extra=int_values(op.extra),
     )
-    bias = lower.broadcast(op.bias, [1], op.info.sizes, "bias.broadcast")
-    return lower.add(logical.AddOp(lower.add(sums, "sums"), bias), "bias")
+    return _with_bias(lower, lower.add(alone, "sums"), op.bias)
+
+
+def _with_bias(lower: Lowering, sums: SSAValue, bias: SSAValue) -> SSAValue:
+    """Sums and a bias for each channel."""
+    spread = lower.broadcast(bias, [1], tensor_info(sums.type).sizes, "bias.broadcast")
+    return lower.add(logical.AddOp(sums, spread), "bias")
 
 
 register(
