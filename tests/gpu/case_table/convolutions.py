@@ -297,7 +297,7 @@ _STEP = Transposed("bf16", 8, 128, 128, (28, 28), (3, 3), (2, 2), (1, 1), (1, 1)
 """What the second stage of a residual network passes back to the first."""
 _TRANSPOSED: dict[str, dict[str, object]] = {
     "step": {"tile": [128, 128]},
-    "step-wide": {"tile": [128, 256]},
+    "step-narrow": {"tile": [128, 64]},
     "step-shared": {"cluster_shape": [2, 1, 1]},
     "step-low": {"tile": [64, 64]},
 }
