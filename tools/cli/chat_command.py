@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from aicf.errors import AicfError
+from aicf.passes.pipelines.collector import collector_paused
 from aicf.tools.cli.arguments import Policy, Threads
 
 if TYPE_CHECKING:
@@ -88,17 +91,21 @@ def chat_command(
     ] = None,
 ) -> None:
     """Talk with a language model: text comes as it is made. /help says what else a line may be."""
-    from aicf.llm import Sampling, load
-    from aicf.llm.chat_template import file_template
-    from aicf.llm.stopping import stop_strings
+    # Before NumPy is imported, which starts threads for products of matrices: programs have kernels of their own.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    with collector_paused():
+        from aicf.llm import Sampling, load
+        from aicf.llm.chat_template import file_template
+        from aicf.llm.stopping import stop_strings
 
-    # Before the model is loaded, which takes a while.
-    sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty, seed)
-    stops = stop_strings(stop or ())
-    given = None if template is None else file_template(template)
-    loaded = load(
-        model, target, context=context, threads=threads, cache_dir=cache, policy=policy, dtype=dtype
-    )
+        # Before the model is loaded, which takes a while.
+        sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty, seed)
+        stops = stop_strings(stop or ())
+        given = None if template is None else file_template(template)
+        loaded = load(
+            model, target, context=context, threads=threads, cache_dir=cache, policy=policy, dtype=dtype
+        )
+        gc.freeze()  # a model stays until the command ends, so no sweep needs to walk it
     limit = {} if max_tokens is None else {"max_tokens": max_tokens}
     chat = loaded.chat(system, template=given, stop=stops, **asdict(sampling), **limit)
     if prompt is not None:
