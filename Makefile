@@ -16,7 +16,7 @@ PEERS_PACKAGES := $(PEERS_READY)-packages
 BROWSER_READY := $(READY)-browser
 SITE_READY := $(READY)-site
 
-.PHONY: test lint demo peers python test-peers test-browser types-pytorch test-gpu sanitize-gpu docs site clean
+.PHONY: test test-all lint demo peers python test-peers test-browser types-pytorch test-gpu sanitize-gpu docs site clean
 
 # Hundreds of processes of the tests read the bytecode that the first one writes.
 unexport PYTHONDONTWRITEBYTECODE
@@ -25,12 +25,18 @@ unexport PYTHONDONTWRITEBYTECODE
 # (tests/file_scheduling.py). In the order of their names the long files come first and the small ones last, so that the
 # processes end together.
 PARALLEL := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+# More options of pytest.
+OPTIONS ?=
 
 # Lint runs beside the tests: the type checker takes one core for a minute. What it says comes last.
 test: $(READY)
 	@said=$$(mktemp); status=0; $(MAKE) --no-print-directory lint >"$$said" 2>&1 & lint=$$!; \
-	$(BIN)/python -m pytest $(PARALLEL) -m "not gpu and not peers and not browser" || status=1; \
+	$(BIN)/python -m pytest $(PARALLEL) $(OPTIONS) -m "not gpu and not peers and not browser" || status=1; \
 	wait $$lint || status=1; cat "$$said"; rm -f "$$said"; exit $$status
+
+# Also the half of the random programs and problems that `test` leaves out.
+test-all:
+	$(MAKE) test test-peers OPTIONS=--all-drawn
 
 lint: $(READY)
 	$(BIN)/ruff check
@@ -49,7 +55,7 @@ peers: $(PEERS_PACKAGES)
 # 15,000 tests.
 test-peers: $(PEERS_READY)
 	@said=$$(mktemp); status=0; $(MAKE) --no-print-directory types-pytorch >"$$said" 2>&1 & types=$$!; \
-	$(PEERS_BIN)/python -m pytest $(PARALLEL) -m peers $$(grep -rl --include='test_*.py' peers tests | sort) || status=1; \
+	$(PEERS_BIN)/python -m pytest $(PARALLEL) $(OPTIONS) -m peers $$(grep -rl --include='test_*.py' peers tests | sort) || status=1; \
 	wait $$types || status=1; cat "$$said"; rm -f "$$said"; exit $$status
 
 # Draws reports in Chromium, which the system has to have with its driver: the packages chromium and chromium-driver of

@@ -116,6 +116,7 @@ KINDS: dict[str, Kind] = {
     "conv_moments": Kind(53, is_windowed=True, family="conv"),
     "rounded_matmul_blocks": Kind(54, needs_code=False),
     PACKED_PRODUCTS: Kind(55),
+    "conv_transpose": Kind(56, needs_code=False, is_windowed=True),
 }
 """Append-only: a number, once given, never changes and is never used again."""
 
@@ -317,6 +318,7 @@ SCHEMAS: dict[str, tuple[Field, ...]] = {
     "topk_indices.v1": (Field("axis", "q"), Field("smallest", "?")),
     "conv.v1": _CONV,
     "conv_weight_grad.v1": _CONV,
+    "conv_transpose.v1": _CONV,
     "conv.v2": (*_CONV, Field("padding_value", "q")),
     "conv_moments.v1": (*_CONV, Field("padding_value", "q")),
     "dequantize_blocks.v1": _SCHEME,

@@ -96,7 +96,7 @@ def _parameters() -> Iterator[tuple[str, str]]:
 
 @cache
 def _command(name: str) -> Any:
-    command: Any = typer.main.get_command(aicf_cli.app)
+    command: Any = typer.main.get_command(aicf_cli.app_of())
     for word in name.split():
         command = command.commands[word]
     return command

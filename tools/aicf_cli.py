@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from functools import cache, wraps
+from importlib import import_module
 from typing import Annotated, Any, cast
 
 import typer
@@ -17,30 +18,7 @@ from typer.main import get_command
 
 from aicf.errors import AicfError
 from aicf.tools.cli.any_text import print_any_text
-from aicf.tools.cli.bench_command import bench_command
-from aicf.tools.cli.bisect_command import bisect_command
-from aicf.tools.cli.calibrate_command import calibrate_command
-from aicf.tools.cli.chat_command import chat_command
-from aicf.tools.cli.compare_command import compare_command
-from aicf.tools.cli.compile_command import compile_command
-from aicf.tools.cli.devices_command import devices_command
-from aicf.tools.cli.diff_command import diff_command
-from aicf.tools.cli.engines_command import engines_command
-from aicf.tools.cli.explain_command import explain_command
-from aicf.tools.cli.policy_command import (
-    apply_command,
-    extract_command,
-    merge_command,
-    schema_command,
-    validate_command,
-)
-from aicf.tools.cli.profile_command import profile_command
-from aicf.tools.cli.quantize_command import quantize_command
-from aicf.tools.cli.run_command import run_command
-from aicf.tools.cli.tune_command import tune_command
-from aicf.tools.cli.verify_command import verify_command
 from aicf.tools.cli.version import print_version
-from aicf.tools.cli.view_command import view_command
 
 EXIT_ERROR, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 DEBUG = "--debug"
@@ -49,31 +27,28 @@ _UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[1])
 _MOST_USAGE = 300
 """Characters of a line of a usage error; what quotes an argument may be as long as that."""
 
-COMMANDS: dict[str, Callable[..., None]] = {
-    "compile": compile_command,
-    "calibrate": calibrate_command,
-    "run": run_command,
-    "chat": chat_command,
-    "quantize": quantize_command,
-    "explain": explain_command,
-    "diff": diff_command,
-    "view": view_command,
-    "bisect": bisect_command,
-    "verify": verify_command,
-    "bench": bench_command,
-    "compare": compare_command,
-    "profile": profile_command,
-    "tune": tune_command,
-    "devices": devices_command,
-    "engines": engines_command,
-}
-POLICY_COMMANDS: dict[str, Callable[..., None]] = {
-    "extract": extract_command,
-    "apply": apply_command,
-    "merge": merge_command,
-    "validate": validate_command,
-    "schema": schema_command,
-}
+COMMANDS = (
+    "compile",
+    "calibrate",
+    "run",
+    "chat",
+    "quantize",
+    "explain",
+    "diff",
+    "view",
+    "bisect",
+    "verify",
+    "bench",
+    "compare",
+    "profile",
+    "tune",
+    "devices",
+    "engines",
+)
+"""In the order of `aicf --help`; each is the function `NAME_command` of the module of that name in `aicf.tools.cli`."""
+POLICY = "policy"
+POLICY_COMMANDS = ("extract", "apply", "merge", "validate", "schema")
+"""Commands after the word `policy`, all of one module."""
 
 
 class _Interrupted(BaseException):
@@ -91,18 +66,35 @@ def _letting_interrupts_pass(command: Callable[..., None]) -> Callable[..., None
     return run
 
 
-app = typer.Typer(
-    no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None, add_completion=False
-)
-_policy = typer.Typer(no_args_is_help=True, help="Take the decisions out of a program, and put them in.")
-for _app, _commands in ((app, COMMANDS), (_policy, POLICY_COMMANDS)):
-    for _name, _command in _commands.items():
-        _app.command(_name)(_letting_interrupts_pass(_command))
-app.add_typer(_policy, name="policy")
+def app_of(name: str | None = None) -> typer.Typer:
+    """The command line: with all commands, or with the one that is called, so that those of others are not imported.
+
+    Args:
+        name: One of `COMMANDS`, or `policy` for its commands; None for all.
+    """
+    app = typer.Typer(
+        no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None, add_completion=False
+    )
+    app.callback()(_options)
+    for each in COMMANDS:
+        if name in (None, each):
+            _add(app, each, f"{each}_command")
+    if name in (None, POLICY):
+        policy = typer.Typer(
+            no_args_is_help=True, help="Take the decisions out of a program, and put them in."
+        )
+        for each in POLICY_COMMANDS:
+            _add(policy, each, "policy_command")
+        app.add_typer(policy, name=POLICY)
+    return app
 
 
-@app.callback()
-def _options(  # pyright: ignore[reportUnusedFunction]  # typer calls it
+def _add(app: typer.Typer, name: str, module: str) -> None:
+    command: Callable[..., None] = getattr(import_module(f"aicf.tools.cli.{module}"), f"{name}_command")
+    app.command(name)(_letting_interrupts_pass(command))
+
+
+def _options(
     debug: Annotated[
         bool, typer.Option(DEBUG, help="Print the Python traceback of an error as well.")
     ] = False,
@@ -114,9 +106,9 @@ def _options(  # pyright: ignore[reportUnusedFunction]  # typer calls it
 
 
 @cache
-def _command_line() -> Any:
-    """What typer makes of all signatures, which takes half of the time of a call that does little: made once."""
-    return get_command(app)
+def _command_line(name: str | None) -> Any:
+    """What typer makes of the signatures of `app_of`: made once in a process that runs several commands."""
+    return get_command(app_of(name))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -125,7 +117,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print_any_text()
     try:
         words = [word for word in given if word != DEBUG]
-        status: object = _command_line().main(words, prog_name="aicf", standalone_mode=False)
+        name = next((word for word in words[:1] if word in (*COMMANDS, POLICY)), None)
+        status: object = _command_line(name).main(words, prog_name="aicf", standalone_mode=False)
         return status if isinstance(status, int) else 0
     except _UsageError as error:
         _shorten(error)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from aicf.errors import InputMismatch
 from aicf.llm.chat_template import ChatTemplate
-from aicf.support.arguments import text_from
+from aicf.support.arguments import characters_from
 from aicf.support.whole_numbers import is_whole
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Chat:
 
     @system.setter
     def system(self, text: str | None) -> None:
-        self._system = None if text is None else text_from(text, InputMismatch, "the system's message")
+        self._system = None if text is None else characters_from(text, InputMismatch, "the system's message")
         self.reset()
 
     def reset(self) -> None:
@@ -52,7 +52,7 @@ class Chat:
             InputMismatch: the conversation does not fit the cache, or the template refuses it. After an error before
                 the first piece the conversation is as it was.
         """
-        asked = {"role": "user", "content": text_from(text, InputMismatch, "the message")}
+        asked = {"role": "user", "content": characters_from(text, InputMismatch, "the message")}
         prompt = self._template.prompt([*self.messages, asked])
         room = self._room(prompt)
         most = self._settings.get("max_tokens", room)
@@ -78,7 +78,7 @@ class Chat:
         asked, capacity = len(self._model.tokenizer.encode(prompt)), self._model.capacity
         if asked >= capacity:
             raise InputMismatch(
-                f"the conversation has {asked:,} tokens and the cache {capacity:,} positions; begin anew, or load the "
-                "model with a larger context"
+                f"the conversation has {asked:,} tokens and the cache {capacity:,} positions; shorten it, begin "
+                "anew, or load the model with a larger context"
             )
         return capacity - asked

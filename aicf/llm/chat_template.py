@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any, NoReturn
 
 from aicf.errors import AicfError, BackendUnavailable, InputMismatch, InvalidIR
@@ -51,7 +52,7 @@ class ChatTemplate:
         """
         template = self._template  # an error of its own
         try:
-            return template.render(
+            text: str = template.render(
                 messages=[dict(message) for message in messages],
                 tools=None,
                 documents=None,
@@ -62,6 +63,16 @@ class ChatTemplate:
             raise
         except Exception as error:  # a template may raise anything
             raise self._error(error) from error
+        if not text:
+            raise InputMismatch(
+                "the chat template makes nothing of the messages; give another template",
+                location=self.location,
+            )
+        return text
+
+    def check(self) -> None:
+        """Raises BackendUnavailable if the package jinja2 is missing, InputMismatch if the template is no Jinja."""
+        _ = self._template
 
     @cached_property
     def _template(self) -> Any:
@@ -88,12 +99,20 @@ class ChatTemplate:
         raise InputMismatch(f"the chat template refuses the messages: {message}", location=self.location)
 
     def _error(self, error: Exception) -> InputMismatch:
-        line = getattr(error, "lineno", None)
+        line = _line_of(error)
         where = "" if line is None else f" in line {line}"
+        reason = str(error).rstrip(".") or type(error).__name__
         return InputMismatch(
-            f"the chat template has an error{where}: {error or type(error).__name__}; give another template",
+            f"the chat template has an error{where}: {reason}; give another template",
             location=self.location,
         )
+
+
+def _line_of(error: Exception) -> int | None:
+    """The line of a template that an error is about, of its text or of where it ran; Jinja calls it `<template>`."""
+    frames = walk_tb(error.__traceback__)
+    ran = [number for frame, number in frames if frame.f_code.co_filename == "<template>"]
+    return getattr(error, "lineno", None) or next(reversed(ran), None)
 
 
 def _as_json(

@@ -85,25 +85,34 @@ def load(
             none of these types.
         PolicyError: the target or the policy is not legal.
     """
-    path = path_from(path, InputMismatch, "the model's path")
+    with collector_paused():  # a vocabulary is many objects, all of which stay
+        return load_opened(
+            open_model(path),
+            target,
+            context=context,
+            threads=threads,
+            cache_dir=cache_dir,
+            first_context=first_context,
+            policy=policy,
+            dtype=dtype,
+        )
+
+
+def load_opened(
+    opened: OpenedModel,
+    target: str = "cpu",
+    *,
+    context: int | None = None,
+    threads: int = 1,
+    cache_dir: str | Path | None = None,
+    first_context: int | None = None,
+    policy: Policy | None = None,
+    dtype: str | None = None,
+) -> LanguageModel:
+    """Compiles a model that is opened; see `load`."""
     if dtype is not None and dtype not in ELEMENTS:
         raise InputMismatch(f"dtype is {quoted(dtype)}; a model computes in {', '.join(ELEMENTS)}")
-    with collector_paused():  # a vocabulary is many objects, all of which stay
-        return _loaded(path, target, context, threads, cache_dir, first_context, policy, dtype)
-
-
-def _loaded(
-    path: Path,
-    target: str,
-    context: int | None,
-    threads: int,
-    cache_dir: str | Path | None,
-    first_context: int | None,
-    policy: Policy | None,
-    dtype: str | None,
-) -> LanguageModel:
-    """See `load`."""
-    family, tokenizer, template, named_tokens = open_model(path)
+    family, tokenizer, template, named_tokens = opened
     capacity = min(family.context, 2048) if context is None else context
     if not is_whole(capacity, least=1) or capacity > family.context:
         raise InputMismatch(f"context is {context}; the model has positions for 1 to {family.context:,}")
@@ -114,7 +123,7 @@ def _loaded(
     prefill = min(family.prefill or PREFILL, first)
     element = type_of(family.source, target) if dtype is None else dtype
     options = ProgramOptions(capacity, prefill, target, threads, cache_dir, policy, element)
-    programs = programs_of(family, path.stem, options)
+    programs = programs_of(family, family.source.path.stem, options)
     executable = programs.of(Sizes(first))
     return LanguageModel(executable, tokenizer, capacity, prefill, template, named_tokens, programs)
 
@@ -221,8 +230,9 @@ class OpenedModel(NamedTuple):
     named_tokens: Mapping[str, str]
 
 
-def open_model(path: Path) -> OpenedModel:
+def open_model(path: str | Path) -> OpenedModel:
     """Opens a model. Raises: as `load`."""
+    path = path_from(path, InputMismatch, "the model's path")
     opened = _opened(path)
     needed, rows = opened.tokenizer.text_size, opened.family.vocabulary
     if needed > rows:

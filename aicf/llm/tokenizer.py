@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from aicf.errors import BackendUnavailable, InputMismatch
-from aicf.support.arguments import text_from
+from aicf.support.arguments import characters_from
 from aicf.support.extras import install
 
 END_NAMES = frozenset({"<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<end_of_turn>", "<|endoftext|>"})
@@ -55,8 +55,10 @@ class Tokenizer:
             text: Any text.
             begin: Whether the token that the model's texts start with comes first, where there is one and the text does
                 not start with it.
+
+        Raises InputMismatch: it is no text, or holds half a character.
         """
-        text = text_from(text, InputMismatch, "the text")
+        text = characters_from(text, InputMismatch, "the text")
         ids = list(self._impl.encode(text, add_special_tokens=False).ids)
         if begin and self.begin is not None and ids[:1] != [self.begin]:
             return [self.begin, *ids]

@@ -148,6 +148,8 @@ def as_array(value: object, bind: Described) -> Array:
 
     Raises InputMismatch for anything else (lists have no dtype).
     """
+    if type(value) is np.ndarray:  # first, for `np.ma` is a large package that NumPy imports when it is named
+        return cast(Array, value)
     if isinstance(value, np.ma.MaskedArray):
         raise InputMismatch(f"{bind.role} '{bind.name}' is a masked array; fill it with array.filled(value)")
     if isinstance(value, np.ndarray):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from aicf.errors import InputMismatch
-from aicf.runtime.memory import copy_of
+from aicf.runtime.memory import allocate, copy_of
 from aicf.runtime.ports import reject_unknown
 from aicf.runtime.tensors import Array, describe_array
 
@@ -32,6 +32,13 @@ class StatePart:
     count: int
 
 
+def _start(array: Array) -> Array:
+    """A copy in our own memory, which is zeroed: what starts with zeros, as a cache of keys does, takes no room until
+    it is written."""
+    stored = np.ascontiguousarray(array).reshape(-1).view(np.uint8)  # -0.0 is no zero
+    return copy_of(array) if stored.any() else allocate(array.nbytes).view(array.dtype).reshape(array.shape)
+
+
 class State:
     """Copies of the parameters and states that programs update; owned by one executable or one GraphExec.
 
@@ -40,7 +47,7 @@ class State:
     """
 
     def __init__(self, initial: Mapping[str, Array]) -> None:
-        self.arrays = {name: copy_of(array) for name, array in initial.items()}
+        self.arrays = {name: _start(array) for name, array in initial.items()}
         self.lock = threading.RLock()
 
     def snapshot(self, names: Collection[str] | None = None) -> dict[str, Array]:

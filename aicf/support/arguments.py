@@ -24,6 +24,17 @@ def text_from(value: object, kind: type[AicfError], what: str) -> str:
     return value
 
 
+def characters_from(value: object, kind: type[AicfError], what: str) -> str:
+    """Text of whole characters, as UTF-8 can write it. Raises `kind` for anything else, such as what Python makes of
+    bytes on a command line that are no UTF-8."""
+    text = text_from(value, kind, what)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise kind(f"{what} holds half a character at position {error.start}; give text in UTF-8") from None
+    return text
+
+
 def path_from(value: object, kind: type[AicfError], what: str) -> Path:
     """A path. Raises `kind` for what can be none, on any file system."""
     text: object = os.fspath(cast("str | os.PathLike[str]", value)) if isinstance(value, _PATHS) else None

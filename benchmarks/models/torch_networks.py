@@ -69,13 +69,13 @@ def _tokens(batch: int, length: int, vocabulary: int) -> Tensor:
     return torch.randint(0, vocabulary, (batch, length))
 
 
-def _size(small: bool, width: int, layers: int, heads: int) -> tuple[int, int, int]:
-    return (32, 2, 4) if small else (width, layers, heads)
+def _size(small: bool, width: int, layers: int, heads: int, small_layers: int = 2) -> tuple[int, int, int]:
+    return (32, small_layers, 4) if small else (width, layers, heads)
 
 
 def bert(small: bool, batch: int = 1, length: int = 128) -> Network:
-    """BERT-base, encoder alone."""
-    width, layers, heads = _size(small, 768, 12, 12)
+    """BERT-base, encoder alone; small, it has one layer, for GPT-2 has two that are alike."""
+    width, layers, heads = _size(small, 768, 12, 12, 1)
     vocabulary, length = (100, 12) if small else (30522, length)
     config = tf.BertConfig(
         vocab_size=vocabulary,
@@ -109,8 +109,8 @@ def gpt2(small: bool, batch: int = 1, length: int = 64) -> Network:
 
 
 def llama(small: bool, batch: int = 1, length: int = 64) -> Network:
-    """A Llama of 0.1 billion parameters: rotary positions, groups of heads."""
-    width, layers, heads = _size(small, 768, 12, 12)
+    """A Llama of 0.1 billion parameters: rotary positions, groups of heads; small, it has one layer, as BERT."""
+    width, layers, heads = _size(small, 768, 12, 12, 1)
     vocabulary, length = (100, 12) if small else (32000, length)
     config = tf.LlamaConfig(
         vocab_size=vocabulary,
@@ -147,12 +147,12 @@ def t5(small: bool, batch: int = 1, length: int = 64) -> Network:
 
 
 def vit(small: bool, batch: int = 1) -> Network:
-    """ViT-base; small, it has one layer, for BERT's are like it."""
-    width, layers, heads = _size(small, 768, 12, 12)
+    """ViT-base; small, it has one layer, as BERT."""
+    width, layers, heads = _size(small, 768, 12, 12, 1)
     image, patch = (32, 8) if small else (224, 16)
     config = tf.ViTConfig(
         hidden_size=width,
-        num_hidden_layers=1 if small else layers,
+        num_hidden_layers=layers,
         num_attention_heads=heads,
         intermediate_size=4 * width,
         image_size=image,
@@ -164,8 +164,7 @@ def vit(small: bool, batch: int = 1) -> Network:
 
 def whisper(small: bool, batch: int = 1) -> Network:
     """Whisper-base, encoder and decoder; small, each has one layer, where those of T5 have two."""
-    width, layers, heads = _size(small, 512, 6, 8)
-    layers = 1 if small else layers
+    width, layers, heads = _size(small, 512, 6, 8, 1)
     frames, length = (20, 6) if small else (1500, 32)
     config = tf.WhisperConfig(
         vocab_size=100 if small else 51865,

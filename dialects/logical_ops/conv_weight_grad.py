@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import I64, DenseArrayBase, IntegerAttr, i64
+from xdsl.dialects.builtin import I64, DenseArrayBase, IntegerAttr
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, traits_def
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.kinds import CONV_DIMS
 from aicf.dialects.logical_ops.base import LogicalOp, Operand, OwnKind, check_elements, value_per_dimension
-from aicf.dialects.logical_ops.convolution import check_known, for_each_dimension, group_count
+from aicf.dialects.logical_ops.convolution import check_known, for_each_dimension, group_count, window_attrs
 from aicf.dialects.logical_ops.properties import Properties, int_values
 from aicf.dialects.traits import Composite, Contraction, PositionalOperands
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor_info
@@ -20,8 +20,6 @@ __all__ = ["ConvWeightGradOp"]
 
 _LEAST = {"sizes": 1, "strides": 1, "low": 0, "dilations": 1}
 """List properties, with the least value of each dimension."""
-_KIND_ATTRS = (("stride", "strides", 1), ("dilation", "dilations", 1), ("low", "low", 0))
-"""Attributes of the kind, one for each dimension, with the property and the value for dimensions that it has not."""
 
 
 @irdl_op_definition
@@ -87,12 +85,7 @@ class ConvWeightGradOp(LogicalOp):
         """`conv_weight_grad`; none of more dimensions than its attributes have room for."""
         if len(int_values(self.sizes)) > CONV_DIMS:
             return None
-        attrs: dict[str, Attribute] = {"groups": self.groups}
-        for name, source, absent in _KIND_ATTRS:
-            values = int_values(self.properties[source])
-            for dim in range(CONV_DIMS):
-                attrs[f"{name}_{dim}"] = IntegerAttr(values[dim] if dim < len(values) else absent, i64)
-        return "conv_weight_grad", attrs
+        return "conv_weight_grad", {"groups": self.groups, **window_attrs(self)}
 
 
 def _channels(what: str, info: TensorInfo, groups: int) -> int:

@@ -9,25 +9,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from xdsl.dialects.builtin import I64, DenseArrayBase, IntegerAttr, UnitAttr
+from xdsl.dialects.builtin import I64, DenseArrayBase, IntegerAttr, UnitAttr, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, opt_prop_def, prop_def, traits_def
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.dims import Size
+from aicf.dialects.kinds import CONV_DIMS
 from aicf.dialects.logical_ops.base import (
     LogicalOp,
     Operand,
+    OwnKind,
     check_elements,
     plural,
     sums_like,
     value_per_dimension,
 )
-from aicf.dialects.logical_ops.properties import Properties, int_value
+from aicf.dialects.logical_ops.properties import Properties, int_value, int_values
 from aicf.dialects.traits import Composite, Contraction, PositionalOperands
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor_info
 
 __all__ = ["ConvOp", "ConvTransposeOp"]
+
+_KIND_ATTRS = (("stride", "strides", 1), ("dilation", "dilations", 1), ("low", "low", 0))
+"""Attributes of a kind, one for each dimension, with the property and the value for dimensions that it has not."""
 
 
 @irdl_op_definition
@@ -121,7 +126,7 @@ class ConvTransposeOp(LogicalOp):
     extra = prop_def(DenseArrayBase[I64])
     dilations = prop_def(DenseArrayBase[I64])
     groups = prop_def(IntegerAttr[I64])
-    traits = traits_def(Composite(), Contraction())
+    traits = traits_def(Composite(), Contraction(), PositionalOperands())
 
     def __init__(
         self,
@@ -168,6 +173,22 @@ class ConvTransposeOp(LogicalOp):
             if size < 1:
                 raise VerifyException(f"dimension {dim} of the result has {size} elements; cut off less")
         return x.with_sizes([x.sizes[0], outputs, *sizes])
+
+    def kind_alone(self) -> OwnKind | None:
+        """`conv_transpose`; none with a bias, or of more dimensions than its attributes have room for."""
+        if self.bias is not None or len(int_values(self.strides)) > CONV_DIMS:
+            return None
+        return "conv_transpose", {"groups": self.groups, **window_attrs(self)}
+
+
+def window_attrs(op: LogicalOp) -> dict[str, Attribute]:
+    """The attributes of a kind that say how the windows of a convolution slide, one for each dimension."""
+    attrs: dict[str, Attribute] = {}
+    for name, source, absent in _KIND_ATTRS:
+        values = int_values(op.properties[source])
+        for dim in range(CONV_DIMS):
+            attrs[f"{name}_{dim}"] = IntegerAttr(values[dim] if dim < len(values) else absent, i64)
+    return attrs
 
 
 def for_each_dimension(operand: Operand, values: Sequence[int] | None, default: int) -> Sequence[int]:

@@ -183,6 +183,31 @@ func.func @centered(%x : tensor<6x3xbf16> {logical.name = "x", logical.role = "i
   func.return %dw : tensor<6x3xbf16>
 }
 
+// What means of windows one element apart pass back is such a mean, of gradients with zeros around them.
+// CHECK-LABEL: func.func @smoothed
+// CHECK: %mean.grad.means = logical.avg_pool {{.*}} {count_include_pad, sizes = [3], strides = [1], dilations = [2], low = [3], high = [4], {{.*}} : tensor<1x2x4xf32> -> tensor<1x2x7xf32>
+func.func @smoothed(%x : tensor<1x2x7xf32> {logical.name = "x", logical.role = "param"}) -> (tensor<1x2x7xf32> {logical.name = "dx"}) {
+  %mean = logical.avg_pool %x {sizes = [3], strides = [1], dilations = [2], low = [1], high = [0], count_include_pad} : tensor<1x2x7xf32> -> tensor<1x2x4xf32>
+  %squares = logical.mul %mean, %mean : tensor<1x2x4xf32>
+  %total_mean = logical.reduce_sum %squares {axes = [0, 1, 2]} : tensor<1x2x4xf32> -> tensor<f32>
+  %dx = logical.gradient %total_mean, %x : (tensor<f32>, tensor<1x2x7xf32>) -> tensor<1x2x7xf32>
+  func.return %dx : tensor<1x2x7xf32>
+}
+
+// Means of windows side by side repeat what they pass back, rounded before.
+// CHECK-LABEL: func.func @halved
+// CHECK: %half.grad.narrow = logical.cast %half.grad.share {{.*}} -> tensor<1x2x3xbf16>
+// CHECK-NEXT: %half.grad.apart = logical.reshape %half.grad.narrow {{.*}} -> tensor<1x2x3x1xbf16>
+// CHECK-NEXT: %half.grad.spread = logical.broadcast %half.grad.apart {{.*}} -> tensor<1x2x3x2xbf16>
+// CHECK-NEXT: %half.grad.whole = logical.reshape %half.grad.spread {{.*}} -> tensor<1x2x6xbf16>
+func.func @halved(%x : tensor<1x2x6xbf16> {logical.name = "x", logical.role = "param"}) -> (tensor<1x2x6xbf16> {logical.name = "dx"}) {
+  %half = logical.avg_pool %x {sizes = [2], strides = [2], dilations = [1], low = [0], high = [0]} : tensor<1x2x6xbf16> -> tensor<1x2x3xbf16>
+  %wide = logical.cast %half : tensor<1x2x3xbf16> -> tensor<1x2x3xf32>
+  %total_half = logical.reduce_sum %wide {axes = [0, 1, 2]} : tensor<1x2x3xf32> -> tensor<f32>
+  %dx = logical.gradient %total_half, %x : (tensor<f32>, tensor<1x2x6xbf16>) -> tensor<1x2x6xbf16>
+  func.return %dx : tensor<1x2x6xbf16>
+}
+
 // A maximum passes back to the first of the largest elements: each window keeps an 8-bit number of it.
 // CHECK-LABEL: func.func @pooled
 // CHECK: %best.grad.taps = logical.max_pool_taps %x {sizes = [3], strides = [2], dilations = [1], low = [1], high = [0], {{.*}} -> tensor<1x2x2xi8>

@@ -249,6 +249,11 @@ RECORDS: Mapping[str, tuple[int, str]] = {
     ),
     "cuda.conv_depthwise": (1, f"{_CUDA_CONV} threads_along vector pixels threads near blocks_per_sm"),
     "cuda.conv_mma": (1, _CONV_MMA),
+    "cuda.conv_transpose_mma": (1, f"{_EARLY} {_WINDOWS} groups parts combination_order workspace_bytes"),
+    "cuda.conv_transpose_wgmma": (
+        1,
+        f"{_LAUNCH} {_WINDOWS} groups may_alias combination_order tile cluster_shape ring split_k workspace_bytes",
+    ),
     "cuda.conv_simt": (1, f"{_CUDA_CONV} tile thread_tile depth tile_group stages blocks_per_sm split_k"),
     "cuda.conv_mma_tf32": (1, f"{_CONV_MMA} math"),
     "cuda.conv_wgmma": (1, f"{_CUDA_CONV} tile cluster_shape ring split_k workspace_bytes"),
@@ -297,6 +302,7 @@ PROGRAMS = (
     "windows-wide",
     "weight_grad-layer1",
     "weight_grad-mobile",
+    "transposed-step",
     "fp8-e4m3",
     "fp8wg-deep",
 )

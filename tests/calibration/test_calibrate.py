@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import warnings
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -15,7 +18,11 @@ from sklearn.neural_network import MLPClassifier
 
 import aicf
 from aicf.calibration import Calibration
+from aicf.calibration.programs import Programs
+from aicf.compilation.compiled import CompiledModel
+from aicf.compilation.extensions import Extension
 from aicf.compilation.saved_program import read_saved_program
+from aicf.policies.policy import Policy
 from tests.calibration.models import (
     TARGET,
     attention,
@@ -29,6 +36,28 @@ from tests.calibration.models import (
 )
 
 WEIGHTS, SAMPLES = chain_weights(), chain_samples()
+
+_PROGRAMS: dict[str, CompiledModel] = {}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def calibrations_compile_a_program_once() -> Iterator[None]:
+    """Of one model, policy and passes: most calibrations here start with the same two programs."""
+    compile_program = Programs.compile
+
+    def compile_once(self: Programs, policy: Policy, *added: Extension) -> CompiledModel:
+        told = replace(self.options, policy=policy.to_line())
+        passes = [each.text for each in (*self.passes, *added)]
+        weights = {name: hashlib.sha256(array).hexdigest() for name, array in self.weights.items()}
+        key = repr((str(self.source.module), told, passes, weights))
+        if key not in _PROGRAMS:
+            _PROGRAMS[key] = compile_program(self, policy, *added)
+        return _PROGRAMS[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Programs, "compile", compile_once)
+        yield
+    _PROGRAMS.clear()
 
 
 def calibrated(**options) -> Calibration:
@@ -65,7 +94,8 @@ def digits():
     for number, (matrix, bias) in enumerate(zip(classifier.coefs_, classifier.intercepts_, strict=True), 1):
         weights[f"fc{number}.weight"] = np.ascontiguousarray(matrix.T).astype(np.float32)
         weights[f"fc{number}.bias"] = bias.astype(np.float32)
-    return chain((64, 32, 16, 10)), weights, x, y
+    model = chain((64, 32, 16, 10))
+    return model, weights, x, y, aicf.compile(model, weights, "cpu", dims="N=597")
 
 
 @pytest.mark.parametrize(
@@ -79,10 +109,9 @@ def digits():
     ],
 )
 def test_digits_lose_little(digits, to: str, rest: str | None, most: float):
-    model, weights, x, y = digits
+    model, weights, x, y, f32 = digits
     found = aicf.calibrate(model, x[:200], to=to, rest=rest, labels=y[:200], weights=weights, target="cpu")
     exe = aicf.compile(model, weights, "cpu", dims="N=597", policy=found.policy)
-    f32 = aicf.compile(model, weights, "cpu", dims="N=597")
     right = {
         name: (each(x[1200:]).argmax(1) == y[1200:]).mean() for name, each in [("f32", f32), ("low", exe)]
     }
@@ -157,6 +186,7 @@ def test_an_op_alone_costs_what_it_costs_in_a_program_of_its_own(to: str):
 
 def test_same_samples_same_bytes(tmp_path: Path):
     for name in ("a.yaml", "b.yaml"):
+        _PROGRAMS.clear()
         calibrated(method="percentile", smooth=0.5, correct_bias=True, keep="error=0.4%").save(
             tmp_path / name
         )

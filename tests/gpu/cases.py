@@ -30,6 +30,7 @@ from tests.gpu.case_table.convolutions import (
     depthwise_cases,
     library_call_cases,
     moment_cases,
+    transposed_cases,
     weight_grad_cases,
     window_cases,
 )
@@ -82,6 +83,7 @@ STATELESS: dict[str, Case] = {
     **convolution_cases(),
     **library_call_cases(),
     **depthwise_cases(),
+    **transposed_cases(),
     **weight_grad_cases(),
     **pool_cases(),
     **attention_cases(),

@@ -460,6 +460,26 @@ def max_pool_gradients(dtype: str, last: bool) -> Graph:
     return g
 
 
+def mean_gradients(dtype: str, last: bool) -> Graph:
+    """What means of windows pass back: of windows side by side, one element apart, also with gaps and with counts of
+    what they find, and of windows that overlap by a step of 2. With `last` channels are last in memory."""
+    g = Graph("mean_gradients")
+    for name, shape, sizes, strides, dilations, low, counts in (
+        ("halved", (2, 64, 28, 30), [2, 2], [2, 2], [1, 1], [0, 0], False),
+        ("near", (3, 24, 19, 21), [3, 3], [1, 1], [1, 1], [1, 1], True),
+        ("spread", (2, 16, 15, 12), [3, 2], [1, 1], [2, 3], [2, 1], False),
+        ("steps", (2, 8, 15, 17), [3, 3], [2, 2], [1, 1], [1, 1], True),
+        ("block", (1, 16, 6, 8, 9), [2, 2, 3], [2, 2, 3], [1, 1, 1], [0, 0, 0], False),
+    ):
+        order, back = [0, *range(2, len(shape)), 1], [0, len(shape) - 1, *range(1, len(shape) - 1)]
+        given = g.input(name, [shape[d] for d in order] if last else shape, dtype)
+        x = g.neg(g.transpose(given, back) if last else given)
+        mean = g.avg_pool(x, sizes, strides, dilations, low, low, count_include_pad=counts)
+        grad = g.gradient(g.reduce_sum(mean * mean, range(mean.rank)), x)
+        g.output(g.transpose(grad, order) if last else grad, f"{name}_back")
+    return g
+
+
 def padded_pooling(dtype: str) -> Graph:
     """Poolings whose windows reach beyond the operand, each one kernel: as networks begin, one after the other with a
     step of 1, with a border as wide as a window, beyond the operand on one side, and of padded numbers."""

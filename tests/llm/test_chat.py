@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-import aicf.llm
 from aicf.errors import CaptureError, InputMismatch
-from aicf.llm import Chat, LanguageModel
+from aicf.llm import Chat, LanguageModel, loading
 from aicf.llm.chat_template import ChatTemplate
+from aicf.llm.loading import OpenedModel
 from aicf.tools.aicf_cli import main
 from tests.llm.letters import letters
 
@@ -109,6 +109,8 @@ def test_a_conversation_that_does_not_fit_is_told_and_not_kept() -> None:
         chat.say("x" * 100)
     with pytest.raises(InputMismatch, match="the message"):
         chat.say(5)  # type: ignore[arg-type]
+    with pytest.raises(InputMismatch, match="the message holds half a character at position 2; give text in"):
+        chat.say("ab\udcff")
     assert chat.messages == []
 
 
@@ -129,11 +131,13 @@ def talked(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     model: Scripted,
-    lines: str,
+    lines: str | io.TextIOWrapper,
     *more: str,
 ) -> tuple[int, str, str]:
-    monkeypatch.setattr(aicf.llm, "load", lambda path, target, **options: model)
-    monkeypatch.setattr("sys.stdin", io.StringIO(lines))
+    opened = OpenedModel(cast(Any, None), model.tokenizer, model.template, {})
+    monkeypatch.setattr(loading, "open_model", lambda path: opened)
+    monkeypatch.setattr(loading, "load_opened", lambda given, target, **options: model)
+    monkeypatch.setattr("sys.stdin", io.StringIO(lines) if isinstance(lines, str) else lines)
     status = main(["chat", "small.gguf", *more])
     out, err = capsys.readouterr()
     return status, out, err
@@ -167,6 +171,33 @@ def test_one_answer_and_the_end_of_input(
     assert talked(monkeypatch, capsys, model, "", *more) == (0, "onetwo\n", "")
     assert model.asked[0][1]["max_tokens"] == 7 and model.asked[0][1]["stop"] == ()
     assert talked(monkeypatch, capsys, model, "")[1].endswith("> \n")
+
+
+def test_templates_are_checked_before_a_model_is_compiled(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = Scripted()
+    model.template = ChatTemplate("{% if %}", {}, "small.gguf")
+    (status, out, err) = talked(monkeypatch, capsys, model, "")
+    assert (
+        status == 1
+        and out == ""
+        and err.startswith("small.gguf: error: the chat template has an error in line 1")
+    )
+    monkeypatch.setattr(model, "template", None)
+    status, out, err = talked(monkeypatch, capsys, model, "")
+    assert (status, out) == (1, "")
+    assert err == "small.gguf: error: the model has no chat template; give one with --template\n"
+
+
+def test_lines_that_are_no_utf8_end_no_conversation(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = Scripted(["one"])
+    stream = io.TextIOWrapper(io.BytesIO(b"\xff\nb\n"), "utf-8", "strict")
+    status, out, err = talked(monkeypatch, capsys, model, stream)
+    assert status == 0 and out.endswith("> > one\n> \n")
+    assert err == "error: the message holds half a character at position 0; give text in UTF-8\n"
 
 
 def test_an_error_of_one_answer_is_the_status(

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -38,21 +39,26 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_conversation_in_a_process(model: Path) -> None:
-    """The second conversation is the first one, and as long as was asked; errors end answers alone."""
-    command = [
-        sys.executable,
-        "-m",
-        "aicf.tools.aicf_cli",
-        "chat",
-        str(model),
-        "--max-tokens",
-        "9",
-        "--seed",
-        "3",
-    ]
+class Conversation(NamedTuple):
+    """A process that has ended, and the folder where it has put the compiled model."""
+
+    done: subprocess.CompletedProcess[str]
+    cache: Path
+
+
+@pytest.fixture(scope="module")
+def conversation(model: Path) -> Conversation:
+    cache = model.parent / "cache"
+    options = [str(model), "--max-tokens", "9", "--seed", "3", "--cache", str(cache)]
     lines = "with the\n/reset\nwith the\n" + "x" * 80 + "\n/stats\n"
+    command = [sys.executable, "-m", "aicf.tools.aicf_cli", "chat", *options]
     done = subprocess.run(command, input=lines, capture_output=True, text=True, check=False, timeout=300)
+    return Conversation(done, cache)
+
+
+def test_a_conversation_in_a_process(conversation: Conversation) -> None:
+    """The second conversation is the first one, and as long as was asked; errors end answers alone."""
+    done = conversation.done
     assert done.returncode == 0
     greeting, first, anew, second, *rest = done.stdout.split("> ")
     assert greeting == "small, 64 positions. /help says what a line may be.\n"
@@ -61,3 +67,33 @@ def test_a_conversation_in_a_process(model: Path) -> None:
     assert re.search(
         r"^error: the conversation has \d+ tokens and the cache 64 positions", done.stderr, re.MULTILINE
     )
+
+
+WARM = """
+import sys
+from aicf.tools.aicf_cli import main
+status = main(["chat", *sys.argv[1:]])
+print(*sorted(sys.modules), file=sys.stderr)
+sys.exit(status)
+"""
+UNUSED = [
+    "aicf.backends.cpu.codegen",
+    "aicf.llm.quantizing",
+    "aicf.llm.sentences",
+    "aicf.tools.cli.bench_command",
+    "numba",
+    "numpy.ma",
+    "rich",
+    "xdsl",
+]
+"""Modules that a chat has no use for once its model is compiled."""
+
+
+def test_a_warm_start_imports_nothing_that_it_does_not_use(model: Path, conversation: Conversation) -> None:
+    """It says what the process that compiled has said."""
+    options = [str(model), "--max-tokens", "9", "--seed", "3", "--cache", str(conversation.cache)]
+    command = [sys.executable, "-c", WARM, *options, "--prompt", "with the"]
+    warm = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert warm.returncode == 0 and warm.stdout == conversation.done.stdout.split("> ")[1]
+    imported = set(warm.stderr.split())
+    assert [name for name in UNUSED if name in imported] == []

@@ -165,7 +165,7 @@ DOWN = "model.layers.1.mlp.down_proj.weight"
 @pytest.mark.parametrize(
     ("damage", "kind", "message"),
     [
-        (lambda at: (at / "config.json").unlink(), InvalidIR, "config.json: the file cannot be read: No such"),
+        (lambda at: (at / "config.json").unlink(), InvalidIR, "the folder has no config.json; give a .gguf"),
         (lambda at: (at / "config.json").write_text("{"), InvalidIR, "the file is no JSON"),
         (lambda at: (at / "config.json").write_text("[]"), InvalidIR, "holds no JSON object"),
         (lambda at: configure(at, model_type=None), InvalidIR, "'model_type' is None"),
@@ -212,6 +212,14 @@ def test_damage_is_told_in_one_line(
         weights(folder)
     assert "\n" not in str(error.value)
     assert str(folder) in str(error.value)
+
+
+def test_a_folder_of_gguf_files_is_none(folder: Path) -> None:
+    (folder / "config.json").unlink()
+    (folder / "b.gguf").touch()
+    (folder / "a.gguf").touch()
+    with pytest.raises(InvalidIR, match=r"the folder has no config.json; give the path of 'a.gguf' in it"):
+        load(folder)
 
 
 @pytest.mark.peers

@@ -18,7 +18,7 @@ from aicf.llm.quantizing.encoding import encode
 from aicf.llm.quantizing.original import Original
 from aicf.llm.quantizing.quantize import quantize
 from aicf.llm.quantizing.recipe import ASKED_FOR, check_keep
-from aicf.tools.aicf_cli import app
+from aicf.tools.aicf_cli import app_of
 from aicf.tools.cli.quantize_command import BlockScheme
 from tests.frontends.gguf.writer import Stored
 from tests.llm.letters import ALPHABET
@@ -206,7 +206,7 @@ def test_the_command(model: Path, tmp_path: Path) -> None:
         "blk.0.*=Q8_0",
         "--json",
     ]
-    done = CliRunner().invoke(app, command)
+    done = CliRunner().invoke(app_of("quantize"), command)
     assert done.exit_code == 0
     found = json.loads(done.stdout)
     assert found["scheme"] == "Q5_0" and found["prediction"] is None
@@ -222,7 +222,9 @@ def test_the_command_names_all_schemes() -> None:
 def test_options_that_are_wrong(option: list[str], model: Path, tmp_path: Path) -> None:
     with pytest.raises(InputMismatch, match=r"write such as 'output.weight=Q8_0'|cannot read it"):
         CliRunner().invoke(
-            app, ["quantize", str(model), "-o", str(tmp_path / "q"), *option], catch_exceptions=False
+            app_of("quantize"),
+            ["quantize", str(model), "-o", str(tmp_path / "q"), *option],
+            catch_exceptions=False,
         )
 
 

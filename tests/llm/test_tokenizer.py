@@ -105,6 +105,7 @@ def test_what_is_no_utf8_is_replaced(ours: Tokenizer) -> None:
         ),
         ({"tokenizer.ggml.pre": "odd"}, UnsupportedOp, "splits text as odd; those that are read: gpt-2,"),
         ({"tokenizer.ggml.merges": ["ab"]}, InvalidIR, "an entry that is no pair"),
+        ({"tokenizer.ggml.model": None}, InvalidIR, "the file has no tokenizer .*; make it again with one"),
         ({"tokenizer.ggml.tokens": None}, InvalidIR, "no field 'tokenizer.ggml.tokens'"),
     ],
 )
@@ -119,3 +120,7 @@ def test_other_tokenizers_are_refused(
 def test_a_text_is_text(ours: Tokenizer) -> None:
     with pytest.raises(InputMismatch):
         ours.encode(b"bytes")  # type: ignore[arg-type]
+    with pytest.raises(
+        InputMismatch, match="the text holds half a character at position 3; give text in UTF-8"
+    ):
+        ours.encode("abc\ud83d")

@@ -238,6 +238,22 @@ def test_a_folder_gives_the_ids_of_the_package(folder: Path) -> None:
     assert ours.raw(ours.encode("<tool>")[1]) == b"<tool>"
 
 
+def test_ids_of_a_folder_may_leave_gaps(folder: Path) -> None:
+    """What follows a gap has the same text as without it."""
+    before = folder_tokenizer(folder)
+    stated = json.loads((folder / "tokenizer.json").read_text("utf-8"))
+    numbers: dict[str, int] = stated["model"]["vocab"]
+    count, moved = len(before.tokens), max(numbers, key=lambda token: (len(token), token))
+    former, numbers[moved] = numbers[moved], count + 40
+    write(folder, "tokenizer", stated)
+    ours = folder_tokenizer(folder)
+    assert len(ours.tokens) == count + 41 and ours.tokens[former] == ours.tokens[count + 39] == ""
+    assert ours.tokens[:former] == before.tokens[:former]
+    text = before.raw(former).decode() + " and the rest"
+    assert ours.encode(text)[1] == count + 40 and before.encode(text)[1] == former
+    assert ours.decode(ours.encode(text)) == text == before.decode(before.encode(text))
+
+
 def test_what_a_folder_says_of_tokens(folder: Path) -> None:
     ours = folder_tokenizer(folder)
     assert (ours.begin, ours.ends) == (0, ())

@@ -244,6 +244,7 @@ def test_no_racy_plan_is_accepted(name: str) -> None:
     assert racy == RACY and found["harmless"]
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("seed", range(24))
 def test_what_the_passes_make_is_not_racy(seed: int) -> None:
     """Random programs on up to three streams, by the simulator alone."""

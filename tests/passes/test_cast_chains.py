@@ -42,6 +42,7 @@ def fused(executable: aicf.CompiledModel) -> list[str]:
     return list(dict.fromkeys(name for decision in made for name in decision.subjects))
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("target", ["reference", "cpu"])
 @pytest.mark.parametrize("seed", range(12))
 def test_no_rounding_gets_lost(seed: int, target: str) -> None:
@@ -59,6 +60,7 @@ def test_the_way_through_a_narrow_type_stays(name: str) -> None:
     check(program, executable)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("seed", range(12))
 def test_groups_of_a_policy_compute_the_same_or_are_refused(seed: int) -> None:
     """Also such as leave out what lies between two of their ops."""

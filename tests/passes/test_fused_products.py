@@ -21,7 +21,7 @@ from tests.passes.test_raise_emit import compiled, stripped
 from tests.support.fused_graphs import FAMILIES, fused_program
 
 TARGET = "reference:typed"
-SEEDS = 6
+SEEDS = pytest.mark.parametrize("seeds", [range(3), range(3, 6)], ids=["first", "last"])
 
 
 def kinds_of(module: ModuleOp) -> set[str]:
@@ -29,11 +29,13 @@ def kinds_of(module: ModuleOp) -> set[str]:
     return {instruction.kind.data for program in programs for instruction in program.instructions}
 
 
+@pytest.mark.drawn
+@SEEDS
 @pytest.mark.parametrize("dtype", ["f32", "f16"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_prefix_keeps_the_meaning(family: str, dtype: str) -> None:
+def test_every_prefix_keeps_the_meaning(family: str, dtype: str, seeds: range) -> None:
     """After each pass on `exact`, and in one poisoned arena on `typed`; and the groups form."""
-    for seed in range(SEEDS):
+    for seed in seeds:
         program = fused_program(family, seed, dtype)
         label = f"{family} {dtype} seed {seed}"
         whole = seed % WHOLE == 0
@@ -41,14 +43,16 @@ def test_every_prefix_keeps_the_meaning(family: str, dtype: str) -> None:
         assert program.kinds <= kinds_of(program.module), label
 
 
+@pytest.mark.drawn
+@SEEDS
 @pytest.mark.parametrize("target", [TARGET, "cpu:x86-64-v3"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_recompiling_a_raised_program_gives_the_same_program(family: str, target: str) -> None:
+def test_recompiling_a_raised_program_gives_the_same_program(family: str, target: str, seeds: range) -> None:
     """Also where kernels price fusions: what was formed is formed again, pinned or not.
 
     Groups of several results are joined as they are met, and a raised program has another order: those are pinned.
     """
-    for seed in range(SEEDS if target == TARGET else 4):
+    for seed in seeds if target == TARGET else seeds[:2]:
         dtype = "f16" if seed % 2 and target == TARGET else "f32"
         program = fused_program(family, 100 + seed, dtype)
         module, feeds, label = program.module, program.inputs, f"{family} seed {seed}"

@@ -17,6 +17,7 @@ PIPELINE = (
 )
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("seed", range(75))
 def test_prefixes_preserve_meaning(seed: int) -> None:
     program = random_program(seed, float_type="f64" if seed % 5 == 0 else "f32")

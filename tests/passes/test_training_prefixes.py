@@ -29,7 +29,7 @@ from tests.support.op_coverage import OF_TRAINING
 from tests.support.random_graphs import RandomProgram
 from tests.support.random_training import random_training_program
 
-GRAPHS, CHUNK = 30, 10
+GRAPHS, CHUNK = 30, 5
 WHOLE = 4
 """Of each so many steps, one is verified as a whole after each phase, runs in other orders and goes through text."""
 
@@ -43,6 +43,7 @@ def test_the_steps_hold_every_optimizer() -> None:
     assert {op.name for op in OF_TRAINING} - {op.name for op in made} == {"logical.save"}
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("first", range(0, GRAPHS, CHUNK))
 def test_random_steps(first: int) -> None:
     for seed in range(first, first + CHUNK):

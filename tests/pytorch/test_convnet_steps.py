@@ -107,3 +107,22 @@ def test_poolings_of_equal_elements(pool: nn.Module) -> None:
     images = torch.randint(0, 2, (2, 1, 41, 23)).double()
     network.append(nn.Linear(network(images).shape[1], 5).double())
     _losses_beside_theirs(network, images)
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [
+        nn.AvgPool2d((3, 4)),
+        nn.AvgPool2d(3, 1, 1),
+        nn.AvgPool2d((4, 3), 1, (2, 0), count_include_pad=False),
+        nn.AvgPool2d(3, (1, 3), (1, 0)),
+    ],
+    ids=str,
+)
+def test_means_of_windows_side_by_side_and_one_apart(pool: nn.Module) -> None:
+    """Those repeat what they pass back, and these take means of it; windows of both kinds are added up."""
+    torch.manual_seed(3)
+    network = nn.Sequential(nn.Conv2d(1, 2, 1), pool, nn.Tanh(), nn.Flatten(1)).double()
+    images = torch.randn(2, 1, 9, 12, dtype=torch.float64)
+    network.append(nn.Linear(network(images).shape[1], 5).double())
+    _losses_beside_theirs(network, images)

@@ -27,6 +27,7 @@ from aicf.runtime import Executable, Profiler, Stream
 from aicf.runtime import executable as executable_module
 from aicf.runtime.memory import allocate, allocate_tensor
 from aicf.runtime.profiler import InstructionTime, Profile
+from aicf.runtime.state import State
 from aicf.runtime.tensors import ELEMENT_NAMES, element_name, numpy_dtype
 from aicf.runtime.threads import ThreadTeam
 from tests.runtime.support import ADD_RELU, COUNTER, add_relu, executable, random
@@ -91,6 +92,20 @@ def test_strided_tensors() -> None:
 
 
 # Threads
+
+
+@pytest.mark.parametrize("shape", [(), (0, 3), (5,), (7, 1, 33)])
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "f64", "i64", "i1"])
+def test_states_start_as_copies(dtype: str, shape: tuple[int, ...]) -> None:
+    """Zeros are not copied, but are memory of the state's own; the sign of a zero is kept."""
+    drawn = np.asarray(RNG.integers(0, 2, shape)).astype(numpy_dtype(dtype))
+    starts = {"drawn": drawn, "zeros": np.zeros(shape, drawn.dtype), "negative": -np.zeros(shape, np.float32)}
+    state = State(starts)
+    for name, start in starts.items():
+        found = state.arrays[name]
+        assert found.tobytes() == start.tobytes() and (found.shape, found.dtype) == (shape, start.dtype)
+        assert found.flags.writeable and not np.shares_memory(found, start)
+        assert not found.size or found.ctypes.data % 64 == 0
 
 
 def test_a_team_runs_all_calls_at_once() -> None:

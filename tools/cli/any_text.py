@@ -1,4 +1,5 @@
-"""Printing names that are no text: file names of other encodings reach a program as lone surrogates."""
+"""Printing and reading what is no text: bytes of other encodings, in names of files or in lines of input, are lone
+surrogates in a program."""
 
 from __future__ import annotations
 
@@ -12,3 +13,10 @@ def print_any_text() -> None:
     stream: object = sys.stdout
     if isinstance(stream, io.TextIOWrapper):
         cast("io.TextIOWrapper[Any]", stream).reconfigure(errors="backslashreplace")
+
+
+def read_any_text() -> None:
+    """From now on bytes of stdin that are not of its encoding are read as lone surrogates, instead of raising."""
+    stream: object = sys.stdin
+    if isinstance(stream, io.TextIOWrapper):
+        cast("io.TextIOWrapper[Any]", stream).reconfigure(errors="surrogateescape")

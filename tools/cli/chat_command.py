@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -12,11 +14,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aicf.errors import AicfError
+from aicf.errors import AicfError, InputMismatch
+from aicf.passes.pipelines.collector import collector_paused
+from aicf.tools.cli.any_text import read_any_text
 from aicf.tools.cli.arguments import Policy, Threads
 
 if TYPE_CHECKING:
     from aicf.llm import Chat, LanguageModel
+    from aicf.llm.chat_template import ChatTemplate
 
 HELP = """\
 /reset         begins the conversation anew
@@ -88,26 +93,41 @@ def chat_command(
     ] = None,
 ) -> None:
     """Talk with a language model: text comes as it is made. /help says what else a line may be."""
-    from aicf.llm import Sampling, load
-    from aicf.llm.chat_template import file_template
-    from aicf.llm.stopping import stop_strings
+    # Before NumPy is imported, which starts threads for products of matrices: programs have kernels of their own.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    with collector_paused():
+        from aicf.llm import Sampling
+        from aicf.llm.chat_template import file_template
+        from aicf.llm.loading import load_opened, open_model
+        from aicf.llm.stopping import stop_strings
 
-    # Before the model is loaded, which takes a while.
-    sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty, seed)
-    stops = stop_strings(stop or ())
-    given = None if template is None else file_template(template)
-    loaded = load(
-        model, target, context=context, threads=threads, cache_dir=cache, policy=policy, dtype=dtype
-    )
+        # What can be wrong is told before a model is compiled, which takes a while.
+        sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty, seed)
+        stops = stop_strings(stop or ())
+        given = None if template is None else file_template(template)
+        opened = open_model(model)
+        _check_template(opened.template if given is None else given, model)
+        loaded = load_opened(
+            opened, target, context=context, threads=threads, cache_dir=cache, policy=policy, dtype=dtype
+        )
+        gc.freeze()  # a model stays until the command ends, so no sweep needs to walk it
     limit = {} if max_tokens is None else {"max_tokens": max_tokens}
     chat = loaded.chat(system, template=given, stop=stops, **asdict(sampling), **limit)
     if prompt is not None:
         _print_pieces(chat.say(prompt))
         return
+    read_any_text()
     with suppress(ImportError):  # makes `input` edit lines and remember them, where there is one
         import_module("readline")
     print(f"{model.stem}, {loaded.capacity:,} positions. /help says what a line may be.")
     _converse(loaded, chat)
+
+
+def _check_template(template: ChatTemplate | None, model: Path) -> None:
+    """Raises InputMismatch if there is none, or it has an error."""
+    if template is None:
+        raise InputMismatch("the model has no chat template; give one with --template", location=str(model))
+    template.check()
 
 
 def _converse(model: LanguageModel, chat: Chat) -> None:

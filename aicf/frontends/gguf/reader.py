@@ -165,7 +165,7 @@ def parsed(data: bytes | mmap.mmap, path: Path, written: int = 0) -> GgufFile:
 
 def _parsed(data: bytes | mmap.mmap, path: Path, written: int) -> GgufFile:
     if data[:4] != MAGIC:
-        raise InvalidIR("the file does not start with GGUF; it is no GGUF file")
+        raise InvalidIR("the file does not start with GGUF; give a .gguf file, or a Hugging Face folder")
     cursor = _Cursor(data, 4)
     version = cursor.number("I", "the version")
     if version not in VERSIONS:

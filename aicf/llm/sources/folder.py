@@ -29,6 +29,12 @@ _BUFFERS = ("rotary_emb.inv_freq", "attn.bias", "attn.masked_bias", "position_id
 
 def model_type(folder: Path) -> str:
     """The architecture of a folder's model. Raises InvalidIR if it states none."""
+    if not (folder / CONFIG).is_file():
+        found = next((path.name for path in sorted(folder.glob("*.gguf"))), None)
+        way_out = (
+            f"give the path of '{found}' in it" if found else "give a .gguf file, or a Hugging Face folder"
+        )
+        raise InvalidIR(f"the folder has no {CONFIG}; {way_out}", location=str(folder))
     found = read_object(folder / CONFIG).get("model_type")
     if not isinstance(found, str):
         raise InvalidIR(

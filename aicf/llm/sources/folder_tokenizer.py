@@ -9,6 +9,7 @@ from typing import Any, cast
 from aicf.errors import InvalidIR, UnsupportedOp
 from aicf.llm.sources.shards import read_object
 from aicf.llm.tokenizer import END_NAMES, Tokenizer, library, of_characters, of_pieces
+from aicf.support.dataclass_json import parse_json
 
 _FILE = "tokenizer.json"
 _LISTED, _STATED = "generation_config.json", "config.json"
@@ -28,14 +29,14 @@ def folder_tokenizer(folder: Path) -> Tokenizer:
         raise InvalidIR(
             f"the folder has no {_FILE}; save the tokenizer with save_pretrained", location=str(folder)
         )
-    stated = read_object(path)
     try:
         impl = package.Tokenizer.from_file(str(path))
         impl.no_truncation()  # the file may ask for both, as for training
         impl.no_padding()
     except Exception as error:  # the package raises no class of its own
+        read_object(path)  # says more of a file that is no JSON
         raise InvalidIR(f"the tokenizer is damaged: {error}; fetch it again", location=str(path)) from None
-    kinds = set(_types(stated.get("decoder")))
+    kinds = set(_types(_decoder(impl)))
     if "ByteLevel" in kinds:
         spelled = of_characters
     elif kinds & {"ByteFallback", "Metaspace"}:
@@ -46,10 +47,7 @@ def folder_tokenizer(folder: Path) -> Tokenizer:
             "are read",
             location=str(path),
         )
-    numbers: Mapping[str, int] = impl.get_vocab(with_added_tokens=True)
-    tokens = [""] * (max(numbers.values(), default=-1) + 1)
-    for token, number in numbers.items():
-        tokens[number] = token
+    tokens = _texts(impl)
     added: Mapping[int, Any] = impl.get_added_tokens_decoder()
     control = [number for number, token in added.items() if token.special]
     return Tokenizer(
@@ -61,6 +59,25 @@ def folder_tokenizer(folder: Path) -> Tokenizer:
         begin=_begin(impl),
         ends=_ends(folder, [number for number in control if tokens[number] in END_NAMES]),
     )
+
+
+def _decoder(impl: Any) -> Any:
+    """What the file says of its decoder; None if it has none. From the package, which has parsed the file: it pickles
+    a decoder as JSON."""
+    return None if impl.decoder is None else parse_json(impl.decoder.__getstate__())
+
+
+def _texts(impl: Any) -> list[str]:
+    """The texts of all tokens by id, empty where an id stands for none."""
+    tokens = [impl.id_to_token(number) for number in range(impl.get_vocab_size(with_added_tokens=True))]
+    if None not in tokens:
+        return tokens
+    # Ids leave gaps, and go on after as many as there are tokens. To list a vocabulary takes four times as long.
+    numbers: Mapping[str, int] = impl.get_vocab(with_added_tokens=True)
+    tokens = [""] * (max(numbers.values(), default=-1) + 1)
+    for token, number in numbers.items():
+        tokens[number] = token
+    return tokens
 
 
 def _types(stated: Any) -> Iterator[str]:

@@ -10,6 +10,8 @@ from aicf.errors import UnsupportedOp
 from aicf.frontends.gguf.reader import GgufFile
 from aicf.llm.tokenizer import END_NAMES, Tokenizer, library, of_characters, of_pieces
 
+KIND = "tokenizer.ggml.model"
+"""The field that says what kind the tokenizer is of."""
 _UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4
 """Types of tokens: `<unk>`, and those that are found in a text as they are."""
 
@@ -64,7 +66,9 @@ def gguf_tokenizer(file: GgufFile) -> Tokenizer:
         UnsupportedOp: it is of another kind.
     """
     package = library()
-    kind = file.field("tokenizer.ggml.model", str)
+    if KIND not in file.fields:
+        raise file.error(f"the file has no tokenizer (field '{KIND}'); make it again with one")
+    kind = file.field(KIND, str)
     tokens: list[Any] = file.field("tokenizer.ggml.tokens", list)
     types: list[Any] = file.field("tokenizer.ggml.token_type", list)
     if len(types) != len(tokens) or not all(isinstance(token, str) for token in tokens):
@@ -153,7 +157,7 @@ def _bpe(package: Any, file: GgufFile, tokens: Sequence[str], merges: Sequence[A
 
 def _begin(file: GgufFile, count: int) -> int | None:
     """The token that texts start with; where a file does not say whether they do, it is as llama.cpp has it."""
-    kind, split = file.fields["tokenizer.ggml.model"], file.fields.get("tokenizer.ggml.pre")
+    kind, split = file.fields[KIND], file.fields.get("tokenizer.ggml.pre")
     is_usual = kind == "llama" or split == "llama-bpe"
     return _token(file, "bos", count) if file.fields.get("tokenizer.ggml.add_bos_token", is_usual) else None
 

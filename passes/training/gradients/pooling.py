@@ -1,7 +1,8 @@
 """What poolings pass back: the maximum to the element that it is, means and norms to all elements of the window.
 
 Each element of the operand gathers from the windows that it is in, phase by phase (`logical/phases.py`): these windows
-lie side by side, so what is gathered are slices, and no window is written to memory.
+lie side by side, so what is gathered are slices, and no window is written to memory. Means of windows one element apart
+and of windows that do not overlap have shorter ways.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from xdsl.ir import SSAValue
 from aicf.dialects import logical
 from aicf.dialects.logical import PoolWindow, int_values
 from aicf.dialects.types import tensor_info
+from aicf.dialects.window_counts import found_by_all
 from aicf.passes.logical.lowerings.pooling import found_by_windows
 from aicf.passes.logical.overlap_add import overlap_add
 from aicf.passes.logical.phases import ALONE, MOST_PHASES, Phase, interleaved, padded, phases
@@ -74,12 +76,20 @@ def _scattered(adjoint: Adjoint, op: logical.MaxPoolOp) -> SSAValue:
 
 
 def _avg_pool(adjoint: Adjoint, op: logical.AvgPoolOp) -> SSAValue:
-    """Each window's share at all of its elements, one dimension after the other."""
+    """Each window's share at all of its elements.
+
+    Windows one element apart reach an element as a window of its own would: the gradient is a mean again, one kernel
+    where the target pools. Windows side by side repeat their shares, which is a copy. Others are added up, one
+    dimension after the other.
+    """
     windows = op.windows
-    share = adjoint.add(
-        logical.DivOp(adjoint.grad, found_by_windows(adjoint, op, adjoint.grad)),
-        "share",
-    )
+    if all(_is_mirrored(window) for window in windows):
+        return adjoint.add(_mirrored(_rescaled(adjoint, op), windows), "means")
+    share = _shares(adjoint, op)
+    if all(_is_side_by_side(window) for window in windows):
+        # Rounded to the operand's type before it is repeated: what is written is as short as it may be.
+        narrow = adjoint.cast(share, tensor_info(op.operand.type).element, "narrow")
+        return _repeated(adjoint, narrow, [window.size for window in windows])
     if any(window.size > _MOST_TERMS or window.stride > MOST_PHASES for window in windows):
         return _overlapped(adjoint, op, share)
     for dim, window in enumerate(windows):
@@ -93,6 +103,55 @@ def _avg_pool(adjoint: Adjoint, op: logical.AvgPoolOp) -> SSAValue:
             parts.append(None if value is None else _added(adjoint, value, own, counts))
         share = _together(adjoint, op, parts, strides, sizes)
     return share
+
+
+def _shares(adjoint: Adjoint, op: logical.AvgPoolOp) -> SSAValue:
+    """What each window passes to each of its elements."""
+    return adjoint.add(logical.DivOp(adjoint.grad, found_by_windows(adjoint, op, adjoint.grad)), "share")
+
+
+def _is_mirrored(window: PoolWindow) -> bool:
+    """Whether an element is in a row of windows, one after the other, none of which lies in the padding alone."""
+    return window.stride == 1 and max(window.low, window.high) < window.extent
+
+
+def _rescaled(adjoint: Adjoint, op: logical.AvgPoolOp) -> SSAValue:
+    """Gradients whose means are the sums of shares: times what a window has over what it finds."""
+    padding = op.count_include_pad is not None
+    if all(found_by_all(window, padding=padding) == window.size for window in op.windows):
+        return adjoint.passed
+    return adjoint.product(_shares(adjoint, op), float(prod(window.size for window in op.windows)))
+
+
+def _mirrored(grad: SSAValue, windows: Sequence[PoolWindow]) -> logical.AvgPoolOp:
+    """The mean of the gradients of all windows that reach an element: of window o if element e is one of
+    o - low .. o - low + extent - 1. Around there are zeros."""
+    return logical.AvgPoolOp(
+        grad,
+        sizes=[window.size for window in windows],
+        dilations=[window.dilation for window in windows],
+        low=[window.extent - 1 - window.low for window in windows],
+        high=[window.extent - 1 - window.high for window in windows],
+        count_include_pad=True,
+    )
+
+
+def _is_side_by_side(window: PoolWindow) -> bool:
+    """Whether each element along a dimension is in one window."""
+    is_dense = window.dilation == 1 or window.size == 1
+    covers = window.count * window.size == window.whole
+    return is_dense and window.size == window.stride and window.low == 0 and covers
+
+
+def _repeated(adjoint: Adjoint, share: SSAValue, times: Sequence[int]) -> SSAValue:
+    """Each element so many times along each spatial dimension."""
+    info = tensor_info(share.type)
+    lead, counts = info.sizes[:2], info.shape[2:]
+    apart = [*lead, *(part for count in counts for part in (count, 1))]
+    spread = [*lead, *(part for pair in zip(counts, times, strict=True) for part in pair)]
+    whole = [*lead, *(count * size for count, size in zip(counts, times, strict=True))]
+    value = adjoint.reshape(share, apart, "apart")
+    return adjoint.reshape(adjoint.broadcast(value, range(len(apart)), spread, "spread"), whole, "whole")
 
 
 def _added(adjoint: Adjoint, value: SSAValue, own: Sequence[Phase], counts: Sequence[int]) -> SSAValue:

@@ -158,6 +158,7 @@ def drawn(seed: int) -> tuple[Case, str, int]:
     return case, pick("param", "param", "input"), pick(1, 2)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("seed", range(48))
 def test_drawn_convolutions_are_exact(seed: int) -> None:
     case, role, threads = drawn(seed)

@@ -60,6 +60,7 @@ def _tuple(found: object) -> tuple[object, ...]:
     return found if isinstance(found, tuple) else (found,)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("first", range(0, 42, CHUNK))
 def test_host(first: int) -> None:
     for seed in range(first, first + CHUNK):

@@ -90,6 +90,7 @@ def drawn(seed: int) -> Convolution:
     return drawn_depthwise(random.Random(seed), 4000)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("seed", range(30))
 def test_drawn_convolutions(seed: int) -> None:
     """Any strides, padding, dilations and multipliers, in every layout, with everything that may follow."""

@@ -185,6 +185,7 @@ def _pick_any_spec(seed: int, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(mma, "ranked_specs", drawn_first)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("seed", range(16))
 def test_any_spec_convolves_anything(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random convolutions by random specs, with anything around: no access reaches out of an operand."""
@@ -199,6 +200,7 @@ def test_any_spec_convolves_anything(seed: int, monkeypatch: pytest.MonkeyPatch)
     assert_convolved(graph, MMA.id, f"convolution {seed}")
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("seed", range(8))
 def test_bulk_copies_of_windows_convolve_as_the_semantics_say(
     seed: int, monkeypatch: pytest.MonkeyPatch

@@ -88,6 +88,7 @@ def test_what_kernels_refuse_has_a_reason() -> None:
     assert "2 GiB of its operand" in str(MMA.legal(far, TARGET))
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("seed", range(20))
 def test_any_convolution_is_legal(seed: int) -> None:
     """Whatever its sizes, strides, groups and places in memory: on every architecture."""
@@ -342,6 +343,7 @@ CASES = [
 EXACT = {"f16": 1e-3, "bf16": 8e-3, "f32": 4e-6, "f64": 1e-13}
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize(("family", "kernel", "dtype", "seed"), CASES)
 def test_any_spec_convolves_anything(
     family: ModuleType, kernel: str, dtype: str, seed: int, monkeypatch: pytest.MonkeyPatch

@@ -124,6 +124,7 @@ def test_what_bulk_copies_do_not_read_has_a_reason() -> None:
     assert "windows 9 apart" in str(WGMMA.legal(work_of(layer(2, 8, 8, 40, 3, 9)), TARGET))
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("seed", range(20))
 def test_any_gradient_is_legal(seed: int) -> None:
     """Whatever its sizes, strides, groups and places in memory: on every architecture."""
@@ -342,6 +343,7 @@ CASES = [
 ]
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize(("kernel", "dtype", "seed"), CASES)
 def test_any_tile_and_parts_sum_anything(
     kernel: Kernel, dtype: str, seed: int, monkeypatch: pytest.MonkeyPatch
@@ -366,6 +368,7 @@ def test_many_parts_are_added_by_several_threads(monkeypatch: pytest.MonkeyPatch
     assert_summed(made, MMA, "f16", 5)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("seed", range(12))
 def test_warpgroups_sum_anything_that_lies_channels_last(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """By single blocks and by clusters, in one part and in several."""

@@ -43,6 +43,7 @@ def test_what_it_refuses_has_a_reason() -> None:
     assert "33 elements in a row, more than 32" in str(KERNEL.legal(replace(work, results=(long,)), TARGET))
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("seed", range(20))
 def test_any_depthwise_gradient_is_legal(seed: int) -> None:
     """On every architecture, whatever its type."""
@@ -123,6 +124,7 @@ def test_machine_code(made: Convolution, dtype: str, loads: int) -> None:
     unspilled(add)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("seed", range(16))
 def test_any_tile_and_parts_sum_anything(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     made = several_groups(drawn_depthwise(random.Random(seed), 60_000))

@@ -121,6 +121,7 @@ def _axis(random: Random, rank: int, ceil_mode: bool) -> tuple[int, ...]:
 # Results
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("seed", range(16))
 def test_drawn_gradients(seed: int) -> None:
     """Against window after window in float64, in row-major and in channels-last memory."""

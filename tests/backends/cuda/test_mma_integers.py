@@ -170,6 +170,7 @@ def assert_multiplied(graph: Graph, name: str, kind: str = "gemm") -> None:
             np.testing.assert_array_equal(found[output], exact)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("seed", range(16))
 def test_any_spec_multiplies_anything(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random sizes, types, orders of B and epilogues by random specs: no access reaches out of an operand."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 
 import numpy as np
 import pytest
+from numba.cuda.compiler import run_frontend
 from numba.cuda.core import analysis
 from numba.cuda.core.controlflow import CFGraph
 
@@ -145,9 +146,32 @@ class KernelText:
         return choices[self._random.integers(0, len(choices))]
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("seed", range(8))
 def test_random_kernels_have_the_bytes_of_numbas(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    code = KernelCode("k", "\n".join(KernelText(seed).lines) + "\n", ("ptr", "ptr", "i32"), 64)
+    lines = KernelText(seed).lines
+    if seed < 2:  # Python and Numba build a tuple of more than 30 elements in another way
+        lines.append(f"    store_i32(u64(y + u64(16)), i32((({'v0, i32(v1 * n), ' * 16}))[{5 + seed}]))")
+    code = KernelCode("k", "\n".join(lines) + "\n", ("ptr", "ptr", "i32"), 64)
     ours = compile_kernel(code, "sm_90a")
     monkeypatch.setattr(toolchain, "linear_passes", nullcontext)
     assert compile_kernel(code, "sm_90a") == ours
+
+
+@pytest.mark.parametrize(
+    ("elements", "lengths"),
+    [
+        ("a, b + 1, " * 20, [40]),
+        ("a, (a := b), " * 16, [32]),
+        ("*a, " + "b, " * 30, [0, *[1] * 30]),
+    ],
+    ids=["values", "assignments", "unpacked"],
+)
+def test_a_long_tuple_is_built_at_once(elements: str, lengths: list[int]) -> None:
+    """One that another tuple is unpacked into stays the sum of tuples that Numba makes of it."""
+    namespace: dict[str, Callable[..., object]] = {}
+    exec(f"def k(a, b):\n    return ({elements})", namespace)
+    with linear_passes():
+        (block,) = run_frontend(namespace["k"]).blocks.values()
+    assert [len(each.items) for each in block.find_exprs("build_tuple")] == lengths
+    assert not list(block.find_exprs("list_to_tuple"))

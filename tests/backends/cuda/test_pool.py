@@ -82,6 +82,7 @@ def variants_of(work: Workload, target: TargetAttr) -> list[Mapping[str, Attribu
     return list(found.values())
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("seed", range(40))
 def test_drawn_poolings(seed: int) -> None:
     """In two of four layouts, one of which differs between the operand and the result; with gaps, and from an odd

@@ -14,7 +14,8 @@ import aicf
 pytestmark = pytest.mark.peers
 
 FOLDER = Path(__file__).parents[3] / "benchmarks" / "models"
-NAMES = ("resnet", "mobilenet_v2", "vit", "bert", "t5_encoder", "lstm")
+NAMES = ("mobilenet_v2", "vit", "t5_encoder", "lstm")
+"""What has no dimension that the file leaves open; the others are in `OPEN`."""
 OPEN = {
     "resnet": (("x", 0, "batch"),),
     "bert": (("input_ids", 0, "batch"), ("attention_mask", 0, "batch")),
@@ -58,5 +59,6 @@ def test_one_program_for_each_batch(name: str) -> None:
         }
         with torch.inference_mode():
             expected = made.module(*inputs.values()).numpy()
+        assert np.abs(expected).max() > 0.01
         (found,) = exe.run({key: value.numpy() for key, value in inputs.items()}).values()
         np.testing.assert_allclose(found, expected, rtol=WITHIN, atol=WITHIN)

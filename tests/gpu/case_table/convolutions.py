@@ -1,4 +1,4 @@
-"""Cases of convolutions and of the gradients of their weights."""
+"""Cases of convolutions, transposed ones, and of the gradients of their weights."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ from tests.gpu.convolutions import (
     image_layer,
     random_convolutions,
 )
+from tests.gpu.transposed import Transposed
+from tests.gpu.transposed import drawn as drawn_transposed
 from tests.gpu.weight_grads import (
     bulk_weight_grads,
     random_depthwise_grads,
@@ -275,6 +277,37 @@ def _weight_grad(
     policy = {**TF32, "kernels": {f"grad_c{number}": kernel for number in range(count)}}
     make = partial(exact_in_tf32, name, build) if kernel == MMA_TF32_GRAD else program_of(name, build)
     return Case(make, (kernel,), policy, variant, depth=_SUMS_DEPTH)
+
+
+def transposed_cases() -> dict[str, Case]:
+    """Transposed convolutions: random ones, and tiles that are not taken at these sizes."""
+    cases: dict[str, Case] = {}
+    for seed in range(6):
+        for what, kernel, bulk in (("bulk", TRANSPOSE_WGMMA, True), ("tiles", TRANSPOSE_MMA, False)):
+            name = f"transposed-{what}-{seed}"
+            cases[name] = _transposed(name, kernel, drawn_transposed(seed, bulk=bulk))
+    for what, variant in _TRANSPOSED.items():
+        name = f"transposed-{what}"
+        cases[name] = _transposed(name, TRANSPOSE_WGMMA, _STEP, variant)
+    return cases
+
+
+TRANSPOSE_MMA, TRANSPOSE_WGMMA = "cuda.conv_transpose_mma", "cuda.conv_transpose_wgmma"
+_STEP = Transposed("bf16", 8, 128, 128, (28, 28), (3, 3), (2, 2), (1, 1), (1, 1), True)
+"""What the second stage of a residual network passes back to the first."""
+_TRANSPOSED: dict[str, dict[str, object]] = {
+    "step": {"tile": [128, 128]},
+    "step-narrow": {"tile": [128, 64]},
+    "step-shared": {"cluster_shape": [2, 1, 1]},
+    "step-low": {"tile": [64, 64]},
+}
+
+
+def _transposed(
+    name: str, kernel: str, made: Transposed, variant: Mapping[str, object] | None = None
+) -> Case:
+    policy = {"kernels": {"up": kernel}}
+    return Case(program_of(name, made.graph), (kernel,), policy, variant, depth=_SUMS_DEPTH)
 
 
 RANDOM_DEPTHWISE = 6

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from tests.gpu import programs
-from tests.gpu.case_table.case import MAX_POOL_GRAD, POOL, POOL_TAPS, Case, program_of
+from tests.gpu.case_table.case import COPY, MAX_POOL_GRAD, POOL, POOL_TAPS, Case, program_of
 from tests.gpu.pools import POOL_POLICY, DrawnPool, Lies, drawn_pools, pool_layer, pools
 
 
@@ -33,7 +33,7 @@ def pool_cases() -> dict[str, Case]:
 
 
 def _gradients() -> dict[str, Case]:
-    """Those of poolings by the largest element, in each order of memory."""
+    """Those of poolings by the largest element and by means, in each order of memory."""
     orders: tuple[Lies, ...] = ("rows", "last")
     cases: dict[str, Case] = {}
     for lies in orders:
@@ -41,6 +41,10 @@ def _gradients() -> dict[str, Case]:
             name = f"max-pool-gradients-{lies}-{dtype}"
             make = program_of(name, partial(programs.max_pool_gradients, dtype, lies == "last"))
             cases[name] = Case(make, (POOL_TAPS, MAX_POOL_GRAD), POOL_POLICY[lies], depth=4)
+        for dtype in ("f32", "bf16"):
+            name = f"mean-gradients-{lies}-{dtype}"
+            make = program_of(name, partial(programs.mean_gradients, dtype, lies == "last"))
+            cases[name] = Case(make, (POOL, COPY), POOL_POLICY[lies], depth=4)
     return cases
 
 

@@ -9,8 +9,9 @@ where something reads it, not after each pass. What is decided stays the same, a
 from __future__ import annotations
 
 import dis
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from types import TracebackType
@@ -47,6 +48,7 @@ def fewer_repeats() -> tuple[tuple[Any, str, Any], ...]:
         (typeinfer.CallConstraint, "resolve", _resolve_once(typeinfer.CallConstraint.resolve)),
         (postproc.PostProcessor, "run", _post_process),
         (inline_closurecall.InlineClosureCallPass, "run", _nothing),
+        (interpreter, "peep_hole_list_to_tuple", _long_tuples(interpreter.peep_hole_list_to_tuple)),
         (interpreter, "peep_hole_delete_with_exit", _as_it_is),
         (interpreter, "peep_hole_fuse_dict_add_updates", _as_it_is),
         (typed_passes.NopythonRewrites, "run_pass", _changes_nothing),
@@ -148,6 +150,66 @@ def _resolve_once(resolve: Callable[..., None]) -> Callable[..., None]:
             call._resolved_from = (fnty, read)
 
     return resolved
+
+
+def _long_tuples(rewrite_others: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Builds a tuple of many elements, as calls of `wgmma` have it, at once.
+
+    Python makes one of more than 30 by appending each to a list. Numba takes each step for a sum of tuples, of which
+    the whole is copied: the square of the length in LLVM IR, which was two thirds of that of a kernel of attention.
+    """
+
+    def rewritten(function: Any) -> Any:
+        for block in function.blocks.values():
+            block.body[:] = _with_long_tuples(block.body, function._definitions)
+        return rewrite_others(function)
+
+    return rewritten
+
+
+def _with_long_tuples(body: Sequence[Any], definitions: dict[str, list[Any]]) -> list[Any]:
+    """The statements of a block with each list that is filled one by one and becomes a tuple built where it does."""
+    from numba.cuda.core import ir
+
+    lists: dict[str, _Appended] = {}
+    methods: dict[str, str] = {}
+    dropped: set[int] = set()
+    built: dict[int, Any] = {}
+    for place, statement in enumerate(body):
+        if type(statement) is not ir.Assign:
+            continue
+        value, name = statement.value, statement.target.name
+        operation = value.op if type(value) is ir.Expr else ""
+        if operation == "build_list" and not value.items:
+            lists[name] = _Appended([], [place])
+        elif operation == "getattr" and value.value.name in lists:
+            if value.attr == "append":
+                methods[name] = value.value.name
+                lists[value.value.name].places.append(place)
+            else:  # several elements at once: Numba's part
+                del lists[value.value.name]
+        elif operation == "call" and (of := lists.get(methods.get(value.func.name, ""))) is not None:
+            of.elements.extend(
+                value.args
+            )  # each assignment is of a variable of its own, so they stay as they are
+            of.places.append(place)
+        elif operation == "list_to_tuple" and (of := lists.pop(value.info[0], None)) is not None:
+            dropped.update(of.places)
+            tuple_ = ir.Expr.build_tuple(of.elements, value.loc)
+            built[place] = ir.Assign(tuple_, statement.target, statement.loc)
+    for place in dropped:
+        definitions.pop(body[place].target.name, None)
+    for statement in built.values():
+        definitions[statement.target.name] = [statement.value]
+    return [built.get(place, statement) for place, statement in enumerate(body) if place not in dropped]
+
+
+@dataclass(frozen=True)
+class _Appended:
+    """What is appended to an empty list, and the places of the statements that do it."""
+
+    elements: list[Any]
+    places: list[int]
 
 
 def _nothing(_: Any) -> None:

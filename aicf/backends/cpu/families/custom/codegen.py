@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, cast
 
 from llvmlite import ir
@@ -51,15 +52,20 @@ def _linked(em: Emitter, launch: Launch, code: CpuFunction, numbers: Sequence[Nu
     symbol = f"user_{key}"
     module = em.module
     if symbol not in module.linked:
-        module.linked[symbol] = _compiled(launch, code, types, symbol)
+        module.linked[symbol] = _compiled(launch, code, tuple(types), symbol)
         parameters = [PTR, PTR, *[PTR if each.endswith("*") else _SCALARS[each] for each in types]]
         ir.Function(module, ir.FunctionType(I32, parameters), symbol)
     return module.get_global(symbol)
 
 
-def _compiled(launch: Launch, code: CpuFunction, types: Sequence[str], symbol: str) -> str:
+_text = lru_cache(maxsize=64)(function_ir)
+"""Programs of one process share what Numba made, which takes it a second: a language model has several that draw a
+token. The symbol has the digest of the function in it, so that one whose globals have changed is compiled again."""
+
+
+def _compiled(launch: Launch, code: CpuFunction, types: tuple[str, ...], symbol: str) -> str:
     try:
-        return function_ir(code.python, types, symbol)
+        return _text(code.python, types, symbol)
     except CaptureError as error:
         raise CaptureError(
             f"instruction '{launch.name}': kernel '{launch.kernel}': {error.message}"

@@ -7,6 +7,7 @@ and A may be made row by row on the way in.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Literal
 
 from aicf.backends.common.record import Entry, OneOf, Whole, illegal
@@ -30,7 +31,10 @@ Partition = Literal["none", "rows", "columns"]
 
 @dataclass(frozen=True)
 class GemmProblem:
-    """What is computed: ``C[b, m, n] = sum_k A[b, m, k] * B[b, k, n]``. Strides are in elements."""
+    """What is computed: ``C[b, m, n] = sum_k A[b, m, k] * B[b, k, n]``. Strides are in elements.
+
+    Hundreds of specs are priced for one problem: what they all ask is found once.
+    """
 
     dtype: str
     """Element type of the sums."""
@@ -60,37 +64,37 @@ class GemmProblem:
     unit_terms: int = 0
     """Terms of K in a unit, where it has more than `units.terms_by_type` says."""
 
-    @property
+    @cached_property
     def terms(self) -> int:
         """Neighbouring terms of K that one operation multiplies and adds up; tiles read *units* of so many."""
         return self.unit_terms or terms_by_type(self)
 
-    @property
+    @cached_property
     def pairs(self) -> bool:
         """Whether units are pairs of i16."""
         return self.terms == 2 and self.dtype == "i32"
 
-    @property
+    @cached_property
     def quads(self) -> bool:
         """Whether units are four 8-bit integers."""
         return self.terms == 4
 
-    @property
+    @cached_property
     def reads_units(self) -> bool:
         """Whether units of A are read where they lie."""
         return self.terms > 1 and not self.pairs
 
-    @property
+    @cached_property
     def shift(self) -> int:
         """How much larger terms of A are read than they are."""
         return SHIFT if self.quads and self.a_element == "i8" else 0
 
-    @property
+    @cached_property
     def is_float(self) -> bool:
         """Whether sums are of floats."""
         return self.dtype in ("f32", "f64")
 
-    @property
+    @cached_property
     def depth(self) -> int:
         """Units along K; terms of the last one that K does not have are zero."""
         return self.units(self.k)
@@ -99,7 +103,7 @@ class GemmProblem:
         """Units of so many terms of K."""
         return -(-terms // self.terms)
 
-    @property
+    @cached_property
     def wide_element(self) -> str:
         """Element type of the factors of one multiplication."""
         if self.terms == 1:
@@ -112,12 +116,12 @@ class GemmProblem:
             return "i32"
         return {"i8": "i16", "u8": "i16", "i16": "i32"}[element] if self.pairs else element
 
-    @property
+    @cached_property
     def a_element(self) -> str:
         """Element type of A in memory."""
         return self.a_type or self.dtype
 
-    @property
+    @cached_property
     def b_element(self) -> str:
         """Element type of B in memory, before it is packed."""
         return self.b_type or self.dtype
@@ -187,19 +191,19 @@ class GemmSpec:
     b_panel_type: str = ""
     """Element type of panels of B that were packed ahead of time, where it is not `GemmProblem.wide_element`."""
 
-    @property
+    @cached_property
     def b_element(self) -> str:
         """Element type of B where tiles read it."""
         if self.b_source == "direct":
             return self.problem.b_element
         return self.b_panel_type or self.problem.wide_element
 
-    @property
+    @cached_property
     def b_unit(self) -> str:
         """An element type of as many bytes as a unit of B where tiles read it."""
         return self.problem.unit_type(self.b_element)
 
-    @property
+    @cached_property
     def nr(self) -> int:
         """Columns of a panel of B."""
         return self.nv * self.lanes

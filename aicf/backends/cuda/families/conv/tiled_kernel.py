@@ -192,13 +192,13 @@ class TiledConvKernel(CudaKernel[Spec]):
 
     def fixed_order(self, work: Workload, target: TargetAttr) -> str:
         """See `Kernel`: a warp or thread has all terms of its elements, and no tile changes that."""
-        return self._order_text(self._ranked(work, target)[0][1], problem_of_work(work))
+        return self.order_text(self._ranked(work, target)[0][1], problem_of_work(work))
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: Spec) -> dict[str, Attribute]:
         problem, arch = problem_of_work(work), arch_named(target.arch.data)
         entries = {
             **self.entries(schedule, problem, arch),
-            "combination_order": StringAttr(self._order_text(schedule, problem)),
+            "combination_order": StringAttr(self.order_text(schedule, problem)),
             **(work.attrs if self.widens else windows_of(work)),
             "rounding": StringAttr(work.rounding),
             "may_alias": may_alias(work, problem),
@@ -215,7 +215,7 @@ class TiledConvKernel(CudaKernel[Spec]):
     def _ranked(self, work: Workload, target: TargetAttr) -> Sequence[tuple[float, Spec]]:
         return self.ranked(problem_of_work(work), arch_named(target.arch.data), work.batch_invariant)
 
-    def _order_text(self, spec: Spec, problem: ConvProblem) -> str:
+    def order_text(self, spec: Spec, problem: ConvProblem) -> str:
         """How the sums of one element are combined, for the record."""
         run = "channels" if k_order(problem).run.dim is None else "elements of a row"
         return f"{self.order(spec, problem)}, {run} innermost"

@@ -88,13 +88,16 @@ def _convolve(
         parts: Where its parts of statistics go, if it takes any.
     """
     spec = spec_of(launch.record)
-    copies = {"COPY_A": _copy_pixels(problem, task, spec), "COPY_B": _copy_weight(problem, spec)}
+    copies = {
+        "COPY_A": _copy_pixels(problem, task, spec),
+        "COPY_B": copy_weight(problem, spec, _step_lines(problem)),
+    }
     copies |= {} if point is None else {"LINE_POINT": point}
     source = kernel_source(task, spec, point_of(launch, problem), clusters_of(launch.record), copies=copies)
     refs = (*launch.ins[FIRST_EXTRA:], *beside, *launch.outs)
     arguments = (
         _pixel_map(problem, task, spec, launch.ins[X]),
-        _weight_map(problem, launch.ins[WEIGHT], b_lines(task, spec)),
+        weight_map(problem, launch.ins[WEIGHT], b_lines(task, spec)),
         *map(address_of, (*refs, *parts)),
     )
     code = KernelCode("conv_wgmma", source, ("ptr",) * len(arguments), spec.threads, spec.blocks_per_sm)
@@ -154,13 +157,25 @@ def _copy_pixels(problem: ConvProblem, task: Task, spec: Spec) -> Snippet:
     that `k` says."""
     if as_matrix(problem):
         return copy_of(task, Tensor(True, problem.pixels, pixel_step(problem), ()), spec, "a")
+    return copy_pixels_call(problem, spec, _step_lines(problem), coordinates(problem))
+
+
+def copy_pixels_call(
+    problem: ConvProblem, spec: Spec, lines: Sequence[str], places: tuple[Sequence[str], Sequence[str]]
+) -> Snippet:
+    """Copies this block's share of a stage of A from `row` on.
+
+    Args:
+        lines: Statements that name the first `channel` of step `k`, and what `places` reads.
+        places: Of pixel `pixel`, as `coordinates` gives them.
+    """
     tile, sharers, own, mask = sharing(spec, "a")
     body = [
         f"place = {own} * {tile // sharers}" if sharers > 1 else "place = 0",
         "pixel = row + place",
-        *_step_lines(problem),
+        *lines,
     ]
-    firsts, elements = coordinates(problem)
+    firsts, elements = places
     image = f"i32(pixel // {prod(problem.counts)})"
     call = ["u32(at + u32(place * 128))", "a_map", "ready", "i32(channel)", *firsts, image, *elements]
     function = f"copy_windows_{problem.rank + 2}d" + ("_multicast" if sharers > 1 else "")
@@ -194,7 +209,7 @@ def coordinates(problem: ConvProblem) -> tuple[list[str], list[str]]:
 # Weight
 
 
-def _weight_map(problem: ConvProblem, ref: BufferRef, lines: int) -> TensorMap:
+def weight_map(problem: ConvProblem, ref: BufferRef, lines: int) -> TensorMap:
     """The weight: channels, elements of a window, outputs; or outputs first and channels last, where it `runs_across`.
 
     Args:
@@ -221,15 +236,19 @@ def _weight_map(problem: ConvProblem, ref: BufferRef, lines: int) -> TensorMap:
     )
 
 
-def _copy_weight(problem: ConvProblem, spec: Spec) -> Snippet:
-    """Copies this block's share of a stage of B: outputs from `row` on, at once or as many as a line has."""
+def copy_weight(problem: ConvProblem, spec: Spec, lines: Sequence[str]) -> Snippet:
+    """Copies this block's share of a stage of B: outputs from `row` on, at once or as many as a line has.
+
+    Args:
+        lines: Statements that name the first `channel` of step `k`, and the `element` of the windows.
+    """
     tile, sharers, own, mask = sharing(spec, "b")
     share, across = tile // sharers, runs_across(problem)
     function = "copy_tensor_3d" + ("_multicast" if sharers > 1 else "")
-    body = _step_lines(problem)
+    body = list(lines)
     for first in range(0, share, _ACROSS if across else share):
         body.append(f"place = {own} * {share} + {first}" if sharers > 1 else f"place = {first}")
-        lines = ["i32(channel)", "i32(element)", "i32(row + place)"]
-        call = ["u32(at + u32(place * 128))", "b0_map", "ready", *(lines[::-1] if across else lines)]
+        indices = ["i32(channel)", "i32(element)", "i32(row + place)"]
+        call = ["u32(at + u32(place * 128))", "b0_map", "ready", *(indices[::-1] if across else indices)]
         body.append(f"{function}({', '.join(call + ([mask] if sharers > 1 else []))})")
     return Snippet(("at", "ready", "k", "row", "matrix"), tuple(body))

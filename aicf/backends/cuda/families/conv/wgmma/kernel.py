@@ -285,12 +285,12 @@ def _packs(work: Workload) -> bool:
     weight = work.operands[WEIGHT]
     if weight.layout is not None:
         return True
-    return weight.is_weight and _weight_reason(conv_of_work(work)) is not None
+    return weight.is_weight and weight_reason(conv_of_work(work)) is not None
 
 
 def problem_reason(problem: ConvProblem) -> str | None:
     """Why bulk tensor copies do not read the windows of a convolution, or its weight; None if they do."""
-    if (reason := operand_reason(problem) or _weight_reason(problem)) is not None:
+    if (reason := operand_reason(problem) or weight_reason(problem)) is not None:
         return reason
     return None if as_matrix(problem) else window_reason(problem)
 
@@ -313,7 +313,7 @@ def _are_whole(problem: ConvProblem, steps: Sequence[int]) -> bool:
     return all(step % whole == 0 and step >= whole for step in steps)
 
 
-def _weight_reason(problem: ConvProblem) -> str | None:
+def weight_reason(problem: ConvProblem) -> str | None:
     """Why bulk tensor copies do not read the weight where it lies."""
     output, channel, *taps = problem.weight_strides
     many = [(n, step) for n, step in zip(problem.taps, taps, strict=True) if n > 1]

@@ -101,7 +101,8 @@ def kernel_source(
         point: The epilogue at one element: parameters are the sums, the values of the extra operands, then an index for
             every dim of the epilogue and an address for every result, which it does not use; None stores the sums.
         rows: The epilogue if it is a row program, rounded as `rounding` says.
-        copies: What takes the place of COPY_A and COPY_B where the operands are no matrices in memory.
+        copies: What takes the place of COPY_A and COPY_B where the operands are no matrices in memory; with STEPS where
+            K has another length in each matrix.
     """
     held = _held(task, spec)
     constants = _constants(task, spec, clusters) | _parts(task, spec, point, held)
@@ -211,6 +212,7 @@ def _constants(task: Task, spec: Spec, clusters: int) -> dict[str, Constant | Sn
         "SUMS": spec.sums,
         "TOGETHER": 4 if _is_inside(task, spec) else 1,
         "TOTALS_AT": spec.ring_bytes + spec.line_bytes(task),
+        "UNEVEN": task.is_uneven,
         "UNITS": rows * columns,
         "WIDTH": width,
     }

@@ -74,6 +74,7 @@ class Task:
             it.
         column_sums: How many sums of every column they leave, of what is computed of results and of `beside`.
         beside: Operands that these sums read, over the dims of an epilogue.
+        is_uneven: Whether K has another length in each matrix: `problem.k` is the mean.
     """
 
     problem: GemmProblem
@@ -88,6 +89,7 @@ class Task:
     moments: bool = False
     column_sums: int = 0
     beside: tuple[Access, ...] = ()
+    is_uneven: bool = False
 
     @property
     def left(self) -> int:
@@ -403,6 +405,8 @@ def spec_reason(spec: Spec, task: Task, arch: GpuArch) -> str | None:
         return None
     if task.more or task.summed or task.left:
         return "blocks that share a tile's K finish its rows with one result"
+    if task.is_uneven:
+        return "blocks do not share K where it has another length in each matrix"
     if spec.sharers > 1 or spec.tile_m % spec.split_k:
         return f"{spec.split_k} blocks cannot share the {spec.tile_m} rows of a tile"
     if (spec.split_k - 1) * spec.part_steps(task) >= task.k_steps:

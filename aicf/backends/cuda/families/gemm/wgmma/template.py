@@ -129,7 +129,9 @@ def produce():
             )
     for unit in range(first_unit, ALL_UNITS, STEP):
         matrix, row, column = splice(TILE_OF, unit)
-        for step in range(skip, steps):
+        if UNEVEN:
+            unit_steps = splice(STEPS, matrix)
+        for step in range(skip, unit_steps if UNEVEN else steps):
             barrier_wait(u32(empty + u32(stage << 3)), phase)
             ready = u32(full + u32(stage << 3))
             at = u32(shared + u32(stage * u32(STAGE_BYTES)))
@@ -161,7 +163,9 @@ def consume():
         if SUMMED:
             sums = registers(SUM_CHUNKS * 8, f32(0.0))
             summing = column == 0 if SUMMED == "a" else row == 0
-        for step in range(steps):
+        if UNEVEN:
+            unit_steps = splice(STEPS, matrix)
+        for step in range(unit_steps if UNEVEN else steps):
             barrier_wait(u32(full + u32(stage << 3)), phase)
             at = u32(shared + u32(stage * u32(STAGE_BYTES)))
             # Above these bits an address says which block of the cluster it is in; a descriptor has other fields there.

@@ -1,0 +1,1 @@
+"""Transposed convolutions of any strides by tensor cores, a launch for each phase."""

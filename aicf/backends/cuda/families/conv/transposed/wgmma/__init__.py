@@ -1,0 +1,1 @@
+"""Transposed convolutions on Hopper, all phases in one launch."""
