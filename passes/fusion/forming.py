@@ -270,7 +270,9 @@ class FusionContext:
             return ()
         here = [each for each in self.listed[group] if each in self.position]
         computing = {each for each in here if not is_rematerializable(each)}
-        found = [each for each in here if each in computing or any(x.owner in computing for x in each.operands)]
+        found = [
+            each for each in here if each in computing or any(x.owner in computing for x in each.operands)
+        ]
         place = {name: number for number, name in enumerate(self.policy.groups[group])}
 
         def listed_at(op: Operation) -> int:
