@@ -15,7 +15,7 @@
 // LAST-NOT: emit.group
 
 // UNKNOWN: aicf-opt: error: until: aicf-inference has no pass 'fuse-elementwyse'; did you mean 'fuse-elementwise'
-// OTHER: aicf-opt: error: until: aicf-training has no pass 'narrow-products'; aicf-opt --list-passes lists all
+// OTHER: aicf-opt: error: until: aicf-training has no pass 'narrow-products'; did you mean 'narrow-moves'?
 
 // Each pass inside has its own time, indented, then the pipeline its sum, then the next pass that was named.
 // TIMES: {{^}}  Pass set-target took {{[0-9.]+}} seconds

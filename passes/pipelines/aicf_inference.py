@@ -30,6 +30,7 @@ from aicf.passes.layout.select_pitches import SelectPitchesPass
 from aicf.passes.legalize.keep_whole import KeepWholePass
 from aicf.passes.legalize.legalize_for_target import LegalizeForTargetPass
 from aicf.passes.legalize.lower_logical import LowerLogicalPass
+from aicf.passes.legalize.narrow_moves import NarrowMovesPass
 from aicf.passes.legalize.narrow_products import NarrowProductsPass
 from aicf.passes.logical.apply_policy import ApplyPolicyPass
 from aicf.passes.logical.assign_ids import AssignIdsPass
@@ -198,6 +199,7 @@ def decision_passes(
         LegalizeForTargetPass(),
         *updates,
         *(pattern() for pattern in patterns("before_views")),
+        NarrowMovesPass(),
         MaterializeViewsPass(),
         *(pattern() for pattern in patterns("after_views")),
         FuseMultiOutputPass(),

@@ -113,7 +113,7 @@ def test_programs_run_on_the_second_gpu(model: CompiledModel) -> None:
     torch.cuda.synchronize(1)
     assert_close(model, x, y)
     layer = torch.nn.Linear(WIDTH, 16).cuda(1)
-    compiled = torch.compile(layer, backend="aicf", fullgraph=True)
+    compiled = torch.compile(layer, backend=aicf.pytorch.aicf_backend, fullgraph=True)
     with torch.no_grad():
         torch.testing.assert_close(compiled(x), layer(x), rtol=1e-3, atol=1e-3)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from aicf.kernels import CpuFunction, CudaSource, LaunchShape, Problem, TensorSpec, custom_op, kernel
 from aicf.llm.draw.meaning import draw
 from aicf.llm.draw.on_cpu import draw_on_cpu
-from aicf.llm.draw.on_cuda import SOURCE, THREADS
+from aicf.llm.draw.on_cuda import BLOCKS, SOURCE, THREADS
 
 __all__ = ["CPU", "CUDA", "DRAW"]
 
@@ -48,7 +48,7 @@ CUDA = kernel(
     runs=DRAW,
     code=CudaSource(SOURCE, "draw"),
     arguments=_count,
-    launch=lambda problem: LaunchShape((problem.results[0].size, 1, 1), (THREADS, 1, 1)),
+    launch=lambda problem: LaunchShape((BLOCKS * problem.results[0].size, 1, 1), (THREADS, 1, 1)),
     order=_ORDER,
-    version=2,
+    version=3,
 )

@@ -67,13 +67,15 @@ ERFC_LOG2 = (
     "0f39E994CF",
     "0fB83E418F",
 )
-"""Coefficients of x, x^2, ... of log2(1 - erf(x)) from 0 to 3.9, beyond which erf is 1 in f32: fitted so that the
-largest error of erf is least."""
+"""Coefficients of x, x^2, ... of log2(1 - erf(x)), fitted so that the largest error of erf from 0 to 3.9 is least."""
+ERF_LIMIT = 4.0
+"""Beyond it erf is taken as 1, which it is in f32 from 3.92 on, in the polynomial as well."""
 
 
 def _erf_steps() -> str:
     *others, last = ERFC_LOG2
-    steps = f"abs.f32 a, $1; min.NaN.f32 a, a, 0f4079999A; mov.f32 q, {last}; "
+    limit = np.float32(ERF_LIMIT).view(np.uint32)
+    steps = f"abs.f32 a, $1; min.NaN.f32 a, a, 0f{limit:08X}; mov.f32 q, {last}; "
     steps += "".join(f"fma.rn.f32 q, q, a, {each}; " for each in reversed(others))
     return steps + "mul.f32 q, q, a; ex2.approx.ftz.f32 q, q; sub.f32 q, 0f3F800000, q; "
 

@@ -5,6 +5,7 @@ operations. No plan yet."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -31,7 +32,17 @@ def frontend() -> Any:
         raise BackendUnavailable(
             f"cudnn is called through nvidia-cudnn-frontend: {error}; {install('cudnn')}"
         ) from None
+    _load_compiler()
     return cudnn
+
+
+def _load_compiler() -> None:
+    """Loads NVRTC, by which cuDNN compiles some kernels at run time: it looks for it by name, and only Python knows
+    where the package has put it. Without it cuDNN does not offer those kernels."""
+    from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
+
+    with suppress(DynamicLibNotFoundError):
+        load_nvidia_dynamic_lib("nvrtc")
 
 
 def graph_of(call: AnyCall, handle: Any) -> Any:
