@@ -77,7 +77,7 @@ class Shapes(FolderSource):
         return self._config["vocab_size"], self._config["hidden_size"]
 
 
-def _weights(family: Llama, graph: Any) -> dict[str, Array]:
+def random_weights(family: Llama, graph: Any) -> dict[str, Array]:
     """Random weights by which what layers pass on keeps its size."""
     drawn = np.random.default_rng(0).standard_normal(_DRAWN, np.float32)
     found: dict[str, Array] = {}
@@ -111,7 +111,7 @@ def main(
         )
     family = Llama(Shapes({**COMMON, **SHAPES[shape]}))
     graph = family.decoder("llama", context, "bf16")
-    weights = {**_weights(family, graph), **family.states(context, "bf16")}
+    weights = {**random_weights(family, graph), **family.states(context, "bf16")}
     executable = aicf.compile(graph, weights, target, dims={"T": sorted({1, prompt})})
     ids = np.random.default_rng(1).integers(0, family.vocabulary, prompt)
 

@@ -160,6 +160,16 @@ ORDERS = (
     "warps_n",
 )
 """Entries of records on which bits may depend; `warps` are those along k."""
+ONE_ORDER = {"cuda.gemm_skinny": "cuda.gemm_mma"}
+"""Kernels of few rows, and those of many that sum in the same order."""
+
+
+def order_of(kernel: str, record: dict[str, Any]) -> tuple[str, dict[str, object]]:
+    """The kernel whose bits an instruction has, and the entries on which they may depend; what is 1 shares no sums."""
+    entries = {name: record[name] for name in ORDERS if name in record}
+    if isinstance(warps := entries.get("warps"), list):
+        entries["warps"] = warps[2]
+    return ONE_ORDER.get(kernel, kernel), {name: value for name, value in entries.items() if value != 1}
 
 
 def orders(
@@ -174,10 +184,7 @@ def orders(
         assert op.kernel is not None
         record = json_value(op.kernel.record)
         assert isinstance(record, dict)
-        entries = {name: record[name] for name in ORDERS if name in record}
-        if "warps" in entries:
-            entries["warps"] = entries["warps"][2]
-        found[op.instruction.data] = (ids, op.kernel.kernel.data, entries)
+        found[op.instruction.data] = (ids, *order_of(op.kernel.kernel.data, record))
     return found
 
 

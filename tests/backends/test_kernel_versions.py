@@ -185,6 +185,7 @@ RECORDS: Mapping[str, tuple[int, str]] = {
         f"{_CUDA_CONV} math padding_value tile cluster_shape ring split_k workspace_bytes",
     ),
     "cuda.gemm_mma_int8": (1, f"{_GEMM_MMA} math layouts"),
+    "cuda.gemm_skinny": (1, f"{_CUDA_GEMM} tile stages blocks_per_sm"),
     "cuda.gemm_simt": (1, f"{_CUDA_GEMM} tile thread_tile depth tile_group stages blocks_per_sm split_k"),
     "cuda.gemv": (
         1,
@@ -286,6 +287,7 @@ PROGRAMS = (
     "attention_backward-64",
     "wgmma-product-f16",
     "mma-wide",
+    "skinny-gated-bf16",
     "int8-u8-i8",
     "int8wg-u8-i8",
     "int8windows-split",

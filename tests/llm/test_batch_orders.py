@@ -15,7 +15,7 @@ from aicf.llm.sources.gguf import GgufSource
 from aicf.passes.emit.read_decisions import members_by_instruction
 from aicf.passes.pipelines.aicf_inference import AicfInferencePass, run
 from tests.llm.small_llama import small_llama
-from tests.test_batch_invariant import ORDERS
+from tests.test_batch_invariant import order_of
 
 UP_TO_LOGITS = ("blk.", "rms_norm", "head")
 """Of the model's ops. After them there is a maximum, which is exact in any order."""
@@ -33,12 +33,10 @@ def orders(is_batch: bool, size: int) -> dict[str, set[str]]:
         assert op.kernel is not None
         record = json_value(op.kernel.record)
         assert isinstance(record, dict)
-        entries: dict[str, object] = {name: record[name] for name in ORDERS if name in record}
-        if isinstance(warps := entries.get("warps"), list):
-            entries["warps"] = warps[2:]
+        kernel, entries = order_of(op.kernel.kernel.data, record)
         if entries.get("combination_order", "none") != "none":
             for name in (member.partition("@")[0] for member in members if member.startswith(UP_TO_LOGITS)):
-                found.setdefault(name, set()).add(f"{op.kernel.kernel.data} {entries}")
+                found.setdefault(name, set()).add(f"{kernel} {entries}")
     return found
 
 

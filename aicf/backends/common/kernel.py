@@ -163,8 +163,9 @@ class Kernel(ABC, Generic[Schedule]):
 
         For work that is `batch_invariant` every record of a kernel that gives an order combines terms in it: it follows
         from their number, their types and the target, never from the sizes over which nothing is summed, nor from
-        strides that change with them. Whether the kernel is legal may not depend on these sizes either. Two kernels
-        with the same order give the same bits. Only for legal work.
+        strides that change with them. Two kernels with the same order give the same bits. Whether a kernel is legal may
+        not depend on these sizes either, unless whatever it runs is legal for another one with the same order, to which
+        they do not matter. Only for legal work.
         """
         return None
 

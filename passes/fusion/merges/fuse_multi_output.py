@@ -19,6 +19,7 @@ from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_kernels import accumulates_of
 from aicf.dialects.emit_updates import is_update
 from aicf.dialects.kinds import EPILOGUES
+from aicf.dialects.traits import IndexedRead
 from aicf.dialects.types import byte_count, tensor_info
 from aicf.passes.bodies.outlining import id_of, name_of
 from aicf.passes.bodies.products import AnyProduct
@@ -239,7 +240,7 @@ class _Joiner:
             return (
                 "fusion into several results is off by policy (fusion: elementwise, multi_output, epilogue)"
             )
-        if policy.determinism == BATCH_INVARIANT:
+        if policy.determinism == BATCH_INVARIANT and not _always_pays(merge):
             return f"results may not depend on the batch (determinism), and whether this fusion pays does; {LIST_THEM}"
         return None
 
@@ -271,6 +272,8 @@ class _Joiner:
             return None
         if (lost := self._named_by_policy(merge)) is not None:
             return NAMED.format(lost)
+        if self.context.policy.determinism == BATCH_INVARIANT:
+            return None  # times depend on the batch
         whole = self.context.profitability(merge.plan).fused_us
         apart = sum(self._us(part) for part in merge.parts)
         if self._is_for_some(merge) and whole == self._us(merge.first) == self._us(merge.second):
@@ -403,6 +406,14 @@ def _is_product(group: GroupOp) -> bool:
     if group.kernel is not None or len(group.results) != 1:
         return False
     return workload_of(group).work.kind in ("gemm", *EPILOGUES) and _are_identified(group)
+
+
+def _always_pays(merge: Merge) -> bool:
+    """Whether the first only moves or casts elements for the second, which combines none: no bit tells whether they are
+    fused, and nothing that is kept or computed twice could make it a loss in some batch."""
+    moves = all(op.has_trait(IndexedRead) or isinstance(op, logical.CastOp) for op in members(merge.first))
+    alone = not merge.late and set(merge.results) <= set(merge.second.results)
+    return moves and alone and _is_pointwise(merge.second)
 
 
 def _is_sum(group: GroupOp) -> bool:

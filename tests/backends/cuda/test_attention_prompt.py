@@ -112,19 +112,29 @@ def attended(q: Array, caches: Array, position: int) -> Array:
 def test_warpgroups_see_what_comes_before_them() -> None:
     """Values of `cuda.cached_attention_wgmma` on simulated warpgroups; tiles after the last token are NaN."""
     rows, capacity, size, position, random = 5, 200, 64, 60, np.random.default_rng(3)
-    given = work(rows, capacity, size)
     q = random.standard_normal((rows, SHARED, size)).astype(np.float16)
     caches = random.standard_normal((2, capacity, size)).astype(np.float16)
     caches[:, 128:] = np.nan
+    found = by_warpgroups(q, caches, position)
+    np.testing.assert_allclose(found.astype(np.float64), attended(q, caches, position), atol=3e-3)
+    # The last token alone: its heads, which share keys, are the queries of one unit, and get the bits of the prompt.
+    alone = by_warpgroups(q[-1:], caches, position + rows - 1)
+    assert alone.tobytes() == found[-1:].tobytes()
+
+
+def by_warpgroups(q: Array, caches: Array, position: int) -> Array:
+    """What `cuda.cached_attention_wgmma` computes of tokens [row, head, element], in tiles of 64 keys."""
+    given = work(len(q), caches.shape[1], q.shape[-1])
     ins = [q, *caches, np.array([position], np.int64)]
     memory = Memory([*(each.nbytes for each in ins), q.nbytes])
     for base, each in enumerate(ins):
         memory.fill(base, each)
     record = WGMMA.record_of(given, TARGET, Spec(groups=1, block_n=64, stages=2, turns=0))
-    halves_simulator.run(wgmma_code.emit(launch_of(given, WGMMA.id, record)), memory)
+    (launch,) = wgmma_code.emit(launch_of(given, WGMMA.id, record))
+    assert launch.grid == (1 if len(q) == 1 else SHARED, 1, 1)
+    halves_simulator.run([launch], memory)
     assert memory.written[-1].all()
-    found = memory.buffers[-1].view(np.float16).reshape(q.shape)
-    np.testing.assert_allclose(found.astype(np.float64), attended(q, caches, position), atol=3e-3)
+    return memory.buffers[-1].view(np.float16).reshape(q.shape)
 
 
 @pytest.mark.parametrize("positions", [(0, 700), (-5, 3), (1 << 40, -(1 << 40))])
@@ -146,6 +156,7 @@ def test_units_of_queries_end_at_the_tile_of_their_last_one(positions: tuple[int
         "M": rows,
         "N": capacity,
         "OFFSET": part(template.offset),
+        "ONE_POSITION": False,
         "PAST": 0,
         "STEP": blocks,
         "TILES_M": -(-rows // block_m),

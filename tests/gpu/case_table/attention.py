@@ -283,6 +283,7 @@ def _prompt_cases() -> dict[str, Case]:
         "prompt-odd": (CACHED, partial(make, "f16", 33, 333, 80, 3)),
         "prompt-wgmma": (CACHED_WGMMA, partial(make, "bf16", 512, 2048, 128, 4)),
         "prompt-wgmma-odd": (CACHED_WGMMA, partial(make, "f16", 300, 1000, 64, 2)),
+        "prompt-wgmma-token": (CACHED_WGMMA, partial(make, "bf16", 1, 700, 128, 4)),
     }
     # Weights and results are rounded, and the first tokens of many see few keys: they are larger than most.
     return {

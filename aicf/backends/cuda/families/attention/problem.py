@@ -87,6 +87,7 @@ class AttentionProblem:
     nan_as_zero: bool = False
     empty_as_zero: bool = False
     before: tuple[tuple[int, ...], str] | None = None
+    is_one_position: bool = False
 
     @property
     def count(self) -> int:
@@ -98,8 +99,39 @@ class AttentionProblem:
         tiles = -(-self.n // block_n)
         if self.past is None:
             return [tiles] * -(-self.m // block_m)
-        last = [first + block_m - 1 + self.past for first in range(0, self.m, block_m)]
+        ahead = [0 if self.is_one_position else first + block_m - 1 for first in range(0, self.m, block_m)]
+        last = [query + self.past for query in ahead]
         return [min(tiles, key // block_n + 1) for key in last]
+
+
+def heads_as_queries(problem: AttentionProblem) -> AttentionProblem:
+    """A problem with one query for each batch element, where those along the last batch dim that share keys and values
+    become queries of one element: they are in one tile then, and the tiles of keys are read once for all of them. Any
+    other problem as it is.
+    """
+    if problem.m != 1 or problem.before is None or problem.mask is not None or not problem.batch:
+        return problem
+    strides, dtype = problem.before
+    if problem.batch[-1] == 1 or problem.k.batch[-1] or problem.v.batch[-1] or strides[-1]:
+        return problem
+
+    def as_rows(rows: Rows) -> Rows:
+        return replace(rows, batch=rows.batch[:-1], row=rows.batch[-1])
+
+    def without_dim(rows: Rows) -> Rows:
+        return replace(rows, batch=rows.batch[:-1])
+
+    return replace(
+        problem,
+        batch=problem.batch[:-1],
+        m=problem.batch[-1],
+        q=as_rows(problem.q),
+        k=without_dim(problem.k),
+        v=without_dim(problem.v),
+        result=as_rows(problem.result),
+        before=(strides[:-1], dtype),
+        is_one_position=True,
+    )
 
 
 def problem_of(work: Workload) -> AttentionProblem:

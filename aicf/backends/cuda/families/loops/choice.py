@@ -21,6 +21,7 @@ from aicf.backends.cuda.families.loops.spaces import (
     TILE,
     contiguous_bytes,
     element_words,
+    is_exact,
     power_of_two,
     reduces,
     scan_ops,
@@ -36,10 +37,11 @@ def choose(nest: LoopNest, offsets: Sequence[int], arch: GpuArch, fixed: bool = 
 
     Args:
         offsets: Elements from an aligned address to the start of each operand, inputs first.
-        fixed: Whether the order of combination may depend on reduced sizes alone.
+        fixed: Whether the order of combination may depend on reduced sizes alone, where there is one.
     """
     if not reduces(nest):
         return _pointwise(nest, offsets, arch)
+    fixed = fixed and not is_exact(nest)
     if accumulate_ops(nest.kernel):
         return sums_of_columns(nest, offsets, arch)
     rows = contiguous_bytes(nest, nest.reduce_dims) >= contiguous_bytes(nest, nest.parallel_dims)

@@ -24,6 +24,7 @@ from aicf.backends.cuda.families.loops.choice import choose
 from aicf.backends.cuda.families.loops.column_choice import holds_sums
 from aicf.backends.cuda.families.loops.costs import cost_us
 from aicf.backends.cuda.families.loops.schedule import GeneratedSpec, partial_bytes
+from aicf.backends.cuda.families.loops.spaces import is_exact, reduces
 from aicf.backends.cuda.families.records import (
     CLUSTER_BLOCKS,
     ONE,
@@ -150,6 +151,8 @@ class GeneratedKernel(CudaKernel[GeneratedSpec]):
         if accumulate_ops(work.code):
             return None
         nest, spec = _decide(work, target)
+        if reduces(nest) and is_exact(nest):
+            return "any: maxima and minima are exact"
         return spec.combination_order(nest)
 
 

@@ -32,6 +32,11 @@ def reduce_ops(nest: LoopNest) -> list[ReduceOp]:
     return [op for phase in nest.kernel.phases for op in phase.body.block.ops if isinstance(op, ReduceOp)]
 
 
+def is_exact(nest: LoopNest) -> bool:
+    """Whether the kernel reduces to what is the same in any order: maxima and minima alone."""
+    return all(op.combine.data in ("max", "min") for op in reduce_ops(nest)) and not scan_ops(nest)
+
+
 def scan_ops(nest: LoopNest) -> list[ScanOp]:
     """All scans in order."""
     return [op for phase in nest.kernel.phases for op in scans_of(phase.body.block.ops)]

@@ -61,6 +61,10 @@ class TensorAttention(CudaKernel[Spec]):
         """Why an architecture runs none of it, None if it may."""
         return None
 
+    def tiled(self, problem: AttentionProblem) -> AttentionProblem:
+        """The problem that tiles are made of: another reading of the same operands, if that is better."""
+        return problem
+
     # What follows
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
@@ -80,7 +84,9 @@ class TensorAttention(CudaKernel[Spec]):
         return None
 
     def cost_us(self, work: Workload, target: TargetAttr) -> float:
-        return self.us(problem_of(work), self.schedule(work, target), arch_named(target.arch.data))
+        return self.us(
+            self.tiled(problem_of(work)), self.schedule(work, target), arch_named(target.arch.data)
+        )
 
     def schedule(self, work: Workload, target: TargetAttr) -> Spec:
         """See `Kernel`: the spec that the prior prefers."""
@@ -91,10 +97,10 @@ class TensorAttention(CudaKernel[Spec]):
         return [self.record_of(work, target, spec) for spec in self._ranked(work, target)]
 
     def schedule_reason(self, work: Workload, target: TargetAttr, schedule: Spec) -> str | None:
-        return self.reason(problem_of(work), schedule, arch_named(target.arch.data))
+        return self.reason(self.tiled(problem_of(work)), schedule, arch_named(target.arch.data))
 
     def _ranked(self, work: Workload, target: TargetAttr) -> Sequence[Spec]:
-        return self.ranked(problem_of(work), arch_named(target.arch.data), work.batch_invariant)
+        return self.ranked(self.tiled(problem_of(work)), arch_named(target.arch.data), work.batch_invariant)
 
 
 class AttentionKernel(TensorAttention[AttentionSpec]):

@@ -15,6 +15,7 @@ from aicf.backends.cuda.compiler.specializer import Constant, Snippet, constants
 from aicf.backends.cuda.families.attention.codegen import before_constants, bulk_copy, bulk_map, descriptor
 from aicf.backends.cuda.families.attention.problem import (
     AttentionProblem,
+    heads_as_queries,
     mask_rows,
     problem_of_launch,
     read_scale,
@@ -37,7 +38,8 @@ PARAMETERS = ("ptr", "ptr", "ptr", "ptr", "ptr")
 
 def emit(launch: Launch) -> Sequence[KernelLaunch]:
     """The one launch of an instruction. Raises RecordError if its record lacks an entry."""
-    problem, spec, shape = problem_of_launch(launch), read_spec(launch.record), read_shape(launch.record)
+    problem = heads_as_queries(problem_of_launch(launch))
+    spec, shape = read_spec(launch.record), read_shape(launch.record)
     constants = _constants(problem, spec, read_scale(launch.record), shape.grid[0])
     constants |= _parts(problem, spec) | mask_constants(problem, spec.block_n)
     fewer, more = spec.registers
@@ -83,6 +85,7 @@ def _constants(
         "M": problem.m,
         "N": problem.n,
         "NAN_AS_ZERO": problem.nan_as_zero,
+        "ONE_POSITION": problem.is_one_position,
         "EMPTY_AS_ZERO": problem.empty_as_zero,
         "PAST": problem.past or 0,
         **before_constants(problem),

@@ -17,6 +17,7 @@ from aicf.backends.cuda.families.attention.problem import (
     AttentionProblem,
     bulk_copy_reason,
     common_record,
+    heads_as_queries,
     mask_clocks,
     problem_of,
     read_scale,
@@ -222,7 +223,7 @@ class WgmmaAttentionKernel(TensorAttention[Spec]):
 
     def record_of(self, work: Workload, target: TargetAttr, schedule: Spec) -> dict[str, Attribute]:
         spec = schedule
-        problem, arch = problem_of(work), arch_named(target.arch.data)
+        problem, arch = self.tiled(problem_of(work)), arch_named(target.arch.data)
         blocks = min(units_of(problem, spec), arch.multiprocessors * spec.blocks_per_sm)
         shape = Shape((blocks, 1, 1), (spec.threads, 1, 1), (1, 1, 1), layout_of(problem, spec).total)
         return common_record(work, arch, shape, "keys in tiles, in order") | _CODEC.entries(spec)
@@ -252,11 +253,14 @@ def _shape_reason(problem: AttentionProblem, scale: float, fixed: bool) -> str |
 
 class CachedWgmmaKernel(WgmmaAttentionKernel):
     """The same over a cache, as for a part of a prompt: tiles of keys after the first that no query of a unit sees, by
-    a position that is an operand, are not copied."""
+    a position that is an operand, are not copied. Of one token for each text, heads that share keys are one unit."""
 
     id = "cuda.cached_attention_wgmma"
     version = 1
     kinds = frozenset({CACHED})
+
+    def tiled(self, problem: AttentionProblem) -> AttentionProblem:
+        return heads_as_queries(problem)
 
 
 KERNELS = (WgmmaAttentionKernel(), CachedWgmmaKernel())

@@ -14,7 +14,8 @@ the next one while the last is stored. Where units differ in length, the longest
 backwards, which evens out what the blocks get.
 
 A mask goes straight into registers: its loads are under way while the scores that it is added to are multiplied. With
-FILLED the number of keys before the first query is in memory, and the tiles of a unit follow from it.
+FILLED the number of keys before the first query is in memory, and the tiles of a unit follow from it. With ONE_POSITION
+queries are heads of one token, which all see as much.
 
 `attention` is the kernel; the other functions are parts that it splices in. Every part sees the names of the kernel.
 """
@@ -153,7 +154,8 @@ def unit_of(lap):
             index = i32(unit % COUNT)
             if FILLED:
                 past = splice(BEFORE, extra, u32(index))
-            tiles = i32(max(1, min(TILES_N, (first + (BLOCK_M - 1) + past) // BLOCK_N + 1)))
+            last = i32(0 if ONE_POSITION else first + (BLOCK_M - 1))
+            tiles = i32(max(1, min(TILES_N, (last + past) // BLOCK_N + 1)))
     else:
         if unit < UNITS:
             first = i32(unit % TILES_M * BLOCK_M)
@@ -304,11 +306,11 @@ def hide(tile, row):
     if CAUSAL or N % BLOCK_N != 0:
         seen = i32(N - 1)
         if CAUSAL:
-            seen = i32(min(N - 1, row + past))
+            seen = i32(min(N - 1, (0 if ONE_POSITION else row) + past))
         if i32(tile * BLOCK_N + (BLOCK_N - 1)) > seen:
             for h in unrolled(2):
                 if CAUSAL:
-                    seen = i32(min(N - 1, row + past + (lane >> 2) + 8 * h))
+                    seen = i32(min(N - 1, (0 if ONE_POSITION else row + (lane >> 2) + 8 * h) + past))
                 ahead = i32(seen - i32(tile * BLOCK_N + (lane & 3) * 2))
                 for s in unrolled(0, SCORE, 4):
                     for c in unrolled(2):

@@ -380,11 +380,16 @@ _CODEC = RecordCodec(MmaSpec)
 spec_of = _CODEC.read
 
 
+def whole_sums_order(problem: GemmProblem) -> str:
+    """How a warp combines the sums of one element of which it has all terms."""
+    return f"ascending k in steps of {k_step(problem)}"
+
+
 def combination_order(spec: MmaSpec, problem: GemmProblem) -> str:
     """How the sums of one element are combined, for the record."""
     if problem.is_exact:
         return EXACT
-    text = f"ascending k in steps of {k_step(problem)}"
+    text = whole_sums_order(problem)
     if spec.warps_k > 1:
         text += f", {spec.warps_k} warps by turns, added in order"
     if spec.split > 1:

@@ -115,6 +115,7 @@ def _parts(problem: AttentionProblem, spec: Spec) -> dict[str, Constant | Snippe
         "COPY_V": bulk_copy("v_map", problem.v, problem, dv, n),
         "COPY_G": bulk_copy("g_map", problem.result, problem, dv, n),
         "HIDE": part(forward.hide),
+        "ONE_POSITION": False,
         "OFFSET": part(parts.offset),
         "OF_TRANSPOSED": part(template.of_transposed),
         "OF_WEIGHTS": part(template.of_weights),
