@@ -100,10 +100,11 @@ class NewTokens:
         """The logits, with those of all tokens of the history made less likely."""
         graph, (vocabulary,) = self.graph, logits.shape
         positions = graph.iota(self.history.shape, 0, "i64")
-        # An index out of range reads any logit, and its update is dropped.
+        # What is out of range is dropped.
         seen = graph.where(positions < self.length, self.history, graph.constant(vocabulary, (), "i64"))
-        found = graph.gather(logits, seen)
-        return graph.scatter(logits, seen, graph.where(found > 0, found / penalty, found * penalty))
+        none, known = (graph.constant(what, x.shape, "i1") for what, x in ((False, logits), (True, seen)))
+        changed = graph.where(logits > 0, logits / penalty, logits * penalty)
+        return graph.where(graph.scatter(none, seen, known), changed, logits)
 
     def _drawn(self, logits: Value, settings: dict[str, Value]) -> Value:
         from aicf.llm.draw import DRAW

@@ -1,5 +1,6 @@
 // RUN: aicf-opt %s -p 'aicf-inference{target="cuda:sm_90a"}' | filecheck %s
 // RUN: aicf-opt %s -p 'aicf-inference{target="cuda:sm_90a" policy="{\"groups\": [[\"q5\", \"q6\"]]}"}' | filecheck %s --check-prefix=GROUPS
+// RUN: aicf-opt %s -p 'aicf-inference{target="cpu:x86-64-v4"}' | filecheck %s --check-prefix=CPU
 
 // The query and the new key of a step are turned by their position where attention reads them, and the four queries that
 // share a head of keys read it once: no instruction but attention, and those that make cosines and sines for all layers.
@@ -14,6 +15,12 @@
 
 // What a policy groups otherwise stays apart, and the ledger says so.
 // GROUPS: emit.decision "fuse-attention" ["attended", {{.*}} because "scores and probabilities stay on chip, and no head is moved; the new token's row is written on the way" rejected {"q2 + q3 + {{.*}} = "the policy's groups keep them in different instructions"}
+
+// CPU: emit.resolved "generated"
+// CPU: emit.resolved "cached_attention_step" id(52) name("attended
+// CPU-NEXT: ins({{.*}} : !emit.buffer<2x4x1x2x16xf16, bound>, !emit.buffer<2x16x32xf16, bound, strides [32, 64, 1]>
+// CPU: kernel("cpu.cached_attention_avx512", {{.*}}rotation = "halves"
+// CPU-NOT: emit.resolved
 
 func.func @step(
     %q : tensor<1x256xf16> {logical.name = "q", logical.role = "input"},

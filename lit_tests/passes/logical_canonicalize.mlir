@@ -248,6 +248,23 @@ func.func @scattered(%x : tensor<5x4xf32>) -> (tensor<2x4xf32>, tensor<3x4xf32>)
   func.return %a, %b : tensor<2x4xf32>, tensor<3x4xf32>
 }
 
+// Of elements that all are one number it is that number, wherever they are taken from.
+// CHECK-LABEL: func.func @gathered_splat
+// CHECK-NEXT: logical.constant dense<[1.000000e+00, 2.000000e+00]> : tensor<2xf32>
+// CHECK-NEXT: %[[A:.*]] = logical.constant dense<2.000000e+00> : tensor<5x3xf32>
+// CHECK-NEXT: %[[B:.*]] = logical.constant dense<true> : tensor<3xi1>
+// CHECK-NEXT: logical.gather
+// CHECK-NEXT: func.return %[[A]], %[[B]]
+func.func @gathered_splat(%i : tensor<3xi32>) -> (tensor<5x3xf32>, tensor<3xi1>, tensor<3xf32>) {
+  %x = logical.constant dense<2.0> : tensor<5x4xf32>
+  %y = logical.constant dense<true> : tensor<9xi1>
+  %z = logical.constant dense<[1.0, 2.0]> : tensor<2xf32>
+  %a = logical.gather %x, %i {axis = 1} : (tensor<5x4xf32>, tensor<3xi32>) -> tensor<5x3xf32>
+  %b = logical.gather %y, %i {axis = 0} : (tensor<9xi1>, tensor<3xi32>) -> tensor<3xi1>
+  %c = logical.gather %z, %i {axis = 0} : (tensor<2xf32>, tensor<3xi32>) -> tensor<3xf32>
+  func.return %a, %b, %c : tensor<5x3xf32>, tensor<3xi1>, tensor<3xf32>
+}
+
 // Views of indices are indices in another shape; joined dimensions are none.
 // CHECK-LABEL: func.func @indices
 // CHECK-NEXT: %[[I:.*]] = logical.iota {axis = 0} : tensor<2x4xi32>

@@ -134,17 +134,15 @@ def attention_of(block: Block, given: Container[SSAValue]) -> Attention | None:
 
 
 def _writes_of(found: Attention) -> tuple[logical.WriteRowOp, logical.WriteRowOp] | None:
-    """What writes one row, the same one, into keys and values."""
+    """What writes one row, the same one, into keys and values; where the index is one for each of leading batch
+    dimensions, one row of each."""
     if found.keys[0] is not found.scores:
         return None
     keys, values = (without_groups(value).owner for value in (found.scores.rhs, found.output.rhs))
     if not isinstance(keys, logical.WriteRowOp) or not isinstance(values, logical.WriteRowOp):
         return None
     token = tensor_info(keys.result.type).rank - 2
-    of_token = all(
-        write.axis.value.data == token and write.rows == 1 and not tensor_info(write.index.type).rank
-        for write in (keys, values)
-    )
+    of_token = all(write.axis.value.data == token and write.rows == 1 for write in (keys, values))
     return (keys, values) if of_token and keys.index is values.index else None
 
 

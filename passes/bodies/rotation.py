@@ -1,8 +1,8 @@
 """Rotary positions among primitive ops: ``pairs * cosines + flip(pairs) * sines``, found from what they give backwards.
 
 The pairs of a head are a dimension of two elements: the last but one where elements i and i + half are a pair, the last
-one where neighbours are. Sines are those of the first of a pair negated. It is computed in f32, of what is narrower,
-and narrowed again: then one op alone reads what is turned. Su et al., RoFormer, 2021.
+one where neighbours are. Sines are those of the first of a pair negated. What is narrower than f32 is widened first,
+and the sum narrowed again. Su et al., RoFormer, 2021.
 """
 
 from __future__ import annotations
@@ -14,9 +14,17 @@ from xdsl.ir import Operation, OpResult, SSAValue
 from aicf.dialects import logical
 from aicf.dialects.types import tensor_info
 from aicf.passes.bodies.matching import only_reader
-from aicf.passes.bodies.views import is_rearrangement
+from aicf.passes.bodies.views import is_rearrangement, is_same_view
 
 HALVES, NEIGHBOURS = "halves", "neighbours"
+
+
+@dataclass(frozen=True)
+class Casts:
+    """Of what is turned to the type of cosines and sines, and of the sum back."""
+
+    widened: logical.CastOp
+    narrowed: logical.CastOp
 
 
 @dataclass(frozen=True)
@@ -24,35 +32,48 @@ class Rotation:
     """What turns the elements of heads.
 
     Args:
-        widened: The cast of what is turned.
+        flip: What swaps the elements of each pair.
         kept, turned: The products with cosines and with sines.
         cosines, sines: Which of their operands these are.
-        narrowed: The cast of their sum.
+        total: Their sum.
+        casts: Around all of that; None where the elements have the type of cosines and sines.
         views: What rearranges the result, in order.
         pairs: HALVES or NEIGHBOURS.
-        ops: All ops but the views, in the order in which they compute.
     """
 
-    widened: logical.CastOp
+    flip: logical.FlipOp
     kept: logical.MulOp
     turned: logical.MulOp
     cosines: int
     sines: int
-    narrowed: logical.CastOp
+    total: logical.AddOp
+    casts: Casts | None
     views: tuple[Operation, ...]
     pairs: str
-    ops: tuple[Operation, ...]
+
+    @property
+    def ops(self) -> tuple[Operation, ...]:
+        """All ops but the views, in the order in which they compute."""
+        ops = (self.flip, self.kept, self.turned, self.total)
+        return ops if self.casts is None else (self.casts.widened, *ops, self.casts.narrowed)
+
+    @property
+    def source_reads(self) -> tuple[tuple[Operation, int], ...]:
+        """Which ops read what is turned, and as which of their operands: the cast, or two that read the same."""
+        if self.casts is not None:
+            return ((self.casts.widened, 0),)
+        return (self.kept, 1 - self.cosines), (self.flip, 0)
 
     @property
     def reads(self) -> tuple[tuple[Operation, int], ...]:
-        """Which op reads what is turned, cosines and sines, and as which of its operands."""
-        return (self.widened, 0), (self.kept, self.cosines), (self.turned, self.sines)
+        """Which op reads what is turned, the first that does, cosines and sines, and as which of its operands."""
+        return self.source_reads[0], (self.kept, self.cosines), (self.turned, self.sines)
 
     @property
     def by_heads(self) -> tuple[Operation, ...] | None:
         """The views without reshapes that others follow, if each leaves the elements of a head, and no others, along
         the last dimension; None if one does not."""
-        *_, first, second = tensor_info(self.widened.result.type).shape
+        *_, first, second = tensor_info(self.flip.result.type).shape
         after = (*self.views[1:], None)
         kept = tuple(
             view
@@ -70,11 +91,10 @@ def rotation_of(value: SSAValue) -> Rotation | None:
     while isinstance(value, OpResult) and is_rearrangement(value.op) and value.has_one_use():
         views.insert(0, value.op)
         value = value.op.operands[0]
-    narrowed = value.owner
-    if not isinstance(narrowed, logical.CastOp) or not value.has_one_use():
-        return None
-    total = narrowed.operand.owner
-    if not isinstance(total, logical.AddOp) or not narrowed.operand.has_one_use():
+    narrowed = value.owner if isinstance(value.owner, logical.CastOp) and value.has_one_use() else None
+    value = value if narrowed is None else narrowed.operand
+    total = value.owner
+    if not isinstance(total, logical.AddOp) or not value.has_one_use():
         return None
     for kept, turned in (total.operands, [*reversed(total.operands)]):
         found = _turned(kept.owner, turned.owner, total, narrowed, tuple(views))
@@ -84,7 +104,11 @@ def rotation_of(value: SSAValue) -> Rotation | None:
 
 
 def _turned(
-    kept: object, turned: object, total: logical.AddOp, narrowed: logical.CastOp, views: tuple[Operation, ...]
+    kept: object,
+    turned: object,
+    total: logical.AddOp,
+    narrowed: logical.CastOp | None,
+    views: tuple[Operation, ...],
 ) -> Rotation | None:
     if not isinstance(kept, logical.MulOp) or not isinstance(turned, logical.MulOp):
         return None
@@ -93,17 +117,27 @@ def _turned(
     for sines, other in ((1, turned.lhs.owner), (0, turned.rhs.owner)):
         if not isinstance(other, logical.FlipOp) or only_reader(other.result) is not turned:
             continue
-        widened, pairs = other.operand.owner, _pairs_of(other)
-        if not isinstance(widened, logical.CastOp) or other.operand not in kept.operands or pairs is None:
+        source = next(
+            (at for at, each in enumerate(kept.operands) if is_same_view(each, other.operand)), None
+        )
+        if source is None or (pairs := _pairs_of(other)) is None:
             continue
-        if {use.operation for use in widened.result.uses} != {other, kept}:
+        casts = None
+        if narrowed is not None and (casts := _casts(other, kept, narrowed)) is None:
             continue
-        if tensor_info(widened.operand.type).element != tensor_info(narrowed.result.type).element:
-            continue
-        cosines = 1 if kept.lhs is widened.result else 0
-        ops = (widened, other, kept, turned, total, narrowed)
-        return Rotation(widened, kept, turned, cosines, sines, narrowed, views, pairs, ops)
+        return Rotation(other, kept, turned, 1 - source, sines, total, casts, views, pairs)
     return None
+
+
+def _casts(flip: logical.FlipOp, kept: logical.MulOp, narrowed: logical.CastOp) -> Casts | None:
+    """The cast of what is turned, which nothing else reads, and that of the result to the same type."""
+    widened = flip.operand.owner
+    if not isinstance(widened, logical.CastOp):
+        return None
+    if {use.operation for use in widened.result.uses} != {flip, kept}:
+        return None
+    same = tensor_info(widened.operand.type).element == tensor_info(narrowed.result.type).element
+    return Casts(widened, narrowed) if same else None
 
 
 def _pairs_of(flip: logical.FlipOp) -> str | None:

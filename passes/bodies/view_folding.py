@@ -238,8 +238,9 @@ def _order_of(
             keys, values = attention.writes
             strided |= {keys, values}
             slots[values, 1] = slots[keys, 1]
-        if attention.turns is not None:
-            strided |= {op for turn in attention.turns for op, _ in turn.reads}
+        for turn in attention.turns or ():
+            slots |= dict.fromkeys(turn.source_reads, slots[turn.reads[0]])
+            strided |= {op for op, _ in (*turn.source_reads, *turn.reads)}
         return _Order(ops, first, slots, frozenset(strided))
     if (products := products_of(body, views)) is not None:
         return _order_of_products(ops, products, views)

@@ -121,6 +121,19 @@ def before_reshapes(value: SSAValue) -> SSAValue:
     return value
 
 
+def is_same_view(one: SSAValue, other: SSAValue) -> bool:
+    """Whether two values are the same, or the same views of the same value: groups clone views for each reader."""
+    while one is not other:
+        if not is_view(one.owner) or not is_view(other.owner):
+            return False
+        if type(one.owner) is not type(other.owner) or one.type != other.type:
+            return False
+        if one.owner.properties != other.owner.properties:
+            return False
+        one, other = one.owner.operands[0], other.owner.operands[0]
+    return True
+
+
 def view_after(chain: Sequence[Operation], last: View | None = None) -> View | None:
     """Where the source of a chain of reshapes and transposes lies if the last one's result is seen through `last`, by
     default in contiguous memory of its own.

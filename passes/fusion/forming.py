@@ -263,13 +263,23 @@ class FusionContext:
             self.renumber()
 
     def listed_with(self, op: Operation) -> tuple[Operation, ...]:
-        """What the policy lists in one group with `op`, without the producers that the group gets copies of."""
+        """What the policy lists in one group with `op`, without the producers that the group gets copies of: in the
+        order of the list, as another pass may have merged the group, unless an op would stand before its producer."""
         group = self._pin(op)
-        here = [] if group is None else [each for each in self.listed[group] if each in self.position]
+        if group is None:
+            return ()
+        here = [each for each in self.listed[group] if each in self.position]
         computing = {each for each in here if not is_rematerializable(each)}
-        return tuple(
+        found = [
             each for each in here if each in computing or any(x.owner in computing for x in each.operands)
-        )
+        ]
+        place = {name: number for number, name in enumerate(self.policy.groups[group])}
+
+        def listed_at(op: Operation) -> int:
+            return place.get(id_of(op), place.get(without_bucket(id_of(op)), len(place)))
+
+        in_order = sorted(found, key=listed_at)
+        return tuple(in_order if _are_in_order(in_order) else found)
 
     def _group_and_part(self, op: Operation, copy: str | None = None) -> tuple[int | None, str | None]:
         """Ops of one place may share a group."""
@@ -279,6 +289,16 @@ class FusionContext:
         """Which of the policy's groups names the op, or its future copy, by its id with or without the bucket."""
         id_ = copy or id_of(op)
         return self.pinned.get(id_, self.pinned.get(without_bucket(id_)))
+
+
+def _are_in_order(ops: Sequence[Operation]) -> bool:
+    """Whether each op stands after those whose results it reads."""
+    waiting = set(ops)
+    for op in ops:
+        if any(x.owner in waiting for x in op.operands):
+            return False
+        waiting.remove(op)
+    return True
 
 
 OTHER_GROUPS = "the policy's groups keep them in different instructions"

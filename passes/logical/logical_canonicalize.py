@@ -254,6 +254,16 @@ class GatherOfConstant(RewritePattern):
         replace_with_op(rewriter, op, ReshapeOp(sliced.result, op.info.sizes))
 
 
+class GatherOfSplat(RewritePattern):
+    """A gather of elements that all are one number is that number, whatever the indices: they are clamped."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: GatherOp, rewriter: PatternRewriter, /) -> None:
+        constant, whole = op.operand.owner, tensor_info(op.operand.type).sizes[op.axis.value.data]
+        if isinstance(constant, ConstantOp) and constant.is_splat and whole != 0:
+            replace_with_op(rewriter, op, ConstantOp(constant.array, op.result.type), constant)
+
+
 class RemoveDoubleNegation(RewritePattern):
     """-(-x) is x, for wrapping integers and signed zeros too."""
 
@@ -304,7 +314,7 @@ PATTERNS: PatternTable = {
     ConcatOp: (RemoveIdentity(), MergeConcats()),
     WindowOp: (WindowToReshape(),),
     CastOp: (RemoveIdentity(), NarrowBeforeReshape(), CastWithoutBounds()),
-    GatherOp: (GatherOfConstant(),),
+    GatherOp: (GatherOfSplat(), GatherOfConstant()),
     ConvOp: (TakePadIn(),),
     MaxPoolOp: (TakePadIn(),),
     AvgPoolOp: (TakePadIn(),),

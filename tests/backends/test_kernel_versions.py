@@ -57,7 +57,7 @@ _CPU_ATTENTION = (
 ).replace("scores.b_element ", "")
 _CPU_CACHED = (
     f"{_inside('scores', _TILES)} {_inside('output', _TILES)} block_rows threads scale causal past position window "
-    "softcap nan_as_zero empty_as_zero combination_order workspace_bytes may_alias"
+    "softcap nan_as_zero empty_as_zero rotation combination_order workspace_bytes may_alias"
 )
 for _part in ("scores", "output"):
     _CPU_CACHED = _CPU_CACHED.replace(f"{_part}.b_element ", "")
@@ -119,9 +119,9 @@ RECORDS: Mapping[str, tuple[int, str]] = {
     "cpu.attention_portable": (5, _CPU_ATTENTION),
     "cpu.generated": (2, f"{_LOOPS} may_alias"),
     "cpu.copy": (1, "axis parts threads"),
-    "cpu.cached_attention_avx512": (2, _CPU_CACHED),
-    "cpu.cached_attention_avx2": (2, _CPU_CACHED),
-    "cpu.cached_attention_portable": (2, _CPU_CACHED),
+    "cpu.cached_attention_avx512": (3, _CPU_CACHED),
+    "cpu.cached_attention_avx2": (3, _CPU_CACHED),
+    "cpu.cached_attention_portable": (3, _CPU_CACHED),
     "cpu.write_row": (1, "axis operands parts threads combination_order may_alias"),
     "cpu.concat": (1, "axis parts threads"),
     "cpu.pack": (4, "lanes threads nr k_dim element pairs quads shift"),

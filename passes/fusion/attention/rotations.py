@@ -49,18 +49,21 @@ def _move(found: Rotation, views: Sequence[Operation], value: SSAValue, body: Bl
         if like is not None:
             op.attributes |= like.attributes
             op.results[0].name_hint = like.results[0].name_hint
-        body.insert_op_before(op, found.narrowed)
+        body.insert_op_before(op, found.total)
         return op.results[0]
 
-    wide, flip, _, _, total, narrow = found.ops
     given, cosines, sines = (by_heads(op.operands[index]) for op, index in found.reads)
-    pairs = add(logical.CastOp(given, tensor_info(found.widened.result.type).element), wide)
+    pairs = given
+    if found.casts is not None:
+        pairs = add(logical.CastOp(given, tensor_info(found.flip.result.type).element), found.casts.widened)
     axis = tensor_info(pairs.type).rank - (2 if found.pairs == HALVES else 1)
     kept = add(logical.MulOp(pairs, cosines), found.kept)
-    turned = add(logical.MulOp(add(logical.FlipOp(pairs, [axis]), flip), sines), found.turned)
-    rotated = add(logical.AddOp(kept, turned), total)
-    halves = add(logical.CastOp(rotated, tensor_info(found.narrowed.result.type).element), narrow)
-    joined = add(logical.ReshapeOp(halves, tensor_info(value.type).shape), found.views[0])
+    turned = add(logical.MulOp(add(logical.FlipOp(pairs, [axis]), found.flip), sines), found.turned)
+    rotated = add(logical.AddOp(kept, turned), found.total)
+    if found.casts is not None:
+        element = tensor_info(found.casts.narrowed.result.type).element
+        rotated = add(logical.CastOp(rotated, element), found.casts.narrowed)
+    joined = add(logical.ReshapeOp(rotated, tensor_info(value.type).shape), found.views[0])
     value.replace_all_uses_with(joined)
 
 

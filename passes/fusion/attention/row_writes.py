@@ -65,8 +65,6 @@ def _write_of(value: SSAValue) -> RowWrite | None:
         value = value.op.operands[0]
     if not isinstance(value, OpResult) or not isinstance(value.op, logical.WriteRowOp) or value.op.rows > 1:
         return None
-    if tensor_info(value.op.index.type).rank:  # each batch element has a row of its own
-        return None
     repeated = (groups,) if isinstance(groups, Operation) else ()
     return RowWrite(value.op, (*reversed(views), *repeated), () if views else _views_after(value))
 
@@ -105,17 +103,19 @@ def _view_of(value: SSAValue) -> Operation | None:
 
 
 def _axes(write: logical.WriteRowOp, views: Sequence[Operation]) -> list[int] | None:
-    """Where the axis of the write is after each of the views; None if one of them splits or joins it."""
+    """Where the axis of the write is after each of the views; None if one of them splits or joins it, or moves the
+    leading dimensions that the index has."""
     info, axis = write.info, write.axis.value.data
     view: View | None = View.whole(info.shape)
-    wanted = (info.shape[axis], view.strides[axis])
+    steps, rank = list(zip(view.shape, view.strides, strict=True)), tensor_info(write.index.type).rank
+    leading, wanted = steps[:rank], steps[axis]
     found: list[int] = []
     for op in views:
         view = None if view is None else view.then(op)
-        dims = [] if view is None else list(zip(view.shape, view.strides, strict=True))
-        if wanted not in dims:
+        steps = [] if view is None else list(zip(view.shape, view.strides, strict=True))
+        if wanted not in steps or steps[:rank] != leading:
             return None
-        found.append(dims.index(wanted))
+        found.append(steps.index(wanted))
     return found
 
 

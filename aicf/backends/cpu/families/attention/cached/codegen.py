@@ -6,8 +6,8 @@ from aicf.backends.base import Launch
 from aicf.backends.common.record import read_number
 from aicf.backends.cpu.codegen.call import Call, require_workspace, strided
 from aicf.backends.cpu.codegen.ir_builder import Emitter
+from aicf.backends.cpu.families.attention.cached.problem import FACTORS, INDEX, NEW_VALUE, read_cached
 from aicf.backends.cpu.families.attention.cached.records import cached_spec
-from aicf.backends.cpu.families.attention.cached.schedule import INDEX, NEW_VALUE, read_cached
 from aicf.backends.cpu.families.attention.cached.template import CachedPointers, RowPointers, emit_cached
 
 
@@ -24,5 +24,8 @@ def emit(em: Emitter, launch: Launch, call: Call) -> None:
         k, v = call.outs[1:]
         index, key, value = call.ins[INDEX : NEW_VALUE + 1]
         row = RowPointers(index, key, value, old_keys, old_values)
-    pointers = CachedPointers(q, k, v, position, call.outs[0], call.ws[0], call.tid, call.nthreads, row)
+    factors = call.ins[FACTORS] if problem.rotation is not None else ()
+    pointers = CachedPointers(
+        q, k, v, position, call.outs[0], call.ws[0], call.tid, call.nthreads, row, factors
+    )
     emit_cached(em, spec, read_number(launch.record, "scale"), pointers)

@@ -7,20 +7,19 @@ from math import prod
 
 from xdsl.ir import Attribute
 
-from aicf.backends.common.record import Record, read_integer, read_text
+from aicf.backends.common.record import Record, read_integer
+from aicf.backends.common.rotation import NOT_TURNED, rotation_in
 from aicf.backends.common.workload import Workload
-from aicf.backends.cpu.families.attention.cached.records import cached_record, cached_spec
-from aicf.backends.cpu.families.attention.cached.schedule import (
-    BLOCK_VECTORS,
+from aicf.backends.cpu.families.attention.cached.problem import (
+    FACTORS,
     INDEX,
     NEW_KEY,
     NEW_VALUE,
     CachedProblem,
-    CachedSpec,
-    choose,
-    cost_us,
     read_cached,
 )
+from aicf.backends.cpu.families.attention.cached.records import cached_record, cached_spec
+from aicf.backends.cpu.families.attention.cached.schedule import BLOCK_VECTORS, CachedSpec, choose, cost_us
 from aicf.backends.cpu.families.attention.schedule import GUARDS
 from aicf.backends.cpu.families.cpu_kernel import CpuKernel
 from aicf.backends.cpu.families.legality import (
@@ -44,7 +43,8 @@ KIND, STEP = "cached_attention", "cached_attention_step"
 class CachedAttentionKernel(CpuKernel[CachedSpec]):
     """Blocks of queries over tiles of keys, up to the last key that is seen, with a running softmax.
 
-    A step of a decoder writes the row of its token first: each thread into the keys and values that it then reads.
+    A step of a decoder turns its queries and its new key by their position, where these are given unturned, and writes
+    the row of its token first: each thread into the keys and values that it then reads.
     """
 
     library = "flash"
@@ -53,7 +53,7 @@ class CachedAttentionKernel(CpuKernel[CachedSpec]):
     level: str
     """The lowest level that has its instructions; the portable variant runs anywhere."""
     simplicity: int
-    version: int = 2
+    version: int = 3
     kinds: frozenset[str] = frozenset({KIND, STEP})
 
     def legal(self, work: Workload, target: TargetAttr) -> str | None:
@@ -71,7 +71,9 @@ class CachedAttentionKernel(CpuKernel[CachedSpec]):
     def record_of(self, work: Workload, target: TargetAttr, schedule: CachedSpec) -> dict[str, Attribute]:
         named = ("scale", "causal", "past", "position", "window", "softcap", *GUARDS)
         entries = {**cached_record(schedule), **{name: work.attrs[name] for name in named}}
-        return entries | ({"may_alias": pairs([(1, 1), (2, 2)])} if work.kind == STEP else {})
+        if work.kind != STEP:
+            return entries
+        return {**entries, "rotation": work.attrs["rotation"], "may_alias": pairs([(1, 1), (2, 2)])}
 
     def read(self, work: Workload, record: Record, target: TargetAttr) -> CachedSpec:
         return cached_spec(record, _problem(work), variant_of(target, self.level).has_fma)
@@ -112,15 +114,29 @@ def _reason(work: Workload) -> str | None:
 
 def _step_reason(work: Workload, level: CpuLevel) -> str | None:
     """Why no step of a decoder is run, which else is an attention that is."""
-    if "rotation" in work.attrs and read_text(work.attrs, "rotation") != "none":
-        return "it turns neither queries nor keys: instructions of their own do"
-    if prod(work.operands[INDEX].shape) != 1 or work.operands[INDEX].dtype not in INDEX_TYPES:
-        return f"the index of the row is not one {' or '.join(INDEX_TYPES)}"
+    if work.operands[INDEX].dtype not in INDEX_TYPES:
+        return f"the index of the row is no {' or '.join(INDEX_TYPES)}"
+    if (reason := _turning_reason(work)) is not None:
+        return reason
     problem, most = _problem(work), BLOCK_VECTORS * level.lanes(ACCUMULATORS[work.operands[0].dtype])
     if problem.rows > most:
         return f"{problem.rows} queries share keys, of which a thread writes a row for {most}"
     if problem.shares_state:
         return "batch elements share keys or values, which several threads would write: write the row apart"
+    return None
+
+
+def _turning_reason(work: Workload) -> str | None:
+    """Why queries and the new key are not turned on the way, if the work does that."""
+    if rotation_in(work.attrs) == NOT_TURNED:
+        return None
+    query, wanted = work.operands[0], ACCUMULATORS[work.operands[0].dtype]
+    if query.shape[-3] != 1:
+        return (
+            f"the queries of {query.shape[-3]} tokens are not turned here: instructions of their own do that"
+        )
+    if any(factors.dtype != wanted for factors in work.operands[FACTORS]):
+        return f"cosines and sines that turn pairs are {wanted} here: cast them"
     return None
 
 

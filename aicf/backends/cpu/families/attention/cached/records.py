@@ -6,7 +6,8 @@ from xdsl.dialects.builtin import DictionaryAttr, StringAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.common.record import Record, RecordCodec, RecordError, Whole, illegal, integer, read_part
-from aicf.backends.cpu.families.attention.cached.schedule import CachedProblem, CachedSpec, check_cached
+from aicf.backends.cpu.families.attention.cached.problem import CachedProblem
+from aicf.backends.cpu.families.attention.cached.schedule import CachedSpec, check_cached
 from aicf.backends.cpu.families.attention.schedule import padded_row
 from aicf.backends.cpu.families.records import gemm_record, gemm_spec
 

@@ -1,5 +1,4 @@
-"""What an attention over a cache on the CPU is and every decision about its code, with a cost prior. Imports no code
-generator.
+"""Every decision about the code of an attention over a cache on the CPU, with a cost prior. Imports no code generator.
 
 A block of query rows passes over the keys tile by tile, with a running maximum and a running sum for each row
 (Milakov and Gimelshein, Online normalizer calculation for softmax, 2018), up to the last key that one of them sees:
@@ -10,205 +9,23 @@ are made transposed, ``k @ q^T``: keys are read where they lie, and the softmax 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import prod
 from typing import Annotated
 
-from aicf.backends.common.loop_nest import Strided
-from aicf.backends.common.record import Entry, OneOf, Record, Whole, illegal, read_integer, read_number
-from aicf.backends.cpu.families.attention.schedule import GUARDS, Matrix, padded_row
+from aicf.backends.common.record import Entry, OneOf, Whole, illegal
+from aicf.backends.cpu.families.attention.cached.problem import KEY_TILE, CachedProblem
+from aicf.backends.cpu.families.attention.schedule import padded_row
 from aicf.backends.cpu.families.gemm.pack.schedule import packed_elements
 from aicf.backends.cpu.families.gemm.schedule import (
     CACHE_LINE,
     MEETING_CYCLES,
     NOMINAL_GHZ,
-    GemmProblem,
     GemmSpec,
     cycles,
     propose,
 )
-from aicf.backends.cpu.target import ACCUMULATORS, ELEMENT_BYTES, CpuLevel
-
-KEY_TILE = 32
-"""Keys that a block of queries passes over at a time. The same for every attention: sums over keys are combined tile by
-tile, and neither the number of queries nor the capacity of the cache may change their order."""
-
-
-@dataclass(frozen=True)
-class RowWrites:
-    """The row of a new token, which is written into keys and values before they are read.
-
-    Args:
-        index: Type of the number that says which row it is, for all batch elements.
-        key, value: The new row of each batch element.
-        old_keys, old_values: What the other rows of keys and values are; the same memory where it is overwritten.
-    """
-
-    index: str
-    key: Matrix
-    value: Matrix
-    old_keys: Matrix
-    old_values: Matrix
-
-
-@dataclass(frozen=True)
-class CachedProblem:
-    """``softmax(cap(q @ k^T * scale)) @ v`` of the keys that each query sees, for every batch element.
-
-    Args:
-        dtype: Type of scores, probabilities and sums.
-        element: Type of queries, keys, values and result in memory.
-        batch: Sizes of the batch dims.
-        rows: Queries of a batch element: its tokens, or the heads of one token that share keys and values.
-        are_tokens: Whether each row is the next token; else all are the same one.
-        n: Keys, as many as the cache has room for.
-        d, dv: Elements of a query or key, and of a value.
-        q, k, v, result: ``[rows, d]``, ``[n, d]``, ``[n, dv]`` and ``[rows, dv]``.
-        past: Token i sees keys 0 to i + past alone; None if it sees all, or if `position` says it.
-        position: Strides over the batch dims, and the type, of the operand that stands in place of `past`.
-        window: Keys that a token sees at most, up to its last; 0 for all of them.
-        softcap: What bounds the scores; 0.0 without.
-        nan_as_zero, empty_as_zero: As `AttentionProblem` has them.
-        writes: The row that is written first, into `k` and `v`; None without.
-    """
-
-    dtype: str
-    element: str
-    batch: tuple[int, ...]
-    rows: int
-    are_tokens: bool
-    n: int
-    d: int
-    dv: int
-    q: Matrix
-    k: Matrix
-    v: Matrix
-    result: Matrix
-    past: int | None
-    position: tuple[tuple[int, ...], str] | None
-    window: int
-    softcap: float
-    nan_as_zero: bool
-    empty_as_zero: bool
-    writes: RowWrites | None = None
-
-    @property
-    def count(self) -> int:
-        """Batch elements."""
-        return prod(self.batch)
-
-    @property
-    def is_causal(self) -> bool:
-        """Whether a token sees the keys up to its own alone."""
-        return self.past is not None or self.position is not None
-
-    @property
-    def shares_state(self) -> bool:
-        """Whether several batch elements have the same keys or the same values."""
-        steps = zip(self.batch, self.k.batch, self.v.batch, strict=True)
-        return any(size > 1 and 0 in (of_keys, of_values) for size, of_keys, of_values in steps)
-
-    @property
-    def copies_tiles(self) -> bool:
-        """Whether every tile of keys and values is copied to workspace first, as multiplications cannot read it."""
-        return self.element != self.dtype or self.v.column != 1
-
-    def scores(self, rows: int, *, copied: bool) -> GemmProblem:
-        """``k @ q^T`` of a tile of keys, perhaps copied, and a block of `rows` queries."""
-        keys = (self.d, 1) if copied else (self.k.row, self.k.column)
-        return GemmProblem(self.dtype, KEY_TILE, rows, self.d, keys, (self.q.column, self.q.row))
-
-    def output(self, rows: int, row_elements: int, *, copied: bool) -> GemmProblem:
-        """``probabilities @ v`` of a block of `rows` queries and a tile of values; probabilities lie transposed."""
-        values = (self.dv, 1) if copied else (self.v.row, self.v.column)
-        return GemmProblem(self.dtype, rows, self.dv, KEY_TILE, (1, row_elements), values)
-
-
-INDEX, NEW_KEY, NEW_VALUE = 3, 4, 5
-"""Operands of a step, after queries, keys and values."""
-
-
-def read_cached(operands: Sequence[Strided], results: Sequence[Strided], entries: Record) -> CachedProblem:
-    """The problem of queries, keys, values and perhaps a position. A step also has the index of a new row, the new key
-    and the new value, and gives the new keys and values; queries may share those along batch dims that they lack.
-
-    Args:
-        results: The result; of a step, then the new keys and values.
-        entries: The attributes of a work or the entries of a kernel record. Raises RecordError if one is missing.
-    """
-    q, batch = operands[0], operands[0].shape[:-2]
-    is_step = len(results) > 1
-    k, v = (_repeated(each, batch) for each in (results[1:] if is_step else operands[1:3]))
-    has_position = bool(read_integer(entries, "position"))
-    is_causal = bool(read_integer(entries, "causal"))
-    matrices = [_matrix(each) for each in (q, k, v, results[0])]
-    writes = None
-    if is_step:
-        rows = (operands[NEW_KEY], operands[NEW_VALUE], *operands[1:3])
-        writes = RowWrites(operands[INDEX].dtype, *(_matrix(_repeated(each, batch)) for each in rows))
-    position = (operands[-1].strides[:-2], operands[-1].dtype) if has_position else None
-    problem = CachedProblem(
-        ACCUMULATORS[q.dtype],
-        q.dtype,
-        q.shape[:-2],
-        q.shape[-2],
-        True,
-        k.shape[-2],
-        q.shape[-1],
-        v.shape[-1],
-        *matrices,
-        past=read_integer(entries, "past") if is_causal and not has_position else None,
-        position=position,
-        window=read_integer(entries, "window"),
-        softcap=read_number(entries, "softcap"),
-        **{name: bool(read_integer(entries, name)) for name in GUARDS},
-        writes=writes,
-    )
-    return _with_heads_as_rows(problem)
-
-
-def _matrix(tensor: Strided) -> Matrix:
-    return Matrix(tensor.strides[:-2], tensor.strides[-2], tensor.strides[-1])
-
-
-def _repeated(tensor: Strided, batch: tuple[int, ...]) -> Strided:
-    """Keys or values, the same along the last batch dims if they lack those."""
-    own = len(tensor.shape) - 2
-    shape, strides = (*batch, *tensor.shape[-2:]), tensor.strides
-    return replace(tensor, shape=shape, strides=(*strides[:own], *(0,) * (len(batch) - own), *strides[own:]))
-
-
-def _with_heads_as_rows(problem: CachedProblem) -> CachedProblem:
-    """Of one token, the heads that read the same keys and values become the rows of one batch element."""
-    p, steps = problem, [problem.k.batch[-1:], problem.v.batch[-1:]]
-    steps += [p.position[0][-1:]] if p.position is not None else []
-    if p.rows != 1 or not p.batch or any(step != (0,) for step in steps):
-        return problem
-    position = None if p.position is None else (p.position[0][:-1], p.position[1])
-    inner = {name: _without_heads(m) for name, m in (("k", p.k), ("v", p.v))}
-    w = p.writes
-    if w is not None:
-        matrices = map(_without_heads, (w.key, w.value, w.old_keys, w.old_values))
-        w = RowWrites(w.index, *matrices)
-    outer = {
-        name: Matrix(m.batch[:-1], m.batch[-1], m.column) for name, m in (("q", p.q), ("result", p.result))
-    }
-    return replace(
-        p,
-        batch=p.batch[:-1],
-        rows=p.batch[-1],
-        are_tokens=False,
-        position=position,
-        writes=w,
-        **inner,
-        **outer,
-    )
-
-
-def _without_heads(matrix: Matrix) -> Matrix:
-    return Matrix(matrix.batch[:-1], matrix.row, matrix.column)
+from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
 
 
 @dataclass(frozen=True)
@@ -250,7 +67,8 @@ class CachedSpec:
     @property
     def parts(self) -> tuple[int, ...]:
         """Elements of workspace of one thread, in whole cache lines: packed queries; scores; unfinished output; largest
-        scores, sums, and factors of what was summed before; a copied tile of keys, and one of values."""
+        scores, sums, and factors of what was summed before; a copied tile of keys, and one of values; turned
+        queries."""
         p, line = self.problem, CACHE_LINE // ELEMENT_BYTES[self.problem.dtype]
         sizes = (
             packed_elements(p.d, self.block_rows, self.scores.nr),
@@ -259,6 +77,7 @@ class CachedSpec:
             *3 * (self.row_elements,),
             KEY_TILE * p.d,
             KEY_TILE * p.dv,
+            0 if p.rotation is None else self.block_rows * p.d,
         )
         return tuple(-(-size // line) * line for size in sizes)
 
@@ -308,6 +127,8 @@ _OUTPUT_CYCLES = 1.5
 """Epilogue of a vector of the output: what was summed before, multiplied and added."""
 _COPY_CYCLES = 1.0
 """Of a vector of keys or values that is copied."""
+_TURN_CYCLES = 10.0
+"""Of a vector of pairs that are turned, and those loads and stores of neighbours that take shuffles."""
 
 
 def cost_us(spec: CachedSpec) -> float:
@@ -323,7 +144,10 @@ def cost_us(spec: CachedSpec) -> float:
     if p.copies_tiles:
         tile += KEY_TILE * (p.d + p.dv) / spec.lanes * _COPY_CYCLES
     items = -(-p.count * spec.blocks // spec.threads)
-    total = items * -(-seen // KEY_TILE) * tile + (MEETING_CYCLES if spec.threads > 1 else 0.0)
+    turning = 0.0
+    if p.rotation is not None:
+        turning = (spec.block_rows + 1) * -(-p.d // (2 * spec.lanes)) * _TURN_CYCLES
+    total = items * (-(-seen // KEY_TILE) * tile + turning) + (MEETING_CYCLES if spec.threads > 1 else 0.0)
     return total / NOMINAL_GHZ / 1000
 
 

@@ -12,9 +12,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from aicf.backends.common.rotation import Pairs
 from aicf.backends.cpu.codegen.ir_builder import Emitter, Value
 from aicf.backends.cpu.codegen.scalar.ops import Scalars
-from aicf.backends.cpu.families.attention.cached.schedule import KEY_TILE, CachedSpec, RowWrites
+from aicf.backends.cpu.families.attention.cached.problem import KEY_TILE, Numbers, Rotation, RowWrites
+from aicf.backends.cpu.families.attention.cached.schedule import CachedSpec
+from aicf.backends.cpu.families.attention.cached.template_rotation import PairsAt, RowTarget, RowTurner
 from aicf.backends.cpu.families.attention.schedule import Matrix
 from aicf.backends.cpu.families.gemm.pack.template import Packer, Rows, emit_widened_rows
 from aicf.backends.cpu.families.gemm.schedule import GemmSpec
@@ -39,7 +42,8 @@ class RowPointers:
 
 @dataclass(frozen=True)
 class CachedPointers:
-    """Run-time operands of the emitted code; of a step `k` and `v` are where the new keys and values lie."""
+    """Run-time operands of the emitted code; of a step `k` and `v` are where the new keys and values lie, and `factors`
+    the cosines and sines of queries and of the new key, if these are turned."""
 
     q: Value
     k: Value
@@ -50,6 +54,7 @@ class CachedPointers:
     tid: Value
     nthreads: Value
     row: RowPointers | None = None
+    factors: Sequence[Value] = ()
 
 
 def emit_cached(em: Emitter, spec: CachedSpec, scale: float, pointers: CachedPointers) -> None:
@@ -107,6 +112,7 @@ class _Cached:
             self.factors,
             self.copied_keys,
             self.copied_values,
+            self.turned_queries,
         ) = self._workspace()
 
     def _workspace(self) -> list[Value]:
@@ -148,16 +154,61 @@ class _Cached:
         """Queries of batch element `number`, from packed queries to the result."""
         em, p, pointers = self.em, self.problem, self.pointers
         index, first = self._index(number), em.scaled(block, self.spec.block_rows)
-        q = em.moved(self._at(pointers.q, p.q, index), first, p.q.row, self.element)
-        result = em.moved(self._at(pointers.result, p.result, index), first, p.result.row, self.element)
-        k, v = self._at(pointers.k, p.k, index), self._at(pointers.v, p.v, index)
+        (q, _), (k, _), (v, _), (result, _) = (
+            self._matrix_at(pointer, matrix, index)
+            for pointer, matrix in (
+                (pointers.q, p.q),
+                (pointers.k, p.k),
+                (pointers.v, p.v),
+                (pointers.result, p.result),
+            )
+        )
+        q = em.moved(q, first, p.q.row, self.element)
+        result = em.moved(result, first, p.result.row, self.element)
         if p.writes is not None and pointers.row is not None:
             self.write(p.writes, pointers.row, index, (k, v))
-        sizes = (self.spec.lanes, p.d, self.spec.scores.nr, (p.q.column, p.q.row))
-        Packer(em, self.element, self.dtype, *sizes).matrix(rows, q, self.queries)
+        self.pack(q, index, rows)
         self.start(rows)
         self.tiles(self.reach(index, first, rows), k, v)
         self.finish(result, rows)
+
+    def pack(self, q: Value, index: Sequence[Value], rows: int) -> None:
+        """Packs the queries of a block for the scores; those that are to be turned are turned first."""
+        em, p, spec = self.em, self.problem, self.spec
+        lies, dtype = (p.q.column, p.q.row), self.element
+        if p.rotation is not None:
+            self.turn_queries(p.rotation, q, index, rows)
+            q, lies, dtype = self.turned_queries, (1, p.d), self.dtype
+        Packer(em, dtype, self.dtype, spec.lanes, p.d, spec.scores.nr, lies).matrix(rows, q, self.queries)
+
+    def turn_queries(self, rotation: Rotation, q: Value, index: Sequence[Value], rows: int) -> None:
+        """Turns the queries of a block, into workspace."""
+        em, p = self.em, self.problem
+        cosines, sines = self._factors(self.pointers.factors[:2], rotation.turns.query, index)
+
+        @em.each(0, rows)
+        def body(row: Value) -> None:
+            query = PairsAt(em.moved(q, row, p.q.row, self.element), rotation.query)
+            target = RowTarget(em.moved(self.turned_queries, row, p.d, self.dtype), 1, self.dtype)
+            self._turner(rotation).row(query, cosines, sines, target)
+
+    def turn_key(self, rotation: Rotation, key: Value, index: Sequence[Value], to: Value) -> None:
+        """Turns the new key of a batch element, which starts at `key`, into the cache from `to` on."""
+        cosines, sines = self._factors(self.pointers.factors[2:], rotation.turns.key, index)
+        target = RowTarget(to, self.problem.k.column, self.element)
+        self._turner(rotation).row(PairsAt(key, rotation.key), cosines, sines, target)
+
+    def _turner(self, rotation: Rotation) -> RowTurner:
+        return RowTurner(self.em, self.spec.lanes, rotation.turns.pairs, self.problem.d, self.element)
+
+    def _factors(
+        self, pointers: Sequence[Value], lies: tuple[Pairs, Pairs], index: Sequence[Value]
+    ) -> Sequence[PairsAt]:
+        """Cosines and sines of a batch element."""
+        return [
+            PairsAt(self._at(pointer, each.batch, index, each.dtype), each)
+            for pointer, each in zip(pointers, lies, strict=True)
+        ]
 
     def write(
         self, writes: RowWrites, row: RowPointers, index: Sequence[Value], new: Sequence[Value]
@@ -165,37 +216,35 @@ class _Cached:
         """Writes the new row into the keys and values of a batch element, `new`, and the old rows where these lie
         elsewhere. An index from the end counts back from it; one beyond the ends writes nothing."""
         em, p = self.em, self.problem
-        named = em.load(row.index, writes.index, 1)
-        named = named if writes.index == "i64" else em.b.sext(named, em.type("i64", 1))
-        size = em.index(p.n)
+        named, size = self.number(row.index, writes.index, index), em.index(p.n)
         at = em.b.select(em.b.icmp_signed("<", named, em.index(0)), em.b.add(named, size), named)
-        parts = (
-            (row.old_keys, writes.old_keys, row.key, writes.key, new[0], p.k, p.d),
-            (row.old_values, writes.old_values, row.value, writes.value, new[1], p.v, p.dv),
+        key, value = (
+            self._matrix_at(pointer, matrix, index)
+            for pointer, matrix in ((row.key, writes.key), (row.value, writes.value))
         )
-        for old, old_matrix, added, added_matrix, target, matrix, width in parts:
-            source = self._at(old, old_matrix, index)
+        self._keep_rows(self._matrix_at(row.old_keys, writes.old_keys, index), (new[0], p.k), p.d)
+        self._keep_rows(self._matrix_at(row.old_values, writes.old_values, index), (new[1], p.v), p.dv)
 
-            def copied(
-                source: Value = source,
-                old_matrix: Matrix = old_matrix,
-                target: Value = target,
-                matrix: Matrix = matrix,
-                width: int = width,
-            ) -> None:
-                @em.each(0, p.n)
-                def line(number: Value) -> None:
-                    self._copy_row((source, old_matrix), (target, matrix), number, number, width)
+        def written() -> None:
+            if p.rotation is not None:
+                self.turn_key(p.rotation, key[0], index, em.moved(new[0], at, p.k.row, self.element))
+            else:
+                self._copy_row(key, (new[0], p.k), em.index(0), at, p.d)
+            self._copy_row(value, (new[1], p.v), em.index(0), at, p.dv)
 
-            # Whether it is in place is known when it runs: instructions of equal records share their code.
-            em.when(em.b.icmp_unsigned("!=", source, target), copied)
-            given = self._at(added, added_matrix, index), added_matrix
-            em.when(
-                em.b.icmp_unsigned("<", at, size),
-                lambda given=given, target=target, matrix=matrix, width=width: self._copy_row(
-                    given, (target, matrix), em.index(0), at, width
-                ),
-            )
+        em.when(em.b.icmp_unsigned("<", at, size), written)
+
+    def _keep_rows(self, old: tuple[Value, Matrix], new: tuple[Value, Matrix], width: int) -> None:
+        """Copies the old rows of keys or values, unless the new ones are the same memory."""
+        em = self.em
+
+        def copied() -> None:
+            @em.each(0, self.problem.n)
+            def line(number: Value) -> None:
+                self._copy_row(old, new, number, number, width)
+
+        # Whether it is in place is known when it runs: instructions of equal records share their code.
+        em.when(em.b.icmp_unsigned("!=", old[0], new[0]), copied)
 
     def _copy_row(
         self, source: tuple[Value, Matrix], target: tuple[Value, Matrix], row: Value, to: Value, width: int
@@ -220,31 +269,36 @@ class _Cached:
             number = em.b.sdiv(number, em.index(size))
         return index
 
-    def _at(self, pointer: Value, matrix: Matrix, index: Sequence[Value]) -> Value:
-        for coordinate, stride in zip(index, matrix.batch, strict=True):
-            pointer = self.em.moved(pointer, coordinate, stride, self.element)
+    def _at(self, pointer: Value, strides: Sequence[int], index: Sequence[Value], dtype: str) -> Value:
+        for coordinate, stride in zip(index, strides, strict=True):
+            pointer = self.em.moved(pointer, coordinate, stride, dtype)
         return pointer
+
+    def _matrix_at(self, pointer: Value, matrix: Matrix, index: Sequence[Value]) -> tuple[Value, Matrix]:
+        return self._at(pointer, matrix.batch, index, self.element), matrix
+
+    def number(self, pointer: Value, numbers: Numbers, index: Sequence[Value]) -> Value:
+        """The number of a batch element (i64)."""
+        em, dtype = self.em, numbers.dtype
+        value = em.load(self._at(pointer, numbers.batch, index, dtype), dtype, 1)
+        return value if dtype == "i64" else em.b.sext(value, em.type("i64", 1))
 
     def reach(self, index: Sequence[Value], first: Value, rows: int) -> _Block:
         """Which keys a block sees whose first query is row `first`."""
         em, p = self.em, self.problem
         if not p.is_causal:
             return _Block(rows, None, em.index(p.n))
-        last = em.index(p.past) if p.past is not None else self.position(index)
+        last = em.index(p.past or 0) if p.position is None else self.position(p.position, index)
         tokens = rows if p.are_tokens else 1
         if p.are_tokens:
             last = em.b.add(last, first)
         end = self.clamped(em.b.add(last, em.index(tokens)), 0, p.n)
         return _Block(rows, last, end)
 
-    def position(self, index: Sequence[Value]) -> Value:
+    def position(self, numbers: Numbers, index: Sequence[Value]) -> Value:
         """How many keys come before the first token of a batch element (i64)."""
-        em, (strides, dtype), pointer = self.em, self.problem.position or ((), "i64"), self.pointers.position
-        for coordinate, stride in zip(index, strides, strict=True):
-            pointer = em.moved(pointer, coordinate, stride, dtype)
-        value = em.load(pointer, dtype, 1)
-        value = value if dtype == "i64" else em.b.sext(value, em.type("i64", 1))
-        return self.clamped(value, -_FARTHEST, _FARTHEST)
+        assert self.pointers.position is not None
+        return self.clamped(self.number(self.pointers.position, numbers, index), -_FARTHEST, _FARTHEST)
 
     def clamped(self, value: Value, least: int, most: int) -> Value:
         """A number (i64) within bounds."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import log2
 
 from aicf.backends.base import BufferRef, Launch
+from aicf.backends.common.rotation import TURNS, Pairs
 from aicf.backends.cuda.codegen.scalar import address_text, load_text
 from aicf.backends.cuda.compiler.code import KernelCode
 from aicf.backends.cuda.compiler.launches import KernelLaunch, address_of, launch_in, lie_alike
@@ -23,8 +24,6 @@ from aicf.backends.cuda.families.attention.decode.problem import (
     NEW_KEY,
     NEW_VALUE,
     POSITION,
-    TURNS,
-    Factors,
     StepProblem,
     Writes,
     problem_of_launch,
@@ -129,7 +128,7 @@ def _turning_constants(problem: StepProblem) -> Constants:
     }
 
 
-def _strides_of(factors: Factors) -> tuple[tuple[int, ...], int, int]:
+def _strides_of(factors: Pairs) -> tuple[tuple[int, ...], int, int]:
     """In bytes, batch dimensions innermost first."""
     size = ELEMENT_BYTES[factors.dtype]
     return tuple(size * each for each in reversed(factors.batch)), size * factors.half, size * factors.pair

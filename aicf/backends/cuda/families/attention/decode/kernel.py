@@ -225,6 +225,8 @@ def _problem_reason(problem: StepProblem) -> str | None:
         return f"keys and values of {attention.d} and {attention.dv} elements: here both have one of {sizes}"
     if writes is not None and attention.past is not None:
         return "a row is written where all keys are seen; here later ones are not"
+    if writes is not None and not writes.is_one:
+        return "each batch element writes a row of its own, here all write the same one: write the rows apart"
     if writes is not None and writes.position not in INDEX_TYPES:
         return f"the row's index is {writes.position}, not {' or '.join(INDEX_TYPES)}"
     matrices = [

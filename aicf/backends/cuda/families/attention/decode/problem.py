@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from aicf.backends.base import BufferRef, Launch
-from aicf.backends.common.record import OneOf, Record, read_entry, read_integer, read_number
+from aicf.backends.common.record import Record, read_integer, read_number
+from aicf.backends.common.rotation import NOT_TURNED, TURNS, Turns, read_turns, rotation_in
 from aicf.backends.common.workload import OperandInfo, Workload
 from aicf.backends.cuda.families.attention.problem import (
     CACHED,
@@ -18,16 +19,12 @@ from aicf.backends.cuda.families.attention.problem import (
     rows_of,
 )
 from aicf.backends.cuda.families.records import read_flag
-from aicf.dialects.kinds import ROTATIONS
 
 STEP = "attention_step"
 CACHED_STEP = "cached_attention_step"
 POSITION, NEW_KEY, NEW_VALUE = 3, 4, 5
 """Operands of a step after queries, keys and values; cosines and sines of queries, then of keys, and a mask follow if
 there are such, and of a cache how far it is filled comes last."""
-TURNS = 4
-"""Operands that say how queries and the new key are turned."""
-_NOT_TURNED, HALVES, _NEIGHBOURS = ROTATIONS
 
 
 @dataclass(frozen=True)
@@ -36,11 +33,13 @@ class Writes:
 
     Args:
         position: Element type of its index.
+        is_one: Whether all batch elements write the same row, so that there is one index.
         row_k, row_v: The new key and value, one row for each batch element.
         keys, values: Where the new state lies.
     """
 
     position: str
+    is_one: bool
     row_k: Rows
     row_v: Rows
     keys: Rows
@@ -61,37 +60,6 @@ class Filled:
     position: tuple[tuple[int, ...], str]
     window: int
     softcap: float
-
-
-@dataclass(frozen=True)
-class Factors:
-    """Cosines or sines of pairs, by strides in elements.
-
-    Args:
-        dtype: Element type.
-        batch: Of the batch dimensions, outermost first; 0 where it is the same.
-        half: From the first to the second of a pair.
-        pair: From pair to pair.
-    """
-
-    dtype: str
-    batch: tuple[int, ...]
-    half: int
-    pair: int
-
-
-@dataclass(frozen=True)
-class Turns:
-    """What turns the queries and the new key.
-
-    Args:
-        pairs: Which elements of a head are a pair: `halves` or `neighbours`.
-        query, key: Cosines and sines of each.
-    """
-
-    pairs: str
-    query: tuple[Factors, Factors]
-    key: tuple[Factors, Factors]
 
 
 @dataclass(frozen=True)
@@ -153,9 +121,7 @@ def as_attention(
 
 def is_turned(kind: str, entries: Record) -> bool:
     """Whether the query and the new key are turned on the way."""
-    if kind != CACHED_STEP or "rotation" not in entries:
-        return False
-    return read_entry(entries, "rotation", OneOf(ROTATIONS)) != _NOT_TURNED
+    return kind == CACHED_STEP and rotation_in(entries) != NOT_TURNED
 
 
 def _rest(kind: str, ins: Sequence[Operand], entries: Record) -> Sequence[Operand]:
@@ -175,10 +141,14 @@ def _problem(kind: str, ins: Sequence[Operand], outs: Sequence[Operand], entries
         attention = replace(attention, past=None)
     if kind not in (STEP, CACHED_STEP):
         return StepProblem(attention, None, filled)
-    turns = _turns(ins, entries) if is_turned(kind, entries) else None
+    turns = None
+    if is_turned(kind, entries):
+        factors = ins[NEW_VALUE + 1 : NEW_VALUE + 1 + TURNS]
+        turns = read_turns(rotation_in(entries), factors, len(ins[0].shape))
     key = ins[NEW_KEY] if turns is None else _joined(ins[NEW_KEY])
     rows = [_repeated(each, attention.batch) for each in (key, ins[NEW_VALUE], outs[1], outs[2])]
-    writes = Writes(ins[POSITION].dtype, *map(rows_of, rows))
+    is_one = prod(ins[POSITION].shape) == 1
+    writes = Writes(ins[POSITION].dtype, is_one, *map(rows_of, rows))
     return StepProblem(attention, writes, filled, turns)
 
 
@@ -198,16 +168,3 @@ def _joined(operand: Operand) -> Operand:
     *strides, outer, inner = operand.strides
     step = inner if outer == second * inner else 0
     return replace(operand, shape=(*shape, first * second), strides=(*strides, step))
-
-
-def _turns(ins: Sequence[Operand], entries: Record) -> Turns:
-    pairs = read_entry(entries, "rotation", OneOf(ROTATIONS))
-    factors = [_factors(each, pairs, ins) for each in ins[NEW_VALUE + 1 : NEW_VALUE + 1 + TURNS]]
-    return Turns(pairs, (factors[0], factors[1]), (factors[2], factors[3]))
-
-
-def _factors(operand: Operand, pairs: str, ins: Sequence[Operand]) -> Factors:
-    *batch, _, outer, inner = operand.strides
-    half, pair = (outer, inner) if pairs == HALVES else (inner, outer)
-    missing = len(ins[0].shape) - len(operand.shape)
-    return Factors(operand.dtype, (*batch, *(0,) * missing), half, pair)
