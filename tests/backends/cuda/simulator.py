@@ -288,6 +288,8 @@ def run(
             threads = _threads(blocks, launch.block[0])
             with np.errstate(all="ignore"):
                 _run_threads(threads, lambda _: function(*arguments), here)  # noqa: B023
+            last = max((max(thread.shared.words, default=-1) for thread in threads), default=-1)
+            assert last < launch.shared_bytes, "a block stores past the end of its shared memory"
 
 
 def _clusters(launch: KernelLaunch) -> Iterator[list[tuple[int, int, int]]]:

@@ -15,7 +15,7 @@ from aicf.backends.cuda.families.blocks.kernel import read_schedule
 from aicf.backends.cuda.families.blocks.layout import CHUNK, TileLayout, tiles_layout
 from aicf.backends.cuda.families.blocks.problem import BlocksProblem, Roles, read_problem, read_roles
 from aicf.backends.cuda.families.blocks.reading import row_text
-from aicf.backends.cuda.families.blocks.schedule import BlocksSchedule, pieces_of, tile_bytes
+from aicf.backends.cuda.families.blocks.schedule import BlocksSchedule, pieces_of
 from aicf.backends.cuda.families.gemm.gemv.epilogue import PointEpilogue
 from aicf.backends.cuda.families.gemm.gemv.prologue import Share, row_program
 from aicf.backends.cuda.families.records import is_programmatic, read_rounding, read_shape
@@ -141,7 +141,7 @@ def _sizes(problem: BlocksProblem, schedule: BlocksSchedule) -> dict[str, Consta
     items = 4 * tiles * layout.chunks * rows
     threads = schedule.threads(problem)
     rounds = -(-items // threads)
-    results, sums_at = schedule.results, tiles * tile_bytes(layout, rows)
+    results = schedule.results
     return {
         "M": problem.m,
         "N": problem.n,
@@ -170,8 +170,8 @@ def _sizes(problem: BlocksProblem, schedule: BlocksSchedule) -> dict[str, Consta
         "X_ROUNDS": schedule.row_rounds(problem) if problem.has_rows else min(rounds, 4),
         "ITEMS": items,
         "FACTORS_AT": factors,
-        "SUMS_AT": sums_at,
-        "EXTRAS_AT": sums_at + min(schedule.rounds, 2) * schedule.sums_bytes(problem),
+        "SUMS_AT": schedule.sums_at(problem),
+        "EXTRAS_AT": schedule.extras_at(problem),
         "SUMS_BYTES": schedule.sums_bytes(problem),
         "PANEL_ROUNDS": schedule.rounds,
         "RESULTS": results,

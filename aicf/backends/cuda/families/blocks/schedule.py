@@ -142,12 +142,17 @@ class BlocksSchedule:
         """Quarters of chunks of a row that a thread has where the block computes the row."""
         return -(-4 * problem.row_tiles * problem.layout.chunks // self.threads(problem))
 
+    def sums_at(self, problem: BlocksProblem) -> int:
+        """Shared memory before the sums: a slice of x."""
+        return min(self.slice_tiles, problem.row_tiles) * tile_bytes(problem.layout, self.tile_rows)
+
+    def extras_at(self, problem: BlocksProblem) -> int:
+        """Shared memory before what the epilogue reads beside the sums."""
+        return self.sums_at(problem) + min(self.rounds, 2) * self.sums_bytes(problem)
+
     def shared_bytes(self, problem: BlocksProblem) -> int:
         """Dynamic shared memory of a block."""
-        tiles = min(self.slice_tiles, problem.row_tiles)
-        return tiles * tile_bytes(problem.layout, self.tile_rows) + min(self.rounds, 2) * self.sums_bytes(
-            problem
-        )
+        return self.extras_at(problem) + 4 * self.results * problem.extras
 
     def order(self, problem: BlocksProblem) -> str:
         """In which order the terms of a result are combined, whatever M and N."""
