@@ -94,6 +94,10 @@ class IndexedRead(Expensive):
     """Reads operand 0, which lies in memory, at indices that depend on coordinates and on the other operands."""
 
 
+class Moved(IndexedRead):
+    """All elements of the result are elements of operand 0, at other places."""
+
+
 # How the kernels of an op take its operands
 
 

@@ -85,6 +85,7 @@ def load(
             none of these types.
         PolicyError: the target or the policy is not legal.
     """
+    _check_dtype(dtype)
     with collector_paused():  # a vocabulary is many objects, all of which stay
         return load_opened(
             open_model(path),
@@ -110,8 +111,7 @@ def load_opened(
     dtype: str | None = None,
 ) -> LanguageModel:
     """Compiles a model that is opened; see `load`."""
-    if dtype is not None and dtype not in ELEMENTS:
-        raise InputMismatch(f"dtype is {quoted(dtype)}; a model computes in {', '.join(ELEMENTS)}")
+    _check_dtype(dtype)
     family, tokenizer, template, named_tokens = opened
     capacity = min(family.context, 2048) if context is None else context
     if not is_whole(capacity, least=1) or capacity > family.context:
@@ -126,6 +126,11 @@ def load_opened(
     programs = programs_of(family, family.source.path.stem, options)
     executable = programs.of(Sizes(first))
     return LanguageModel(executable, tokenizer, capacity, prefill, template, named_tokens, programs)
+
+
+def _check_dtype(dtype: str | None) -> None:
+    if dtype is not None and dtype not in ELEMENTS:
+        raise InputMismatch(f"dtype is {quoted(dtype)}; a model computes in {', '.join(ELEMENTS)}")
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from aicf.dialects.logical_ops.base import (
     value_per_dimension,
 )
 from aicf.dialects.logical_ops.properties import Properties, int_value, int_values
-from aicf.dialects.traits import Composite, Elementwise, IndexedRead, PositionalOperands, TakesFloat8
+from aicf.dialects.traits import Composite, Elementwise, IndexedRead, Moved, PositionalOperands, TakesFloat8
 from aicf.dialects.types import AnyTensor, ElementType, TensorInfo, tensor, tensor_info
 
 __all__ = [
@@ -139,7 +139,7 @@ class GatherOp(LogicalOp):
     operand = operand_def()
     indices = operand_def()
     axis = prop_def(IntegerAttr[I64])
-    traits = traits_def(IndexedRead(), TakesFloat8())
+    traits = traits_def(Moved(), TakesFloat8())
 
     def __init__(self, operand: Operand, indices: Operand, axis: int = 0):
         super().__init__(operand, indices, axis=counted_axis(axis, operand))
@@ -164,7 +164,7 @@ class GatherElementsOp(LogicalOp):
     operand = operand_def()
     indices = operand_def()
     axis = prop_def(IntegerAttr[I64])
-    traits = traits_def(IndexedRead(), TakesFloat8())
+    traits = traits_def(Moved(), TakesFloat8())
 
     def __init__(self, operand: Operand, indices: Operand, axis: int):
         super().__init__(operand, indices, axis=counted_axis(axis, operand))
@@ -200,7 +200,7 @@ class FlipOp(LogicalOp):
     name = "logical.flip"
     operand = operand_def()
     axes = prop_def(DenseArrayBase[I64])
-    traits = traits_def(IndexedRead(), TakesFloat8())
+    traits = traits_def(Moved(), TakesFloat8())
 
     def __init__(self, operand: Operand, axes: Sequence[int]):
         super().__init__(operand, axes=counted_axes(axes, operand))

@@ -45,3 +45,17 @@ func.func @rows(
   %c = logical.flip %n {axes = [0], aicf.id = "kept", aicf.src = ["kept"]} : (tensor<8x8xf16>) -> tensor<8x8xf16>
   func.return %a, %b, %c : tensor<5x32xf32>, tensor<3x32xf32>, tensor<8x8xf16>
 }
+
+// A group that is formed already is what its kernel was found for.
+// CHECK-LABEL: func.func @formed
+// CHECK: logical.cast %{{.*}} : tensor<64x32xf16> -> tensor<64x32xf32>
+// CHECK-NEXT: logical.flip %{{.*}} : (tensor<64x32xf32>) -> tensor<64x32xf32>
+func.func @formed(%x : tensor<64x32xf16> {logical.name = "x", logical.role = "input"})
+    -> (tensor<64x32xf32> {logical.name = "y"}) {
+  %y = emit.group "wide" from ["wide", "turned"] ins(%v = %x : tensor<64x32xf16>) -> (tensor<64x32xf32>) {
+    %w = logical.cast %v {aicf.id = "w", aicf.src = ["wide"]} : tensor<64x32xf16> -> tensor<64x32xf32>
+    %t = logical.flip %w {axes = [1], aicf.id = "t", aicf.src = ["turned"]} : (tensor<64x32xf32>) -> tensor<64x32xf32>
+    emit.yield %t : tensor<64x32xf32>
+  }
+  func.return %y : tensor<64x32xf32>
+}

@@ -11,14 +11,12 @@ from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter
 
 from aicf.dialects import logical
+from aicf.dialects.traits import Moved
 from aicf.dialects.types import byte_count, is_tensor, tensor, tensor_info
 from aicf.passes.support.identity import Expansion, IdTable, op_id
 from aicf.passes.support.interface import functions
 from aicf.passes.support.ledger import record_decision
 from aicf.passes.support.works_on import WorksOn
-
-MOVES = (logical.FlipOp, logical.GatherOp, logical.GatherElementsOp)
-"""Ops whose result is elements of their first operand, at other places."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +25,7 @@ class NarrowMovesPass(ModulePass):
 
     Loops read what is moved by computed indices, so it has to be in memory: the wide elements would be written there
     and read again. Of the narrow ones most are there already, and the cast is an op of the loops. Values are the same.
-    The cast stays for its other users.
+    The cast stays for its other users, if there are any.
     """
 
     name = "narrow-moves"
@@ -36,8 +34,8 @@ class NarrowMovesPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         ids = IdTable(op)
         for function in functions(op):
-            for inner in list(function.walk()):
-                if isinstance(inner, MOVES) and (cast := _widening(inner.operands[0])) is not None:
+            for inner in list(function.body.block.ops):  # groups that are formed stay as they are
+                if inner.has_trait(Moved) and (cast := _widening(inner.operands[0])) is not None:
                     _narrow(op, inner, cast, ids)
 
 
@@ -68,3 +66,6 @@ def _narrow(module: ModuleOp, move: Operation, cast: logical.CastOp, ids: IdTabl
         "moved before the cast",
         "what is moved is read from memory, where narrow elements take less room and often are already",
     )
+    if cast.result.first_use is None:
+        cast.detach()
+        cast.erase()

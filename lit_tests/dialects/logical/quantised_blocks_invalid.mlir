@@ -41,7 +41,7 @@ func.func @rounded_columns(%x : tensor<2x32xf32>, %w : tensor<3x40xui8>) {
 // -----
 
 func.func @rows(%x : tensor<2x64xf16>, %w : tensor<3x40xui8>) {
-  // CHECK: error: logical.matmul_blocks: operand is 2x64xf16; it is f32[..., M, K]
+  // CHECK: error: logical.matmul_blocks: result type is 2x3xf32, but the operands give 2x3xf16
   %0 = logical.matmul_blocks %x, %w {scheme = "Q4_1"} : (tensor<2x64xf16>, tensor<3x40xui8>) -> tensor<2x3xf32>
   func.return
 }

@@ -187,7 +187,8 @@ def _x_load(problem: BlocksProblem, schedule: BlocksSchedule, dtype: str) -> Sni
         covered = schedule.row_rounds(problem) * schedule.threads(problem) * 8
     guard = ", inside" if covered != problem.k else ""
     # Loads that stay together: else the compiler, short of registers, waits for one before it starts the next.
-    load = f"load_u32x{ELEMENT_BYTES[dtype]}_or_zero" if guard else f"stream_u32x{ELEMENT_BYTES[dtype]}"
+    bounded = {2: "load_u32x2_or_zero", 4: "load_u32x4_or_zero"}[ELEMENT_BYTES[dtype]]
+    load = bounded if guard else _STREAMS[ELEMENT_BYTES[dtype]]
     return Snippet(("address", "inside"), (), f"{load}(address{guard})")
 
 
