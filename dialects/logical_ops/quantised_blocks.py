@@ -19,9 +19,9 @@ from aicf.dialects.logical_ops.properties import Properties, word_value
 from aicf.dialects.traits import Contraction, Internal, PositionalOperands, Unpacking
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor, tensor_info
 
-__all__ = ["BLOCK_FACTORS", "DequantizeBlocksOp", "MatmulBlocksOp", "RoundedMatmulBlocksOp"]
+__all__ = ["DequantizeBlocksOp", "MatmulBlocksOp", "RoundedMatmulBlocksOp"]
 
-BLOCK_FACTORS = ("f32", "f16", "bf16")
+_FACTORS = ("f32", "f16", "bf16")
 """Types of what is multiplied with widened weights."""
 
 
@@ -103,7 +103,7 @@ class MatmulBlocksOp(LogicalOp):
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
         """The sizes of x with the weight's rows for its last one, and its type."""
-        return _product(operands, properties, BLOCK_FACTORS)
+        return _product(operands, properties, _FACTORS)
 
     def kind_alone(self) -> OwnKind | None:
         """`matmul_blocks`, with its scheme."""

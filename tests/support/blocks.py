@@ -161,21 +161,6 @@ def random_blocks(random: np.random.Generator, scheme: Scheme, count: int) -> np
     return blocks
 
 
-def with_largest(scheme: Scheme, packed: np.ndarray, largest: float) -> np.ndarray:
-    """Rows of bytes, with another first scale of the first block: an element of the block is about `largest`."""
-    first = packed.reshape(-1)[: scheme.nbytes].copy()
-    single = scheme.name in SINGLES
-    at, dtype = (0, np.float32) if single else (SCALES.get(scheme.name, (0,))[0], np.float16)
-    with_scale = []
-    for scale in (0, 1):
-        first[at : at + np.dtype(dtype).itemsize] = np.array([scale], dtype).view(np.uint8)
-        with_scale.append(scheme.rows(first))
-    scale = largest / np.abs(with_scale[1] - with_scale[0]).max()
-    changed = packed.copy()
-    changed.reshape(-1)[at : at + np.dtype(dtype).itemsize] = np.array([scale], dtype).view(np.uint8)
-    return changed
-
-
 def random_rows(random: np.random.Generator, scheme: Scheme, rows: int, columns: int) -> np.ndarray:
     """u8[rows, bytes of a row]."""
     return random_blocks(random, scheme, rows * columns // scheme.length).reshape(rows, -1)

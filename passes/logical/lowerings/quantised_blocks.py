@@ -119,17 +119,19 @@ def _part(lower: Lowering, blocks: _Blocks, bits: BlockBits, part: int) -> SSAVa
 
 
 def _matmul_blocks(lower: Lowering, op: logical.MatmulBlocksOp) -> SSAValue:
-    """The product of x, widened to f32, with the widened weight; of the matrices that are chosen, with each row as a
+    """The product with the widened weight, in the type of x; of the matrices that are chosen, with each row as a
     column."""
-    x = lower.widen(op.operand)
+    element = tensor_info(op.operand.type).element
     if op.indices is None:
         weight = lower.add(logical.DequantizeBlocksOp(op.packed, op.scheme.data), "weight")
-        return lower.add(logical.MatmulOp(x, weight, transpose_b=True), "")
+        weight = lower.cast(weight, element, "narrow")
+        return lower.add(logical.MatmulOp(op.operand, weight, transpose_b=True), "")
     chosen = lower.add(logical.GatherOp(op.packed, op.indices, 0), "chosen")
     weight = lower.add(logical.DequantizeBlocksOp(chosen, op.scheme.data), "weight")
-    sizes = tensor_info(x.type).sizes
-    product = lower.add(logical.MatmulOp(weight, lower.reshape(x, [*sizes, 1])), "column")
-    return lower.reshape(lower.narrow(product), op.info.sizes)
+    weight = lower.cast(weight, element, "narrow")
+    sizes = tensor_info(op.operand.type).sizes
+    product = lower.add(logical.MatmulOp(weight, lower.reshape(op.operand, [*sizes, 1])), "column")
+    return lower.reshape(product, op.info.sizes)
 
 
 def _rounded_matmul_blocks(lower: Lowering, op: logical.RoundedMatmulBlocksOp) -> SSAValue:
