@@ -19,9 +19,9 @@ from aicf.dialects.logical_ops.properties import Properties, word_value
 from aicf.dialects.traits import Contraction, Internal, PositionalOperands, Unpacking
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor, tensor_info
 
-__all__ = ["DequantizeBlocksOp", "MatmulBlocksOp", "RoundedMatmulBlocksOp"]
+__all__ = ["BLOCK_FACTORS", "DequantizeBlocksOp", "MatmulBlocksOp", "RoundedMatmulBlocksOp"]
 
-_FACTORS = ("f32", "f16", "bf16")
+BLOCK_FACTORS = ("f32", "f16", "bf16")
 """Types of what is multiplied with widened weights."""
 
 
@@ -74,7 +74,8 @@ class DequantizeBlocksOp(LogicalOp):
 @irdl_op_definition
 class MatmulBlocksOp(LogicalOp):
     """``x @ dequantize_blocks(packed).T``, widened on the way to the multiplier: x ``[..., K]`` of f32, f16 or bf16,
-    packed u8 ``[N, bytes of K elements]``, result ``[..., N]`` of x's type, rounded from f32.
+    packed u8 ``[N, bytes of K elements]``, result ``[..., N]`` of x's type, rounded from f32. Next to an x of f16 or bf16
+    the widened weight may be rounded to that type first, as the formula does, and as kernels that have it whole do not.
 
     With indices each row of x has a matrix of its own: indices ``[...]``, packed u8 ``[E, N, bytes of K elements]``. A
     negative index counts from the end; an index out of range is clamped.
@@ -103,7 +104,7 @@ class MatmulBlocksOp(LogicalOp):
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
         """The sizes of x with the weight's rows for its last one, and its type."""
-        return _product(operands, properties, _FACTORS)
+        return _product(operands, properties, BLOCK_FACTORS)
 
     def kind_alone(self) -> OwnKind | None:
         """`matmul_blocks`, with its scheme."""

@@ -4,8 +4,8 @@ A product with the rows of the weight reads them in blocks and widens them in re
 packed rows, widened afterwards; products of matrices that are gathered, as experts are, with a column each read them
 where they lie. Other consumers read the widened weight, which a kernel makes at every call.
 
-A cast to f16 or bf16 between a weight and its product is dropped, so the weight of a narrow product is not rounded to
-the narrow type. `rounding: strict` keeps that cast, and with it the widened weight.
+A cast to f16 or bf16 between a weight and its product is dropped: kernels that read blocks do not round the weight of a
+narrow product. `rounding: strict` keeps that cast, and with it the widened weight.
 
 Where the policy says so (`packed_activations`), what a product of f32 multiplies the weight with is rounded to 8 bits,
 but not with gathered matrices, and not next to codes that are floats.
