@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from xdsl.ir import Operation, OpResult, SSAValue
 
 from aicf.dialects import logical
+from aicf.dialects.kinds import ROTATIONS
 from aicf.dialects.types import tensor_info
 from aicf.passes.bodies.matching import only_reader
 from aicf.passes.bodies.views import is_rearrangement, is_same_view
 
-HALVES, NEIGHBOURS = "halves", "neighbours"
+_, HALVES, NEIGHBOURS = ROTATIONS
 
 
 @dataclass(frozen=True)

@@ -198,7 +198,7 @@ RECORDS: Mapping[str, tuple[int, str]] = {
         f"{_CUDA_ATTENTION} warpgroups warps_m warps_n block_m block_n stages position window softcap",
     ),
     "cuda.cached_attention_wgmma": (
-        1,
+        2,
         f"{_CUDA_ATTENTION} groups turns block_n stages position window softcap",
     ),
     "cuda.cached_attention_step": (

@@ -111,11 +111,19 @@ def chat_command(
             opened, target, context=context, threads=threads, cache_dir=cache, policy=policy, dtype=dtype
         )
         gc.freeze()  # a model stays until the command ends, so no sweep needs to walk it
-    limit = {} if max_tokens is None else {"max_tokens": max_tokens}
-    chat = loaded.chat(system, template=given, stop=stops, **asdict(sampling), **limit)
-    if prompt is not None:
-        _print_pieces(chat.say(prompt))
-        return
+    try:
+        limit = {} if max_tokens is None else {"max_tokens": max_tokens}
+        chat = loaded.chat(system, template=given, stop=stops, **asdict(sampling), **limit)
+        if prompt is None:
+            _talk(loaded, chat, model)
+        else:
+            _print_pieces(chat.say(prompt))
+    finally:
+        gc.unfreeze()
+
+
+def _talk(loaded: LanguageModel, chat: Chat, model: Path) -> None:
+    """Reads lines until there are no more."""
     read_any_text()
     with suppress(ImportError):  # makes `input` edit lines and remember them, where there is one
         import_module("readline")

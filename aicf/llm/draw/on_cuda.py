@@ -11,15 +11,16 @@ from __future__ import annotations
 THREADS, BLOCKS = 1024, 8
 """Of a block; blocks that are launched for each row."""
 
-SOURCE = r"""
+_SIZES = f"constexpr int LAUNCHED = {BLOCKS}, THREADS = {THREADS};"
+_TEXT = r"""
 #if __CUDA_ARCH__ >= 900
-#define CLUSTER __cluster_dims__(8, 1, 1)
-constexpr int BLOCKS = 8;  // that share a row
+#define CLUSTER __cluster_dims__(LAUNCHED, 1, 1)
+constexpr int BLOCKS = LAUNCHED;  // that share a row
 #else
 #define CLUSTER
 constexpr int BLOCKS = 1;
 #endif
-constexpr int LAUNCHED = 8, THREADS = 1024, WARPS = THREADS / 32, DIGIT = 8, VALUES = 1 << DIGIT;
+constexpr int WARPS = THREADS / 32, DIGIT = 8, VALUES = 1 << DIGIT;
 constexpr int PIECE = 128;  // neighbouring weights that a warp loads at once
 constexpr unsigned ALL = 0xffffffffu;
 typedef long long i64;
@@ -88,7 +89,7 @@ __device__ int block_max(int value) {
 struct Part {
   const int* weights;
   i64 count, range;  // of the row, of a warp
-  int rank, turn;    // of the block, and how often blocks have told each other something
+  int rank, turn;    // of the block, and which of the two places is in use
   bool in_fours;     // whether four weights lie as one load takes them
 
   __device__ i64 start() const { return (rank * i64(WARPS) + (threadIdx.x >> 5)) * range; }
@@ -253,3 +254,4 @@ extern "C" __global__ void CLUSTER __launch_bounds__(THREADS) draw(const int* we
   meet();  // a block that is gone can tell nothing
 }
 """
+SOURCE = _SIZES + _TEXT

@@ -273,7 +273,7 @@ class _Joiner:
         if (lost := self._named_by_policy(merge)) is not None:
             return NAMED.format(lost)
         if self.context.policy.determinism == BATCH_INVARIANT:
-            return None  # times depend on the batch
+            return None  # times depend on the batch; what pays whatever it is holds no product, of which more is asked
         whole = self.context.profitability(merge.plan).fused_us
         apart = sum(self._us(part) for part in merge.parts)
         if self._is_for_some(merge) and whole == self._us(merge.first) == self._us(merge.second):

@@ -32,7 +32,7 @@ def _split_bias(lower: Lowering, op: logical.ConvOp) -> SSAValue | None:
 def _by_formula_or_whole(lower: Lowering, op: logical.ConvTransposeOp) -> SSAValue | None:
     """The op without its bias; or its formula at once, so that its sums join what follows and its zeros what reads
     them: of windows next to each other or with gaps between or within, of groups, and of elements that no tensor core
-    multiplies as they are."""
+    multiplies as they are. No kernel of any target runs those whole."""
     taps, strides = tensor_info(op.weight.type).shape[2:], int_values(op.strides)
     has_gaps = max(int_values(op.dilations)) > 1 or any(map(lt, taps, strides))
     is_short = op.info.element.is_float and op.info.element.bytes == _SHORT
@@ -41,15 +41,7 @@ def _by_formula_or_whole(lower: Lowering, op: logical.ConvTransposeOp) -> SSAVal
         return FORMULAS[logical.ConvTransposeOp](lower, op)
     if op.bias is None:
         return None
-    alone = logical.ConvTransposeOp(
-        op.operand,
-        op.weight,
-        strides=strides,
-        low=int_values(op.low),
-        high=int_values(op.high),
-        extra=int_values(op.extra),
-    )
-    return _with_bias(lower, lower.add(alone, "sums"), op.bias)
+    return _with_bias(lower, lower.add(op.of_operands(op.operand, op.weight, None), "sums"), op.bias)
 
 
 def _with_bias(lower: Lowering, sums: SSAValue, bias: SSAValue) -> SSAValue:

@@ -209,3 +209,24 @@ def test_schedules_that_cannot_be_carried_out() -> None:
     assert "takes whole rows" in (reason or "")
     reason = schedule_reason(replace(chosen, groups=2), problem, arch)
     assert "4 panels of 8 warps each are more than 16 warps" in (reason or "")
+
+
+@pytest.mark.parametrize("scheme", ["Q4_0", "E4M3_128", "U8_32"])
+@pytest.mark.parametrize("columns", [512, 2048, 2560])
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_whether_it_runs_and_in_which_order_follows_from_no_number_of_rows(
+    scheme: str, columns: int, arch: str
+) -> None:
+    """Nor from the rows of the weights: the sums and extras of a block have room beside whole rows of x."""
+
+    def problem(rows: int, outputs: int) -> BlocksProblem:
+        return BlocksProblem(scheme, rows, outputs, columns, 2, True, 2)
+
+    of_one = choose(problem(1, 8192), ARCHES[arch], ())
+    assert schedule_reason(of_one, problem(1, 8192), ARCHES[arch]) is None
+    for rows in range(1, 130):
+        for outputs in (16, 8192):
+            one = problem(rows, outputs)
+            chosen = choose(one, ARCHES[arch], ())
+            assert schedule_reason(chosen, one, ARCHES[arch]) is None, (rows, outputs)
+            assert chosen.order(one) == of_one.order(problem(1, 8192))

@@ -169,7 +169,7 @@ def _x_reason(x: OperandInfo) -> str | None:
     if x.shape[-1] == 0:
         return "nothing to multiply"
     if x.strides[-1] != 1 or any(step % _VECTOR for step in (*x.strides[:-1], x.offset)):
-        return "the rows of x are not in one piece, or start at no multiple of 16 bytes"
+        return "the rows of x are not in one piece, or start at no multiple of 4 elements"
     return None
 
 

@@ -29,7 +29,7 @@ _MOST_SLICE_BYTES = 104 << 10
 """Above, fewer rows of x are taken at a time: two blocks of 8 warps run on a multiprocessor. One of 16 has as much as
 both."""
 _STATIC_BYTES, _SUMS_BYTES = 2 << 10, 32 << 10
-"""Shared memory that is left to others, and that the sums of a block take at most."""
+"""Shared memory that is left to others, and that is left to sums at first."""
 _MOST_AHEAD, _AHEAD_BYTES = 32, 128 << 10
 """Panels that a warp brings into the second cache ahead, one a lane, and the bytes that the warps of a multiprocessor
 bring there: less than half of the cache for all."""
@@ -190,7 +190,9 @@ def schedule_reason(schedule: BlocksSchedule, problem: BlocksProblem, arch: GpuA
         return "what comes before the product takes whole rows, and shared memory has a slice of x"
     if schedule.ahead and problem.panel_bytes > _MOST_PANEL_BYTES:
         return f"'panels_ahead' is for panels of at most {_MOST_PANEL_BYTES} bytes, one has {problem.panel_bytes}"
-    if schedule.ahead and not (arch.has_programmatic_launch and schedule.early):
+    weights = range(1, 1 + problem.products)
+    is_early = all(weight in schedule.early for weight in weights)
+    if schedule.ahead and not (arch.has_programmatic_launch and is_early):
         return "'panels_ahead' is for kernels that start early, and read their weights before the wait"
     if schedule.tile_rows > _register_rows(problem, schedule.unroll):
         return f"{schedule.unroll} tiles and {schedule.tile_rows} rows of x do not fit into registers"
@@ -214,13 +216,28 @@ def choose(problem: BlocksProblem, arch: GpuArch, early: tuple[int, ...]) -> Blo
     fitting = max(1, room // _least_bytes(problem, parts, unroll, 1))
     rows = _even_rows(problem.m, min(MOST_TILE_ROWS, fitting, _register_rows(problem, unroll)))
     slice_tiles = _slice_tiles(problem, parts, unroll, rows)
-    groups = min(max(1, _MOST_WARPS // 2 // (parts * problem.products)), problem.panels)
-    chosen = BlocksSchedule(parts, groups, 1, unroll, rows, slice_tiles, early=early)
+    groups = max(1, _MOST_WARPS // 2 // (parts * problem.products))
+    if not problem.has_rows:
+        groups = min(
+            groups, problem.panels
+        )  # where warps share rows, their number is part of the order of sums
+    chosen = _with_fitting_rows(
+        BlocksSchedule(parts, groups, 1, unroll, rows, slice_tiles, early=early), problem, arch
+    )
     if chosen.slices(problem) == 1:
         # As many blocks as run at once: what is prepared of x serves all panels of a block.
         resident = chosen.wave(problem) * arch.multiprocessors // chosen.row_blocks(problem)
         chosen = replace(chosen, rounds=-(-problem.panels // (groups * max(1, resident))))
     return replace(chosen, ahead=_panels_ahead(problem, chosen, arch))
+
+
+def _with_fitting_rows(schedule: BlocksSchedule, problem: BlocksProblem, arch: GpuArch) -> BlocksSchedule:
+    """With fewer rows of x in a block until there is room for all beside them: whether a kernel runs a product may not
+    depend on how many rows that has."""
+    room = arch.shared_bytes - _STATIC_BYTES
+    while schedule.tile_rows > 1 and replace(schedule, rounds=2).shared_bytes(problem) > room:
+        schedule = replace(schedule, tile_rows=_even_rows(problem.m, schedule.tile_rows - 1))
+    return schedule
 
 
 def _panels_ahead(problem: BlocksProblem, schedule: BlocksSchedule, arch: GpuArch) -> int:

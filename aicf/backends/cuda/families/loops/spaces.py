@@ -33,8 +33,12 @@ def reduce_ops(nest: LoopNest) -> list[ReduceOp]:
 
 
 def is_exact(nest: LoopNest) -> bool:
-    """Whether the kernel reduces to what is the same in any order: maxima and minima alone."""
-    return all(op.combine.data in ("max", "min") for op in reduce_ops(nest)) and not scan_ops(nest)
+    """Whether the kernel reduces to what is the same in any order: maxima and minima alone. Those of f64 are not, which
+    the hardware has no instruction for: of zeros of both signs the last one wins."""
+    return not scan_ops(nest) and all(
+        op.combine.data in ("max", "min") and element_of(op.value.type).name != "f64"
+        for op in reduce_ops(nest)
+    )
 
 
 def scan_ops(nest: LoopNest) -> list[ScanOp]:

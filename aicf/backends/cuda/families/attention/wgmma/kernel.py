@@ -256,7 +256,7 @@ class CachedWgmmaKernel(WgmmaAttentionKernel):
     a position that is an operand, are not copied. Of one token for each text, heads that share keys are one unit."""
 
     id = "cuda.cached_attention_wgmma"
-    version = 1
+    version = 2
     kinds = frozenset({CACHED})
 
     def tiled(self, problem: AttentionProblem) -> AttentionProblem:

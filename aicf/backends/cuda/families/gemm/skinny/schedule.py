@@ -89,7 +89,8 @@ def legal_specs(problem: GemmProblem, arch: GpuArch, fixed: bool = False) -> Ite
     rows = next((rows for rows in _ROWS if rows >= problem.m), MOST_ROWS)
     for columns, depth, stages in product(_COLUMNS, _DEPTHS, _STAGES):
         spec = SkinnySpec(rows, columns, depth, stages)
-        if spec_reason(spec, problem, arch) is None:
+        is_another = stages == _STAGES[0] or stages <= spec.loops(problem)
+        if is_another and spec_reason(spec, problem, arch) is None:
             yield spec
 
 
