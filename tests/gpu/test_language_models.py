@@ -147,8 +147,6 @@ def test_half_precision(dtype: str) -> None:
     exact, tokens = replace(HALVES, weights=rounded), RNG.integers(0, 80, 24).tolist()
     counts = (21, 22, 23, 24)
     found, wanted = (np.stack([each.logits(tokens[:count]) for count in counts]) for each in (model, exact))
-    # bf16 has three bits less than f16. Logits of single prompts are up to three times as far off as most.
-    limit = {"bf16": 4.8e-2, "f16": 6e-3}[dtype] * wanted.std()
-    of_each = np.mean((found - wanted) ** 2, axis=tuple(range(1, found.ndim)))
-    assert np.sqrt(of_each.mean()) < limit
-    assert (np.sqrt(of_each) < 3 * limit).all()
+    # bf16 has three bits less than f16. Logits of single prompts are up to three times as far off as most; of four that
+    # are within the limit together, each one is within twice the limit.
+    assert np.sqrt(np.mean((found - wanted) ** 2)) / wanted.std() < {"bf16": 4.8e-2, "f16": 6e-3}[dtype]
