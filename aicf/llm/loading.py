@@ -74,8 +74,8 @@ def load(
             rounds activations to 8 bits next to weights in blocks.
         dtype: Of weights, of what layers pass on, and of the cache: `f32`, `bf16` or `f16`. None is `bf16` on a
             GPU for a model whose matrices are not stored in blocks, else `f32`. Sums, norms, softmaxes, rotations and
-            logits are f32 in each; matrices stay in blocks where a kernel of the target multiplies them with the type:
-            on a CPU with `f32` alone.
+            logits are f32 in each; matrices, those of experts as well, stay in blocks where a kernel of the target
+            multiplies one with the type: on a CPU with `f32` alone.
 
     Raises:
         ArtifactError: the folder of compiled models cannot be made or used.

@@ -20,7 +20,11 @@ _PRODUCT = "matmul_blocks"
 
 
 def reads_blocks(target: str, element: str = "f32") -> bool:
-    """Whether a target has kernels for products of rows of an element type with packed weights."""
+    """Whether a target has kernels for products of rows of an element type with packed weights.
+
+    One matrix stands for all of a model. Stacks of experts stay packed along with it where no kernel reads them: the
+    matrices that a token chooses are gathered as they are, and widened.
+    """
     backend = target.partition(":")[0]
     named = resolve_target(target)
     work = _work(element)
@@ -31,14 +35,11 @@ def reads_blocks(target: str, element: str = "f32") -> bool:
 def _work(element: str) -> Workload:
     """A row times a matrix of blocks that every kernel of such products reads."""
     scheme = BLOCK_SCHEMES["Q8_0"]
-    columns, rows = 8 * scheme.length, 64
-    sizes = {element: (1, columns), "u8": (rows, 8 * scheme.nbytes)}
-    operands = tuple(
-        OperandInfo(role, shape, dtype, (shape[1], 1))
-        for role, (dtype, shape) in zip(("temp", "param"), sizes.items(), strict=True)
-    )
+    columns, nbytes, rows = 8 * scheme.length, 8 * scheme.nbytes, 64
+    x = OperandInfo("temp", (1, columns), element, (columns, 1))
+    weight = OperandInfo("param", (rows, nbytes), "u8", (nbytes, 1))
     result = OperandInfo("temp", (1, rows), element, (rows, 1))
-    return Workload("w", _PRODUCT, {"scheme": StringAttr(scheme.name)}, operands, (result,), Block(), None)
+    return Workload("w", _PRODUCT, {"scheme": StringAttr(scheme.name)}, (x, weight), (result,), Block(), None)
 
 
 def keep_packed(module: ModuleOp, schemes: Mapping[str, Scheme]) -> None:

@@ -2,8 +2,13 @@
 
 A product with the rows of the weight reads them in blocks and widens them in registers. A gather of rows is one of
 packed rows, widened afterwards; products of matrices that are gathered, as experts are, with a column each read them
-where they lie. Other consumers read the widened weight, which a kernel makes at every call. Where the policy says so
-(`packed_activations`), what a product multiplies the weight with is rounded to 8 bits, but not with gathered matrices.
+where they lie. Other consumers read the widened weight, which a kernel makes at every call.
+
+A cast to f16 or bf16 between a weight and its product is dropped, so the weight of a narrow product is not rounded to
+the narrow type. `rounding: strict` keeps that cast, and with it the widened weight.
+
+Where the policy says so (`packed_activations`), what a product of f32 multiplies the weight with is rounded to 8 bits,
+but not with gathered matrices, and not next to codes that are floats.
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ from xdsl.rewriter import InsertPoint
 
 from aicf.dialects.block_bits import BLOCK_BITS
 from aicf.dialects.logical import (
+    BLOCK_FACTORS,
     BroadcastOp,
     CastOp,
     DequantizeBlocksOp,
@@ -28,7 +34,7 @@ from aicf.dialects.logical import (
     ReshapeOp,
     RoundedMatmulBlocksOp,
 )
-from aicf.dialects.types import tensor_info
+from aicf.dialects.types import element_of, tensor_info
 from aicf.passes.support.identity import (
     Expansion,
     IdTable,
@@ -43,7 +49,7 @@ from aicf.passes.support.policy import lowered_precision_of, policy_of
 from aicf.passes.support.works_on import FUNCTIONS
 from aicf.policies.precision_policy import INT8
 
-STAYS = "activations stay f32"
+ONLY_F32 = "only f32 activations are rounded to 8 bits"
 PACKED = "packed"
 """The name of a gather of packed rows, after the id of the op that it was."""
 WIDENED = "widened"
@@ -62,7 +68,7 @@ class ReadPackedWeightsPass(ModulePass):
         for inner in list(op.walk()):
             if isinstance(inner, MatmulOp) and (weight := _rows_of_blocks(inner, is_strict)) is not None:
                 _multiply_blocks(op, inner, weight)
-            elif isinstance(inner, MatmulOp) and (chosen := _chosen_blocks(inner)) is not None:
+            elif isinstance(inner, MatmulOp) and (chosen := _chosen_blocks(inner, is_strict)) is not None:
                 _multiply_chosen(op, inner, *chosen)
             elif isinstance(inner, GatherOp) and (weight := _widened_blocks(inner.operand)) is not None:
                 _gather_packed(op, inner, weight)
@@ -71,29 +77,33 @@ class ReadPackedWeightsPass(ModulePass):
 
 
 def _widened_blocks(value: SSAValue) -> DequantizeBlocksOp | None:
-    """What widens the blocks of a value, perhaps before a cast to a narrower type."""
+    """What widens the blocks of a value, perhaps before a cast."""
     if isinstance(value.owner, CastOp):
         value = value.owner.operand
     return value.owner if isinstance(value.owner, DequantizeBlocksOp) else None
 
 
-def _rows_of_blocks(matmul: MatmulOp, is_strict: bool) -> DequantizeBlocksOp | None:
-    """The weight of a product that contracts its columns, in which its blocks lie.
+def _factor_blocks(value: SSAValue, is_strict: bool) -> DequantizeBlocksOp | None:
+    """What widens the blocks of a factor of a product, if the product can read these.
 
     A narrow product would read the weight rounded to its type; in registers it need not be, unless rounding is strict.
     """
-    weight = _widened_blocks(matmul.rhs)
-    is_plain = matmul.transpose_b is not None and matmul.transpose_a is None
-    if weight is None or not is_plain or (is_strict and isinstance(matmul.rhs.owner, CastOp)):
+    if isinstance(value.owner, CastOp) and (is_strict or element_of(value.type).name not in BLOCK_FACTORS):
         return None
-    return weight if weight.info.rank == 2 else None
+    return _widened_blocks(value)
+
+
+def _rows_of_blocks(matmul: MatmulOp, is_strict: bool) -> DequantizeBlocksOp | None:
+    """The weight of a product that contracts its columns, in which its blocks lie."""
+    weight = _factor_blocks(matmul.rhs, is_strict)
+    is_plain = matmul.transpose_b is not None and matmul.transpose_a is None
+    return weight if weight is not None and is_plain and weight.info.rank == 2 else None
 
 
 def _multiply_blocks(module: ModuleOp, matmul: MatmulOp, weight: DequantizeBlocksOp) -> None:
     scheme, asked = weight.scheme.data, lowered_precision_of(module).packed_activations == INT8
-    is_rounded = (
-        asked and BLOCK_BITS[scheme].floats is None and tensor_info(matmul.lhs.type).element.name == "f32"
-    )
+    unrounded = _unrounded(scheme, element_of(matmul.lhs.type).name)
+    is_rounded = asked and unrounded is None
     made = (RoundedMatmulBlocksOp if is_rounded else MatmulBlocksOp)(matmul.lhs, weight.packed, scheme)
     replace_with_op(PatternRewriter(matmul), matmul, made, weight)
     because = "where the target has kernels for it, they widen blocks in registers, and read the fewest bytes"
@@ -103,17 +113,26 @@ def _multiply_blocks(module: ModuleOp, matmul: MatmulOp, weight: DequantizeBlock
             "product of packed rows and activations of 8 bits",
             "the policy says packed_activations",
         )
-    elif asked:
-        because = f"the codes of {scheme} are floats, so activations stay {tensor_info(matmul.lhs.type).element.name}"
+    elif asked and unrounded is not None:
+        because = unrounded
     _record(module, weight, made, choice, because)
 
 
-def _chosen_blocks(matmul: MatmulOp) -> tuple[DequantizeBlocksOp, GatherOp] | None:
+def _unrounded(scheme: str, element: str) -> str | None:
+    """Why activations of an element type are not rounded next to a scheme's codes; None if they can be."""
+    if element != "f32":
+        return f"{ONLY_F32}, so these stay {element}"
+    if BLOCK_BITS[scheme].floats is not None:
+        return f"the codes of {scheme} are floats, so activations stay f32"
+    return None
+
+
+def _chosen_blocks(matmul: MatmulOp, is_strict: bool) -> tuple[DequantizeBlocksOp, GatherOp] | None:
     """The widened matrices of a product, one for each column, and the gather of their rows of bytes."""
-    weight = matmul.lhs.owner
+    weight = _factor_blocks(matmul.lhs, is_strict)
     is_plain = matmul.transpose_b is None and matmul.transpose_a is None
     is_column = tensor_info(matmul.rhs.type).sizes[-1] == 1
-    if not isinstance(weight, DequantizeBlocksOp) or not (is_plain and is_column):
+    if weight is None or not (is_plain and is_column):
         return None
     gather = weight.packed.owner
     if not isinstance(gather, GatherOp) or gather.axis.value.data != 0:
@@ -138,7 +157,8 @@ def _multiply_chosen(
     product = expansion.add(replacement, "chosen")
     because = "where the target has kernels for it, they read the matrices that are chosen, and no others"
     if lowered_precision_of(module).packed_activations == INT8:
-        because += "; activations stay f32, as no kernel rounds them for chosen matrices"
+        element = element_of(matmul.rhs.type).name
+        because += f"; activations stay {element}, as no kernel rounds them for chosen matrices"
     _record(module, weight, replacement, "product of chosen packed matrices", because)
     expansion.finish([expansion.add(ReshapeOp(product, matmul.info.sizes), "")])
 
@@ -169,21 +189,32 @@ def _gather_packed(module: ModuleOp, gather: GatherOp, weight: DequantizeBlocksO
 
 
 def _record_widened(module: ModuleOp) -> None:
-    """Notes the products that stay f32 because they read a widened weight, and that all do if no product is rounded."""
+    """Notes the products that are not rounded because they read a widened weight, and if none is rounded at all."""
     rounded = False
     for op in module.walk():
         rounded |= isinstance(op, RoundedMatmulBlocksOp)
-        weights = [value.owner for value in op.operands if isinstance(value.owner, DequantizeBlocksOp)]
+        weights = [weight for value in op.operands if (weight := _widened_blocks(value)) is not None]
         if isinstance(op, MatmulOp) and weights:
-            because = (
-                "the weight is widened: packed rows are for the transpose of one matrix on the right, and for matrices "
-                "that indices choose, with a column each"
-            )
-            subjects = [name for each in (weights[0], op) if (name := op_id(each)) is not None]
-            record_decision(module, ReadPackedWeightsPass.name, subjects, STAYS, because)
+            _record_unrounded(module, op, weights[0])
     if not rounded:
-        because = "packed_activations has no effect: no product contracts rows of a weight in blocks of whole numbers"
-        record_decision(module, ReadPackedWeightsPass.name, ["module"], STAYS, because)
+        because = (
+            "packed_activations has no effect: no product contracts f32 activations with the rows of one matrix in "
+            "blocks of whole numbers"
+        )
+        choice = "activations stay as they are"
+        record_decision(module, ReadPackedWeightsPass.name, ["module"], choice, because)
+
+
+def _record_unrounded(module: ModuleOp, matmul: MatmulOp, weight: DequantizeBlocksOp) -> None:
+    element = element_of(matmul.lhs.type).name
+    because = ONLY_F32
+    if element == "f32":
+        because = (
+            "the weight is widened: packed rows are for the transpose of one matrix on the right, and for matrices "
+            "that indices choose, with a column each"
+        )
+    subjects = [name for op in (weight, matmul) if (name := op_id(op)) is not None]
+    record_decision(module, ReadPackedWeightsPass.name, subjects, f"activations stay {element}", because)
 
 
 def _record(module: ModuleOp, weight: Operation, reader: Operation, choice: str, because: str) -> None:

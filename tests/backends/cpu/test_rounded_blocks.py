@@ -174,5 +174,5 @@ def test_the_ledger_says_where_no_product_is_rounded() -> None:
         for each in compiled(["E4M3_32"], "reference", dims="M=1").decisions
         if each.subjects == ("module",) and each.made_by == "read-packed-weights"
     )
-    assert found.choice == "activations stay f32"
+    assert found.choice == "activations stay as they are"
     assert found.because.startswith("packed_activations has no effect")
