@@ -25,18 +25,18 @@ unexport PYTHONDONTWRITEBYTECODE
 # (tests/file_scheduling.py). In the order of their names the long files come first and the small ones last, so that the
 # processes end together.
 PARALLEL := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
-# More options of pytest.
-OPTIONS ?=
+# `test` and `test-peers` run about half of the random cases of a test, always the same (tests/drawn_cases.py).
+PYTEST_OPTIONS := --half-drawn
 
 # Lint runs beside the tests: the type checker takes one core for a minute. What it says comes last.
 test: $(READY)
 	@said=$$(mktemp); status=0; $(MAKE) --no-print-directory lint >"$$said" 2>&1 & lint=$$!; \
-	$(BIN)/python -m pytest $(PARALLEL) $(OPTIONS) -m "not gpu and not peers and not browser" || status=1; \
+	$(BIN)/python -m pytest $(PARALLEL) $(PYTEST_OPTIONS) -m "not gpu and not peers and not browser" || status=1; \
 	wait $$lint || status=1; cat "$$said"; rm -f "$$said"; exit $$status
 
-# Also the half of the random programs and problems that `test` leaves out.
+# Both with all random cases, the second one also if the first one fails.
 test-all:
-	$(MAKE) test test-peers OPTIONS=--all-drawn
+	@status=0; $(MAKE) test PYTEST_OPTIONS= || status=1; $(MAKE) test-peers PYTEST_OPTIONS= || status=1; exit $$status
 
 lint: $(READY)
 	$(BIN)/ruff check
@@ -55,7 +55,7 @@ peers: $(PEERS_PACKAGES)
 # 15,000 tests.
 test-peers: $(PEERS_READY)
 	@said=$$(mktemp); status=0; $(MAKE) --no-print-directory types-pytorch >"$$said" 2>&1 & types=$$!; \
-	$(PEERS_BIN)/python -m pytest $(PARALLEL) $(OPTIONS) -m peers $$(grep -rl --include='test_*.py' peers tests | sort) || status=1; \
+	$(PEERS_BIN)/python -m pytest $(PARALLEL) $(PYTEST_OPTIONS) -m peers $$(grep -rl --include='test_*.py' peers tests | sort) || status=1; \
 	wait $$types || status=1; cat "$$said"; rm -f "$$said"; exit $$status
 
 # Draws reports in Chromium, which the system has to have with its driver: the packages chromium and chromium-driver of

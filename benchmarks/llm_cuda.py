@@ -40,6 +40,7 @@ from aicf.llm.quantizing.encoding import ENCODED, encode  # noqa: E402
 from aicf.llm.sampling import Sampling  # noqa: E402
 from aicf.llm.sources.base import Source  # noqa: E402
 from aicf.llm.sources.folder import FolderSource  # noqa: E402
+from aicf.llm.sources.quantised.blocks import BlockLayout  # noqa: E402
 from aicf.llm.token_state import COUNT, START, TOKENS  # noqa: E402
 from aicf.runtime.graph_exec import GraphExec  # noqa: E402
 from aicf.runtime.tensors import Array  # noqa: E402
@@ -108,12 +109,9 @@ def _packed(scheme: Scheme, shape: tuple[int, ...], drawn: Array) -> Array:
     if scheme.name in ENCODED:
         blocks = encode(scheme, drawn.reshape(-1, scheme.length))
     else:
-        blocks = np.empty((drawn.size // scheme.length, scheme.nbytes), np.uint8)
-        blocks[:, :4] = np.frombuffer(
-            np.float32(1 / 64), np.uint8
-        )  # the largest number drawn is far from 448 / 64
-        codes = (drawn * 64).astype(ml_dtypes.float8_e4m3fn)
-        blocks[:, 4:] = codes.view(np.uint8).reshape(-1, scheme.length)
+        codes = (drawn * 64).astype(ml_dtypes.float8_e4m3fn)  # the largest number drawn is far from 448 / 64
+        layout = BlockLayout("f8E4M3FN", scheme, scheme.length, 1)
+        blocks = layout.rows(codes.view(np.uint8).reshape(-1, scheme.length), np.full((1, 1), 1 / 64))
     return np.resize(blocks, (rows, columns // scheme.length * scheme.nbytes))
 
 

@@ -85,11 +85,11 @@ def times_us(step: GraphExec, tokens: int) -> float:
 def main(
     shape: Annotated[str, typer.Argument(help="1B or 8B.")],
     sequences: Annotated[int, typer.Option(min=1, max=32)] = 8,
-    context: Annotated[int, typer.Option(help="Positions of the cache.")] = 1024,
-    filled: Annotated[int, typer.Option(help="Tokens that sequences begin with.")] = 768,
+    context: Annotated[int, typer.Option(min=1, help="Positions of the cache.")] = 1024,
+    filled: Annotated[int, typer.Option(min=0, help="Tokens that sequences begin with.")] = 768,
     tokens: Annotated[int, typer.Option(min=1, help="Steps of a round.")] = 24,
     rounds: Annotated[int, typer.Option(min=1, help="Timed rounds.")] = 9,
-    layers: Annotated[int | None, typer.Option(help="Of the model, if not all.")] = None,
+    layers: Annotated[int | None, typer.Option(min=1, help="Of the model, if not all.")] = None,
     compile_only: Annotated[bool, typer.Option(help="Predicts, and times nothing.")] = False,
     output: Annotated[Path | None, typer.Option(help="Result as JSON.")] = None,
 ) -> None:
@@ -108,6 +108,7 @@ def main(
     result["predicted_us"] = {name: round(us, 1) for name, us in predicted.items()}
     result["predicted_price"] = round(predicted["invariant"] / predicted["free"] - 1, 4)
     if not compile_only:
+        result |= {"tokens": tokens, "rounds": rounds, "device": aicf.devices("cuda")[0].name}
         steps = {
             name: stepper(family, context, sequences, filled, policy) for name, policy in POLICIES.items()
         }

@@ -2,7 +2,7 @@
 
 import gc
 import os
-from collections import Counter
+from collections.abc import Generator
 from importlib.util import find_spec
 from typing import Any
 
@@ -19,6 +19,7 @@ if find_spec("hypothesis") is not None:  # the GPU tests do without it
     settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("untimed")
 
+from tests.drawn_cases import in_half, number_cases, position_of
 from tests.repeated_work import llvm_compiles_a_text_once, pytorch_looks_up_composite_ops_once
 
 __all__ = ["llvm_compiles_a_text_once", "pytorch_looks_up_composite_ops_once"]
@@ -34,23 +35,28 @@ def few_objects() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--all-drawn", action="store_true", help="all cases of tests marked drawn, not half of them"
+        "--half-drawn",
+        action="store_true",
+        help="of tests marked drawn, about half of the cases: always the same",
     )
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem() -> Generator[None, object, object]:
+    """Here all cases of a test are together; later only those that are named."""
+    made = yield
+    if isinstance(made, list):
+        number_cases(made)
+    return made
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of the random cases of one test, half: always the same ones, the first among them. Their numbers have every
-    remainder of 2, 3 and 4, since what a seed means often follows from that."""
-    if config.getoption("all_drawn"):
+    if not config.getoption("half_drawn"):
         return
-    seen, kept, left = Counter[str](), list[pytest.Item](), list[pytest.Item]()
+    kept, left = list[pytest.Item](), list[pytest.Item]()
     for item in items:
-        number = 0
-        if item.get_closest_marker("drawn") is not None:
-            function = item.nodeid.partition("[")[0]
-            number = seen[function]
-            seen[function] += 1
-        (kept if number % 8 in (0, 2, 5, 7) else left).append(item)
+        runs = item.get_closest_marker("drawn") is None or in_half(position_of(item))
+        (kept if runs else left).append(item)
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = kept

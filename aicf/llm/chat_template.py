@@ -48,7 +48,7 @@ class ChatTemplate:
 
         Raises:
             BackendUnavailable: the package jinja2 is missing.
-            InputMismatch: the template refuses the messages, has an error, or does what it may not.
+            InputMismatch: the template refuses the messages, has an error, does what it may not, or makes only blanks.
         """
         template = self._template  # an error of its own
         try:
@@ -63,7 +63,7 @@ class ChatTemplate:
             raise
         except Exception as error:  # a template may raise anything
             raise self._error(error) from error
-        if not text:
+        if not text.strip():
             raise InputMismatch(
                 "the chat template makes nothing of the messages; give another template",
                 location=self.location,

@@ -31,7 +31,9 @@ def characters_from(value: object, kind: type[AicfError], what: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise kind(f"{what} holds half a character at position {error.start}; give text in UTF-8") from None
+        raise kind(
+            f"{what} holds bytes that are no UTF-8 at position {error.start}; give text in UTF-8"
+        ) from None
     return text
 
 

@@ -109,7 +109,7 @@ def test_a_conversation_that_does_not_fit_is_told_and_not_kept() -> None:
         chat.say("x" * 100)
     with pytest.raises(InputMismatch, match="the message"):
         chat.say(5)  # type: ignore[arg-type]
-    with pytest.raises(InputMismatch, match="the message holds half a character at position 2; give text in"):
+    with pytest.raises(InputMismatch, match="the message holds bytes that are no UTF-8 at position 2; give"):
         chat.say("ab\udcff")
     assert chat.messages == []
 
@@ -197,7 +197,7 @@ def test_lines_that_are_no_utf8_end_no_conversation(
     stream = io.TextIOWrapper(io.BytesIO(b"\xff\nb\n"), "utf-8", "strict")
     status, out, err = talked(monkeypatch, capsys, model, stream)
     assert status == 0 and out.endswith("> > one\n> \n")
-    assert err == "error: the message holds half a character at position 0; give text in UTF-8\n"
+    assert err == "error: the message holds bytes that are no UTF-8 at position 0; give text in UTF-8\n"
 
 
 def test_an_error_of_one_answer_is_the_status(

@@ -79,6 +79,7 @@ def test_what_transformers_gives_templates_besides() -> None:
             "{% if add_generation_prompt is false %}a{% endif %}",
             "makes nothing of the messages; give another",
         ),
+        ("\n {{ ' ' }}\n", "makes nothing of the messages; give another"),
         ("{{ " + "(" * 5000 + ")" * 5000 + " }}", "has an error"),
     ],
 )

@@ -121,6 +121,6 @@ def test_a_text_is_text(ours: Tokenizer) -> None:
     with pytest.raises(InputMismatch):
         ours.encode(b"bytes")  # type: ignore[arg-type]
     with pytest.raises(
-        InputMismatch, match="the text holds half a character at position 3; give text in UTF-8"
+        InputMismatch, match="the text holds bytes that are no UTF-8 at position 3; give text in UTF-8"
     ):
         ours.encode("abc\ud83d")

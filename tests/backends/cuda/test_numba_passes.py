@@ -149,9 +149,19 @@ class KernelText:
 @pytest.mark.drawn
 @pytest.mark.parametrize("seed", range(8))
 def test_random_kernels_have_the_bytes_of_numbas(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = KernelText(seed).lines
-    if seed < 2:  # Python and Numba build a tuple of more than 30 elements in another way
-        lines.append(f"    store_i32(u64(y + u64(16)), i32((({'v0, i32(v1 * n), ' * 16}))[{5 + seed}]))")
+    assert_bytes_of_numbas(KernelText(seed).lines, monkeypatch)
+
+
+@pytest.mark.parametrize("index", [5, 6])
+def test_kernels_with_a_long_tuple_have_the_bytes_of_numbas(
+    index: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python and Numba build one of more than 30 elements in another way."""
+    long = f"    store_i32(u64(y + u64(16)), i32((({'v0, i32(v1 * n), ' * 16}))[{index}]))"
+    assert_bytes_of_numbas([*KernelText(1).lines, long], monkeypatch)
+
+
+def assert_bytes_of_numbas(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     code = KernelCode("k", "\n".join(lines) + "\n", ("ptr", "ptr", "i32"), 64)
     ours = compile_kernel(code, "sm_90a")
     monkeypatch.setattr(toolchain, "linear_passes", nullcontext)

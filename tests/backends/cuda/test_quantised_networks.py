@@ -24,8 +24,8 @@ pytestmark = pytest.mark.peers
 TARGET = "cuda:sm_90a"
 
 
-@pytest.fixture(autouse=True)
-def _no_kernel_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def no_kernel_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is looked at here is decided before, and the code of these kernels is compiled in tests of their own."""
 
     def written(codes: Iterator[object], _: str) -> dict[str, Cubin]:
@@ -92,6 +92,7 @@ def kernels_of(exe: CompiledModel) -> Counter[str]:
     return Counter(launch.kernel for program in exe.plan.programs for launch in program.launches)
 
 
+@pytest.mark.usefixtures("no_kernel_is_compiled")
 @pytest.mark.parametrize("activations", ["QUInt8", "QInt8"])
 def test_convolutions_of_a_residual_network_are_of_bytes(activations: str, tmp_path: Path) -> None:
     """All of them, the first included; the other instructions are the first quantisation, the max-pool, the mean."""
@@ -103,7 +104,7 @@ def test_convolutions_of_a_residual_network_are_of_bytes(activations: str, tmp_p
 
 
 def test_products_of_a_transformer_block_are_of_bytes(tmp_path: Path) -> None:
-    """Those with weights, which are packed ahead."""
+    """Those with weights, which are packed ahead. All code is compiled here, in `aicf.compile`."""
     source, target = str(tmp_path / "f32.onnx"), str(tmp_path / "quantised.onnx")
     onnx.save(block(), source)
     quantization.quantize_static(

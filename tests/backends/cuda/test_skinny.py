@@ -144,15 +144,25 @@ def test_legality_says_why_not(job: Workload, reason: str | None) -> None:
     assert found is not None or MMA.legal(job, TARGET) is None
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_90a"])
+SHARED_KIB = {"sm_80": 163, "sm_86": 99, "sm_90a": 227}
+"""Of a block at most."""
+
+
+@pytest.mark.parametrize("arch", SHARED_KIB)
 @pytest.mark.parametrize("rows", [1, 9, 32])
 def test_every_spec_fits(arch: str, rows: int) -> None:
-    """And a record gives its spec back."""
-    job = work(rows, 4096, 14336, kind="gemm_gated", after="gate")
+    """By the bytes of its launch, in what CUDA's programming guide says that a block may have; and a record gives its
+    spec back."""
+    job, target = work(rows, 4096, 14336, kind="gemm_gated", after="gate"), TargetAttr("cuda", arch)
     problem = problem_of_work(job)
-    for spec in legal_specs(problem, ARCHES[arch]):
-        assert spec.shared_bytes(problem) <= ARCHES[arch].shared_bytes
-        assert spec_of(SKINNY.record_of(job, TargetAttr("cuda", arch), spec)) == spec
+    specs = list(legal_specs(problem, ARCHES[arch]))
+    assert specs
+    for spec in specs:
+        record = SKINNY.record_of(job, target, spec)
+        (launch,) = skinny_code.emit(launch_of(job, SKINNY.id, record))
+        assert launch.shared_bytes == spec.shared_bytes(problem)
+        assert 0 < launch.shared_bytes <= SHARED_KIB[arch] << 10
+        assert spec_of(record) == spec
     assert "has room for 8" in str(spec_reason(SkinnySpec(8, 16, 64, 4), problem, ARCH)) or rows <= 8
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from aicf.dialects.block_schemes import BLOCK_SCHEMES, Scheme
 from aicf.frontends.builder import Graph
 from aicf.llm.quantizing.encoding import ENCODED, encode
+from aicf.llm.sources.quantised.blocks import BlockLayout
 from tests.gpu.case_table.case import DEQUANTIZE_BLOCKS, MATMUL_BLOCKS, Case
 from tests.gpu.programs import Array, Program, random_arrays
 from tests.support.blocks import random_rows
@@ -85,8 +86,6 @@ def _in_blocks(scheme: Scheme, matrix: Array) -> Array:
     """Rows of bytes; of floats of 8 bits all scales are 1/64."""
     if scheme.name in ENCODED:
         return encode(scheme, matrix)
-    blocks = np.empty((matrix.size // scheme.length, scheme.nbytes), np.uint8)
-    blocks[:, :4] = np.full(1, 1 / 64, np.float32).view(np.uint8)
     codes = (64 * matrix).astype(ml_dtypes.float8_e4m3fn)
-    blocks[:, 4:] = codes.view(np.uint8).reshape(-1, scheme.length)
-    return blocks.reshape(len(matrix), -1)
+    scales = np.full((1, matrix.shape[1] // scheme.length), 1 / 64)
+    return BlockLayout("f8E4M3FN", scheme, scheme.length, 1).rows(codes.view(np.uint8), scales)
