@@ -74,8 +74,9 @@ class DequantizeBlocksOp(LogicalOp):
 @irdl_op_definition
 class MatmulBlocksOp(LogicalOp):
     """``x @ dequantize_blocks(packed).T``, widened on the way to the multiplier: x ``[..., K]`` of f32, f16 or bf16,
-    packed u8 ``[N, bytes of K elements]``, result ``[..., N]`` of x's type, rounded from f32. Next to an x of f16 or bf16
-    the widened weight may be rounded to that type first, as the formula does, and as kernels that have it whole do not.
+    packed u8 ``[N, bytes of K elements]``, result ``[..., N]`` of x's type, rounded from f32. Next to an x of f16 or
+    bf16 the widened weight may be rounded to that type first, as the formula does, and as kernels that have it whole
+    do not.
 
     With indices each row of x has a matrix of its own: indices ``[...]``, packed u8 ``[E, N, bytes of K elements]``. A
     negative index counts from the end; an index out of range is clamped.
